@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.operations.migrations import KryoOutcome, Migrations, Outcome
     from statelake.pipelines.operations.rescale_steps import RescalePlan
-    from statelake.pipelines.operations.retention import RetentionPlan
+    from statelake.pipelines.operations.retention import Policy, RetentionPlan
     from statelake.pipelines.report.contents import Report as PageReport
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.runtime import RunResult
@@ -387,11 +387,16 @@ class Erasure:
         keys, predicates = len(self.asked.keys), len(self.asked.where)
         return f"<Erasure {self.asked.request}: {keys} keys, {predicates} predicates>"
 
-    def plan(self) -> ErasurePlan:
-        """Say what `execute` would do; nothing is written."""
+    def plan(self, *, whole: bool = False) -> ErasurePlan:
+        """Say what `execute` would do; nothing is written.
+
+        Args:
+            whole: Whether a predicate may be true of every row of a state.
+        """
         from statelake.pipelines.lake.erase.erasing import plan_erasure
 
-        return plan_erasure(self.lake.catalog, self.asked, self.jobs, progress=self.progress)
+        plan = plan_erasure(self.lake.catalog, self.asked, self.jobs, progress=self.progress)
+        return replace(plan, whole=whole)
 
     def execute(self, *, whole: bool = False, secret: bytes = b"", by: str = "") -> ErasureResult:
         """Erase, or go on with an erasure of that request that ended too soon.
@@ -658,15 +663,16 @@ class Job:
 
         return plan_retention(self.lake.catalog, self.name, Policy.parse(policy))
 
-    def retain(self, policy: str) -> DropResult | None:
+    def retain(self, policy: str | Policy) -> DropResult | None:
         """Drop the snapshots that a policy does not keep; return None if all stay.
 
         Args:
-            policy: As for `plan_retain`.
+            policy: As for `plan_retain`, or parsed.
         """
         from statelake.pipelines.operations.retention import Policy, prune
 
-        return prune(self.lake.catalog, self.name, Policy.parse(policy))
+        parsed = Policy.parse(policy) if isinstance(policy, str) else policy
+        return prune(self.lake.catalog, self.name, parsed)
 
     def check_name(self, snapshot: str | None = None) -> None:
         """Refuse the job's name, or that of a new snapshot, if a lake can't have it.
@@ -684,8 +690,8 @@ class Job:
         flink_job: str,
         program: JarRun,
         *,
-        savepoints: str,
         exports: str,
+        savepoints: str = "",
         old: JarRun | None = None,
         parallelism: int | None = None,
         max_parallelism: int | None = None,
@@ -703,8 +709,8 @@ class Job:
             cluster: The cluster.
             flink_job: The job there: its id or its name.
             program: The program to run afterwards.
-            savepoints: Where the cluster puts the job's savepoint.
             exports: Where the new savepoint is written, as this machine names it.
+            savepoints: Where the cluster puts the job's savepoint; by default as it is configured.
             old: The program that runs now, to be run again if the new one fails; by default the
                 same.
             parallelism: By default as it is.
@@ -744,7 +750,7 @@ class LiveRescale:
         from statelake.pipelines.operations.live_rescaling import RescalePreview
 
         running = self.cluster.job(self.cluster.find_job(self.asked.flink_job).id)
-        return RescalePreview(self.asked, running)
+        return RescalePreview(self.asked.on(self.cluster), running)
 
     def execute(
         self,
@@ -1008,7 +1014,7 @@ class LakeSnapshot(Snapshot):
         self,
         cluster: FlinkCluster,
         program: JarRun,
-        exports: str,
+        exports: str = "",
         *,
         path_map: Iterable[str] = (),
         parallelism: int | None = None,
@@ -1026,7 +1032,8 @@ class LakeSnapshot(Snapshot):
         Args:
             cluster: The cluster: for staging, or the job's own.
             program: The program.
-            exports: Where its savepoint is written, as this machine names it.
+            exports: Where its savepoint is written, as this machine names it; by default the
+                cluster's directory for savepoints, by `path_map`.
             path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
             parallelism: By default as it was.
             max_parallelism: By default as it was.
@@ -1285,18 +1292,22 @@ class SnapshotEditor:
         self.changes = replace(self.changes, at=time)
         return self
 
-    def save(self, *, note: str = "") -> EditResult:
+    def save(self, *, note: str = "", dry_run: bool = False) -> EditResult:
         """Make the new snapshot; the old one stays.
 
         Args:
             note: Kept with it; say why.
+            dry_run: Whether it is only said what would change.
+
+        Raises:
+            NoMatchError: No row is purged or has expired, and nothing else would change.
         """
         from statelake.pipelines.lake.edit.editing import edit_snapshot
 
         job = self.parent.job
         return edit_snapshot(
             job.lake.catalog, job.name, self.parent.name, self.name, self.changes,
-            note=note, engine=job.engine, progress=job.progress,
+            note=note, dry_run=dry_run, engine=job.engine, progress=job.progress,
         )  # fmt: skip
 
 

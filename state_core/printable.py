@@ -26,10 +26,15 @@ def bytes_text(count: float) -> str:
     """Return bytes as people read them."""
     size = float(count)
     for unit in _UNITS:
-        if size < 1024 or unit == _UNITS[-1]:
+        if abs(size) < 1024 or unit == _UNITS[-1]:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError
+
+
+def saved_text(saved: int) -> str:
+    """Return how many bytes less there are, or how many more if the number is negative."""
+    return f"{bytes_text(abs(saved))} {'more' if saved < 0 else 'less'}"
 
 
 def is_text(name: str) -> bool:

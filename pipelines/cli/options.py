@@ -270,7 +270,7 @@ uid_option = click.option(
     "--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0)."
 )
 allow_external_option = click.option(
-    "--allow-external", multiple=True, help="A directory elsewhere that handles may lead to."
+    "--allow-external", multiple=True, help="Another directory to which handles may lead."
 )
 reading_options = gathered("reading", _reading, uid_option, allow_external_option)
 
@@ -360,8 +360,8 @@ share_options = gathered(
     click.option("--sample", type=Share(), metavar="SHARE",
                  help="A share of the keys: 1%; all by default."),
     click.option("--seed", type=int, default=0, show_default=True,
-                 help="Another one samples other keys."),
-    click.option("--mask", metavar="FILE", help="What becomes of keys and values, in YAML."),
+                 help="Another seed samples other keys."),
+    click.option("--mask", metavar="FILE", help="A YAML file with the rules for masking."),
     click.option("--leave-out-opaque", is_flag=True,
                  help="Leave out what can't be sampled or masked."),
 )  # fmt: skip
@@ -371,7 +371,7 @@ def engine_option(command: Command) -> Command:
     """Add `--engine`, and the options of `cluster_options`."""
     choice = click.option(
         "--engine", cls=_Configured, type=click.Choice(ENGINES), default="auto", show_default=True,
-        help="Where to run; auto is here, or Spark where that is told to run on a cluster.",
+        help="Where to run; auto runs on this machine, or on a configured Spark cluster.",
     )  # fmt: skip
     return choice(cluster_options(command))
 
@@ -381,17 +381,17 @@ def cluster_options(command: Command) -> Command:
     for option in (
         click.option(
             "--spark-conf", multiple=True, metavar="KEY=VALUE", expose_value=False,
-            callback=_use_settings, help="A setting of Spark's; may be repeated.",
+            callback=_use_settings, help="A setting of Spark; may be repeated.",
         ),
         click.option(
             "--spark-pack", envvar=SPARK_PACK, show_envvar=True, metavar="FILE", expose_value=False,
             callback=partial(_use_setting, SPARK_PACK),
-            help="What `statelake spark pack` wrote, for executors without statelake.",
+            help="The archive of `statelake spark pack`, for executors without statelake.",
         ),
         click.option(
             "--master", envvar=MASTER, show_envvar=True, metavar="URL", expose_value=False,
             callback=partial(_use_setting, MASTER),
-            help="The cluster that Spark is to run on: spark://HOST:PORT, yarn, sc://HOST:PORT.",
+            help="The cluster on which Spark runs: spark://HOST:PORT, yarn, sc://HOST:PORT.",
         ),
     ):  # fmt: skip
         command = option(command)

@@ -19,6 +19,8 @@ from statelake.pipelines.flink.root_causes import root_cause
 from statelake.state_core.errors import DeclarationError, NotFoundError, UnreachableClusterError
 
 POLL_SECONDS = 0.5
+# Flink's settings, as they are called since 1.20, and before
+SAVEPOINT_DIRECTORY = ("execution.checkpointing.savepoint-dir", "state.savepoints.dir")
 
 
 class ClusterView:
@@ -56,6 +58,26 @@ class ClusterView:
         """Return Flink's version: `2.3.0`."""
         answer = self.connection.get("/config")
         return answered(answer, self.place("/config"), "flink-version", kind=str)
+
+    def savepoint_directory(self) -> str:
+        """Return the directory that the cluster is configured to write savepoints to.
+
+        Raises:
+            DeclarationError: None is configured.
+        """
+        path = "/jobmanager/config"
+        answer, place = self.connection.get(path), self.place(path)
+        settings = {
+            answered(row, place, "key", kind=str): answered(row, place, "value", kind=str)
+            for row in rows(answer, place)
+        }
+        for name in SAVEPOINT_DIRECTORY:
+            if settings.get(name):
+                return settings[name]
+        raise DeclarationError(
+            "the cluster is configured with no directory for savepoints", place=self.url,
+            remedy=f"name one, or set {SAVEPOINT_DIRECTORY[0]} in Flink's configuration",
+        )  # fmt: skip
 
     def jobs(self) -> list[FlinkJob]:
         """Return all jobs that the cluster knows, also those that ended, the newest first."""

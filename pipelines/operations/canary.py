@@ -89,7 +89,7 @@ def run_canary(
     job: str,
     snapshot_id: str,
     program: JarRun,
-    exports: str,
+    exports: str = "",
     *,
     paths: PathMap | None = None,
     parallelism: int | None = None,
@@ -109,7 +109,7 @@ def run_canary(
         snapshot_id: The snapshot.
         program: The program to run.
         exports: The directory, as this machine names it, for its savepoint, which is deleted at the
-            end.
+            end; by default the one that the cluster is configured with for savepoints.
         paths: Paths of the cluster as paths of this machine.
         parallelism: By default the snapshot's.
         max_parallelism: By default the snapshot's.
@@ -131,7 +131,8 @@ def run_canary(
         verdicts = check_against(record, against, allow_missing=program.allow_non_restored)
     job_id = new_id()
     name = f"canary-{job_id}"
-    directory = Directory(exports).confined()
+    paths = paths or PathMap()
+    directory = Directory(exports or paths.here(cluster.savepoint_directory())).confined()
     target = directory.checked_location(name)
     jars = Jars(cluster)
     why = ""
@@ -143,7 +144,7 @@ def run_canary(
         )  # fmt: skip
         try:
             jars.run(
-                program, savepoint=(paths or PathMap()).there(target), job_id=job_id,
+                program, savepoint=paths.there(target), job_id=job_id,
                 parallelism=parallelism or _parallelism_of(lake, job, snapshot_id),
                 max_parallelism=max_parallelism,
             )  # fmt: skip

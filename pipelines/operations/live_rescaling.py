@@ -112,6 +112,7 @@ class RescalePreview(Printed):
             f" max parallelism {running.max_parallelism} →"
             f" {plan.max_parallelism or running.max_parallelism}"
         )
+        yield f"its savepoint goes to {plan.savepoints}"
         columns = ("<step", "<what")
         yield Table("steps", columns, [(step.name, step.what) for step in STEPS])
         yield Table(
@@ -154,6 +155,7 @@ def rescale_job(
         StateError: The plan is impossible; nothing was done.
     """
     jars = Jars(cluster)
+    plan = plan.on(cluster)
     try:
         journal = open_journal(lake, plan.job, take_over=take_over)
         if journal is not None:

@@ -7,7 +7,7 @@ Flink knows the savepoint and the jobs by ids that the journal has from the begi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.flink.cluster import FlinkCluster
@@ -47,7 +47,8 @@ class RescalePlan:
         flink_job: The job on the cluster: its id or its name.
         new: The program to run after the rescale.
         old: The present program, which is run again if the new one fails.
-        savepoints: The directory for the job's savepoint, as the cluster names it.
+        savepoints: The directory for the job's savepoint, as the cluster names it; empty for the
+            one that it is configured with.
         exports: The directory for the new savepoint, as this machine names it.
         paths: Paths of the cluster as paths of this machine.
         parallelism: The new parallelism; 0 for the job's present one.
@@ -75,6 +76,14 @@ class RescalePlan:
     form: str = "canonical"
     savepoint_seconds: float = 600
     running_seconds: float = 300
+
+    def on(self, cluster: FlinkCluster) -> RescalePlan:
+        """Return the plan with the cluster's own directory for savepoints, if it names none.
+
+        Raises:
+            DeclarationError: The cluster has none either.
+        """
+        return self if self.savepoints else replace(self, savepoints=cluster.savepoint_directory())
 
 
 class Work:

@@ -8,17 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from statelake.pipelines.lake.commits.checkpoint_migrating import (
-    REFUSED,
-    changelog_of,
-    migrate_records,
-)
-from statelake.pipelines.lake.commits.checkpoint_records import open_log
-from statelake.pipelines.lake.edit.changes import read_changes
-from statelake.pipelines.lake.export.exporting import export_snapshot
-from statelake.pipelines.lake.export.rescaling import plan_rescale
-from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.operations.migrations import migrate_one
+from statelake.pipelines.api import Checkpoints
 from statelake.pipelines.orchestration.history import history_metadata
 from statelake.pipelines.orchestration.metadata import (
     export_metadata,
@@ -151,20 +141,15 @@ def _tables(job: StateJob) -> dg.AssetsDefinition:
     def state_tables(context: dg.AssetExecutionContext) -> Results:
         """Import savepoints, and report each table under its own key."""
         locations = job.places(context)
-        lake = locations.open_lake()
         tables: dict[dg.AssetKey, dict[str, dict[str, Any]]] = defaultdict(dict)
         for partition in context.partition_keys:
             location = locations.savepoint(partition)
-            imported = import_snapshot(
-                lake,
-                location,
-                locations.job_name,
-                snapshot_id=partition,
-                engine=job.settings.engine,
-                progress=LoggedProgress(
-                    context.log, f"importing {printable(partition)}", of_bytes=True
-                ),
+            progress = LoggedProgress(
+                context.log, f"importing {printable(partition)}", of_bytes=True
             )
+            opened = locations.open_job(job.settings.engine, progress)
+            imported = opened.import_snapshot(location, partition)
+            lake = opened.lake.catalog
             of_snapshot = {
                 **tables_metadata(lake, imported),
                 **history_metadata(lake, imported.record),
@@ -194,14 +179,12 @@ def _plan(job: StateJob) -> dg.AssetsDefinition:
     def restore_plan(context: dg.AssetExecutionContext, config: RescaleConfig) -> None:
         """The key groups of each subtask when the job is restored, and the skew."""
         locations = job.places(context)
-        lake = locations.open_lake()
         restore = job.settings.restore
         for partition in context.partition_keys:
-            record = lake.snapshot(locations.job_name, partition)
+            snapshot = locations.open_snapshot(partition)
             parallelism = config.parallelism or restore.parallelism
-            plans = plan_rescale(
-                record,
-                parallelism or max(operator.parallelism for operator in record.operators),
+            plans = snapshot.plan_rescale(
+                parallelism or max(each.parallelism for each in snapshot.record.operators),
                 config.max_parallelism or restore.max_parallelism,
             )
             context.add_asset_metadata(plan_metadata(plans), partition_key=partition)
@@ -219,24 +202,20 @@ def _export(job: StateJob) -> dg.AssetsDefinition:
     def exported_savepoint(context: dg.AssetExecutionContext, config: RescaleConfig) -> None:
         """The snapshot as a savepoint that Flink restores at the planned parallelism."""
         locations = job.places(context)
-        lake = locations.open_lake()
         restore = job.settings.restore
         exports = location_below(locations.exports_location, *job.key_prefix)
         compression = configured_compression(config.flink_conf, config.compression)
         for partition in context.partition_keys:
-            exported = export_snapshot(
-                lake,
-                locations.job_name,
-                partition,
+            progress = LoggedProgress(
+                context.log, f"exporting {printable(partition)}", of_bytes=True
+            )
+            snapshot = locations.open_snapshot(partition, job.settings.engine, progress)
+            exported = snapshot.export(
                 location_below(exports, f"{partition}-{context.run.run_id[:8]}"),
                 parallelism=config.parallelism or restore.parallelism,
                 max_parallelism=config.max_parallelism or restore.max_parallelism,
                 compression=compression or restore.compression,
                 metadata_version=config.metadata_version,
-                engine=job.settings.engine,
-                progress=LoggedProgress(
-                    context.log, f"exporting {printable(partition)}", of_bytes=True
-                ),
             )
             of_export = {**export_metadata(exported), **spark_metadata()}
             context.add_asset_metadata(of_export, partition_key=partition)
@@ -259,18 +238,10 @@ def _migrated(job: StateJob) -> dg.AssetsDefinition:
         was stopped is run again.
         """
         locations = job.places(context)
-        lake = locations.open_lake()
-        changes = read_changes(config.to, config.state)
         for partition in context.partition_keys:
-            outcome = migrate_one(
-                lake,
-                locations.job_name,
-                partition,
-                *changes,
-                suffix=config.suffix,
-                engine=job.settings.engine,
-                progress=LoggedProgress(context.log, f"migrating {printable(partition)}"),
-            )
+            progress = LoggedProgress(context.log, f"migrating {printable(partition)}")
+            snapshot = locations.open_snapshot(partition, job.settings.engine, progress)
+            outcome = snapshot.migrate(config.to, state=config.state, suffix=config.suffix)
             of_outcome = {**outcome_metadata(outcome), **spark_metadata()}
             context.add_asset_metadata(of_outcome, partition_key=partition)
 
@@ -292,14 +263,13 @@ def _migrated_logs(job: StateJob) -> dg.AssetsDefinition:
         Backfill it over the logs, with their jobs stopped. What was migrated before is left alone,
         task by task, so a backfill that was stopped is run again.
         """
-        named = [changelog_of(f"{store}={place}") for store, place in config.changelogs.items()]
-        log = open_log(job.places(context).checkpoint_log(context.partition_key))
-        migrations = migrate_records(log, dict(named), rollback=config.rollback)
-        metadata = log_migration_metadata(migrations)
-        refused = [task for task in migrations if task.outcome == REFUSED]
-        if refused:
+        named = [f"{store}={place}" for store, place in config.changelogs.items()]
+        log = Checkpoints(job.places(context).checkpoint_log(context.partition_key))
+        done = log.migrate(named, rollback=config.rollback)
+        metadata = log_migration_metadata(done.tasks)
+        if done.refused:
             raise dg.Failure(
-                f"{len(refused)} of {len(migrations)} tasks were refused", metadata=metadata
+                f"{done.refused} of {len(done.tasks)} tasks were refused", metadata=metadata
             )
         return dg.MaterializeResult(metadata=metadata)
 

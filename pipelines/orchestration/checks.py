@@ -7,11 +7,9 @@ from typing import Any
 
 import dagster as dg
 
+from statelake.pipelines.api import check_integrity
 from statelake.pipelines.lake.tables.describing import describe_recorded
-from statelake.pipelines.lake.tables.records import SnapshotRecord
-from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.pipelines.lake.verify.integrity import count_faults
-from statelake.pipelines.lake.verify.legality import check_declared, held_of_record, load_job
 from statelake.pipelines.orchestration.history import growth_of
 from statelake.pipelines.orchestration.jobs import PROVE
 from statelake.pipelines.orchestration.live_job import live_job, shown_in_flink
@@ -31,7 +29,6 @@ from statelake.pipelines.orchestration.settings import (
 )
 from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.pipelines.shown import age_text, bytes_text
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.printable import printable
 
@@ -145,10 +142,11 @@ def _check(
 
 def integrity(locations: Locations, snapshot_id: str) -> Judgement:
     """The savepoint is sound, and every state has as many entries in each key group of the lake."""
-    lake = locations.open_lake()
-    record = lake.snapshot(locations.job_name, snapshot_id)
+    record = locations.open_snapshot(snapshot_id).record
     location = locations.savepoint(snapshot_id)
-    faults = [str(fault) for fault in check_snapshot(location).faults]
+    faults = [str(fault) for fault in check_integrity(location).faults]
+    # counts alone: `LakeSnapshot.check_integrity` reads every row
+    lake = locations.open_lake().catalog
     faults = faults or count_faults(lake, record, open_snapshot(location))
     return not faults, {
         "entries": record.entries,
@@ -162,8 +160,8 @@ def compatibility(locations: Locations, snapshot_id: str) -> Judgement:
     against = locations.against_location
     if not against:
         return _with_nothing("against", "a savepoint of the new job, or a file of types")
-    verdicts = check_against(_record(locations, snapshot_id), against)
-    return not any(verdict.fault for verdict in verdicts), {
+    verdicts = locations.open_snapshot(snapshot_id).check_compatibility(against)
+    return not verdicts.faults, {
         "compared with": public_location(against),
         **verdicts_metadata(verdicts),
     }
@@ -174,8 +172,8 @@ def legality(locations: Locations, snapshot_id: str) -> Judgement:
     named = locations.declared_job
     if not named:
         return _with_nothing("declared", "MODULE:JOB of the job that is to restore it")
-    findings = check_declared(load_job(named), held_of_record(_record(locations, snapshot_id)))
-    return not any(finding.fault for finding in findings), {
+    findings = locations.open_snapshot(snapshot_id).check_legality(named)
+    return not findings.faults, {
         "compared with": named,
         **findings_metadata(findings),
     }
@@ -188,8 +186,8 @@ def _with_nothing(setting: str, what: str) -> Judgement:
 
 def growth(locations: Locations, snapshot_id: str, limits: GrowthSettings) -> Judgement:
     """The snapshot is neither much larger nor much smaller than those before it."""
-    lake = locations.open_lake()
-    grown = growth_of(lake, _record(locations, snapshot_id), limits.last)
+    snapshot = locations.open_snapshot(snapshot_id)
+    grown = growth_of(snapshot.job.lake.catalog, snapshot.record, limits.last)
     usual = "none" if grown.usual is None else bytes_text(grown.usual)
     is_usual = limits.at_least <= grown.times <= limits.at_most if grown.compared else None
     return is_usual, {
@@ -203,7 +201,7 @@ def growth(locations: Locations, snapshot_id: str, limits: GrowthSettings) -> Ju
 
 def skew(locations: Locations, snapshot_id: str, limits: SkewSettings) -> Judgement:
     """No subtask has much more state than the others of its operator."""
-    described = map(describe_recorded, _record(locations, snapshot_id).operators)
+    described = map(describe_recorded, locations.open_snapshot(snapshot_id).record.operators)
     loads = [
         (operator, operator.load())
         for operator in described
@@ -223,7 +221,7 @@ def skew(locations: Locations, snapshot_id: str, limits: SkewSettings) -> Judgem
 def staleness(locations: Locations, snapshot_id: str, limits: StalenessSettings) -> Judgement:
     """The job's newest snapshot is not older than the limit."""
     del snapshot_id  # in a backfill of old ones, it is the newest that counts
-    summaries = locations.open_lake().summaries(locations.job_name)
+    summaries = locations.open_job().snapshots()
     newest = max(summaries, key=lambda summary: summary.taken_at)
     age = datetime.now(timezone.utc) - newest.taken_at
     return age.total_seconds() <= limits.hours * 3600, {
@@ -232,7 +230,3 @@ def staleness(locations: Locations, snapshot_id: str, limits: StalenessSettings)
         "age": age_text(int(age.total_seconds() * 1000)),
         "allowed": f"{limits.hours:g} hours",
     }
-
-
-def _record(locations: Locations, snapshot_id: str) -> SnapshotRecord:
-    return locations.open_lake().snapshot(locations.job_name, snapshot_id)

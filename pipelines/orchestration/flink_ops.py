@@ -4,8 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from statelake.pipelines.operations.live_rescaling import RESCALED, RescaleResult, rescale_job
-from statelake.pipelines.operations.rescale_steps import RescalePlan
+from statelake.pipelines.operations.live_rescaling import RESCALED, RescaleResult
 from statelake.pipelines.orchestration.live_job import LostJob, live_job, shown_in_flink
 from statelake.pipelines.orchestration.metadata import markdown_table, savepoint_metadata
 from statelake.pipelines.orchestration.resources import public_location
@@ -118,18 +117,16 @@ def rescale_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
         A killed run continues when it is run again with the same config.
         """
         live = live_job(job, flink, context)
-        plan = RescalePlan(
-            job=live.locations.job_name, flink_job=live.name,
-            new=live.program(config.jar, config.jar_id, config.entry_class), old=live.program(),
-            savepoints=live.savepoints, exports=live.exports, paths=live.paths,
-            parallelism=config.parallelism or 0, max_parallelism=config.max_parallelism or 0,
-            migrate=config.migrate, form=flink.form,
-        )  # fmt: skip
         with live.connect() as cluster:
-            result = rescale_job(
-                cluster, live.locations.open_lake(), plan, roll_back=config.roll_back,
-                take_over=config.take_over, engine=job.settings.engine,
-                progress=lambda step, phase: context.log.info("%s: %s", step, phase),
+            rescaling = live.locations.open_job(job.settings.engine).live_rescale(
+                cluster, live.name, live.program(config.jar, config.jar_id, config.entry_class),
+                old=live.program(), savepoints=live.savepoints, exports=live.exports,
+                path_map=live.path_map, parallelism=config.parallelism,
+                max_parallelism=config.max_parallelism, migrate=config.migrate, format=flink.form,
+            )  # fmt: skip
+            result = rescaling.execute(
+                roll_back=config.roll_back, take_over=config.take_over,
+                report=lambda step, phase: context.log.info("%s: %s", step, phase),
             )  # fmt: skip
         told = _rescale_metadata(result, cluster.url)
         if result.outcome != RESCALED:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.describing import describe_recorded
-from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.orchestration.metadata import DRAWN_OPERATORS, markdown_table
 from statelake.pipelines.report.drawing import growth_chart, subtask_chart, written_chart
 from statelake.pipelines.shown import bytes_text
 from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.printable import printable
+
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.catalog.catalog import Catalog
+    from statelake.pipelines.lake.tables.records import SnapshotRecord
 
 SHOWN_SNAPSHOTS = 30
 SHOWN_CHANGES = 50

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from statelake.pipelines.lake.ingest.import_targets import tables_of
 from statelake.pipelines.lake.tables.names import operator_table
-from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.savepoints import newest_savepoint
 from statelake.state_core.errors import StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.model.snapshot import Snapshot, StateKind
 from statelake.state_core.printable import printable
+
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.tables.records import SnapshotRecord
 
 LOG = logging.getLogger(__name__)
 MOST_TABLES = 500  # of one job, in the catalog before they are materialized; then there are all
@@ -28,7 +31,7 @@ def find_tables(locations: Locations) -> dict[str, str]:
         By the path of each table below the lake, a sentence that describes it.
     """
     try:
-        record = locations.open_lake().latest(locations.job_name)
+        record = locations.open_lake().catalog.latest(locations.job_name)
         if record is not None:
             tables = recorded_tables(record)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -12,12 +12,14 @@ from statelake.pipelines.flink.cluster import FlinkCluster, Report
 from statelake.pipelines.flink.connection import ConnectionSettings
 from statelake.pipelines.flink.jars import JarRun
 from statelake.pipelines.flink.path_map import PathMap
-from statelake.pipelines.operations.canary import CanaryResult, run_canary
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.settings import CanarySettings, FlinkSettings
 from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.state_core.errors import ClusterError, NotFoundError
 from statelake.state_core.files.storage_options import location_below
+
+if TYPE_CHECKING:
+    from statelake.pipelines.operations.canary import CanaryResult
 
 # a sensor has a minute for up to four calls
 LOOK_SECONDS = 6.0
@@ -71,6 +73,11 @@ class LiveJob:
         return PathMap(self.settings.path_map)
 
     @property
+    def path_map(self) -> list[str]:
+        """Return the same as words: `CLUSTER=HERE`."""
+        return [f"{there}={here}" for there, here in self.settings.path_map.items()]
+
+    @property
     def savepoints(self) -> str:
         """Return its directory of savepoints, by the cluster's path."""
         return self.settings.savepoints or self.paths.there(self.locations.savepoints_location)
@@ -98,10 +105,10 @@ class LiveJob:
         """Run a program from a snapshot, and cancel it. Returns the result and the URL."""
         program = self.program(canary.jar, canary.jar_id, canary.entry_class)
         with FlinkCluster(canary.url or self.settings.url) as cluster:
-            result = run_canary(
-                cluster, self.locations.open_lake(), self.locations.job_name, snapshot_id,
-                replace(program, arguments=tuple(canary.arguments)), self.exports,
-                paths=self.paths, sharing=canary.sharing(), engine=engine, report=log,
+            result = self.locations.open_snapshot(snapshot_id, engine).canary(
+                cluster, replace(program, arguments=tuple(canary.arguments)), exports=self.exports,
+                path_map=self.path_map, sample=canary.share, seed=canary.seed,
+                leave_out_opaque=canary.leave_out_opaque, report=log,
             )  # fmt: skip
             return result, cluster.url
 

@@ -1,37 +1,41 @@
 """The metadata of a snapshot in the Dagster UI: counts, sizes, a picture, a preview."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import numpy as np
 import pyarrow as pa
 
 from statelake.pipelines.engine import spark_ui
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.dropping import DropResult
-from statelake.pipelines.lake.commits.checkpoint_migrating import TaskMigration
 from statelake.pipelines.lake.commits.commit_measures import CommitReport, total
-from statelake.pipelines.lake.export.exporting import ExportResult
-from statelake.pipelines.lake.export.rescaling import OperatorPlan
-from statelake.pipelines.lake.ingest.importing import ImportResult
 from statelake.pipelines.lake.tables.describing import describe_recorded, group_totals
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, StateRecord
 from statelake.pipelines.lake.tables.table_rows import table_rows
-from statelake.pipelines.operations.migrations import Outcome
-from statelake.pipelines.operations.verified_savepoints import Verification
 from statelake.pipelines.orchestration.resources import public_location
 from statelake.pipelines.report.drawing import commit_charts, key_group_chart
-from statelake.pipelines.runtime import RunResult
 from statelake.pipelines.shown import as_markdown, bytes_text, json_text, plain
-from statelake.state_core.declarations.findings import Finding
-from statelake.state_core.formats.layout.state_compatibility import StateVerdict
-from statelake.state_core.formats.rewriting.recompression import Recompression
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import printable
+
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.catalog.catalog import Catalog
+    from statelake.pipelines.lake.catalog.dropping import DropResult
+    from statelake.pipelines.lake.commits.checkpoint_migrating import TaskMigration
+    from statelake.pipelines.lake.export.exporting import ExportResult
+    from statelake.pipelines.lake.export.rescaling import OperatorPlan
+    from statelake.pipelines.lake.ingest.importing import ImportResult
+    from statelake.pipelines.operations.migrations import Outcome
+    from statelake.pipelines.operations.verified_savepoints import Verification
+    from statelake.pipelines.runtime import RunResult
+    from statelake.state_core.declarations.findings import Finding
+    from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+    from statelake.state_core.formats.rewriting.recompression import Recompression
+    from statelake.state_core.model.snapshot import Snapshot
 
 PREVIEW_ROWS = 5
 SHOWN_SUBTASKS = 32

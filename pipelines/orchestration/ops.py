@@ -3,9 +3,10 @@
 import dagster as dg
 from pydantic import Field
 
+from statelake.pipelines import api
 from statelake.pipelines.lake.commits.commit_measures import CommitReports, total
 from statelake.pipelines.lake.verify.legality import load_runnable
-from statelake.pipelines.operations.retention import Policy, prune
+from statelake.pipelines.operations.retention import Policy
 from statelake.pipelines.operations.verified_savepoints import (
     keep_savepoints,
     take_savepoint,
@@ -21,11 +22,8 @@ from statelake.pipelines.orchestration.metadata import (
 )
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.state_job import StateJob
-from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.state_core.checks.legality import check_job
 from statelake.state_core.commit.records.clocks import now_millis
-from statelake.state_core.files.compression import configured_compression
-from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 
 
 class CompressionConfig(dg.Config):
@@ -47,8 +45,7 @@ class CompressionConfig(dg.Config):
 @dg.op
 def compress(context: dg.OpExecutionContext, config: CompressionConfig) -> str:
     """Write a savepoint with another compression. Returns its path."""
-    codec = configured_compression(config.flink_conf, config.compression) or "snappy"
-    done = recompress_snapshot(config.savepoint, config.to, codec)
+    done = api.compress(config.savepoint, config.to, config.compression, conf=config.flink_conf)
     context.add_output_metadata(compression_metadata(done))
     return done.path
 
@@ -98,11 +95,11 @@ def run_functions(
     context: dg.OpExecutionContext, config: ProcessConfig, locations: Locations, named: str
 ) -> str:
     """Run the job on the new input of its sources. Returns the snapshot of its state."""
-    options = RunOptions(
-        config.parallelism, config.backend, config.engine, config.restore,
-        blobs=config.blobs, restore_from=config.restore_from, always=config.always,
+    done = locations.open_lake().run(
+        named, parallelism=config.parallelism, backend=config.backend, engine=config.engine,
+        restore=config.restore, blobs=config.blobs, restore_from=config.restore_from,
+        always=config.always,
     )  # fmt: skip
-    done = run_job(load_runnable(named), locations.open_lake(), options)
     context.add_output_metadata(run_metadata(done))
     return done.snapshot_id
 
@@ -169,7 +166,7 @@ def export_savepoint(
 ) -> tuple[str, str]:
     """Export the newest snapshot of the job. Returns the savepoint and the snapshot's id."""
     record, done = take_savepoint(
-        locations.open_lake(),
+        locations.open_lake().catalog,
         locations.job_name,
         locations.exports_location,
         parallelism=config.parallelism,
@@ -188,8 +185,8 @@ def restore_elsewhere(
     snapshot: str,
 ) -> str:
     """Check the savepoint and restore it into a temporary lake. Fails on any fault."""
-    lake = locations.open_lake()
-    record = lake.snapshot(locations.job_name, snapshot)
+    lake = locations.open_lake().catalog
+    record = locations.open_snapshot(snapshot).record
     done = verify_savepoint(lake, record, savepoint, config.engine)
     metadata = verification_metadata(done)
     if done.faults:
@@ -217,7 +214,7 @@ def prune_op(job: StateJob) -> dg.OpDefinition:
     def prune_snapshots(context: dg.OpExecutionContext, config: PruneConfig) -> list[str]:
         """Drop the snapshots that are not kept, with their files. Returns their names."""
         locations = job.places(context)
-        done = prune(locations.open_lake(), locations.job_name, config.parsed())
+        done = locations.open_job().retain(config.parsed())
         if done is None:
             context.add_output_metadata({"dropped": 0})
             return []
@@ -234,7 +231,7 @@ def report_commits(
     """Report the cost of commits. Fails if too many were skipped or blocked processing."""
     now = now_millis()
     job = config.job or locations.job_name
-    reports = CommitReports(locations.open_lake().directory, job)
+    reports = CommitReports(locations.open_lake().catalog.directory, job)
     commit_reports = reports.read(now - int(config.hours * 3_600_000))
     counts, metadata = total(commit_reports), commits_metadata(commit_reports, now)
     limits = {"commits_blocked": config.max_blocked, "commits_skipped": config.max_skipped}

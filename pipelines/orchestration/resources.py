@@ -5,7 +5,9 @@ from urllib.parse import urlsplit
 
 import dagster as dg
 
-from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.api import Job, Lake, LakeSnapshot
+from statelake.pipelines.engine import Progress
+from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId
 from statelake.state_core.files.confinement import relative_path
 from statelake.state_core.files.storage_options import location_below
 
@@ -92,9 +94,19 @@ class Locations(dg.ConfigurableResource[None]):
         location = self._given(self.checkpoints, "STATELAKE_CHECKPOINTS")
         return location_below(location, name)
 
-    def open_lake(self) -> Catalog:
+    def open_lake(self) -> Lake:
         """Open the lake."""
-        return Catalog(self._given(self.lake, "STATELAKE_LAKE"))
+        return Lake(self._given(self.lake, "STATELAKE_LAKE"))
+
+    def open_job(self, engine: str = "auto", progress: Progress | None = None) -> Job:
+        """Open the job in the lake."""
+        return self.open_lake().job(self.job_name, engine=engine, progress=progress)
+
+    def open_snapshot(
+        self, name: str, engine: str = "auto", progress: Progress | None = None
+    ) -> LakeSnapshot:
+        """Open the job's snapshot of exactly that id, which is a partition's key."""
+        return self.open_job(engine, progress)[SnapshotId(name)]
 
     def savepoint(self, name: str) -> str:
         """Return the location of the savepoint with that name, which is a partition's key."""

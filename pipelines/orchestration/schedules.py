@@ -66,7 +66,7 @@ def _archive(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
 def _verify(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
     """Export and verify a savepoint of the job, if it has a snapshot."""
     locations = job.places(context)
-    if locations.open_lake().latest(locations.job_name) is None:
+    if locations.open_lake().catalog.latest(locations.job_name) is None:
         return dg.SkipReason(f"job {locations.job_name!r} has no snapshot")
     return dg.RunRequest()
 
@@ -82,7 +82,7 @@ def _take(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
 
 def _prune(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
     """Drop the snapshots that the policy does not keep."""
-    exists = job.places(context).open_lake().exists()
+    exists = job.places(context).open_lake().catalog.exists()
     return dg.RunRequest() if exists else dg.SkipReason("there is no lake yet")
 
 

@@ -1,11 +1,12 @@
 """Sensors for new savepoints, changed states and lost jobs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.orchestration.flink_ops import run_config_of
 from statelake.pipelines.orchestration.jobs import ARCHIVE, CHECK, LOST, RESCALE, AnyJob
 from statelake.pipelines.orchestration.live_job import is_under_way, live_job
@@ -15,6 +16,9 @@ from statelake.pipelines.orchestration.savepoints import find_savepoints
 from statelake.pipelines.orchestration.settings import FlinkSettings
 from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.state_core.printable import printable
+
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.tables.records import SnapshotRecord
 
 SHOWN_CHANGES = 100
 RUNS = "it runs"
@@ -62,8 +66,7 @@ def _states(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         """Report changed operators, states and types, and check which job can restore them."""
         locations = job.places(context)
-        lake = locations.open_lake()
-        listed = lake.summaries(locations.job_name) if lake.exists() else []
+        listed = locations.open_job().snapshots()
         imported = [summary.snapshot_id for summary in listed if not summary.parent]
         if not imported or imported[-1] == context.cursor:
             return dg.SkipReason("no new snapshot in the lake")
@@ -71,8 +74,8 @@ def _states(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
         before = seen if seen in imported else imported[-2] if len(imported) > 1 else None
         changes = []
         if before is not None:
-            earlier = lake.snapshot(locations.job_name, before)
-            changes = changed_states(earlier, lake.snapshot(locations.job_name, newest))
+            earlier = locations.open_snapshot(before).record
+            changes = changed_states(earlier, locations.open_snapshot(newest).record)
         if not changes:
             return dg.SensorResult(cursor=newest, skip_reason="the same operators and states")
         told = dg.AssetObservation(

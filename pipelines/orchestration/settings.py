@@ -7,8 +7,7 @@ from typing import Literal
 import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
 
-from statelake.pipelines.lake.share.sampling import Sample, parse_share
-from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.lake.share.sampling import parse_share
 from statelake.pipelines.operations.retention import Policy
 
 
@@ -152,14 +151,13 @@ class CanarySettings(dg.Resolvable, dg.Model):
 
     @model_validator(mode="after")
     def _of_a_share(self) -> CanarySettings:
-        self.sharing()
+        _ = self.share
         return self
 
-    def sharing(self) -> Sharing | None:
-        """Return the part of a snapshot to restore; None for all of it."""
-        if not self.sample:
-            return None
-        return Sharing(Sample(parse_share(self.sample), self.seed), leave_out=self.leave_out_opaque)
+    @property
+    def share(self) -> float | None:
+        """Return the share of the keys to restore; None for all of them."""
+        return parse_share(self.sample) if self.sample else None
 
 
 class FlinkSettings(dg.Resolvable, dg.Model):

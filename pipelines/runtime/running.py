@@ -123,6 +123,7 @@ class RunResult(Printed):
         watermark: The watermark after the run.
         resumed: Whether an earlier call began the run.
         absent: By name, the paths of sources that do not exist.
+        no_input: Whether no source exists, so that nothing could be read.
     """
 
     run: int
@@ -132,10 +133,13 @@ class RunResult(Printed):
     watermark: int | None = None
     resumed: bool = False
     absent: dict[str, str] = field(default_factory=dict)
+    no_input: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return asdict(self)
+        content = asdict(self)
+        del content["no_input"]  # `absent` says it
+        return content
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
@@ -153,6 +157,8 @@ class RunResult(Printed):
             yield "nothing new: no source has got anything since the last run"
         for name, path in self.absent.items():
             yield f"source {name}: there is nothing at {path}"
+        if self.absent and not self.run:
+            yield "put input there, or correct the paths of the job's sources, and run it again"
 
 
 def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunResult:
@@ -186,7 +192,8 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
             refuse_during_erasure(version.claims, job.name)
         done = _Run(job, lake, log, turn, given).go()
     absent = {name: source.path for name, source in job.sources.items() if is_absent(source)}
-    return replace(done, absent=absent)
+    no_input = not done.run and len(absent) == len(job.sources) > 0
+    return replace(done, absent=absent, no_input=no_input)
 
 
 def _time_of(millis: int) -> datetime | None:

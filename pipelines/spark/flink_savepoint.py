@@ -16,6 +16,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +49,23 @@ from statelake.state_core.serializers.framework.plugins import load_plugin
 
 KEY_GROUP = "key_group"
 DEFAULT_SLICE_BYTES = str(32 << 20)
+WORKER = "pyspark.worker_util"  # imported in Spark's workers
+HIDE_TRACE = "SPARK_HIDE_TRACEBACK"
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+
+
+@contextmanager
+def _without_trace() -> Iterator[None]:
+    """Have Spark report an error of ours by its sentence, without the trace of its worker.
+
+    A worker of Spark's ends with the first error, so that it hides no other's trace.
+    """
+    try:
+        yield
+    except StateError:
+        if WORKER in sys.modules:
+            os.environ[HIDE_TRACE] = "1"
+        raise
 
 
 def register(session: SparkSession) -> None:
@@ -93,10 +110,12 @@ class FlinkSavepointDataSource(DataSource):
         """The format's name, `flink_savepoint`."""
         return "flink_savepoint"
 
+    @_without_trace()
     def schema(self) -> StructType:
         """The state's columns."""
         return from_arrow_schema(_Selection.of(self.options).schema)
 
+    @_without_trace()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of the state, with the columns of `schema` if the user gave one."""
         return FlinkSavepointReader({**self.options, "columns": ",".join(schema.names)})
@@ -149,16 +168,14 @@ class _Selection:
 def _state(operator: Operator, name: str | None) -> KeyedState:
     if name:
         return operator.state(name)
-    states = [
-        keyed_state
-        for keyed_state in operator.keyed_states
-        if keyed_state.kind is not StateKind.TIMERS
-    ]
+    every = operator.keyed_states
+    states = [each for each in every if each.kind is not StateKind.TIMERS]
     if len(states) == 1:
         return states[0]
-    names = ", ".join(keyed_state.name for keyed_state in operator.keyed_states) or "none"
+    timers = f" and {len(every) - len(states)} queues of timers" if operator.timers else ""
+    names = ", ".join(each.name for each in (*states, *operator.timers)) or "none"
     raise NotFoundError(
-        f"operator {operator.label} has {len(states)} states",
+        f"operator {operator.label} has {len(states)} states{timers}",
         remedy=f'choose one with .option("state", ...): {names}',
     )
 
@@ -260,6 +277,7 @@ class FlinkSavepointReader(DataSourceReader):
             if groups_of_keys is not None:
                 self._keep(groups_of_keys)
 
+    @_without_trace()
     def partitions(self) -> Sequence[InputPartition]:
         """Return a partition for each slice of key groups that may hold selected rows."""
         selection = _Selection.of(self.options)
@@ -276,8 +294,11 @@ class FlinkSavepointReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a slice, a window at a time."""
-        if not isinstance(partition, _Slice):
-            return
+        if isinstance(partition, _Slice):
+            with _without_trace():
+                yield from self._rows(partition)
+
+    def _rows(self, partition: _Slice) -> Iterator[pa.RecordBatch]:
         selection = _Selection.of(self.options)
         file, state = selection.state.files[partition.file]
         for first, last in self._wanted_runs(partition):

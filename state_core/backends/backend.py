@@ -45,7 +45,7 @@ from statelake.state_core.backends.states.ttl import (
     TtlValueState,
     ttl_reduce,
 )
-from statelake.state_core.errors import IncompatibleError, NotFoundError
+from statelake.state_core.errors import IncompatibleError, NotFoundError, did_you_mean
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.writing.new_states import USER_TIMERS, NewKeyedState, TypeOf
 from statelake.state_core.model.handles import KeyedHandle
@@ -173,8 +173,12 @@ class KeyedStateBackend:
         try:
             return self.registry.states[state]
         except KeyError:
-            known = ", ".join(map(repr, self.registry.states)) or "none"
-            raise NotFoundError(f"no state {state!r}", remedy=f"there are: {known}") from None
+            known = self.registry.states
+            raise NotFoundError(
+                f"no state {state!r}",
+                remedy=f"there are: {', '.join(map(repr, known)) or 'none'}"
+                f"{did_you_mean(state, known)}",
+            ) from None
 
     # ------------------------------------------------------------------------- states
 

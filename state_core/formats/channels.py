@@ -35,7 +35,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelake.state_core.errors import CorruptSnapshotError, DeclarationError, NotFoundError
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    DeclarationError,
+    NotFoundError,
+    did_you_mean,
+)
 from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.formats.layout.keyed_layout import raw_column
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
@@ -232,9 +237,10 @@ def read_channels(
     listed = list(channels)
     wanted = {each for each in listed if operator in (each.operator, each.operator_id)}
     if not wanted:
-        known = ", ".join(dict.fromkeys(each.operator for each in listed)) or "none"
+        known = [*dict.fromkeys(each.operator for each in listed)]
         raise NotFoundError(
-            f"operator {operator!r} has nothing in flight", remedy=f"these have: {known}"
+            f"operator {operator!r} has nothing in flight",
+            remedy=f"these have: {', '.join(known) or 'none'}{did_you_mean(operator, known)}",
         )
     return (elements for elements in _read(listed) if elements.channel in wanted)
 

@@ -118,6 +118,8 @@ class StateDescription:
             }
             if self.mode is DistributionMode.BROADCAST:
                 described["key_type"] = self.key_type
+            if self.entries is not None:
+                described |= {"entries": self.entries, "bytes": self.size}
             return described | self._columns_json()
         described = {
             "name": self.name,

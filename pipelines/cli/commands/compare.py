@@ -63,8 +63,10 @@ def diff(
 @lake_option
 @job_option
 @snapshot_option("--snapshot", "snapshot_id", required=True, help="The snapshot.")
-@click.option("--parallelism", required=True, type=click.IntRange(min=1), help="The new one.")
-@click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="A new one of these, too.")
+@click.option(
+    "--parallelism", required=True, type=click.IntRange(min=1), help="The new parallelism."
+)
+@click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="A new max parallelism.")
 @plugins_option
 @json_option
 def plan_rescale(

@@ -15,7 +15,7 @@ from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_text
 from statelake.pipelines.cli.options import Reading, reading_options
 from statelake.pipelines.shown import plain_rows, state_head
-from statelake.state_core.errors import NotFoundError
+from statelake.state_core.errors import NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from statelake.state_core.model.snapshot import Operator
@@ -84,7 +84,8 @@ def dump(
     if state is not None and not any(state in _names(other) for other in operators):
         names = sorted({name for other in operators for name in _names(other)})
         raise NotFoundError(
-            f"no operator has a state {state!r}", remedy=f"there are: {', '.join(names) or 'none'}"
+            f"no operator has a state {state!r}",
+            remedy=f"there are: {', '.join(names) or 'none'}{did_you_mean(state, names)}",
         )
     if key_groups is not None:
         _check_key_groups(operators, key_groups)

@@ -64,6 +64,7 @@ from statelake.pipelines.cli.options import (
     help="The time for --expire; by default when the snapshot was taken, as `snapshots` lists.",
 )
 @click.option("--note", default="", help="Why; kept with the snapshot.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @engine_option
 @plugins_option
 @json_option
@@ -85,6 +86,7 @@ def edit(
     bootstrap_servers: str | None,
     at: datetime | None,
     note: str,
+    dry_run: bool,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -97,13 +99,16 @@ def edit(
     \b
     A file of keys has one key a line, as `statelake dump` prints them: 42, {"f0": "a", "f1": 7}.
     Text is written as it is, or as a JSON string. Rows of other keys are deleted from all keyed
-    states and timers of the operator. If no key is found, no snapshot is made, and the exit code
-    is 1.
+    states and timers of the operator.
+
+    \b
+    No snapshot is made, and the exit code is 1, if none of the keys is found, or if no row is
+    purged or has expired and nothing else changes. --dry-run counts the entries that would go.
 
     \b
     An offset is that of the next record to read, or earliest, latest or committed. Where several
-    sources read a topic, the partition is OPERATOR/TOPIC:PARTITION. A change after which a partition
-    is read twice, or by no source, is refused.
+    sources read a topic, the partition is OPERATOR/TOPIC:PARTITION. A change is refused if a
+    partition would be read twice, or by no source.
 
     \b
     Examples:
@@ -155,11 +160,12 @@ def edit(
             editor.offsets_from_timestamp(offsets_from_timestamp, bootstrap_servers)
         if at is not None:
             editor.at(at)
-        done = editor.save(note=note)
+        done = editor.save(note=note, dry_run=dry_run)
     show(done, as_json_=as_json_, marked=done.record.snapshot_id)
     if expire and at is None:
+        goes = "would go" if dry_run else "is gone"
         click.echo(
-            f"warning: what had expired by {done.record.taken_at:%Y-%m-%d %H:%M} UTC is gone, which"
+            f"warning: what had expired by {done.record.taken_at:%Y-%m-%d %H:%M} UTC {goes}, which"
             " the lake has as the time of the snapshot; if it was imported from a copy, without"
             " --taken, that may be the time of copying: give --at",
             err=True,

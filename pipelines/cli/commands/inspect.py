@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--entries/--no-entries",
     default=None,
-    help="Count entries, which walks all state; by default up to 2 GiB.",
+    help="Count entries, which reads all state; by default up to 2 GiB.",
 )
 @click.option("--schema", is_flag=True, help="List the columns of each state, field by field.")
 @click.option(

@@ -1,4 +1,4 @@
-"""`statelake report`: a snapshot as one page of HTML, to send."""
+"""`statelake report`: write a page of HTML that shows a snapshot."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from statelake.pipelines.cli.options import NamedSnapshot, answer, source_option
 
 @click.command()
 @source_options
-@click.option("--to", "target", required=True, metavar="FILE", help="The page that is written.")
-@click.option("--overwrite", is_flag=True, help="Replace the file if it is there.")
+@click.option("--to", "target", required=True, metavar="FILE", help="The file to write.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @click.option("--check", is_flag=True, help="Look for faults, as `check integrity` does.")
 @click.option("--limit", default=5, show_default=True, type=click.IntRange(0, 100),
-              help="How many of the heaviest keys of each state; 0 for none: faster.")  # fmt: skip
+              help="The number of heaviest keys of each state; 0 is faster.")  # fmt: skip
 @plugins_option
 @json_option
 def report(
@@ -27,14 +27,14 @@ def report(
     limit: int,
     as_json_: bool,
 ) -> None:
-    """Write a page of HTML that shows a snapshot, to look at and to send.
+    """Write a page of HTML that shows a snapshot.
 
-    Operators, states and their types, sizes, key groups as a picture, what any parallelism would
-    give each subtask (typed into the page), the heaviest keys, and faults. Of a lake's snapshot
-    also how the job's state grew. The page needs nothing but a browser, loads nothing, and runs
-    nothing out of the snapshot. The same snapshot makes the same page.
+    The page shows operators, states and their types, sizes, a chart of key groups, the load of each
+    subtask at any parallelism (typed into the page), the heaviest keys, and faults; for a lake's
+    snapshot also the growth of the job's state. It needs only a browser, loads nothing, and
+    executes nothing from the snapshot. Equal snapshots have equal pages.
 
-    Exits with 1 if --check finds faults; the page is written all the same.
+    Exits with 1 if --check finds faults; the page is written in any case.
 
     \b
     Examples:

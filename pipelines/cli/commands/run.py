@@ -10,7 +10,7 @@ import click
 from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
-from statelake.pipelines.cli.options import engine_option, lake_option
+from statelake.pipelines.cli.options import answer, engine_option, lake_option
 
 
 @click.command()
@@ -49,6 +49,7 @@ def run(
 
     Output is appended to the job's tables, and state becomes the lake's snapshot run-NUMBER, each
     exactly once, even if an earlier call was killed. Call it repeatedly, or let Dagster do that.
+    Exit code 1 if no source exists yet.
 
     \b
     Examples:
@@ -67,3 +68,4 @@ def run(
             progress=progress,
         )  # fmt: skip
     show(done, as_json_=as_json_, marked=f"run {done.run}")
+    answer(yes=not done.no_input)

@@ -24,7 +24,13 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.names import TIMERS
 from statelake.pipelines.lake.tables.records import TableRecord
 from statelake.pipelines.lake.tables.tables import READABLE_FEATURES
-from statelake.state_core.errors import EncodeError, NotFoundError, StateError, UnreadableTableError
+from statelake.state_core.errors import (
+    EncodeError,
+    NotFoundError,
+    StateError,
+    UnreadableTableError,
+    did_you_mean,
+)
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.storage_options import storage_options
 
@@ -149,7 +155,7 @@ def lake_table(lake: str, job: str, snapshot: str, state: str, name: str) -> Boo
     if state not in tables_by_name:
         raise NotFoundError(
             f"snapshot {snapshot} has no state {state}", place=name,
-            remedy=f"it has: {', '.join(tables_by_name)}",
+            remedy=f"it has: {', '.join(tables_by_name)}{did_you_mean(state, tables_by_name)}",
         )  # fmt: skip
     table = tables_by_name[state]
     location = opened.table(table.path).checked_directory(table).location

@@ -56,6 +56,7 @@ from statelake.state_core.errors import (
     NotFoundError,
     StateError,
     UnsafePathError,
+    did_you_mean,
 )
 from statelake.state_core.printable import Printed, bytes_text
 
@@ -240,15 +241,18 @@ def _chosen(
     known = [record.snapshot_id for record in summaries]
     rows = {*known, *(row.snapshot_id for row in bad)}
     if not rows:
-        jobs = ", ".join(version.jobs()) or "none"
-        raise NotFoundError(f"no job {job!r} in the lake", remedy=f"it has: {jobs}")
+        jobs = version.jobs()
+        raise NotFoundError(
+            f"no job {job!r} in the lake",
+            remedy=f"it has: {', '.join(jobs) or 'none'}{did_you_mean(job, jobs)}",
+        )
     _refuse_unbelieved(bad, snapshot_ids or ())
     if snapshot_ids is not None:
         missing = sorted(set(snapshot_ids) - rows)
         if missing:
             raise NotFoundError(
                 f"job {job!r} has no snapshot {missing[0]!r}",
-                remedy=f"it has: {', '.join(known)}",
+                remedy=f"it has: {', '.join(known)}{did_you_mean(missing[0], known)}",
             )
         return list(snapshot_ids), []
     older = summaries[: max(0, len(known) - (keep or 0))]

@@ -32,6 +32,7 @@ from statelake.state_core.errors import (
     IncompatibleError,
     NotFoundError,
     StateError,
+    did_you_mean,
 )
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.layout.keyed_states import value_snapshot
@@ -137,14 +138,15 @@ def resolve_change(
             if operator_state.name == change.state:
                 resolved = resolve_element(operator_state.meta_info, change.value)
                 return operator, operator_state, resolved
-    names = ", ".join(
+    names = [
         f"{operator.label}/{state.name}"
         for operator in record.operators
         for state in operator.all_states
-    )
+    ]
+    wanted = f"{change.operator}/{change.state}"
     raise NotFoundError(
-        f"snapshot {record.snapshot_id} has no state {change.operator}/{change.state}",
-        remedy=f"it has: {names}",
+        f"snapshot {record.snapshot_id} has no state {wanted}",
+        remedy=f"it has: {', '.join(names) or 'none'}{did_you_mean(wanted, names)}",
     )
 
 
@@ -178,7 +180,9 @@ def _changes_of(path: str, named: Sequence[str]) -> list[ValueChange]:
     for name in named:
         if name not in states:
             raise EncodeError(
-                f"no change of {name} is given", place=path, remedy=f"it has: {', '.join(states)}"
+                f"no change of {name} is given",
+                place=path,
+                remedy=f"it has: {', '.join(states)}{did_you_mean(name, states)}",
             )
     return [_change(path, name, states[name]) for name in dict.fromkeys(named or states)]
 

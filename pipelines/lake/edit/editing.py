@@ -43,7 +43,13 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
 )
 from statelake.state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
-from statelake.state_core.errors import ConflictError, LakeError, NotFoundError
+from statelake.state_core.errors import (
+    ConflictError,
+    LakeError,
+    NoMatchError,
+    NotFoundError,
+    did_you_mean,
+)
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
@@ -53,7 +59,7 @@ from statelake.state_core.formats.operator_state.operator_states import ElementR
 from statelake.state_core.formats.rewriting.value_migration import with_value_bytes
 from statelake.state_core.model.handles import InlineHandle
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.printable import Printed, Table, bytes_text
+from statelake.state_core.printable import Printed, Table, bytes_text, saved_text
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.query.session import Session
@@ -118,12 +124,14 @@ class EditResult(Printed):
         changes: The states whose size changed.
         offsets: The partitions of Kafka with another offset.
         expired_at: The time for which entries were checked for expiry; None if they were not.
+        dry_run: Whether no snapshot was made.
     """
 
     record: SnapshotRecord
     changes: list[StateChange]
     offsets: Sequence[MovedOffset] = ()
     expired_at: datetime | None = None
+    dry_run: bool = False
 
     @property
     def saved_bytes(self) -> int:
@@ -134,32 +142,36 @@ class EditResult(Printed):
         """Return it as JSON can hold it."""
         record = self.record
         expired = {} if self.expired_at is None else {"expired_at": self.expired_at}
-        return {
-            "snapshot_id": record.snapshot_id,
-            "parent": record.parent,
-            "entries": record.entries,
-            "state_bytes": record.state_bytes,
-            "written_bytes": record.written_bytes,
-            "saved_bytes": self.saved_bytes,
-            "operators": [operator.label for operator in record.operators],
-            "changes": [asdict(change) for change in self.changes],
-            "offsets": [asdict(moved) for moved in self.offsets],
-        } | expired
+        return (
+            {
+                "snapshot_id": record.snapshot_id,
+                "parent": record.parent,
+                "entries": record.entries,
+                "state_bytes": record.state_bytes,
+                "written_bytes": record.written_bytes,
+                "saved_bytes": self.saved_bytes,
+                "operators": [operator.label for operator in record.operators],
+                "changes": [asdict(change) for change in self.changes],
+                "offsets": [asdict(moved) for moved in self.offsets],
+            }
+            | expired
+            | ({"planned": True} if self.dry_run else {})
+        )
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
-        record, saved = self.record, self.saved_bytes
-        difference = f"{bytes_text(abs(saved))} {'more' if saved < 0 else 'less'}"
+        record = self.record
         yield (
-            f"made {record.snapshot_id} from {record.parent}: {record.entries:,} entries,"
-            f" {bytes_text(record.state_bytes)} of state ({difference});"
-            f" wrote {bytes_text(record.written_bytes)}"
+            f"{'would make' if self.dry_run else 'made'} {record.snapshot_id} from {record.parent}:"
+            f" {record.entries:,} entries, {bytes_text(record.state_bytes)} of state"
+            f" ({saved_text(self.saved_bytes)})"
+            + ("" if self.dry_run else f"; wrote {bytes_text(record.written_bytes)}")
         )
         if self.changes:
             rows = [
                 (change.operator, change.state, f"{change.entries[0]:,}", f"{change.entries[1]:,}",
                  bytes_text(change.state_bytes[0]), bytes_text(change.state_bytes[1]))
-                for change in self.changes
+                for change in sorted(self.changes, key=lambda each: (each.operator, each.state))
             ]  # fmt: skip
             yield Table("", ("<operator", "<state", ">entries", ">now", ">bytes", ">now"), rows)
         if self.offsets:
@@ -180,6 +192,7 @@ def edit_snapshot(
     edit: SnapshotEdit,
     *,
     note: str = "",
+    dry_run: bool = False,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> EditResult:
@@ -192,11 +205,13 @@ def edit_snapshot(
         snapshot_id: The name of the new one.
         edit: What changes.
         note: Kept with it.
+        dry_run: Whether it is only said what would change: no snapshot is made.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
 
     Raises:
         NotFoundError: There is no such operator or state.
+        NoMatchError: No row is purged or has expired, and nothing else would change.
         ConflictError: The id is taken, two operators would have one uid, or an operator that is
             merged in is there already.
         QueryError: A predicate can't be parsed, or evaluated.
@@ -210,11 +225,11 @@ def edit_snapshot(
         paths += merged_tables(job, other, paths)
     work = _Edit(edit)
     done = derive(
-        lake, job, record, snapshot_id, work, note=note, paths=paths, others=others, engine=engine,
-        progress=progress,
+        lake, job, record, snapshot_id, work, note=note, paths=paths, others=others,
+        dry_run=dry_run, engine=engine, progress=progress,
     )  # fmt: skip
-    expired_at = (edit.at or record.taken_at) if edit.expire else None
-    return EditResult(done.record, work.changes(), work.offsets, expired_at)
+    expired_at = work.at if edit.expire else None
+    return EditResult(done.record, work.changes(), work.offsets, expired_at, dry_run)
 
 
 @dataclass(frozen=True)
@@ -248,6 +263,7 @@ class _Edit(Derivation):
     record: SnapshotRecord
     rewriter: TableRewriter
     metadata: CheckpointMetadata
+    unchanged: bytes  # the parent's metadata
 
     def __init__(self, edit: SnapshotEdit) -> None:
         self.edit = edit
@@ -265,6 +281,7 @@ class _Edit(Derivation):
         """Merge and drop operators and states, and collect the transforms of the others."""
         self.record, self.rewriter = record, rewriter
         self.metadata = carried_metadata(record)
+        self.unchanged = write_metadata(self.metadata)
         self.operators, self.carried = list(record.operators), list(record.carried)
         self._merge()
         self.before = _sizes(self.operators)
@@ -290,10 +307,18 @@ class _Edit(Derivation):
         for name, file in self.edit.keep_keys.items():
             refuse_no_match(self._with_state(name), file)
         self._rename()
+        metadata = write_metadata(self.metadata)
+        if self.edit.purge or self.edit.expire:
+            self._refuse_no_match(metadata)
         return replace(
-            record, operators=self.operators, metadata=write_metadata(self.metadata),
+            record, operators=self.operators, metadata=metadata,
             carried=self.carried, written_bytes=record.written_bytes + self.copied,
         )  # fmt: skip
+
+    @property
+    def at(self) -> datetime:
+        """The time for which expiry is decided."""
+        return self.edit.at or self.record.taken_at
 
     def changes(self) -> list[StateChange]:
         """The states that have changed, including those that were dropped."""
@@ -356,6 +381,26 @@ class _Edit(Derivation):
         for path in tables:
             self.transforms.setdefault((operator.operator_id, path), []).extend(transforms)
 
+    def _refuse_no_match(self, metadata: bytes) -> None:
+        """Raise an error if rows were to be deleted, and the snapshot is as its parent is.
+
+        Raises:
+            NoMatchError: No row matches, and nothing else has changed.
+        """
+        content, before = _content(self.operators), _content(self.record.operators)
+        if metadata != self.unchanged or content != before:
+            return
+        asked = [f"{name} ({predicate})" for name, predicate in self.edit.purge.items()]
+        asked += [
+            f"{name} (time to live {lived}, by {self.at:%Y-%m-%d %H:%M} UTC)"
+            for name, lived in self.edit.expire.items()
+        ]
+        raise NoMatchError(
+            f"no row of {self.record.snapshot_id} matches or has expired: {', '.join(asked)}",
+            remedy="no snapshot was made; `statelake sql` shows the rows, and `statelake top --ttl`"
+            " what expires when",
+        )
+
     def _purge(self) -> None:
         for name, predicate in self.edit.purge.items():
             operator, state = self._find(name)
@@ -363,11 +408,10 @@ class _Edit(Derivation):
             for table in operator.tables:
                 if table.path in tables:
                     self._transform(operator, [table.path], self._where(operator, table, predicate))
-        at = self.edit.at or self.record.taken_at
         for name, lived in self.edit.expire.items():
             operator, state = self._find(name)
             refuse_lasting(operator, tables_of(operator, state))
-            expired = Expired(int((at - lived).timestamp() * 1000))
+            expired = Expired(int((self.at - lived).timestamp() * 1000))
             self._transform(operator, tables_of(operator, state), expired)
 
     def _where(self, operator: OperatorRecord, table: TableRecord, predicate: str) -> Transform:
@@ -447,7 +491,7 @@ class _Edit(Derivation):
         ]
         raise NotFoundError(
             f"snapshot {self.record.snapshot_id} has no operator {name!r}",
-            remedy=f"it has: {', '.join(names) or 'none'}",
+            remedy=f"it has: {', '.join(names) or 'none'}{did_you_mean(name, names)}",
         )
 
 
@@ -477,6 +521,14 @@ def changed_states(
                 entries, state_bytes = zip(sizes[key], now[key], strict=True)
                 changes.append(StateChange(operator.label, state.name, entries, state_bytes))
     return changes
+
+
+def _content(operators: Sequence[OperatorRecord]) -> list[OperatorRecord]:
+    """Return the operators without the versions of their tables, of which files are the content."""
+    return [
+        replace(operator, tables=[replace(table, version=0) for table in operator.tables])
+        for operator in operators
+    ]
 
 
 def _sizes(operators: Sequence[OperatorRecord]) -> dict[tuple[str, str], tuple[int, int]]:

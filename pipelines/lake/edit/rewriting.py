@@ -158,6 +158,7 @@ def derive(
     note: str = "",
     paths: Sequence[str] | None = None,
     others: Sequence[SnapshotRecord] = (),
+    dry_run: bool = False,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> Derived:
@@ -173,6 +174,8 @@ def derive(
         note: Kept with it.
         paths: The tables to rewrite; by default all of the parent's.
         others: Other snapshots that must stay as they are meanwhile.
+        dry_run: Whether the snapshot is only described: no table gets a version, and the files
+            that were written to measure it are deleted.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
 
@@ -188,7 +191,7 @@ def derive(
     chosen = choose_engine(engine)
     lake.check_tables(paths)
     with Attempt(lake, job, snapshot_id, paths, [record, *others], "edit") as attempt:
-        rewriter = TableRewriter(lake, attempt, chosen, progress)
+        rewriter = TableRewriter(lake, attempt, chosen, progress, dry_run=dry_run)
         operators = [
             _derived(operator, derivation, rewriter)
             for operator in derivation.begin(record, rewriter)
@@ -196,7 +199,9 @@ def derive(
         derived = record.followed_by(
             snapshot_id, derivation.origin, operators, rewriter.written, note
         )
-        derived = attempt.commit(derivation.finish(derived))
+        derived = derivation.finish(derived)
+        if not dry_run:
+            derived = attempt.commit(derived)
     return Derived(derived, record, rewriter.stopwatch.times())
 
 
@@ -260,6 +265,7 @@ class TableRewriter:
         attempt: The attempt.
         engine: The engine that rewrites pieces.
         progress: Called with (done, total) after each task of a table.
+        dry_run: Whether tables get no new version.
 
     Attributes:
         written: The bytes of the files written so far.
@@ -267,13 +273,20 @@ class TableRewriter:
     """
 
     def __init__(
-        self, lake: Catalog, attempt: Attempt, engine: Engine, progress: Progress | None = None
+        self,
+        lake: Catalog,
+        attempt: Attempt,
+        engine: Engine,
+        progress: Progress | None = None,
+        *,
+        dry_run: bool = False,
     ) -> None:
         self.lake = lake
         self.attempt = attempt
         self.token = attempt.token
         self.engine = engine
         self.progress = progress
+        self.dry_run = dry_run
         self.written = 0
         self.stopwatch = Stopwatch()
 
@@ -326,9 +339,11 @@ class TableRewriter:
         if self.engine.repeats:
             named = [file.path for file in files]
             self.lake.table(table.path).remove_others(self.token, named)
-        rewritten = self.lake.table(table.path).record_files(
-            replace(table, units=files), layout.schema, self.token, self.attempt.claim.snapshot_id
-        )
+        rewritten = replace(table, units=files)
+        if not self.dry_run:
+            rewritten = self.lake.table(table.path).record_files(
+                rewritten, layout.schema, self.token, self.attempt.claim.snapshot_id
+            )
         return layout.recorded(operator, moved, counts).with_table(rewritten)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from statelake.pipelines.lake.tables.records import OperatorRecord, StateRecord
-from statelake.state_core.errors import NotFoundError, UnsupportedFormatError
+from statelake.state_core.errors import NotFoundError, UnsupportedFormatError, did_you_mean
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
 
 TIMERS = "timers"
@@ -32,7 +32,7 @@ def find_state(
     names = [f"{op.label}/{name}" for op in operators for name in _state_names(op)]
     raise NotFoundError(
         f"snapshot {snapshot_id} has no state {wanted!r}",
-        remedy=f"it has: {', '.join(names) or 'none'}",
+        remedy=f"it has: {', '.join(names) or 'none'}{did_you_mean(wanted, names)}",
     )
 
 

@@ -41,6 +41,7 @@ from statelake.state_core.errors import (
     LakeError,
     NotFoundError,
     StateError,
+    did_you_mean,
 )
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.printable import Printed, Table, bytes_text
@@ -269,8 +270,11 @@ def _recorded(lake: Catalog, request: str) -> AuditRecord:
         )
     erasures = [record for record in records if (record.kind, record.request) == ("erase", request)]
     if not erasures:
-        known = ", ".join(dict.fromkeys(record.request for record in records)) or "none"
-        raise NotFoundError(f"no erasure {request!r} is recorded", remedy=f"there are: {known}")
+        known = [*dict.fromkeys(record.request for record in records)]
+        raise NotFoundError(
+            f"no erasure {request!r} is recorded",
+            remedy=f"there are: {', '.join(known) or 'none'}{did_you_mean(request, known)}",
+        )
     return erasures[-1]
 
 

@@ -32,7 +32,7 @@ from statelake.pipelines.lake.tables.records import (
     by_span,
 )
 from statelake.pipelines.lake.tables.units import Unit
-from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.errors import EncodeError, NotFoundError, StateError, did_you_mean
 from statelake.state_core.printable import Printed, Table, bytes_text
 
 
@@ -99,6 +99,8 @@ class ErasurePlan(Printed):
         partial_matches: Stores and changelogs with rows that only contain a key.
         leftover_runs: Leftovers of runs, which are deleted completely.
         key_in_leftovers: Whether a key is in these leftovers.
+        carried: What becomes of state that can't be searched: `drop`, `keep`, or empty.
+        whole: Whether a predicate may be true of every row of a state.
     """
 
     request: str
@@ -117,6 +119,8 @@ class ErasurePlan(Printed):
     partial_matches: list[str]
     leftover_runs: list[str]
     key_in_leftovers: bool
+    carried: str = ""
+    whole: bool = False
 
     def changed(self, asked: ErasureRequest) -> set[tuple[str, str]]:
         """Return the snapshots that will change, as job and id."""
@@ -135,11 +139,17 @@ class ErasurePlan(Printed):
             "key_in_leftovers": "holding",
         }  # fmt: skip
         content = asdict(self)
+        for given in ("carried", "whole"):  # it is asked for, and not found
+            del content[given]
         head = {"request": content.pop("request"), "planned": True}
         return head | {recorded.get(name, name): value for name, value in content.items()}
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
+        becomes = {
+            "drop": "would be dropped (--carried drop)", "keep": "would be kept (--carried keep)"
+        }.get(self.carried, "give --carried drop or --carried keep")  # fmt: skip
+        intended = "which --all allows" if self.whole else "if that is intended, give --all"
         yield Table(
             f"{self.request} would erase {self.rows:,} rows in {self.files} files"
             f" ({bytes_text(self.file_bytes)}), from {len(self.snapshots_found)} of"
@@ -156,15 +166,13 @@ class ErasurePlan(Printed):
         if self.opaque:
             yield (
                 "raw, channel, coordinator or master state, which only the job can search, in"
-                f" {len(self.opaque)} of {self.snapshots} snapshots: give --carried drop or"
-                " --carried keep"
+                f" {len(self.opaque)} of {self.snapshots} snapshots: {becomes}"
             )
         for state in self.emptied_states:
-            yield f"the predicate is true of every row of {state}: if that is intended, give --all"
+            yield f"the predicate is true of every row of {state}: {intended}"
         for place in self.partial_matches:
             yield (
-                f"rows that only have it in a longer key, or in their value, in {place}:"
-                " give --carried drop or --carried keep"
+                f"rows that only have it in a longer key, or in their value, in {place}: {becomes}"
             )
         for place in self.leftover_runs:
             yield f"goes as a whole, as the snapshots have the same: {place}"
@@ -367,9 +375,11 @@ class Planner:
             if state_name not in self._named:
                 operators = [op for record in self._all() for op in record.operators]
                 labels = sorted({operator.label for operator in operators})
+                states = {f"{op.label}/{state.name}" for op in operators for state in op.all_states}
                 raise NotFoundError(
                     f"no snapshot has a state {state_name!r}",
-                    remedy=f"write it as operator/state; operators are: {', '.join(labels)}",
+                    remedy=f"write it as operator/state; operators are: {', '.join(labels)}"
+                    f"{did_you_mean(state_name, sorted(states))}",
                 )
 
     def _plan(
@@ -428,6 +438,7 @@ class Planner:
             ],
             leftover_runs=of_tasks.leftovers,
             key_in_leftovers=of_tasks.key_in_leftovers,
+            carried=self.asked.carried,
         )
 
     def _kept_for(self, going: set[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -85,7 +85,7 @@ class ImportResult(Printed):
         written_units: Files that were written.
         engine: The engine that ran it.
         times: The times of its stages.
-        same_as: The job's snapshot before, if it is of the same savepoint; otherwise empty.
+        same_as: The job's newest snapshot of the same savepoint; empty if there is none.
     """
 
     record: SnapshotRecord
@@ -103,7 +103,7 @@ class ImportResult(Printed):
             "kept_files": self.kept_units,
             "written_files": self.written_units,
             "engine": self.engine,
-            "tables": [table.path for table in self.record.tables],
+            "tables": sorted(table.path for table in self.record.tables),
             "times": None if self.times is None else asdict(self.times),
         }
 
@@ -129,7 +129,7 @@ class ImportResult(Printed):
              f"{TIMERS} {state.name.removeprefix(TIMER_PREFIX)}"
              if state.kind == TIMERS else state.kind,
              state.value_type)
-            for state in record.all_states
+            for state in sorted(record.all_states, key=lambda state: (state.table, state.name))
         ]  # fmt: skip
         yield Table("", ("<table", ">version", ">entries", "<kind", "<value"), rows)
 
@@ -199,6 +199,7 @@ class _Import:
         self.note = note
         self.taken_at = taken_at
         self.partitions = partitions
+        self.same_as = ""
         self.directory = snapshot_directory(source)
         files = StateFiles(self.directory, allow_external)
         self.digest = hashlib.sha256(files.metadata()).hexdigest()  # not kept in memory
@@ -258,8 +259,7 @@ class _Import:
         written = sum(attempt.token in unit.path for unit in units)
         times = self.stopwatch.times()
         kept = len(units) - written
-        same_as = next((each.snapshot_id for each in bases if each.digest == self.digest), "")
-        return ImportResult(record, True, kept, written, engine.name, times, same_as)
+        return ImportResult(record, True, kept, written, engine.name, times, self.same_as)
 
     def _previous(self) -> SnapshotRecord | None:
         """Return the snapshot whose files this one may share; None if it is not known."""
@@ -303,6 +303,9 @@ class _Import:
         if not self.lake.exists():
             return None
         summaries, bad = self.lake.listed(self.job)
+        for record in summaries:
+            if record.digest == self.digest and not record.parent:
+                self.same_as = record.snapshot_id
         for row in bad:
             if row.snapshot_id == name:
                 raise row.error

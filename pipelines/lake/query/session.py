@@ -48,6 +48,11 @@ CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": False,
     "python_enable_replacements": False,
 }
+# the column `ttl` as a time, and whether an entry has expired, as in Flink's `TtlUtils.expired`
+TTL_MACROS = (
+    "last_access(ttl) AS make_timestamp_ms(ttl)::TIMESTAMPTZ",
+    "has_expired(ttl, lived, moment) AS last_access(ttl) + lived <= moment",
+)
 READING = ("SELECT", "EXPLAIN")
 CHANGING = ("DELETE", "UPDATE", "INSERT")
 BATCH_ROWS = 1 << 16
@@ -128,6 +133,8 @@ class Session:
         self.connection.create_function(
             KEY_GROUP_FUNCTION, key_group_told, None, "INTEGER", type=PythonUDFType.ARROW
         )
+        for macro in TTL_MACROS:
+            self.connection.execute(f"CREATE TEMP MACRO {macro}")
         for setting in ("enable_external_access = false", "lock_configuration = true"):
             self.connection.execute(f"SET {setting}")
 
@@ -359,8 +366,7 @@ class Session:
             return LakeError(f"a file of a table can't be read ({problem})")
         if missing := _NO_TABLE.fullmatch(problem):  # DuckDB would name tables of its own
             name = missing["name"].strip('"')
-            near = did_you_mean(name, [table.name for table in self.names])
-            return QueryError(f"no table {name}", remedy=f"{self.names.remedy}{near}")
+            return QueryError(f"no table {name}", remedy=self.names.remedy_for(name))
         refused = f"DuckDB refused the query: {problem}"
         if isinstance(error, duckdb.PermissionException):
             remedy = "a query reads the lake's tables and nothing else; Spark may: --engine spark"

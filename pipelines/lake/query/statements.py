@@ -84,7 +84,7 @@ def parse_statement(session: Session, text: str) -> Statement:
         )
     table = session.names.find(parts_of(name[0]))
     if table is None:
-        raise NotFoundError(f"no table {name[0]}", remedy=session.names.remedy)
+        raise NotFoundError(f"no table {name[0]}", remedy=session.names.remedy_for(name[0]))
     if table.every_snapshot:
         raise QueryError(
             f"{table.name} is of all snapshots, which are as they are",

@@ -17,7 +17,12 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.units import Partitioning
-from statelake.state_core.errors import DamagedLakeError, NotFoundError, ReadOnlyError
+from statelake.state_core.errors import (
+    DamagedLakeError,
+    NotFoundError,
+    ReadOnlyError,
+    did_you_mean,
+)
 
 Found = TypeVar("Found")
 Parts = tuple[str, ...]
@@ -208,16 +213,21 @@ class TableNames:
         return views | tables  # a state with the name of a view takes precedence
 
     def __iter__(self) -> Iterator[NamedTable]:
-        """Yield all tables, except for the views of all snapshots."""
+        """Yield all tables in the order of their names, except for the views of all snapshots."""
         for job in sorted(self.jobs):
-            yield from (table for table in self.of_job(job).values() if not table.every_snapshot)
+            tables = sorted(self.of_job(job).items())
+            yield from (table for _, table in tables if not table.every_snapshot)
 
     @cached_property
     def remedy(self) -> str:
         """The names of the tables, for the end of a message."""
         names = [table.name for table in self]
         more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
-        return f"tables are: {', '.join(sorted(names)[:SHOWN_NAMES])}{more}"
+        return f"tables are: {', '.join(names[:SHOWN_NAMES])}{more}"
+
+    def remedy_for(self, wanted: str) -> str:
+        """Return the names of the tables, and the one that a wrong name resembles."""
+        return f"{self.remedy}{did_you_mean(wanted, [table.name for table in self])}"
 
 
 def operator_tables_by_name(operator: OperatorRecord) -> Iterator[tuple[str, str]]:

@@ -33,6 +33,7 @@ from statelake.state_core.errors import (
     NotFoundError,
     StateError,
     UnsupportedFormatError,
+    did_you_mean,
 )
 from statelake.state_core.formats.layout.keyed_layout import (
     KEY,
@@ -521,9 +522,11 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
     for given, there in ((mask.keys, operators), (mask.states, states)):
         unknown = [name for name in given if name not in there]
         if unknown:
-            shown = ", ".join(sorted(set(there.values()))) or "none"
+            shown = ", ".join(dict.fromkeys(there.values())) or "none"
             raise NotFoundError(
-                f"the snapshot has no {unknown[0]!r}", place=mask.path, remedy=f"it has: {shown}"
+                f"the snapshot has no {unknown[0]!r}",
+                place=mask.path,
+                remedy=f"it has: {shown}{did_you_mean(unknown[0], there)}",
             )
 
 

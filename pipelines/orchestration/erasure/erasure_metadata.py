@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from statelake.pipelines.lake.erase.auditing import AuditResult
-from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.orchestration.erasure.redaction import Redaction
 from statelake.pipelines.orchestration.erasure.request_files import RequestFile
 from statelake.pipelines.orchestration.metadata import faults_list, markdown_table
 from statelake.state_core.printable import printable
+
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.erase.auditing import AuditResult
+    from statelake.pipelines.lake.erase.planning import ErasurePlan
 
 SHOWN = 20
 

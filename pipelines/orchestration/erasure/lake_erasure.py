@@ -52,7 +52,7 @@ class LakeErasure:
 
     def open_lake(self) -> Catalog:
         """Open the lake."""
-        return self.locations.open_lake()
+        return self.locations.open_lake().catalog
 
     def secret(self) -> bytes:
         """Return the key of hashes of requests, without which nobody can compare them with guesses.

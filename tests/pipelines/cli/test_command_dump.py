@@ -154,6 +154,7 @@ def test_key_groups_select_keyed_state() -> None:
     ("options", "said"),
     [
         (["--operator", "nobody"], "no operator 'nobody' in .*; it has: .*counter"),
+        (["--state", "cont"], "; did you mean 'count'\\?$"),
         (["--state", "nothing"], "no operator has a state 'nothing'; there are: .*, count$"),
         (["--operator", "counter", "--state", "x"], "counter has no keyed state 'x'; it has: 'cou"),
     ],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from statelake.pipelines.lake.catalog.catalog import Catalog
 from tests.support.command import run
 from tests.support.fake_rest import Answer, FakeRest
+from tests.support.lakes import KINDS, import_golden
 
 JOB = "0123456789abcdef" * 2
 NOW = 1_700_000_000_000
@@ -139,3 +142,58 @@ def test_bad_input_has_its_exit_code(server: FakeRest) -> None:
     )  # fmt: skip
     assert mapped.code == 3
     assert all(method == "GET" for method, *_ in server.asked)
+
+
+@contextmanager
+def configured(**settings: str) -> Iterator[FakeRest]:
+    """A cluster with a running job and these settings, where no JAR can be run."""
+    rows = [{"key": name.replace("_", "."), "value": value} for name, value in settings.items()]
+
+    def answer(method: str, path: str) -> Answer:
+        if path == "/jobmanager/config":
+            return Answer(rows)
+        if path == "/jobs/overview":
+            return Answer(JOBS)
+        if path == f"/jobs/{JOB}":
+            vertex = {"parallelism": 2, "maxParallelism": 128, "status": "RUNNING"}
+            return Answer({"jid": JOB, "name": "orders", "state": "RUNNING", "vertices": [vertex]})
+        return Answer({"errors": ["no"]}, 404 if method in ("GET", "PATCH") else 400)
+
+    with FakeRest(answer) as made:
+        yield made
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize(
+    ("settings", "directory"),
+    [
+        ({"execution_checkpointing_savepoint-dir": "file:/sp"}, "file:/sp"),
+        ({"state_savepoints_dir": "file:/old"}, "file:/old"),
+        ({"state_checkpoints_dir": "file:/cp"}, ""),
+    ],
+    ids=["since 1.20", "before", "none"],
+)
+def test_savepoints_go_where_the_cluster_is_configured_to_put_them(
+    settings: dict[str, str], directory: str, tmp_path: Path
+) -> None:
+    """Without --savepoints, or --exports of a canary; nothing is guessed if nothing is set."""
+    place = ("--lake", tmp_path / "lake", "--job", "orders", "--jar-id", "x")
+    with configured(**settings) as cluster:
+        words = ("--flink", cluster.url, *place)
+        ran = run(
+            "flink", "rescale", *words, "--job-name", "[red]orders\x1b[0m", "--exports", "/sp",
+            "--dry-run",
+        )  # fmt: skip
+        said = f"its savepoint goes to {directory}" if directory else "no directory for savepoints"
+        assert (ran.code, said in ran.out + ran.err) == (0 if directory else 3, True), ran.err
+        import_golden(Catalog(tmp_path / "lake"), ("s", KINDS))
+        (tmp_path / "sp").mkdir()
+        mapped = ("--path-map", f"{directory or 'file:/none'}={tmp_path / 'sp'}")
+        ran = run("flink", "canary", *words, *mapped)
+        bodies = [body for _, path, _, body in cluster.asked if path == "/jars/x/run"]
+        if directory:
+            assert ran.code == 1, ran.err
+            assert f"{directory[5:]}/canary-" in bodies[0].decode()
+            assert list((tmp_path / "sp").iterdir()) == []
+        else:
+            assert (ran.code, said in ran.err, bodies) == (3, True, [])

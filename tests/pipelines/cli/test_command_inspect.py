@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -246,6 +247,23 @@ def test_operator_state_is_named() -> None:
                for state in states)  # fmt: skip
     assert [state["key_type"] for state in states if state["mode"] == "BROADCAST"] == ["String"]
     assert {state["mode"] for state in states} >= {"SPLIT_DISTRIBUTE", "UNION", "BROADCAST"}
+
+
+def test_operator_state_has_entries_and_bytes() -> None:
+    """As keyed state, in text and as JSON: elements, or of a broadcast state those of one copy."""
+    source = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
+    states = [state for operator in open_snapshot(source).operators
+              for state in operator.operator_states]  # fmt: skip
+    described = [state for operator in inspected(source)["operators"]
+                 for state in operator["operator_states"]]  # fmt: skip
+    for state, shown in zip(states, described, strict=True):
+        assert shown["entries"] == len(state.to_arrow())
+        assert shown["bytes"] > 0
+        assert re.search(
+            rf"\n{state.name} .* {shown['entries']:,} +[\d.]+ K?i?B", run("inspect", source).out
+        )
+    uncounted = run("inspect", source, "--json", "--no-entries").json["operators"]
+    assert not any("bytes" in state for each in uncounted for state in each["operator_states"])
 
 
 POJO = golden("pojo-hashmap-canonical-p2-m128-flink1.20.0").snapshot

@@ -85,14 +85,18 @@ def test_no_job(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 def test_sources_that_are_not_there(
     of: tuple[object, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A source without a directory is no source that has got nothing: it says where it looked."""
+    """A source without a directory has not just got nothing: it says where, and what to do."""
     code, out, _ = run(capsys, "run", *of)
-    assert code == 0
+    assert code == 1
     assert out.splitlines() == [
         "nothing to read:",
         "source orders: there is nothing at alerts-data/orders",
         "source rules: there is nothing at alerts-data/rules",
+        "put input there, or correct the paths of the job's sources, and run it again",
     ]
+    (tmp_path / "alerts-data" / "orders").mkdir(parents=True)
+    assert run(capsys, "run", *of)[0] == 0  # one is there, and may get something
+    (tmp_path / "alerts-data" / "orders").rmdir()
     feed(tmp_path / "alerts-data", 0)
     code, out, _ = run(capsys, "run", *of, "--json")
     assert (code, json.loads(out)["absent"]) == (0, {})

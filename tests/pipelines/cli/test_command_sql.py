@@ -295,6 +295,8 @@ class TestShell:
             (["DELETE FROM kinds.total;"], r"DELETE needs --edit: .*\.edit SNAPSHOT"),
             ([".edit monday", ".as-of monday"], "monday is being edited"),
             ([".edit monday", "DELETE FROM kinds.nope;"], "tables are"),
+            ([".edit monday", "UPDATE kinds.totl SET value = 1;"],
+             r"tables are: demo.kinds.avg, .*; did you mean 'demo.kinds.total'\?"),
             ([".edit monday", "DELETE FROM kinds.total WHERE nope = 1;"], "nope"),
             ([".edit monday", "DELETE FROM kinds.total WHERE key = 1;", ".commit monday"],
              "has a snapshot 'monday' already"),
@@ -315,7 +317,7 @@ class TestShell:
         assert shell.completions(".a", ".a") == [".as-of", ".abandon"]
         assert shell.completions("mon", ".edit mon") == ["monday"]
         assert shell.completions("kinds.t", "SELECT * FROM kinds.t") == [
-            "kinds.total", "kinds.triple", "kinds.timers"
+            "kinds.timers", "kinds.total", "kinds.triple"
         ]  # fmt: skip
         assert "user_key" in shell.completions("use", "SELECT key FROM kinds.scores WHERE use")
         assert "user_key" not in shell.completions("use", "SELECT key FROM kinds.total WHERE use")

@@ -79,6 +79,19 @@ def test_import_says_what_each_state_is(tmp_path: Path) -> None:
     assert not any("timers" in value for _, value in rows)
 
 
+def test_tables_are_listed_in_one_order(tmp_path: Path) -> None:
+    """By their names, in whichever order a savepoint has the states."""
+    lake = ("--lake", tmp_path / "lake", "--job", "j")
+    listed = []
+    for name in ("monday", "tuesday"):
+        said = run("import", DEMO / name, *lake, "--snapshot", name).out.splitlines()[2:]
+        listed.append([line.split()[0] for line in said if "/operator/" not in line])
+        shown = run("sql", *lake, "--as-of", name, "SHOW TABLES").out.splitlines()
+        own = [line.strip() for line in shown if line.startswith("j.kinds")]
+        assert own == sorted(own)
+    assert listed[0] == listed[1] == sorted(listed[0])
+
+
 def test_a_second_import_of_a_savepoint_says_of_which_snapshot_it_is_a_copy(tmp_path: Path) -> None:
     """Under another name it is a snapshot of its own, which the next savepoint is not."""
     lake = ("--lake", tmp_path / "lake", "--job", "j")
@@ -88,6 +101,8 @@ def test_a_second_import_of_a_savepoint_says_of_which_snapshot_it_is_a_copy(tmp_
         ran = run("import", DEMO / savepoint, *lake, "--snapshot", name)
         assert ran.code == 0, ran.err
         assert ("it is the same savepoint as monday" in ran.out) == same
+    ran = run("import", DEMO / "monday", *lake, "--snapshot", "again")
+    assert "it is the same savepoint as copy" in ran.out
 
 
 def test_python_prints_what_the_command_prints(tmp_path: Path) -> None:

@@ -147,6 +147,20 @@ def test_a_page_shows_what_its_blocks_print(
     assert shown > 2
 
 
+@pytest.mark.parametrize("page", [README, DOCS / "change.md"], ids=lambda page: page.stem)
+def test_a_sample_is_what_is_printed(page: Path, clone: Path) -> None:
+    """Of pages whose other blocks are commands alone."""
+    monday = clone / "demo" / "savepoints" / "monday"
+    run("import", monday, "--lake", "lake", "--job", "kinds", "--snapshot", "monday")
+    samples = [block for block in blocks(page, "") if block.startswith("$ statelake ")]
+    assert samples
+    for sample in samples:
+        command, _, expected = sample.replace("\\\n", " ").partition("\n")
+        ran = run(*shlex.split(command)[2:])
+        assert ran.code == 0, ran.err
+        assert_printed(expected, ran.out)
+
+
 def assert_printed(expected: str, printed: str) -> None:
     """Compare but for blanks, and for what stands as `...`."""
     pattern = re.escape(squeezed(expected)).replace(re.escape("..."), ".*")

@@ -111,7 +111,7 @@ def test_a_savepoint_is_taken_and_restored_elsewhere(
     savepoint = tmp_path / "exports" / "orders" / name
     assert entries(savepoint) == entries(KINDS)
     assert savepoint.with_name(f"{name}.verified").is_file()
-    record = locations.open_lake().snapshot("orders", "snap-1")
+    record = locations.open_lake().catalog.snapshot("orders", "snap-1")
     assert told(done, "restore_elsewhere")["entries restored"] == record.entries > 0
     assert told(done, "export_savepoint")["restore it with"].startswith("flink run -s ")
     assert files_of(tmp_path / "lake") == before
@@ -165,7 +165,7 @@ def test_a_savepoint_of_another_snapshot_is_no_copy_of_this_one(
     locations: Locations, tmp_path: Path
 ) -> None:
     """Sound as it is: its entries are not those of the snapshot."""
-    lake = locations.open_lake()
+    lake = locations.open_lake().catalog
     _, done = take_savepoint(lake, "orders", str(tmp_path / "exports"), engine="local")
     other = verify_savepoint(lake, lake.snapshot("orders", "snap-0"), done.path, "local")
     assert other.faults

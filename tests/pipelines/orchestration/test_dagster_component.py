@@ -252,7 +252,7 @@ class TestRuns:
         assert origin.column_name == "kinds/scores"
         states = told[origin.asset_key.to_user_string(), "tuesday"]["dagster/column_schema"]
         assert "kinds/scores" in {column.name for column in states.columns}
-        lake = Locations(lake=str(example.base / "lake")).open_lake()
+        lake = Locations(lake=str(example.base / "lake")).open_lake().catalog
         record = lake.snapshot("orders", "tuesday")
         (state,) = (state for state in record.operators[0].states if state.name == "scores")
         assert said["dagster/row_count"] == state.entries > 0
@@ -402,7 +402,7 @@ def test_pruning(tmp_path: Path) -> None:
             for _ in range(2)
         ]
     assert dropped == [["monday"], []]
-    lake = Locations(lake=str(tmp_path / "lake")).open_lake()
+    lake = Locations(lake=str(tmp_path / "lake")).open_lake().catalog
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["tuesday"]
 
 
@@ -468,7 +468,9 @@ def test_tables_of_a_savepoint_are_those_of_the_lake(tmp_path: Path) -> None:
         lake=str(tmp_path / "lake"), savepoints=str(tmp_path / "savepoints"), job="orders"
     )
     expected = find_tables(places)
-    import_snapshot(places.open_lake(), places.savepoint("monday"), "orders", engine="local")
+    import_snapshot(
+        places.open_lake().catalog, places.savepoint("monday"), "orders", engine="local"
+    )
     assert find_tables(places) == expected
     assert len(expected) > 5
 

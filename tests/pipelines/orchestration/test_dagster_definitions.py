@@ -211,5 +211,5 @@ class TestLocations:
             monkeypatch.delenv(f"STATELAKE_{name}", raising=False)
         found = Locations()
         assert (found.savepoints_location, found.exports_location) == ("savepoints", "exports")
-        assert found.open_lake().location == str(Path("lake").absolute())
+        assert found.open_lake().catalog.location == str(Path("lake").absolute())
         assert found.job_name == "job"

@@ -11,8 +11,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from statelake.pipelines.lake.share.sampling import Sample
-from statelake.pipelines.lake.share.sharing import Sharing
 from statelake.pipelines.orchestration.component import StateLake
 from statelake.pipelines.orchestration.settings import CanarySettings, FlinkSettings, JobSettings
 from tests.support.fake_rest import Answer, FakeRest
@@ -183,9 +181,8 @@ def test_a_canary_is_a_check_that_only_its_own_job_has(
 
 def test_a_canary_may_run_from_a_sample() -> None:
     """Of a share that there is."""
-    assert CanarySettings(arguments=[]).sharing() is None
-    sampled = CanarySettings(arguments=[], sample="1%", seed=3, leave_out_opaque=True)
-    assert sampled.sharing() == Sharing(Sample(0.01, 3), leave_out=True)
+    assert CanarySettings(arguments=[]).share is None
+    assert CanarySettings(arguments=[], sample="1%").share == 0.01
     with pytest.raises(ValueError, match="'half' is no share"):
         CanarySettings(arguments=[], sample="half")
 

@@ -118,7 +118,7 @@ class TestRun:
 
     def test_the_lake_has_it(self, done: dg.ExecuteInProcessResult, workspace: Workspace) -> None:
         """Under the partition's name."""
-        record = workspace.locations.open_lake().snapshot("orders", NAME)
+        record = workspace.locations.open_lake().catalog.snapshot("orders", NAME)
         assert done.success
         assert record.source == workspace.locations.savepoint(NAME)
         assert record.entries == sum(map(len, contents(GOLDEN_CASE.snapshot).values()))
@@ -247,7 +247,7 @@ class TestIntegrity:
 
     def test_counts_in_the_catalog(self, archived: Workspace) -> None:
         """An entry in another key group than it was is found, and both are named."""
-        lake = archived.locations.open_lake()
+        lake = archived.locations.open_lake().catalog
         record = lake.snapshot("orders", NAME)
         (state,) = (state for state in record.operators[0].states if state.name == "total")
         more, less = state.key_groups[3], state.key_groups[4]
@@ -265,7 +265,7 @@ class TestIntegrity:
     def test_files(self, archived: Workspace, tmp_path: Path) -> None:
         """A file that is gone, one with other rows, and one that is broken are each named."""
         shutil.rmtree(tmp_path / "lake")
-        lake = archived.locations.open_lake()
+        lake = archived.locations.open_lake().catalog
         source = archived.locations.savepoint(NAME)
         import_snapshot(lake, source, "orders", snapshot_id=NAME, partitions=64, engine="local")
         record = lake.snapshot("orders", NAME)

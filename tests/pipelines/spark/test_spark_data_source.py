@@ -205,6 +205,22 @@ class TestErrors:
         with pytest.raises(AnalysisException) as failed:
             read(spark, snapshot, **options)
         assert said in str(failed.value)
+        told = str(failed.value)
+        assert "Traceback" not in told
+        assert len(told.splitlines()) <= 2, told
+
+    def test_what_is_counted_is_what_is_listed(self, spark: SparkSession) -> None:
+        """States and queues of timers each have their number, and stand in that order."""
+        kinds = next(case for case in CASES if case.facts["case"] == "kinds").snapshot
+        with pytest.raises(AnalysisException) as failed:
+            read(spark, kinds)
+        found = re.search(
+            r"has (\d+) states and (\d+) queues of timers; choose one .*?: (.*)", str(failed.value)
+        )
+        assert found is not None
+        names = found[3].strip().split(", ")
+        timers = [name.startswith("_timer_state/") for name in names]
+        assert timers == [False] * int(found[1]) + [True] * int(found[2])
 
     def test_a_size_that_is_no_number(self, spark: SparkSession, counts: Path) -> None:
         """`sliceBytes` has to be a number of bytes."""
@@ -233,6 +249,7 @@ class TestErrors:
         with pytest.raises(PySparkException) as failed:
             read(spark, copy).collect()
         assert re.search(rf"CorruptSnapshotError: .*{file.name}, .*offset \d+", str(failed.value))
+        assert "Traceback (most recent call last)" not in str(failed.value)
 
 
 FILTERS = (

@@ -131,7 +131,7 @@ def erase_command(
         if yes:
             done = erasure.execute(whole=whole, secret=asked.secret, by=requested_by)
         else:
-            plan = erasure.plan()
+            plan = erasure.plan(whole=whole)
     if not yes:
         show(plan, as_json_=as_json_)
         answer(yes=not plan.empty)

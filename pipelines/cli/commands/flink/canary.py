@@ -48,11 +48,10 @@ if TYPE_CHECKING:
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
 @click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="By default as it was.")
 @click.option(
-    "--exports",
-    required=True,
-    metavar="DIR",
-    help="Where this machine writes its savepoint.",
-)
+    "--exports", default="", metavar="DIR",
+    help="Where this machine writes its savepoint; by default the cluster's directory for"
+    " savepoints, by --path-map.",
+)  # fmt: skip
 @path_map_option
 @share_options
 @click.option("--against", default="", help="As for `check compatibility`: a file, or a savepoint.")

@@ -37,8 +37,9 @@ from statelake.pipelines.flink.jars import JarRun
 @click.option("--old-entry-class", help="By default the same.")
 @click.option("--old-arg", "old_arguments", multiple=True, help="By default the same.")
 @click.option(
-    "--savepoints", required=True, metavar="DIR", help="Where the cluster writes its savepoint."
-)
+    "--savepoints", default="", metavar="DIR",
+    help="Where the cluster writes its savepoint; by default as it is configured.",
+)  # fmt: skip
 @click.option(
     "--exports",
     required=True,

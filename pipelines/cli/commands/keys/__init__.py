@@ -1,7 +1,7 @@
 """Commands about keys.
 
 ==============  =====================================================================
-`one_key`       `get` and `history`: all that is held for one, and what changed of it
-`heavy_keys`    `top`: which are heavy
+`one_key`       `get` and `history`: the state of one key, and its changes
+`heavy_keys`    `top`: the heaviest keys
 ==============  =====================================================================
 """

@@ -34,12 +34,14 @@ SHOWN_STATES = 200  # for people; --json has all
 @click.command()
 @source_options
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 10_000),
-              help="How many keys of each state.")  # fmt: skip
+              help="The number of keys of each state.")  # fmt: skip
 @operator_option
 @state_option
 @click.option("--ttl", type=Durations(), metavar="TTL[,TTL...]",
-              help="How much would be gone at these times to live: 1d,7d.")  # fmt: skip
-@click.option("--at", type=Instant(), help="When it would; by default when the snapshot was taken.")
+              help="Show how much would be deleted at these times to live: 1d,7d.")  # fmt: skip
+@click.option(
+    "--at", type=Instant(), help="The time for --ttl; by default when the snapshot was taken."
+)
 @plugins_option
 @json_option
 def top(
@@ -53,12 +55,12 @@ def top(
 ) -> None:
     """Show the heaviest keys of each keyed state, exactly: by bytes, and by entries.
 
-    Bytes are those of keys and values. Of lists and maps also the longest are shown. All state is
-    read, key group by key group, in memory that follows the keys of one key group.
+    Bytes are those of keys and values. The longest lists and maps are shown, too. All state is
+    read, a key group at a time; memory is proportional to the keys of one key group.
 
-    With --ttl: how much of state that has a time to live would be gone if that were another one,
-    by the times of last access that its entries carry. A list's elements expire one by one; its
-    bytes count where all of them are gone.
+    --ttl shows how much of the state with a time to live would be deleted at another one, by the
+    time of last access of each entry. The elements of a list expire one by one; its bytes count
+    only if all of them have expired.
 
     \b
     Examples:

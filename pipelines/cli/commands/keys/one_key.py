@@ -55,10 +55,9 @@ def get(
 ) -> None:
     """Show all that is held for one key in a savepoint, a checkpoint or a snapshot of a lake.
 
-    Of all operators that are keyed by a type that the key can be: all states, timers and
-    namespaces. The key is hashed as Flink hashes it, and only its key group is read; where the hash
-    can't be derived, all are, and a note says so. With --json the rows are those of `dump`, as one
-    array.
+    All states, timers and namespaces of all operators with keys of a matching type. The key is
+    hashed as Flink hashes it, and only its key group is read. If the hash can't be derived, all key
+    groups are read, and a note says so. With --json the rows are those of `dump`, as one array.
 
     Exits with 1 if nothing is held for the key.
 
@@ -150,8 +149,8 @@ def history(
 ) -> None:
     """Show what changed of one key from each snapshot of a job to the next.
 
-    What the oldest snapshot holds for the key is added there. Of each snapshot only the files are
-    read that may hold the key, and files that snapshots share only once.
+    All entries of the oldest snapshot are shown as added. Only files that may hold the key are
+    read, and files that snapshots share only once.
 
     Exits with 1 if no snapshot holds anything for the key.
 

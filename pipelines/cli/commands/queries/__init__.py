@@ -1,8 +1,8 @@
-"""Commands that ask SQL of a lake.
+"""Commands that run SQL over a lake.
 
 ==============  =====================================================================
-`sql`           one query, or an edit of a snapshot
+`sql`           a query, or an edit of a snapshot
 `shell`         a prompt for both
-`query_output`  rows as a table, JSON, CSV, or a file of them
+`query_output`  the rows of a query, printed or written to a file
 ==============  =====================================================================
 """

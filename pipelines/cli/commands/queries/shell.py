@@ -60,8 +60,8 @@ LEAVING = ("quit", "exit")
 def shell(lake: str, job: str | None, as_of: str | None, parent: str | None) -> None:
     """Run SQL at a prompt, with completion of tables and columns, and history.
 
-    Lines that are not typed at a terminal are run as they come, up to the first error. The history
-    is kept in ~/.local/state/statelake/history, or in the file that STATELAKE_HISTORY names.
+    Lines from a file or a pipe are run up to the first error. The history is kept in
+    ~/.local/state/statelake/history, or in the file that STATELAKE_HISTORY names.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`statelake sql`: SQL over a lake's tables on DuckDB or Spark, and edits of a snapshot by it."""
+"""`statelake sql`: run SQL on a lake's tables, or make a new snapshot by it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from statelake.pipelines.cli.options import (
 )
 from statelake.state_core.errors import ReadOnlyError
 
-as_of_option = snapshot_option("--as-of", help="Tables are read as they were in this snapshot.")
+as_of_option = snapshot_option("--as-of", help="Read tables as they were in this snapshot.")
 left_out_job_option = configured_option("job", "A job whose name may be left out of table names.")
 
 ROWS = 100
@@ -34,16 +34,16 @@ ROWS = 100
 @click.argument("queries", nargs=-1, required=True, metavar="QUERY...")
 @as_of_option
 @left_out_job_option
-@snapshot_option("--edit", "parent", metavar="SNAPSHOT", help="Change this snapshot, as a new one.")
+@snapshot_option("--edit", "parent", metavar="SNAPSHOT", help="Make a new snapshot from this one.")
 @click.option("--as", "snapshot_id", metavar="SNAPSHOT", help="The name of the new snapshot.")
-@click.option("--note", default="", help="Why; kept with the new snapshot.")
+@click.option("--note", default="", help="Kept with the new snapshot; say why.")
 @click.option(
     "--engine", "query_engine", type=click.Choice(["duckdb", "spark"]), default="duckdb",
-    show_default=True, help="What runs it: Spark SQL, or DuckDB within this process.",
+    show_default=True, help="Run the query with Spark SQL, or with DuckDB in this process.",
 )  # fmt: skip
 @cluster_options
 @click.option(
-    "--limit", type=click.IntRange(min=1), help=f"At most so many rows: {ROWS}, but all with --to."
+    "--limit", type=click.IntRange(min=1), help=f"Show at most so many rows: {ROWS}; all with --to."
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--to", metavar="FILE", help="Write all rows to a new .parquet, .csv or .json file.")
@@ -66,13 +66,13 @@ def sql(
     """Run SQL on the tables of a lake, by the name <job>.<operator>.<state>.
 
     An operator's timers are <job>.<operator>.timers, and the rows of a state in all snapshots
-    <job>.<operator>.<state>@all. What the catalog knows is in statelake.snapshots, .operators,
-    .states, .key_groups and .tables. With --json each row is a line.
+    <job>.<operator>.<state>@all. The catalog is in statelake.snapshots, .operators, .states,
+    .key_groups and .tables. With --json each row is a line.
 
     \b
-    DELETE, UPDATE and INSERT go with --edit and --as: they make a new snapshot of one that there
-    is, all of them or nothing, and no other snapshot changes. Without --edit they are refused.
-    Tables that Spark or delta-rs changed become a snapshot by `statelake commit`.
+    DELETE, UPDATE and INSERT need --edit and --as: together they make one new snapshot from an
+    existing one, and no other snapshot changes. Without --edit they are refused.
+    `statelake commit` registers tables that Spark or delta-rs changed as a snapshot.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.options import NamedSnapshot, source_options
-from statelake.state_core.errors import NotFoundError
+from statelake.state_core.errors import NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     pass
@@ -55,7 +55,7 @@ def offsets(source: NamedSnapshot, operator: str | None, as_json_: bool) -> None
         if not sources and not sinks:
             raise NotFoundError(
                 f"operator {operator!r} has no state of a source or sink",
-                remedy="name one that reads or writes",
+                remedy=f"name one that reads or writes{did_you_mean(operator, ids)}",
             )
     if as_json_:
         as_json(

@@ -40,6 +40,28 @@ def test_a_plan_is_printed_and_nothing_is_written(lake: str) -> None:
     assert files_of(Path(lake)) == files
 
 
+def test_a_plan_asks_for_no_option_that_was_given(lake: str) -> None:
+    """For state that can't be searched it asks for --carried, and for a whole state for --all."""
+    assert run("import", DEMO / "tuesday", "--lake", lake, "--job", "orders").code == 0
+    words = ("erase", "--lake", lake, "--job", "orders", f"--key={KEY}", "--request", "r")
+    where = ("--where", "kinds/total", "true")
+    ran = run(*words, *where)
+    assert "give --carried drop or --carried keep" in ran.out
+    assert "give --all" in ran.out
+    for choice, becomes in (("keep", "kept"), ("drop", "dropped")):
+        ran = run(*words, *where, "--carried", choice, "--all")
+        assert ran.code == 0
+        assert f"in 1 of 2 snapshots: would be {becomes} (--carried {choice})" in ran.out
+        assert "give --" not in ran.out
+
+
+def test_a_state_that_is_misspelled_is_suggested(lake: str) -> None:
+    """Among the states of all snapshots."""
+    ran = run("erase", "--lake", lake, "--where", "kinds/totl", "true", "--request", "r")
+    assert ran.code == 3
+    assert "did you mean 'kinds/total'?" in ran.err
+
+
 def test_what_is_erased_is_proved_gone(lake: str, tmp_path: Path) -> None:
     """With the keys in a file and a secret, predicates, and the records of both."""
     (tmp_path / "keys.txt").write_text(f"{ALICE}\n\n", "utf-8")

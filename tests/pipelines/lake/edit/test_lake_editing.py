@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -18,6 +19,7 @@ from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
     LakeError,
+    NoMatchError,
     NotFoundError,
     StateError,
     UnsupportedFormatError,
@@ -293,11 +295,51 @@ def test_nothing_expired_changes_no_file(lake: Catalog, tmp_path: Path) -> None:
     before = data_bytes(tmp_path / "lake")
     done = edited(
         lake, expire={"kinds/session": timedelta(days=1)},
-        at=datetime(1990, 1, 1, tzinfo=timezone.utc),
+        at=datetime(1990, 1, 1, tzinfo=timezone.utc), rename={"kinds": "all-kinds"},
     )  # fmt: skip
     assert done.changes == []
     assert data_bytes(tmp_path / "lake") == before
-    assert done.record.operators == lake.snapshot("orders", "s").operators
+    assert done.record.tables == lake.snapshot("orders", "s").tables
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"expire": {"kinds/session": timedelta(days=1)},
+         "at": datetime(1990, 1, 1, tzinfo=timezone.utc)},
+        {"purge": {"kinds/total": "value IS NULL", "kinds/items": "element IS NULL"}},
+    ],
+    ids=["expire", "purge"],
+)  # fmt: skip
+def test_an_edit_that_matches_no_row_makes_no_snapshot(
+    changes: dict[str, Any], lake: Catalog, tmp_path: Path
+) -> None:
+    """As with SQL: a second snapshot like the first one would be of no use to anybody."""
+    import_golden(lake, ("s", KINDS), ("newer", KINDS))
+    before = data_bytes(tmp_path / "lake")
+    with pytest.raises(NoMatchError, match="no row of s matches or has expired: kinds/"):
+        edited(lake, **changes)
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s", "newer"]
+    assert data_bytes(tmp_path / "lake") == before
+    assert_whole(lake)
+
+
+def test_a_dry_run_counts_what_goes_and_makes_nothing(lake: Catalog, tmp_path: Path) -> None:
+    """The counts are those of the edit, and afterwards the lake has neither version nor file."""
+    import_golden(lake, ("s", KINDS))
+    before = data_bytes(tmp_path / "lake")
+    version = DeltaTable(tmp_path / "lake" / "orders/keyed/kinds/session").version()
+    wanted = SnapshotEdit(
+        expire={"kinds/session": timedelta(0)}, at=datetime(2999, 1, 1, tzinfo=timezone.utc)
+    )
+    planned = edit_snapshot(lake, "orders", "s", "edited", wanted, dry_run=True, engine=LOCAL)
+    assert [(each.state, each.entries[1]) for each in planned.changes] == [("session", 0)]
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
+    assert data_bytes(tmp_path / "lake") == before
+    assert DeltaTable(tmp_path / "lake" / "orders/keyed/kinds/session").version() == version
+    done = edit_snapshot(lake, "orders", "s", "edited", wanted, engine=LOCAL)
+    assert done.changes == planned.changes
+    assert_whole(lake)
 
 
 def test_a_predicate_on_rows(lake: Catalog, tmp_path: Path) -> None:
@@ -318,9 +360,9 @@ def test_a_predicate_on_rows(lake: Catalog, tmp_path: Path) -> None:
 def test_a_predicate_that_is_true_of_no_row_changes_no_file(lake: Catalog) -> None:
     """Files that lose no row are the ones that they were."""
     import_golden(lake, ("s", WORDS))
-    done = edited(lake, purge={"counter/count": "value IS NULL"})
+    done = edited(lake, purge={"counter/count": "value IS NULL"}, rename={"counter": "words"})
     assert (done.changes, done.record.written_bytes) == ([], 0)
-    assert done.record.operators == lake.snapshot("orders", "s").operators
+    assert done.record.tables == lake.snapshot("orders", "s").tables
 
 
 def test_a_predicate_on_elements_of_lists(lake: Catalog, tmp_path: Path) -> None:

@@ -191,6 +191,22 @@ class TestTables:
         monkeypatch.setattr(sessions, "OpenedTable", None)
         assert rows(session, "SELECT 'demo.kinds.total' AS name") == [{"name": "demo.kinds.total"}]
 
+    def test_times_of_last_access(self, session: Session) -> None:
+        """As times; an entry has expired at the end of its time to live, not a moment before."""
+        (found,) = rows(
+            session,
+            """SELECT count(*) FILTER (epoch_ms(last_access(ttl)) = ttl) AS same, count(*) AS n,
+                      count(*) FILTER (has_expired(ttl, INTERVAL 7 DAYS, at_end)) AS at_end,
+                      count(*) FILTER (has_expired(ttl, INTERVAL 7 DAYS, at_end - INTERVAL '1 ms'))
+                      AS before
+               FROM (SELECT ttl, last_access(ttl) + INTERVAL 7 DAYS AS at_end
+                     FROM demo.kinds.session)""",
+        )
+        assert found == {"same": found["n"], "n": found["n"], "at_end": found["n"], "before": 0}
+        assert found["n"] > 0
+        (typed,) = rows(session, "SELECT typeof(last_access(1)) AS t")
+        assert typed == {"t": "TIMESTAMP WITH TIME ZONE"}
+
     def test_buckets_of_key_groups(self, session: Session) -> None:
         """No row is before the bucket in which its file begins."""
         query = """
