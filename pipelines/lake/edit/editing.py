@@ -459,7 +459,8 @@ class _Edit(Derivation):
             if not new:  # Flink refuses it, too, and reads it as no uid
                 raise LakeError(f"operator {old} would have an empty uid", remedy="give another")
             operator_id, renamed = self._id(old), operator_id_of_uid(new)
-            self.renamed[operator_id] = renamed
+            in_parent = (each for each, now in self.renamed.items() if now == operator_id)
+            self.renamed[next(in_parent, operator_id)] = renamed
             if any(operator.operator_id == renamed for operator in self.metadata.operators):
                 raise ConflictError(
                     f"there is an operator with uid {new!r}", remedy="choose another uid"

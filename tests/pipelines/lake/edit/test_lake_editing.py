@@ -86,6 +86,18 @@ def test_a_uid_that_is_taken(lake: Catalog) -> None:
     assert kept_files(lake) == before
 
 
+def test_operators_that_swap_their_uids_lose_nothing(lake: Catalog) -> None:
+    """By a third uid: no state is said to have changed, and each has the other's uid."""
+    import_golden(lake, ("s", WINDOWS))
+    swapped = {"tumbling": "third", "sliding": "tumbling", "third": "sliding"}
+    done = edited(lake, rename=swapped)
+    assert (done.changes, done.saved_bytes) == ([], 0)
+    before = {operator.uid: operator.entries for operator in lake.snapshot("orders", "s").operators}
+    after = {operator.uid: operator.entries for operator in done.record.operators}
+    assert after == before | {"tumbling": before["sliding"], "sliding": before["tumbling"]}
+    assert before["tumbling"] != before["sliding"]
+
+
 def test_a_uid_is_never_empty(lake: Catalog) -> None:
     """Flink's metadata can't tell it from none."""
     import_golden(lake, ("s", WINDOWS))
