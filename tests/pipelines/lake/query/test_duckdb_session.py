@@ -305,7 +305,7 @@ class TestRefused:
              r"MERGE INTO is not run here.*statelake commit"),
             ("VACUUM", r"VACUUM is not run here"),
             ("SET threads = 1", r"SET is not run here"),
-            ("PRAGMA version", r"PRAGMA is not run here"),
+            ("PRAGMA enable_profiling", r"PRAGMA is not run here"),
             ("COPY (SELECT 1) TO 'x.csv'", r"COPY is not run here"),
             ("ATTACH 'x.db'", r"ATTACH is not run here"),
             ("INSTALL httpfs", r"is not run here"),
