@@ -308,8 +308,8 @@ class Lake:
             keys: The keys that go from all keyed states and timers; text as `statelake dump`
                 prints it.
             where: By state (`operator/state`), SQL that is true of the rows that go.
-            jobs: The jobs whose snapshots are erased from; all by default.
-            snapshots: Ids of the only snapshots that are erased from; all by default.
+            jobs: The jobs from whose snapshots is erased; all by default.
+            snapshots: Ids of the only snapshots from which is erased; all by default.
             carried: What becomes of state without tables, which can't be searched: `drop`, `keep`,
                 or empty to refuse.
             blobs: Blob stores of `statelake run`, erased from too.
@@ -494,11 +494,11 @@ class Job:
         Args:
             savepoint: Its directory, a path or URI.
             name: The snapshot's id; by default as Flink named its directory.
-            allow_external: Directories elsewhere that its handles may lead to.
+            allow_external: Directories elsewhere to which its handles may lead.
             uids: Operator uids to recognise, for snapshots of before Flink 2.0.
             note: Kept with it.
             taken: When the job took it; by default the time of its file `_metadata`.
-            partitions: How many files each state gets, 1 to 128; by default as its bytes ask for.
+            partitions: How many files each state gets, 1 to 128; by default by its bytes.
         """
         from statelake.pipelines.lake.ingest.importing import import_snapshot
 
@@ -802,7 +802,7 @@ class LakeSnapshot(Snapshot):
 
     @cached_property
     def operators(self) -> tuple[Operator, ...]:
-        """Its operators with state in tables, of which nothing is read before it is asked for."""
+        """Its operators with state in tables, which is read when it is used."""
         from statelake.pipelines.lake.catalog.recorded_states import recorded_operators
 
         return recorded_operators(self._catalog, self.record)

@@ -1,4 +1,4 @@
-"""Options of several commands, and where their values come from.
+"""Options of several commands, and the sources of their values.
 
 The lake, the job, the engine and the Flink cluster are taken from the command line, otherwise from
 the environment (`STATELAKE_LAKE`, `STATELAKE_JOB`, `STATELAKE_FLINK`), otherwise from

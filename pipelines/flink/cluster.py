@@ -366,7 +366,7 @@ class FlinkCluster(ClusterView):
             timeout: Seconds to wait.
 
         Returns:
-            The state that it ended in; one that ended before is left alone.
+            Its last state; a job that had ended is left alone.
 
         Raises:
             NotFoundError: The cluster does not know it.

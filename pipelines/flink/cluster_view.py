@@ -60,7 +60,7 @@ class ClusterView:
         return answered(answer, self.place("/config"), "flink-version", kind=str)
 
     def savepoint_directory(self) -> str:
-        """Return the directory that the cluster is configured to write savepoints to.
+        """Return the directory of savepoints in the cluster's configuration.
 
         Raises:
             DeclarationError: None is configured.

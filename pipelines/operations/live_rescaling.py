@@ -140,7 +140,7 @@ def rescale_job(
 
     Args:
         cluster: The job's cluster.
-        lake: The lake that the state passes through.
+        lake: The lake into which the state is imported.
         plan: The target; to continue a rescale, the same plan again.
         roll_back: Whether to undo an earlier call instead of completing it.
         take_over: Whether an earlier call's process is known to have ended.

@@ -48,7 +48,7 @@ class RescalePlan:
         new: The program to run after the rescale.
         old: The present program, which is run again if the new one fails.
         savepoints: The directory for the job's savepoint, as the cluster names it; empty for the
-            one that it is configured with.
+            one in its configuration.
         exports: The directory for the new savepoint, as this machine names it.
         paths: Paths of the cluster as paths of this machine.
         parallelism: The new parallelism; 0 for the job's present one.

@@ -32,7 +32,7 @@ from statelake.pipelines.shown import age_text, bytes_text
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.printable import printable
 
-# whether it passes, None if there was nothing to compare with; and its metadata
+# whether it passes, None if it compared with nothing; and its metadata
 Judgement = tuple[bool | None, dict[str, Any]]
 Judge = Callable[[Locations, str], Judgement]
 

@@ -60,7 +60,7 @@ class ProcessConfig(dg.Config):
         engine: `auto`, `spark` or `local`.
         restore: The snapshot from which the first run starts.
         blobs: A blob store to which state is committed, too; there is no such store by default.
-        restore_from: `lake`, or `blob_store`: where the state of the run before is taken from.
+        restore_from: `lake`, or `blob_store`: the source of the last run's state.
         always: Whether to run without new input.
     """
 

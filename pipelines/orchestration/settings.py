@@ -25,7 +25,7 @@ class GrowthSettings(dg.Resolvable, dg.Model):
     """The size of a snapshot against the median of those before it.
 
     Attributes:
-        last: The number of snapshots before it to compare with.
+        last: The number of earlier snapshots in the comparison.
         at_most: The largest size allowed, as a multiple of their median.
         at_least: The smallest size allowed, likewise: lost state is as bad as growing state.
         severity: `ERROR` or `WARN`.

@@ -85,7 +85,7 @@ class ReportResult(Printed):
         path: Its file.
         bytes: The size of the page.
         operators: The number of operators that it shows.
-        faults: The number of faults; None if they were not looked for.
+        faults: The number of faults; None if nothing was checked.
     """
 
     path: str

@@ -47,7 +47,7 @@ def savepoint_report(
         limit: How many of the heaviest keys of each state; 0 for none.
         check: Whether to look for faults. Unreadable state is then a part of the report.
         uids: Operator uids to recognise (Flink < 2.0).
-        allow_external: Directories elsewhere that handles may lead to.
+        allow_external: Directories elsewhere to which handles may lead.
         progress: Called with (done, total) after each operator.
 
     Raises:

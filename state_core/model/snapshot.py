@@ -756,7 +756,7 @@ class Snapshot:
         return datetime.fromtimestamp(self.files.directory.modified(name), timezone.utc)
 
     def keyed_operators(self, operator: str | None, state: str | None) -> tuple[Operator, ...]:
-        """Return the operators with keyed state, or only those that are asked for.
+        """Return the operators with keyed state, or only the selected ones.
 
         Args:
             operator: Only this operator: its uid, name or id.

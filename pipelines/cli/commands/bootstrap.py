@@ -57,7 +57,7 @@ def bootstrap_command(
     engine: str,
     as_json_: bool,
 ) -> None:
-    """Create a savepoint from tables: the state that a new job starts with.
+    """Create a savepoint from tables: the first state of a new job.
 
     SPEC is a YAML or Python file: operators by uid, their key's type, and each state's kind, type
     and source - a Parquet, Delta, CSV or JSON-lines path, a state in a lake, or a query - with the

@@ -93,7 +93,7 @@ def verify(
     """Restore the state of every marker into a temporary directory.
 
     Every file is checked against its size and checksum. Exit code 1 if a marker can't be restored,
-    or if none of a store's markers was looked at.
+    or if no marker of a store was checked.
 
     \b
     Examples:

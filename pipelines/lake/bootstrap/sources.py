@@ -76,13 +76,13 @@ class SourcePiece:
     """A piece for one task, picklable.
 
     Attributes:
-        source: The source that it is a piece of.
+        source: The source of which it is a piece.
         name: The file, for messages.
         first_row: Its first row's place in that file.
         size: Its approximate number of bytes.
         path: The file, of CSV and JSON.
         fragment: Row groups of a Parquet file.
-        schema: The columns that a fragment is read with.
+        schema: The columns with which a fragment is read.
     """
 
     source: BootstrapSource

@@ -80,7 +80,7 @@ class AttemptClaim:
         snapshot_id: The snapshot to create; empty if it only keeps others.
         operation: `import`, `edit` and the like, for messages.
         builds_on: The snapshots whose files it keeps: by job and id, the digest of their files.
-        tables: The tables that it may write into.
+        tables: The tables that it may write.
         process: Its process, by which others know how long to wait; nothing else depends on it.
     """
 

@@ -1,4 +1,4 @@
-"""Change a snapshot as a whole: operators renamed, dropped, merged in; states dropped or purged.
+"""Change a snapshot as a whole: operators renamed, dropped or merged; states dropped or purged.
 
 The result is a new snapshot, and the old one stays. What only renames or drops rewrites no
 table: the new snapshot names the same files. What purges rewrites the files that lose rows, and

@@ -186,7 +186,7 @@ def erase(
     Args:
         lake: The lake.
         asked: The request.
-        jobs: The jobs whose snapshots are erased from; all by default.
+        jobs: The jobs from whose snapshots is erased; all by default.
         whole: Whether a predicate may be true of every row of a state.
         secret: The key of the hash by which the record identifies the request.
         requested_by: Who requests it; the user of this process by default.

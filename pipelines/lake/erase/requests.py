@@ -28,7 +28,7 @@ class ErasureRequest:
         keys: Keys as text, for `pipelines.keys.key_from_text`, of all operators with such keys.
         where: By state (`operator/state`), an SQL predicate of the rows to erase.
         carried: Whether to `drop` or `keep` state without tables; empty to refuse it.
-        snapshots: Ids of the only snapshots to erase from; empty for all.
+        snapshots: Ids of the only snapshots from which is erased; empty for all.
         blobs: Blob stores of runs: directories, or URIs.
         changelogs: Directories of changelogs.
     """

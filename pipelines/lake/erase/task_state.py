@@ -97,7 +97,7 @@ class TaskState:
     Args:
         lake: The lake.
         asked: The request.
-        records: The jobs, with the snapshots to erase from.
+        records: The jobs, with the snapshots from which is erased.
     """
 
     def __init__(

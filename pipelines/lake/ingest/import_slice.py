@@ -27,7 +27,7 @@ from statelake.state_core.serializers.framework.registry import changes
 
 @dataclass(frozen=True)
 class TableTarget:
-    """A table that a slice writes to.
+    """A table that a slice writes.
 
     Attributes:
         path: Its path below the lake.

@@ -151,7 +151,7 @@ def import_snapshot(
     """Import a savepoint or checkpoint as the job's next snapshot.
 
     Args:
-        lake: The lake to import into.
+        lake: The lake.
         source: The snapshot's directory.
         job: The job; its tables are below that name.
         snapshot_id: Its id in the lake; by default the name that Flink gave it.

@@ -60,7 +60,7 @@ def rows_in_lake(
         state: Only of the state of that name.
 
     Returns:
-        One for each operator with keys that it can be one of.
+        One for each operator that can have such a key.
 
     Raises:
         EncodeError: No operator can have that key.

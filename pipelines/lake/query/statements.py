@@ -141,7 +141,7 @@ class _Prepared:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Tell DuckDB's errors as ours, with what the SQL is of."""
+        """Raise DuckDB's errors as ours, with the origin of the SQL."""
         try:
             with self.session.telling():
                 yield

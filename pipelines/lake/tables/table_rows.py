@@ -228,7 +228,7 @@ def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> Table
     """Return the reader of a table of a snapshot.
 
     Raises:
-        LakeError: The values would be written with another type than they were imported with.
+        LakeError: The values would be written with another type than that of the import.
     """
     # the index of a state is its id in the header of a savepoint
     states = [held for held in enumerate(operator.states) if held[1].table == table.path]

@@ -33,7 +33,7 @@ ERASURE = "erasure"
 
 
 class RequestConfig(dg.Config):
-    """The request to work on.
+    """The request of a run.
 
     Attributes:
         request: Its id.
@@ -124,7 +124,7 @@ def erase_op(erasure: LakeErasure) -> dg.OpDefinition:
                 if before is None or _recorded(lake, request, secret) is not None:
                     context.log.info("nothing of it is left")
                     return
-                # that nothing of it is here is what was asked to be seen to
+                # nothing of it is here: the request is fulfilled
                 content = before.said(request.asked, secret)
                 add_record(lake, "erase", config.request, requested_by, content)
 

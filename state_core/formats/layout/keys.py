@@ -278,7 +278,7 @@ def _pieces(entries: Entries, starts: I64Array, ends: I64Array) -> pa.LargeBinar
         raise UnsupportedFormatError(
             f"{bounds[-1]} bytes of keys in one batch, and a column holds 2 GiB",
             place=entries.place(int(entries.key_start[0])),
-            remedy="a single key this large can't be looked at; drop the state first",
+            remedy="no single key this large can be read; drop the state first",
         )
     out = np.empty(int(bounds[-1]), np.uint8)
     copy_ranges(entries.data, np.ascontiguousarray(starts), np.ascontiguousarray(ends), out, bounds)

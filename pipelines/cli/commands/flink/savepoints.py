@@ -152,7 +152,7 @@ def stop(
 
 
 def _finish(did: str, location: str, target: _Target | None, quiet: bool) -> None:
-    """Print where the savepoint is, and import it, if that is asked for."""
+    """Print where the savepoint is, and import it if `target` says so."""
     if not quiet:
         tell(f"{did} savepoint {location}", marked=location)
     if target is None:
