@@ -149,7 +149,7 @@ def test_a_job_that_begins_again(
 @pytest.mark.parametrize(
     ("job", "names", "message"),
     [
-        ("returns", ["first"], r"no job 'returns' in the lake; it has: orders$"),
+        ("clicks", ["first"], r"no job 'clicks' in the lake; it has: orders$"),
         ("orders", ["first", "fifth"], r"no snapshot 'fifth'; it has: first, second, third"),
     ],
 )
