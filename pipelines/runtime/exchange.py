@@ -1,9 +1,10 @@
 """Send records of a split to the subtasks that process them.
 
-Every input of every operator has one directory for each subtask, with one file for each split. Read
-in the order of splits, the files have the records in the order of the source, whichever task ran
-first. A task may run twice, and each run writes its own files; only files of the run whose result
-was returned are read. Rows of keyed inputs go to the subtask with their key group, as in Flink.
+Every input of every operator has one directory for each subtask (a broadcast input has one for all
+of them), with one file for each split. If the files are read in the order of the splits, the
+records come in the order of the source, whichever task ended first. A task may run twice, and each
+run writes its own files; only files of the run whose result was returned are read. Rows of keyed
+inputs go to the subtask with their key group, as in Flink.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 # columns that precede a record's own
 KEY, GROUP = "__key", "__key_group"
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
-_EPOCH = "ms"
+_TIME_UNIT = "ms"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class OperatorInput:
 
 @dataclass(frozen=True)
 class ExchangeTask:
-    """Task: read a split for the channels of its readers.
+    """The task of reading a split, and of writing its records for every input that reads it.
 
     Attributes:
         directory: The directory of channels, confined to the lake.
@@ -78,12 +79,12 @@ class ExchangeTask:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """The result of a split.
+    """The result of the task of a split.
 
     Attributes:
-        rows: Its records.
+        rows: The number of records.
         event_time: The greatest event time in milliseconds; None if there is none.
-        files: The file of each path of a channel with records of the split.
+        files: By the directory of a subtask, the file that was written there.
     """
 
     rows: int
@@ -126,7 +127,7 @@ def _event_time(split: Split, batch: pa.RecordBatch) -> int | None:
         return None
     column = _column(batch, name)
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp(_EPOCH, column.type.tz), safe=False).cast(pa.int64())
+        column = column.cast(pa.timestamp(_TIME_UNIT, column.type.tz), safe=False).cast(pa.int64())
     latest = pc.max(column).as_py()
     if latest is not None and not isinstance(latest, int):
         raise LakeError(
@@ -147,7 +148,7 @@ class ChannelWriter:
     Args:
         task: The split.
         channel: The channel.
-        run: The end of the files' names, unique to this run of the task.
+        run: The id of this run of the task, a part of the files' names.
 
     Attributes:
         names: The file of each path of the channel.
@@ -167,7 +168,7 @@ class ChannelWriter:
         self.lasts = np.array([range_.last for range_ in ranges])
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write records to the subtasks of their keys."""
+        """Write records for the subtasks that process them: by key, by split, or for all."""
         if self.serializer is None:
             spread = self.channel.input.kind is StreamKind.NON_KEYED
             self._put(self.task.number % self.channel.parallelism if spread else 0, batch)
@@ -226,7 +227,7 @@ def _keys(read: Input, batch: pa.RecordBatch, serializer: TypeSerializer) -> pa.
         row = int(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False))[0])
         raise KeyGroupError(
             f"the key of {batch.slice(row, 1).to_pylist()[0]} is null",
-            remedy="Flink has no null keys: filter such records out before",
+            remedy="Flink has no null keys: filter such records out first",
         )
     return keys
 

@@ -1,9 +1,9 @@
 """Merge of runs of RocksDB's blocks: entry by entry in order of keys, the newest version of each.
 
 A run is a sequence of blocks whose keys ascend. Each has a cursor into its blocks, and the key at
-the cursor; `order` has the runs at an entry, by key, and for one key the newest first. The output
-is key and value of the newest version, unless that is a deletion, or elements that were appended to
-a list: these are appended to the content of older versions, oldest first.
+the cursor; `order` lists the runs that have a current entry, by key, the newest first among equal
+keys. The output is each key with its newest value. Deleted keys are left out. Elements that were
+appended to a list (merge operands) are joined to the older value, oldest first.
 
 Source: `db/dbformat.h`, `db/db_iter.cc`, `utilities/merge_operators/string_append/stringappend2.cc`
 of RocksDB 8.10.
@@ -41,7 +41,7 @@ READY = -1
 
 @inlined
 def _advance(run, data, room, starts, ends, blocks, cursors, keys, key_room, state):
-    """Move a cursor to its next entry: return `READY`, or the missing thing."""
+    """Move a cursor to its next entry; return `READY`, or the status that stops it."""
     cursor = run * CURSOR
     at, end = cursors[cursor + AT], cursors[cursor + END]
     key_size = cursors[cursor + KEY_SIZE] + TAG_BYTES
@@ -99,7 +99,7 @@ def _before(left, right, cursors, keys, key_room):
 
 @inlined
 def _insert(run, first, live, order, cursors, keys, key_room):
-    """Insert a run among those from `first` on, which have one free place in front."""
+    """Insert a run into the sorted `order[first:live]`; the place before `first` is free."""
     low, high = first, live
     if low < high and _before(run, order[low], cursors, keys, key_room):
         high = low
@@ -135,34 +135,34 @@ def merge_runs(
     prefix, bounds, first_size, first_group, behind_group, last, label,
     out, state_of, group_of, key_start, value_start, value_end,
 ):  # fmt: skip
-    """Output entries until a status tells why to stop.
+    """Output entries until the end, or until something is needed, as the status says.
 
     Args:
         data: The blocks of each run, decompressed, `room` bytes for each run.
-        room: The number of these bytes.
+        room: The bytes of each run in `data`.
         starts, ends: The bounds of each block's entries there, `blocks` for each run.
-        blocks: The number of these blocks.
+        blocks: The number of blocks of each run in `starts` and `ends`.
         cursors: `CURSOR` cells for each run.
         keys: The key at each cursor, with its tag, `key_room` bytes for each run.
-        key_room: The number of these bytes.
+        key_room: The bytes of each run in `keys`.
         order: The runs at an entry.
         state: `STATE_CELLS` cells.
         scratch: Elements of the current key's list, newest first.
         pieces: The length of each.
         prefix: Bytes of the key-group prefix.
-        bounds: The first wanted key, followed by the key behind the last one.
-        first_size: The start of the second key.
-        first_group, behind_group: The key groups of both.
+        bounds: The first wanted key, followed by the first one that is not wanted any more.
+        first_size: The length of the first, at whose end the second begins.
+        first_group, behind_group: The key groups of these two keys.
         last: The last wanted key group.
         label: The value for `state_of`.
         out: Keys and values, entry by entry.
-        state_of, group_of, key_start, value_start, value_end: Filled, per row; a key begins behind
-        its key group, and its value at its end.
+        state_of, group_of, key_start, value_start, value_end: Filled, one element for each row. A
+        key starts after the prefix of its key group, and ends where its value starts.
 
     Returns:
-        `DONE` if the next key group (or -1, at the end) is behind the last; `WANTING` if a run has
-        no blocks left (it is marked as waiting); `FULL`; `GROWING_KEYS` and `GROWING_PIECES` if
-        there is too little room for these; `FAULT`.
+        `DONE` if no wanted key is left: `state[GROUP]` is then the next key group, or -1 if there
+        is none; `WANTING` if a run has no blocks left (it is marked as waiting); `FULL`;
+        `GROWING_KEYS` and `GROWING_PIECES` if there is too little room for these; `FAULT`.
     """
     live = state[LIVE]
     rows, at = state[ROWS], state[POSITION]

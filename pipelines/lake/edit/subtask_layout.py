@@ -1,7 +1,7 @@
-"""The layout of operator state in files: by subtask, and counted by subtask.
+"""The tables of operator state in an edit: read, checked, rewritten, and counted by subtask.
 
 A list's elements have a subtask and a position; a broadcast state has one copy, for all
-subtasks. Content is not hashed: an import that follows writes such files again.
+subtasks. The new files have no fingerprint, so the next import writes them again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SubtaskLayout:
     """The layout of the table of one operator state; picklable.
 
     Attributes:
-        plain: True: users' decoders are never used for operator state.
+        plain: Always true, since users' decoders are never used for operator state.
         lake: The lake's location.
         parallelism: The operator's parallelism.
         before: The state in the snapshot.
@@ -60,7 +60,7 @@ class SubtaskLayout:
 
     @property
     def broadcast(self) -> bool:
-        """Whether every subtask has a copy of all of it."""
+        """Whether this is a broadcast state, of which every subtask has a full copy."""
         return bool(self.after.key_type)
 
     @property
@@ -69,7 +69,7 @@ class SubtaskLayout:
         return parse_operator_state(self.after.meta_info)[0].schema
 
     def place(self, unit: Unit) -> str:
-        """Return the name of a part of the table in messages."""
+        """Return how messages name this part of the table."""
         return f"{self.after.table}, subtasks {unit.first} to {unit.last}"
 
     def edited_pieces(
@@ -96,7 +96,7 @@ class SubtaskLayout:
         return [ElementRows(state.name, layout, read_operator_rows(self.lake, state, files))]
 
     def validate(self, rows: ElementRows) -> None:
-        """Refuse rows edited into what Flink can't restore.
+        """Refuse edited rows that Flink can't restore.
 
         Raises:
             EncodeError: Two elements of a list have the same place, or one has none.
@@ -110,12 +110,13 @@ class SubtaskLayout:
             )
         _check_within(subtasks, 0, self.parallelism - 1)
         places = np.stack([subtasks.to_numpy().astype(np.int64), positions.to_numpy()])
+        # rows are read in order, so that equal places are neighbours
         doubled = np.flatnonzero((places[:, 1:] == places[:, :-1]).all(axis=0))
         if doubled.size:
             subtask, position = places[:, doubled[0]].tolist()
             raise EncodeError(
                 f"two elements at position {position} of subtask {subtask}",
-                remedy="give each its own; gaps do no harm",
+                remedy="give each element its own position; gaps are allowed",
             )
 
     def write(self, states: Sequence[ElementRows], unit: Unit, prefix: str) -> Rewritten:
@@ -129,8 +130,12 @@ class SubtaskLayout:
             _check_within(batch.column("subtask"), unit.first, unit.last)
             indexes = batch.column("subtask").to_numpy()
             counts = [
-                SubtaskRecord(at, int((indexes == at).sum()), int(lengths[indexes == at].sum()))
-                for at in np.unique(indexes).tolist()
+                SubtaskRecord(
+                    subtask,
+                    int((indexes == subtask).sum()),
+                    int(lengths[indexes == subtask].sum()),
+                )
+                for subtask in np.unique(indexes).tolist()
             ]
         if not len(batch):
             return Rewritten((), {rows.name: counts})
@@ -170,6 +175,6 @@ def _check_within(subtasks: pa.Array, first: int, last: int) -> None:
     """Check that elements are at the subtasks of their file."""
     if len(subtasks) and not first <= pc.min(subtasks).as_py() <= pc.max(subtasks).as_py() <= last:
         raise EncodeError(
-            f"an element of a subtask that is not there: they go from {first} to {last}",
-            remedy="choose one of them; `statelake export --parallelism` redistributes",
+            f"an element has a subtask that does not exist; subtasks are {first} to {last}",
+            remedy="use one of these; `statelake export --parallelism` changes their number",
         )

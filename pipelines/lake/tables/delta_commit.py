@@ -1,12 +1,13 @@
-"""New versions of Delta tables: durable entries of their logs, each by one writer.
+"""Write new versions of Delta tables: each is a durable entry of the log, by a single writer.
 
 An entry is written only if its name does not exist, so that only one of several writers succeeds.
 The files that a commit adds and removes depend on the version before: if another writer was first,
-all of it is computed again (`until_committed`). No library rebases it by itself.
+all of it is computed again (`until_committed`). statelake writes the log itself, since a library
+might rebase the commit onto a newer version.
 
-An object store may accept a commit, and its response be lost. A repeated request is then told that
-the version exists. So each commit has a token of its own, by which it is found in the log: a commit
-that succeeded is neither written twice nor taken for another writer's.
+An object store may accept a commit although its response is lost. A repeated request is then told
+that the version exists. So each commit has a token of its own, by which it is found in the log: a
+commit that succeeded is neither written twice nor taken for another writer's.
 
 Source: Delta's PROTOCOL.md, "Actions".
 """
@@ -256,7 +257,7 @@ class DeltaCommit:
             raise UnreadableTableError(
                 f"the table uses {', '.join(unknown)}, which statelake can't write",
                 place=self.directory.uri,
-                remedy="ALTER TABLE ... DROP FEATURE it",
+                remedy="remove it: ALTER TABLE ... DROP FEATURE, or UNSET TBLPROPERTIES",
             )
 
     def _put(self, version: int, actions: list[dict[str, Any]], mode: str) -> None:
@@ -272,7 +273,8 @@ class DeltaCommit:
             # sync first, so that no log names a file that a power cut removes
             self.directory.sync_files(self._paths)
         except MissingFileError:
-            if self.directory.is_file(path):  # a sweep deleted files that no other version may name
+            # cleaning deleted the files, since another writer has this version
+            if self.directory.is_file(path):
                 raise CommitFailedError(f"version {version} already exists") from None
             raise
         self._paths.clear()
@@ -291,7 +293,7 @@ class DeltaCommit:
                 time.sleep(wait)
                 continue
             if is_torn(self.directory, version):
-                # a torn entry is no commit: its replacement adds no file, so it may be repeated
+                # a half-written entry is no commit: replace it with one that adds no file
                 info["commitInfo"].pop(COMMIT_KEY)
                 self.directory.write(path, _entry([info, *self._bare]))
             raise CommitFailedError(f"version {version} already exists")
@@ -329,7 +331,7 @@ class DeltaCommit:
         return False
 
     def _checkpoint(self, version: int) -> None:
-        """Write a checkpoint of the log now and then: a cache, without which all can be read."""
+        """Write a checkpoint every `CHECKPOINT_EVERY` versions; it only speeds up reading."""
         if version and version % CHECKPOINT_EVERY == 0:
             try:
                 open_log(self.directory).create_checkpoint()
@@ -362,9 +364,9 @@ def _protocol(reading: list[str], writing: list[str]) -> dict[str, Any]:
 def _delta_schema(schema: pa.Schema) -> Schema:
     """Return the columns as a Delta schema.
 
-    Spark's Delta can't open a table with both times without a zone and a column that is never null,
-    since delta-rs leaves the feature of the latter (`invariants`) out of a protocol with that of
-    the former (`timestampNtz`). So there the columns may be null, which statelake never writes.
+    Spark can't open a table that has both timestamps without a zone and columns that are never
+    null, since delta-rs leaves `invariants` out of a protocol with `timestampNtz`. The columns of
+    such tables are declared as nullable, although statelake never writes nulls.
     """
     columns = pa.schema(schema)  # columns of an existing table are a Delta schema
     if any(map(_has_time_without_zone, columns.types)):

@@ -110,7 +110,7 @@ def diff_snapshots(
 
     Raises:
         NotFoundError: There is no such snapshot, or it was dropped meanwhile.
-        ConflictError: An erasure changed one meanwhile, each time.
+        ConflictError: Erasures changed a snapshot in every attempt.
     """
     work = _Diff(lake, examples, choose_engine(engine), progress)
 

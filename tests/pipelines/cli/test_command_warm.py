@@ -20,12 +20,15 @@ def run(cache: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
 
 
-def test_a_small_savepoint_goes_there_and_back_without_a_compilation(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["monday", "tuesday"])  # the second one is compressed
+def test_a_small_savepoint_goes_there_and_back_without_a_compilation(
+    name: str, tmp_path: Path
+) -> None:
     """Python's interpreter is done before the first kernel would be compiled."""
     lake = ("--lake", tmp_path / "lake", "--job", "kinds")
     shown = [
-        run(tmp_path / "cache", "inspect", DEMO / "monday"),
-        run(tmp_path / "cache", "import", DEMO / "monday", *lake, "--engine", "local"),
+        run(tmp_path / "cache", "inspect", DEMO / name),
+        run(tmp_path / "cache", "import", DEMO / name, *lake, "--engine", "local"),
         run(tmp_path / "cache", "export", *lake, "--to", tmp_path / "back", "--engine", "local"),
     ]
     assert not (tmp_path / "cache").exists()

@@ -31,6 +31,7 @@ from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.snapshot import Entries, FilePiece, pieces_between
 
 WINDOW_BYTES = 4 << 20
+USUAL_RATIO = 3  # of bytes to those that Snappy makes of them
 TABLE_ROWS = 1 << 17
 MARK_BYTES = 2
 LENGTH_BYTES = 4
@@ -229,9 +230,10 @@ class _Scanner:
         self.end: EntryPlace | None = None if piece is None else piece.end
         self.to_the_end = to_the_end
         self.queue = spans[::-1]
-        window = window_bytes or WINDOW_BYTES
-        if not file.header.compressed:
-            window = min(window, sum(span.end - span.start for span in spans))
+        # of compressed ones about their content: what is longer takes several windows
+        content = sum(span.end - span.start for span in spans)
+        content *= USUAL_RATIO if file.header.compressed else 1
+        window = min(window_bytes or WINDOW_BYTES, content)
         self.window = np.empty(max(window, 1), np.uint8)
         rows = min(TABLE_ROWS, len(self.window) // (8 + file.prefix) + 1)
         self.state_of = np.empty(rows, np.int16)
