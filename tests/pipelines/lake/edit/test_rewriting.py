@@ -231,7 +231,12 @@ class Moving(Transform):
             KeyGroupError,
             r"kinds/\w+, key groups \d+-\d+: rows of",
         ),
-        ("rules", Moving("subtask", 7), EncodeError, r"subtasks 0 to \d: an element of a subtask"),
+        (
+            "rules",
+            Moving("subtask", 7),
+            EncodeError,
+            r"subtasks 0 to \d: an element has a subtask that",
+        ),
     ],
 )
 def test_no_row_moves(
