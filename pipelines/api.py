@@ -34,6 +34,7 @@ from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId, resolve_snapshot
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.shown import json_text, plain
+from statelake.state_core.deprecation import warn_deprecated
 from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
 from statelake.state_core.files.storage_options import with_storage_options
 from statelake.state_core.model.snapshot import Operator, Snapshot
@@ -331,8 +332,11 @@ class Lake:
         parallelism: int | None = None,
         backend: str = "heap",
         restore: str = "",
+        commit_to: Sequence[str] = (),
         blobs: str = "",
         restore_from: str = "lake",
+        max_commit_delay: float = 1800.0,
+        if_backend_fails: str = "stop",
         final: bool = False,
         always: bool = False,
         engine: Engine | str = "auto",
@@ -345,8 +349,14 @@ class Lake:
             parallelism: Of its operators; by default as in the last run, or 2.
             backend: Where state is while the job runs: `heap` or `rocksdb`.
             restore: The snapshot from which the very first run starts.
-            blobs: A blob store for a copy of the state, beside the lake.
-            restore_from: The source of the last run's state: `lake` or `blob_store`.
+            commit_to: The backends to which state is committed beside the lake: `blob=PLACE`,
+                `changelog=kafka://HOST:PORT`, `changelog=DIRECTORY`.
+            blobs: Deprecated: `commit_to=["blob=PLACE"]`.
+            restore_from: The source of the last run's state: `lake`, `blob` or `changelog`. If it
+                fails, the others follow.
+            max_commit_delay: The seconds that a commit's uploads may take.
+            if_backend_fails: `stop`: the run fails; `continue`: it commits without the backend,
+                which catches up in the next run.
             final: Whether the streams end with this run.
             always: Whether to run without new input too, for timers that are due.
             engine: Where it runs: `auto`, `spark`, `local`, or an engine.
@@ -355,9 +365,16 @@ class Lake:
         from statelake.pipelines.lake.verify.legality import load_runnable
         from statelake.pipelines.runtime import RunOptions, run_job
 
+        if blobs:
+            warn_deprecated("statelake run --blobs")
+            commit_to = [*commit_to, f"blob={blobs}"]
+        if restore_from == "blob_store":
+            warn_deprecated("statelake run --restore-from blob_store")
+            restore_from = "blob"
         options = RunOptions(
-            parallelism, backend, engine, restore, final, blobs=blobs, restore_from=restore_from,
-            always=always, progress=progress,
+            parallelism, backend, engine, restore, final, commit_to=commit_to,
+            restore_from=restore_from, max_commit_delay=max_commit_delay,
+            tolerant=if_backend_fails == "continue", always=always, progress=progress,
         )  # fmt: skip
         return run_job(load_runnable(job) if isinstance(job, str) else job, self.catalog, options)
 
@@ -1394,12 +1411,12 @@ class Checkpoints:
             blobs: The blob store, a directory or URI.
             lake: The lake, if stores are backed up there.
             job: The job's name in the lake.
-            changelogs: The cluster of the changelogs, as `kafka://HOST:PORT`.
+            changelogs: The changelogs: a cluster, as `kafka://HOST:PORT`, or a directory.
             job_id: The id of the job's instance.
             tasks: Only of these tasks.
             all: Whether to verify every record; otherwise the last of each task.
         """
-        from statelake.pipelines.lake.commits.checkpoint_records import kafka_changelogs
+        from statelake.pipelines.lake.commits.checkpoint_records import open_changelogs
         from statelake.pipelines.lake.commits.checkpoint_verifying import verify_log
         from statelake.pipelines.lake.commits.state_backend import LakeBackend
         from statelake.state_core.commit import BlobStoreBackend, ChangelogBackend
@@ -1411,7 +1428,7 @@ class Checkpoints:
         if lake:
             backends.append(LakeBackend(Directory(lake).confined()))
         if changelogs:
-            backends.append(ChangelogBackend(kafka_changelogs(changelogs)))
+            backends.append(ChangelogBackend(open_changelogs(changelogs)))
         return verify_log(self.log, backends, (job, job_id), tasks=tasks, every=all)
 
     def drop(self, keep: int, *, blobs: str | None = None) -> CheckpointDropResult:

@@ -28,6 +28,8 @@ DEPRECATIONS = {
     "pipelines.orchestration.component.StateLake": Deprecation(
         "statelake.dagster.StateLake", "0.1", "0.2"
     ),
+    "statelake run --blobs": Deprecation("--commit-to blob=PLACE", "0.1", "0.2"),
+    "statelake run --restore-from blob_store": Deprecation("--restore-from blob", "0.1", "0.2"),
     "statelake rescale": Deprecation("statelake plan-rescale", "0.1", "0.2"),
 }
 

@@ -59,8 +59,10 @@ class ProcessConfig(dg.Config):
         backend: `heap` or `rocksdb`.
         engine: `auto`, `spark` or `local`.
         restore: The snapshot from which the first run starts.
-        blobs: A blob store to which state is committed, too; there is no such store by default.
-        restore_from: `lake`, or `blob_store`: the source of the last run's state.
+        commit_to: The backends to which state is committed, too: `blob=PLACE`, `changelog=PLACE`.
+        blobs: Deprecated: `blob=PLACE` in `commit_to`.
+        restore_from: The source of the last run's state: `lake`, `blob` or `changelog`.
+        if_backend_fails: `stop`, or `continue` to commit without a backend that fails.
         always: Whether to run without new input.
     """
 
@@ -69,8 +71,10 @@ class ProcessConfig(dg.Config):
     backend: str = "heap"
     engine: str = "auto"
     restore: str = ""
+    commit_to: list[str] = Field(default_factory=list)
     blobs: str = ""
     restore_from: str = "lake"
+    if_backend_fails: str = "stop"
     always: bool = False
 
 
@@ -97,7 +101,8 @@ def run_functions(
     """Run the job on the new input of its sources. Returns the snapshot of its state."""
     done = locations.open_lake().run(
         named, parallelism=config.parallelism, backend=config.backend, engine=config.engine,
-        restore=config.restore, blobs=config.blobs, restore_from=config.restore_from,
+        restore=config.restore, commit_to=config.commit_to, blobs=config.blobs,
+        restore_from=config.restore_from, if_backend_fails=config.if_backend_fails,
         always=config.always,
     )  # fmt: skip
     context.add_output_metadata(run_metadata(done))

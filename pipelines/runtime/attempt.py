@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.commits.run_log import SAVEPOINT, Plan, Prepared, output_directory
-from statelake.pipelines.runtime.backups import BackupSettings, task_name
+from statelake.pipelines.runtime.commits import CommitTargets, CommitTask, SubtaskName
 from statelake.pipelines.runtime.exchange import Exchanged, ExchangeTask, OperatorInput, exchange
 from statelake.pipelines.runtime.sources import Split
+from statelake.pipelines.runtime.subtask_store import SubtaskFiles
 from statelake.pipelines.runtime.subtasks import (
     OutputFile,
     OutputTarget,
@@ -51,7 +52,8 @@ class RunAttempt:
         compressed: Whether state is written compressed.
         engine: The engine that runs subtasks.
         progress: Called with (done, total) after each subtask.
-        backup: The settings of its backup; None without one.
+        targets: The backends to which its state is committed, beside the lake.
+        runs: The directory of the job's runs; None without such backends.
         last: The last record of each task.
     """
 
@@ -63,8 +65,10 @@ class RunAttempt:
     compressed: bool
     engine: Engine
     progress: Progress | None = None
-    backup: BackupSettings | None = None
-    last: Mapping[str, CheckpointV2] = field(default_factory=dict)
+    targets: CommitTargets | None = None
+    runs: ConfinedDirectory | None = None
+    last: Mapping[SubtaskName, CheckpointV2] = field(default_factory=dict)
+    _committed: dict[SubtaskName, SubtaskFiles] = field(default_factory=dict)
     _restored: dict[str, list[Restored]] = field(default_factory=dict)
     _results: dict[str, list[SubtaskResult]] = field(default_factory=dict)
     _latest: dict[str, int] = field(default_factory=dict)
@@ -83,8 +87,13 @@ class RunAttempt:
 
     # ------------------------------------------------------------------------- restore
 
-    def restore(self, directory: ConfinedDirectory | None) -> None:
-        """Begin with the state of a savepoint; without state if there is no savepoint."""
+    def restore(self, directory: ConfinedDirectory | None, *, committed: bool = False) -> None:
+        """Begin with the state of a savepoint; without state if there is no savepoint.
+
+        Args:
+            directory: The savepoint's directory.
+            committed: Whether it has each task's state as the last record has it.
+        """
         if directory is None:
             return
         states = {state.operator_id: state for state in open_snapshot(directory).metadata.operators}
@@ -99,6 +108,10 @@ class RunAttempt:
             raw = tuple(
                 subtask.raw_keyed for subtask in subtasks.values() if subtask.raw_keyed is not None
             )
+            if state is not None and committed:
+                for index, subtask in subtasks.items():
+                    alone = replace(state, subtasks={index: subtask})
+                    self._committed[SubtaskName(uid, index)] = SubtaskFiles(directory, alone)
             before = 0 if state is None else state.parallelism
             handles = [
                 subtasks.get(index, SubtaskState()).managed_operator for index in range(before)
@@ -165,13 +178,22 @@ class RunAttempt:
                 self._inputs_of(operator, index), self._saved.directory, self.backend,
                 None if restored is None else restored[index],
                 self._targets(operator, index), self.plan.watermark, self._watermark,
-                self.plan.final, self.compressed, self.backup, self.plan.checkpoint,
-                self.last.get(task_name(operator.uid, index)),
+                self.plan.final, self.compressed, self._commit_of(operator.uid, index),
             )
             for index in range(parallelism)
         ]  # fmt: skip
         self._results[operator.uid] = self._map(run_subtask, tasks)
         self._files += [file for result in self._results[operator.uid] for file in result.files]
+
+    def _commit_of(self, uid: str, subtask: int) -> CommitTask | None:
+        """Return the commit of a subtask to other backends; None without them."""
+        if self.targets is None or self.runs is None:
+            return None
+        name = SubtaskName(uid, subtask)
+        return CommitTask(
+            self.targets, self.runs, name, self.plan.checkpoint, self.last.get(name),
+            self._committed.get(name),
+        )  # fmt: skip
 
     def _inputs_of(self, operator: OperatorNode, subtask: int) -> tuple[tuple[str, ...], ...]:
         """Return the files that a subtask reads, input by input."""
@@ -231,14 +253,14 @@ class RunAttempt:
             if file.target.name:
                 outputs[file.target.name].append([file.target.path, file.size, file.rows])
         results = {
-            task_name(uid, index): result
+            str(SubtaskName(uid, index)): result
             for uid, results in self._results.items()
             for index, result in enumerate(results)
         }
         return Prepared(
             self.name, f"{self.name}/{SAVEPOINT}", self._watermark, self._latest, outputs,
             self._records,
-            {name: result.marker for name, result in results.items()},
+            {name: result.markers for name, result in results.items()},
             {name: result.counts for name, result in results.items()},
         )  # fmt: skip
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
+from itertools import pairwise
 from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress, choose_engine
@@ -28,17 +29,19 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.verify.legality import check_declared, held_of_record
 from statelake.pipelines.runtime.attempt import RunAttempt
-from statelake.pipelines.runtime.backups import (
+from statelake.pipelines.runtime.commits import (
+    LAKE,
+    MOST_DELAY,
     SNAPSHOT_FACTORY,
     STORE,
-    BackupSettings,
+    CommitTargets,
     RestoreTask,
+    SubtaskName,
     checkpoint_manager,
     clean_up,
     merged,
     partition_of,
     restore_task,
-    task_name,
 )
 from statelake.pipelines.runtime.sinks import (
     commit_output,
@@ -51,7 +54,6 @@ from statelake.state_core.checks.legality import listed
 from statelake.state_core.commit import CheckpointV2
 from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.errors import (
-    CommitError,
     LakeError,
     LegalityError,
     MissingFileError,
@@ -89,8 +91,12 @@ class RunOptions:
         restore: The snapshot of the lake from which the first run starts.
         final: Whether the streams end with this run.
         compressed: Whether state is written compressed, before its import.
-        blobs: A blob store for a backup of the state; empty without one.
-        restore_from: `lake`, or `blob_store`: the source of the last run's state.
+        commit_to: The backends to which state is committed beside the lake, `blob=PLACE` and
+            `changelog=PLACE`.
+        restore_from: The source of the last run's state: `lake`, `blob` or `changelog`; if it
+            fails, the others follow.
+        max_commit_delay: The seconds that the uploads of a subtask may take.
+        tolerant: Whether a backend that fails is left out of the commit, and fails no run.
         always: Whether to run even without new input, for timers that are due.
         clock: Returns the processing time of the run.
         observe: Called with each of `STEPS` when it is complete.
@@ -103,8 +109,10 @@ class RunOptions:
     restore: str = ""
     final: bool = False
     compressed: bool = False
-    blobs: str = ""
-    restore_from: str = "lake"
+    commit_to: Sequence[str] = ()
+    restore_from: str = LAKE
+    max_commit_delay: float = MOST_DELAY
+    tolerant: bool = False
     always: bool = False
     clock: Callable[[], int] = _wall_clock
     observe: Observe = field(default=lambda _: None)
@@ -174,14 +182,9 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
         ProcessError: A function failed; nothing was committed.
         ConflictError: Another process runs it.
         LakeError: A source can't be read.
-        StateError: State is to be restored from a blob store, and `blobs` is empty.
+        StateError: A backend is unknown, or state is to be restored from one that is not named.
     """
     given = options or RunOptions()
-    if given.restore_from == "blob_store" and not given.blobs:
-        raise StateError(
-            "state is to be restored from a blob store, and --blobs is missing",
-            remedy="give the blob store of the last run with `--blobs`",
-        )
     job.build()
     log = RunLog(lake.directory, job.name)
     with _alone(log) as turn:
@@ -217,7 +220,7 @@ class _Run:
         self.log = log
         self.turn = turn
         self.options = options
-        self.backup = BackupSettings(options.blobs, job.name) if options.blobs else None
+        self.targets = _targets(job, options)
         self.records = checkpoint_manager(log.directory)
         self.reports = CommitReports(lake.directory, job.name)
 
@@ -299,12 +302,19 @@ class _Run:
         }
         chosen = choose_engine(self.options.engine)
         name = self.turn.new_attempt()
+        if self.targets is not None:
+            self.targets.create_resources(
+                {
+                    uid: node.declaration.max_parallelism or self.job.max_parallelism
+                    for uid, node in self.job.operators.items()
+                }
+            )
         attempt = RunAttempt(
             self.job, plan, self.log.run_directory(plan.run).child(name), name,
             self.options.backend, self.options.compressed, chosen, self.options.progress,
-            self.backup, self._last_records(plan),
+            self.targets, self.log.directory, self._last_records(plan),
         )  # fmt: skip
-        attempt.restore(self._restore_directory(plan, attempt, chosen))
+        self._restore(plan, attempt, chosen)
         self._observe("restored")
         attempt.process(splits)
         self._observe("processed")
@@ -325,62 +335,79 @@ class _Run:
                 f"the job can't restore it. {listed(faults)}", place=f"snapshot {plan.restore!r}"
             )
 
-    def _restore_directory(
-        self, plan: Plan, attempt: RunAttempt, engine: Engine
-    ) -> ConfinedDirectory | None:
-        """Return the savepoint of the last run, whatever its parallelism; or an export."""
+    def _restore(self, plan: Plan, attempt: RunAttempt, engine: Engine) -> None:
+        """Restore the state of the last run, whatever its parallelism; or a snapshot's.
+
+        The first source is the one of the options, the others follow.
+        """
         if not plan.restore:
-            return None
-        if self.options.restore_from == "blob_store":
-            backup = self._from_blobs(plan, attempt, engine)
-            if backup is not None:
-                return backup
+            attempt.restore(None)
+            return
+        backends = [] if self.targets is None else self.targets.names
+        sources = list(dict.fromkeys((self.options.restore_from, LAKE, *backends)))
+        for source, following in pairwise((*sources, "")):
+            try:
+                directory, committed = self._restored(source, plan, attempt, engine)
+            except StateError as error:
+                if not following:
+                    raise
+                said = "job %s: %s; the next source is restored from instead: %s"
+                LOG.error(said, self.job.name, error, following)  # noqa: TRY400
+                attempt.directory.child("restored").delete_tree()
+                continue
+            attempt.restore(directory, committed=committed)
+            return
+
+    def _restored(
+        self, source: str, plan: Plan, attempt: RunAttempt, engine: Engine
+    ) -> tuple[ConfinedDirectory, bool]:
+        """Return a savepoint, and whether it has each task's state as the last record has it.
+
+        Raises:
+            StateError: The source does not have the state.
+        """
+        if source != LAKE:
+            return self._from_backend(source, plan, attempt, engine), True
         left = self.log.prepared(plan.run - 1)
-        if left is not None:
-            directory = self.log.run_directory(plan.run - 1)
-            if directory.is_file(f"{left.savepoint}/_metadata"):
-                return directory.child(left.savepoint)
+        directory = self.log.run_directory(plan.run - 1)
+        if left is not None and directory.is_file(f"{left.savepoint}/_metadata"):
+            return directory.child(left.savepoint), True
         to = attempt.directory.checked_location("restored")
         export_snapshot(self.lake, self.job.name, plan.restore, to, engine=engine)
-        return attempt.directory.child("restored")
+        return attempt.directory.child("restored"), False
 
-    def _last_records(self, plan: Plan) -> dict[str, CheckpointV2]:
-        """Return the last record of every task of the run before, if backups need it."""
+    def _last_records(self, plan: Plan) -> dict[SubtaskName, CheckpointV2]:
+        """Return the record of every task of the run before, if other backends need it."""
         before = self.log.plan(plan.run - 1)
-        if self.backup is None or before is None:
+        if self.targets is None or before is None:
             return {}
         records = {}
         for uid in self.job.operators:
             for index in range(before.parallelism):
-                last = self.records.read_last(task_name(uid, index))
+                name = SubtaskName(uid, index)
+                last = self.records.read_last(str(name))
                 if isinstance(last, CheckpointV2):
-                    records[task_name(uid, index)] = last
+                    records[name] = last
         return records
 
-    def _from_blobs(
-        self, plan: Plan, attempt: RunAttempt, engine: Engine
-    ) -> ConfinedDirectory | None:
-        """Return a savepoint from the blob store; None if its state is not complete there."""
+    def _from_backend(
+        self, source: str, plan: Plan, attempt: RunAttempt, engine: Engine
+    ) -> ConfinedDirectory:
+        """Return a savepoint of the state that another backend has."""
         before = self.log.plan(plan.run - 1)
-        if self.backup is None or before is None:
-            return None
+        if self.targets is None or before is None:
+            raise NotFoundError(
+                f"{source} has no state of the first run", remedy="restore it from the lake"
+            )
+        tasks = []
         target = attempt.directory.child("restored")
-        tasks = [
-            RestoreTask(self.backup, name, last, target)
-            for name, last in attempt.last.items()
-            if last.id == before.checkpoint
-        ]
-        try:
-            restored = engine.map(restore_task, tasks)
-        except CommitError as error:
-            LOG.error("job %s: %s; the lake is restored from instead", self.job.name, error)  # noqa: TRY400
-            target.delete_tree()
-            return None
+        for name, last in attempt.last.items():
+            if last.id == before.checkpoint:
+                tasks.append(RestoreTask(self.targets, self.log.directory, name, source, target))
         operators: dict[str, list[OperatorMetadata]] = {}
-        for state in restored:
+        for state in engine.map(restore_task, tasks):
             operators.setdefault(state.operator_id, []).append(state)
-        metadata = merged(operators, before.run)
-        target.write("_metadata", write_metadata(metadata))
+        target.write("_metadata", write_metadata(merged(operators, before.run)))
         return target
 
     # ------------------------------------------------------------------------- commit
@@ -427,18 +454,39 @@ class _Run:
             for name, offset in plan.ends.items()
         }
         records = {}
-        for name, marker in prepared.markers.items():
-            markers = {SNAPSHOT_FACTORY: {STORE: snapshot_id}}
-            if marker:
-                markers[BLOB_STORE_FACTORY] = {STORE: marker}
-            records[name] = CheckpointV2(plan.checkpoint, offsets, markers)
-            self.records.write(name, records[name])
+        for uid, node in self.job.operators.items():
+            for index in range(1 if node.declaration.alone else plan.parallelism):
+                name = SubtaskName(uid, index)
+                found = prepared.markers.get(str(name), {})
+                if isinstance(found, str):
+                    found = {BLOB_STORE_FACTORY: found} if found else {}
+                markers = {SNAPSHOT_FACTORY: {STORE: snapshot_id}}
+                markers.update({factory: {STORE: marker} for factory, marker in found.items()})
+                records[name] = CheckpointV2(plan.checkpoint, offsets, markers)
+                self.records.write(str(name), records[name])
         self.reports.append_counts(prepared.counts, plan.run)
         self._observe("recorded")
-        if self.backup is not None:
-            for name, checkpoint in records.items():
-                clean_up(self.backup, name, checkpoint)
+        if self.targets is not None:
+            for name, record in records.items():
+                clean_up(self.targets, name, record)
         self._observe("cleaned up")
+
+
+def _targets(job: Job, options: RunOptions) -> CommitTargets | None:
+    """Return the backends beside the lake; None without them.
+
+    Raises:
+        StateError: One is unknown, or state is to be restored from one that is not named.
+    """
+    targets = CommitTargets.parse(
+        job.name, options.commit_to, options.max_commit_delay, tolerant=options.tolerant
+    )
+    if options.restore_from not in {LAKE, *targets.names}:
+        raise StateError(
+            f"state is to be restored from {options.restore_from!r}, which is not committed to",
+            remedy=f"add `--commit-to {options.restore_from}=PLACE`, as in the last run",
+        )
+    return targets if targets.names else None
 
 
 @contextmanager

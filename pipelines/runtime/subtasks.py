@@ -21,8 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from statelake.pipelines.runtime.backups import BackedUp, BackupSettings, back_up, task_name
+from statelake.pipelines.runtime.commits import CommitTask, PreparedCommit, prepare_commit
 from statelake.pipelines.runtime.exchange import records_of
+from statelake.pipelines.runtime.subtask_store import SubtaskFiles
 from statelake.state_core.backends import (
     BackendConfiguration,
     KeyedStateBackend,
@@ -33,7 +34,6 @@ from statelake.state_core.backends import (
     rocksdb_backend,
 )
 from statelake.state_core.backends.states.operator_state import AssignedElements
-from statelake.state_core.commit import CheckpointId, CheckpointV2
 from statelake.state_core.declarations.jobs import sides_of
 from statelake.state_core.errors import EncodeError, ProcessError, StateError
 from statelake.state_core.files.filesystem import ConfinedDirectory
@@ -114,9 +114,7 @@ class SubtaskTask:
         watermark: The watermark at the end of this run.
         final: Whether the streams end with this run.
         compressed: Whether state is written compressed.
-        backup: The settings of the backup; None without one.
-        checkpoint: The id of the run's checkpoint.
-        last: The last run's record of a subtask of this name.
+        commit: The commit to other backends than the lake; None without them.
     """
 
     job: str
@@ -135,9 +133,7 @@ class SubtaskTask:
     watermark: int | None = None
     final: bool = False
     compressed: bool = False
-    backup: BackupSettings | None = None
-    checkpoint: CheckpointId | None = None
-    last: CheckpointV2 | None = None
+    commit: CommitTask | None = None
 
     @property
     def place(self) -> str:
@@ -154,7 +150,7 @@ class SubtaskResult:
         operator: The handle of its operator state.
         files: The files of its outputs.
         records: The number of processed records.
-        marker: The place of its state in the blob store; empty without a backup.
+        markers: By backend, where its state is.
         counts: The costs of the commit, by the names of `CommitMeasures`.
     """
 
@@ -162,7 +158,7 @@ class SubtaskResult:
     operator: OperatorHandle | None
     files: tuple[OutputFile, ...]
     records: int
-    marker: str = ""
+    markers: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -241,10 +237,10 @@ class _Subtask:
             began = perf_counter()
             keyed, operator_state = self._snapshot()
             counts = {"commits": 1, "snapshot_ms": round((perf_counter() - began) * 1000)}
-            backed_up = self._back_up(keyed, operator_state)
+            prepared = self._commit(keyed, operator_state)
             return SubtaskResult(
-                keyed, operator_state, files, records, backed_up.marker,
-                {**counts, **backed_up.counts},
+                keyed, operator_state, files, records, prepared.markers,
+                {**counts, **prepared.counts},
             )  # fmt: skip
         finally:
             for writer in self.writers:
@@ -302,19 +298,18 @@ class _Subtask:
             keyed = self.keyed.snapshot(SnapshotTarget(1, self.directory), savepoint=True).run()
         return keyed, self.states.snapshot(SnapshotTarget(1, self.directory)).run()
 
-    def _back_up(self, keyed: KeyedHandle | None, operator: OperatorHandle | None) -> BackedUp:
-        """Back up the state in the blob store, if there is one."""
+    def _commit(self, keyed: KeyedHandle | None, operator: OperatorHandle | None) -> PreparedCommit:
+        """Prepare the commit of the state to other backends, if there are any."""
         task = self.task
-        if task.backup is None or task.checkpoint is None:
-            return BackedUp("", {})
+        if task.commit is None:
+            return PreparedCommit({}, {})
         state = SubtaskState(managed_operator=operator, managed_keyed=keyed)
         uid = task.operator.uid
         alone = OperatorMetadata(
             operator_id_of_uid(uid), task.parallelism, task.max_parallelism, uid, uid, None,
             {task.subtask: state},
         )  # fmt: skip
-        name = task_name(uid, task.subtask)
-        return back_up(task.backup, name, alone, self.directory, task.checkpoint, task.last)
+        return prepare_commit(task.commit, SubtaskFiles(self.directory, alone))
 
 
 def _runs(groups: npt.NDArray[np.int32]) -> Iterator[tuple[int, int]]:

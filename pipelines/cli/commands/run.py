@@ -22,10 +22,25 @@ from statelake.pipelines.cli.options import answer, engine_option, lake_option
     help="The backend of the working state.",
 )  # fmt: skip
 @click.option("--restore", default="", help="The snapshot from which the first run starts.")
-@click.option("--blobs", default="", help="A blob store for a copy of the state.")
 @click.option(
-    "--restore-from", type=click.Choice(["lake", "blob_store"]), default="lake", show_default=True,
-    help="The source of the last run's state.",
+    "--commit-to", multiple=True, metavar="BACKEND",
+    help="Commit state there, beside the lake: blob=PLACE, changelog=kafka://HOST:PORT or a"
+    " directory.",
+)  # fmt: skip
+@click.option("--blobs", default="", hidden=True, help="Deprecated: --commit-to blob=PLACE.")
+@click.option(
+    "--restore-from", type=click.Choice(["lake", "blob", "changelog", "blob_store"]),
+    default="lake", show_default=True, metavar="[lake|blob|changelog]",
+    help="The source of the last run's state; if it fails, the others follow.",
+)  # fmt: skip
+@click.option(
+    "--max-commit-delay", type=click.FloatRange(0, min_open=True), default=1800.0,
+    show_default=True, metavar="SECONDS", help="The seconds that a commit's uploads may take.",
+)  # fmt: skip
+@click.option(
+    "--if-backend-fails", type=click.Choice(["stop", "continue"]), default="stop",
+    show_default=True,
+    help="Fail the run, or commit without the backend, which catches up in the next run.",
 )  # fmt: skip
 @click.option("--final", is_flag=True, help="The streams end with this run.")
 @click.option("--always", is_flag=True, help="Run even without new input, for timers that are due.")
@@ -38,8 +53,11 @@ def run(
     parallelism: int | None,
     backend: str,
     restore: str,
+    commit_to: tuple[str, ...],
     blobs: str,
     restore_from: str,
+    max_commit_delay: float,
+    if_backend_fails: str,
     final: bool,
     always: bool,
     engine: str,
@@ -56,16 +74,18 @@ def run(
       statelake run examples/alerts.py:JOB --lake lake
       statelake run acme.jobs:ORDERS --lake lake --parallelism 8 --backend rocksdb
       statelake run acme.jobs:ORDERS --lake lake --restore savepoint-5f1e2c
-      statelake run acme.jobs:ORDERS --lake lake --blobs s3://bucket/blobs
+      statelake run acme.jobs:ORDERS --lake lake --commit-to blob=s3://bucket/blobs
+      statelake run acme.jobs:ORDERS --lake lake --commit-to changelog=kafka://broker:9092
     """
     if str(Path.cwd()) not in sys.path:
         # as `python -m` does: modules of the working directory can be imported
         sys.path.insert(0, str(Path.cwd()))
     with progress_bar("running", quiet=as_json_) as progress:
         done = Lake(lake).run(
-            runnable, parallelism=parallelism, backend=backend, restore=restore, blobs=blobs,
-            restore_from=restore_from, final=final, always=always, engine=engine,
-            progress=progress,
+            runnable, parallelism=parallelism, backend=backend, restore=restore,
+            commit_to=commit_to, blobs=blobs, restore_from=restore_from,
+            max_commit_delay=max_commit_delay, if_backend_fails=if_backend_fails, final=final,
+            always=always, engine=engine, progress=progress,
         )  # fmt: skip
     show(done, as_json_=as_json_, marked=f"run {done.run}")
     answer(yes=not done.no_input)

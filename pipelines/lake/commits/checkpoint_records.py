@@ -17,6 +17,7 @@ from statelake.state_core.commit import (
     CheckpointLog,
     CheckpointLogKey,
     CheckpointV2,
+    FileChangelogs,
     FileCheckpointLog,
     LogRecord,
 )
@@ -152,8 +153,10 @@ def open_log(location: str) -> CheckpointLog:
     )
 
 
-def kafka_changelogs(location: str) -> Changelogs:
-    """Return the changelogs of a cluster, `kafka://HOST:PORT`."""
+def open_changelogs(location: str) -> Changelogs:
+    """Return the changelogs of a cluster, `kafka://HOST:PORT`, or of a directory."""
+    if not location.startswith(KAFKA):
+        return FileChangelogs(location)
     changelogs: Changelogs = _kafka().KafkaChangelogs(
         _cluster(location.removeprefix(KAFKA).strip("/"))
     )

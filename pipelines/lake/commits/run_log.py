@@ -70,6 +70,10 @@ def _each(kept: Callable[[Any], bool]) -> Callable[[object], bool]:
     return lambda value: isinstance(value, dict) and all(map(kept, value.values()))
 
 
+def _is_marker(value: object) -> bool:
+    return _is_text(value) or _each(_is_text)(value)
+
+
 def _is_offset(value: object) -> bool:
     """Return whether a value is an offset: a table's version, or the bytes of each file."""
     if not isinstance(value, dict):
@@ -107,7 +111,7 @@ PREPARED_RULES: Mapping[str, Rule] = {
     ),
     "savepoint": Rule(_is_text, "a directory"), "watermark": _WATERMARK, "latest": _TIMES,
     "outputs": Rule(_each(_is_output), "the files of each sink: path, bytes and rows"),
-    "records": _COUNT, "markers": Rule(_each(_is_text), "a marker of each task"),
+    "records": _COUNT, "markers": Rule(_each(_is_marker), "markers of each task, by backend"),
     "counts": Rule(_each(_each(_is_number)), "counts of each task"),
 }  # fmt: skip
 LOCK_RULES: Mapping[str, Rule] = {  # locks of older versions have neither
@@ -187,7 +191,8 @@ class Prepared:
         latest: The greatest event time of each source.
         outputs: For each sink, the path, bytes and rows of its files.
         records: The number of input records.
-        markers: By task, the marker of its state in the blob store; empty without a backup.
+        markers: By task and backend, the marker of its state; the text of older versions is that
+            of the blob store.
         counts: By task, the costs of its commit, by the names of `CommitMeasures`.
     """
 
@@ -197,7 +202,7 @@ class Prepared:
     latest: dict[str, int]
     outputs: dict[str, list[list[Any]]]
     records: int
-    markers: dict[str, str] = field(default_factory=dict)
+    markers: dict[str, dict[str, str] | str] = field(default_factory=dict)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
 
 

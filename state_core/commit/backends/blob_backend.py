@@ -93,6 +93,7 @@ class BlobStoreBackend(StateBackendFactory):
 
     name = BLOB_STORE_FACTORY
     needs_files = True
+    expires = True
 
     def __init__(self, blobs: BlobStore, keep: int = 1, threads: int = THREADS) -> None:
         if keep < 1:

@@ -8,11 +8,15 @@ such as Kafka's, so they are undone: when a backup begins, each of their keys is
 as it is in the restored store. So the log is equal to the store again, and the next marker is
 right; also if the store was restored from another backend, as when a changelog is added to a store
 that a blob store has (then every key that differs is appended).
+
+A log has no way to refuse a second writer, such as a process that was taken for dead. A commit can
+read back what it appended (`reads_back`): records of another one between its own fail it.
 """
 
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 
@@ -76,6 +80,7 @@ class ChangelogBackend(StateBackendFactory):
         compact_every: The number of changes after which the log is compacted up to the committed
             marker.
         streams: The streams that the admin creates and checks, with their numbers of partitions.
+        reads_back: Whether a commit checks that nobody else has appended since the task's start.
     """
 
     name = CHANGELOG_FACTORY
@@ -88,12 +93,14 @@ class ChangelogBackend(StateBackendFactory):
         retain_existing: bool = True,
         compact_every: int = COMPACT_EVERY,
         streams: Mapping[str, int] | None = None,
+        reads_back: bool = False,
     ) -> None:
         self.changelogs = changelogs
         self.exact = transactional
         self.retain_existing = retain_existing
         self.compact_every = compact_every
         self.streams = dict(streams or {})
+        self.reads_back = reads_back
 
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
         """Return a manager that appends the changes of these stores."""
@@ -121,6 +128,53 @@ def _reaches(log: Changelog, marker: ChangelogMarker) -> bool:
     return newest is not None and int(marker.offset) <= newest
 
 
+class _Appended:
+    """The changes that a task appends to a log, to be read back.
+
+    Args:
+        log: The log.
+        newest: The offset of the last change before them; None without one.
+    """
+
+    def __init__(self, log: Changelog, newest: int | None) -> None:
+        self._log = log
+        self._next = 0 if newest is None else newest + 1
+        self._count = self._checksum = 0
+
+    def append(self, key: bytes, value: bytes | None) -> None:
+        """Append a change."""
+        self._log.append(key, value)
+        self._count += 1
+        self._checksum = _checksum(self._checksum, key, value)
+
+    def read_back(self, place: str) -> None:
+        """Check that the log has exactly these changes since the last call.
+
+        Raises:
+            CommitError: It has others.
+        """
+        newest = self._log.newest()
+        count = checksum = 0
+        if newest is not None and newest >= self._next:
+            for change in self._log.read(self._next, newest):
+                count += 1
+                checksum = _checksum(checksum, change.key, change.value)
+        if (count, checksum) != (self._count, self._checksum):
+            raise CommitError(
+                f"another process has appended to the changelog: it has {count} changes since "
+                f"offset {self._next}, and {self._count} are this task's",
+                place=place,
+                remedy="end the other process, and run again: what it appended is undone",
+            )
+        self._next = self._next if newest is None else newest + 1
+        self._count = self._checksum = 0
+
+
+def _checksum(before: int, key: bytes, value: bytes | None) -> int:
+    head = b"%d %d " % (len(key), -1 if value is None else len(value))
+    return zlib.crc32(value or b"", zlib.crc32(key, zlib.crc32(head, before)))
+
+
 class _Backup(TaskBackupManager):
     def __init__(
         self, backend: ChangelogBackend, context: TaskContext, stores: Iterable[str]
@@ -128,6 +182,7 @@ class _Backup(TaskBackupManager):
         super().__init__(context, stores)
         self._backend = backend
         self._logs: dict[str, Changelog] = {}
+        self._appended: dict[str, _Appended] = {}
         self._compacted: dict[str, int] = {}
 
     def _init(self, checkpoint: Checkpoint | None) -> None:
@@ -138,24 +193,32 @@ class _Backup(TaskBackupManager):
             store = self.context.stores.open(name)
             marker = markers.get(name)
             content: dict[bytes, bytes | None]
+            newest = log.newest()
             if marker and marker.changelog == partition and _reaches(log, marker):
                 start = 0 if marker.offset is None else int(marker.offset) + 1
-                changes = list(log.read(start))
+                changes = list(log.read(start, newest))
                 content = {change.key: store.get(change.key) for change in changes}
             else:
-                changes = list(log.read())
+                changes = list(log.read(0, newest))
                 content = {change.key: None for change in changes}
                 content.update(store.items())
+            appended = _Appended(log, newest)
+            append = appended.append if self._backend.reads_back else log.append
             for key, value in undoing(changes, content):
-                log.append(key, value)
+                append(key, value)
             log.flush()
+            if self._backend.reads_back:
+                self._appended[name] = appended
             self._compacted[name] = log.newest() or 0
-            store.subscribe(log.append)
+            store.subscribe(append)
 
     def _snapshot(self, checkpoint: CheckpointId) -> dict[str, str]:
         markers = {}
         for name, log in self._logs.items():
             log.flush()
+            if name in self._appended:
+                place = f"{self.context.changelogs[name]}, task {self.context.task}"
+                self._appended[name].read_back(place)
             newest = log.newest()
             offset = None if newest is None else str(newest)
             marker = ChangelogMarker(self.context.changelogs[name], offset)

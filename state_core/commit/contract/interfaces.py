@@ -300,11 +300,13 @@ class StateBackendFactory(ABC):
         name: The name of this backend in the markers of records.
         exact: Whether a restore has exactly the state of the checkpoint; otherwise a later one.
         needs_files: Whether only persistent stores can be backed up.
+        expires: Whether an upload expires unless `clean_up` follows the record.
     """
 
     name: str
     exact: bool = True
     needs_files: bool = False
+    expires: bool = False
 
     @abstractmethod
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:

@@ -1,8 +1,11 @@
 """A task's commits: their synchronous and their asynchronous part.
 
-The steps and their order are `steps.STEPS`. A task has at most one running commit. The record
-goes to the log only when everything is durable in every backend, so a commit exists completely or
-not at all: a failure before that leaves the previous record, and ends the task.
+The steps are `docs/commit.md`'s. A task has at most one running commit. The record goes to the log
+only when everything is durable in every backend, so a commit exists completely or not at all: a
+failure before that leaves the previous record, and ends the task.
+
+A job that commits all its tasks at once, as `statelake run` does, calls `prepare` for each of them,
+and writes all their records when the last one is prepared.
 """
 
 from __future__ import annotations
@@ -157,9 +160,18 @@ class TaskCommit:
             backup.close()
         self.context.stores.close()
 
-    def _begin(
-        self, checkpoint: CheckpointId, offsets: dict[SystemStreamPartition, str]
-    ) -> Future[None]:
+    def prepare(self, checkpoint: CheckpointId, offsets: Offsets) -> Future[CheckpointV2]:
+        """Run the first phase of a commit, which stores everything and writes no record.
+
+        It returns when the content of the stores is fixed.
+
+        Args:
+            checkpoint: The id of the commit.
+            offsets: The last processed offset of each input.
+
+        Returns:
+            A future of the record, set once everything is durable in every backend.
+        """
         stores = self.context.stores
         self._step("flush")
         stores.flush()
@@ -171,12 +183,17 @@ class TaskCommit:
         begun = self.context.millis
         uploads = [backup.upload(checkpoint, fixed[name]) for name, backup in self.backups.items()]
 
-        def record(markers: list[dict[str, str]]) -> CheckpointV2:
+        def record_of(markers: list[dict[str, str]]) -> CheckpointV2:
             self.context.measures.add("upload_ms", self.context.millis - begun)
             by_factory = dict(zip(self.backups, markers, strict=True))
-            return self._record(CheckpointV2(checkpoint, offsets, merged(by_factory)))
+            return CheckpointV2(checkpoint, dict(offsets), merged(by_factory))
 
-        recorded = then(self.context.pool, all_of(uploads), record)
+        return mapped(all_of(uploads), record_of)
+
+    def _begin(
+        self, checkpoint: CheckpointId, offsets: dict[SystemStreamPartition, str]
+    ) -> Future[None]:
+        recorded = then(self.context.pool, self.prepare(checkpoint, offsets), self._record)
         ended = self.finish(recorded)
         ended.add_done_callback(self._tell)
         return ended

@@ -16,7 +16,6 @@ from threading import Lock
 from statelake.state_core.commit.contract.futures import done
 from statelake.state_core.commit.contract.interfaces import (
     StateBackendFactory,
-    TaskBackupManager,
     TaskContext,
     TaskRestoreManager,
 )
@@ -100,6 +99,30 @@ class TaskStart:
             self.context.stores.close()
             raise
 
+    def resume(self, last: CheckpointV2 | None) -> TaskCommit:
+        """Return the commits of a task whose stores have the state of its last record.
+
+        Args:
+            last: The record; None without one.
+
+        Raises:
+            CommitError: A backend can't continue from the record.
+        """
+        backups = {}
+        for name in self.settings.factories:
+            stores = self.settings.backed_up_by(name)
+            backups[name] = self.factories[name].backup_manager(self.context, stores)
+            backups[name].init(last)
+        return TaskCommit(
+            self.context,
+            self.settings,
+            self.checkpoints,
+            backups,
+            last,
+            trim_inputs=self._trim_inputs,
+            observer=self._observer,
+        )
+
     def interrupt(self) -> None:
         """Cancel `start` within a second, from any thread."""
         with self._lock:
@@ -114,16 +137,7 @@ class TaskStart:
         )
         decisions = {store: self._decide(store, last) for store in self.context.stores.names}
         self._restore(last, decisions)
-        backups = self._backups(last)
-        commits = TaskCommit(
-            self.context,
-            self.settings,
-            self.checkpoints,
-            backups,
-            last,
-            trim_inputs=self._trim_inputs,
-            observer=self._observer,
-        )
+        commits = self.resume(last)
         if last is None:
             self.context.stores.drop_checkpoints(None)
         else:
@@ -212,11 +226,3 @@ class TaskStart:
                 manager.close()
         if self._interrupted:
             raise RestoreInterruptedError("the start was interrupted")
-
-    def _backups(self, last: CheckpointV2 | None) -> dict[str, TaskBackupManager]:
-        backups = {}
-        for name in self.settings.factories:
-            stores = self.settings.backed_up_by(name)
-            backups[name] = self.factories[name].backup_manager(self.context, stores)
-            backups[name].init(last)
-        return backups

@@ -158,7 +158,7 @@ def keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryArray:
         UnsupportedFormatError: There are more bytes than a column can hold.
     """
     starts = _key_starts(layout, entries)
-    return _pieces(entries, starts, _key_ends(layout, entries, starts))
+    return pieces_of(entries, starts, _key_ends(layout, entries, starts))
 
 
 def namespaced_keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryArray:
@@ -175,7 +175,7 @@ def namespaced_keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryA
             ends = _behind(part, entries, begins)
         if layout.ambiguous:
             ends = ends + trailer_sizes(ends - begins)
-    return _pieces(entries, starts, np.minimum(ends, entries.key_end))
+    return pieces_of(entries, starts, np.minimum(ends, entries.key_end))
 
 
 def decode_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> pa.Array:
@@ -271,7 +271,7 @@ def behind_parts(
     return bounds[1:]
 
 
-def _pieces(entries: Entries, starts: I64Array, ends: I64Array) -> pa.LargeBinaryArray:
+def pieces_of(entries: Entries, starts: I64Array, ends: I64Array) -> pa.LargeBinaryArray:
     """Return a binary column with a piece of each entry."""
     bounds = np.concatenate((np.zeros(1, np.int64), np.cumsum(ends - starts)))
     if bounds[-1] > MAX_COLUMN_BYTES:

@@ -21,17 +21,19 @@ alerts = alerts_module()
 
 
 @pytest.mark.parametrize("written", [(pq.ParquetWriter, "write_batch"), (ChannelWriter, "close")])
-@pytest.mark.parametrize("restore_from", ["lake", "blob_store"])
+@pytest.mark.parametrize("restore_from", ["lake", "blob", "changelog"])
 def test_one_run_of_each_task_counts(
     restore_from: str, written: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Output and state are as ever; neither the tables nor the state have files of other runs."""
     lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     engine = Repeating(monkeypatch, written)
-    blobs = str(tmp_path / "blobs")
+    commit_to = (f"blob={tmp_path / 'blobs'}", f"changelog={tmp_path / 'changelogs'}")
     for part, parallelism in enumerate((2, 3)):
         feed(data, part)
-        options = RunOptions(parallelism, engine=engine, blobs=blobs, restore_from=restore_from)
+        options = RunOptions(
+            parallelism, engine=engine, commit_to=commit_to, restore_from=restore_from
+        )
         run_job(alerts.alerts(str(data)), lake, options)
     assert engine.lost
     wanted, spent = expected(range(2))

@@ -1,0 +1,373 @@
+"""A subtask's state as a store of SEP-28: its files are those of a savepoint, its keys the entries.
+
+====================  ==========================================================================
+key                   value
+====================  ==========================================================================
+`metadata`            a `_metadata` with this subtask alone
+`operator`            the file of operator state
+`header`              the header of the file of keyed state
+`e`, then an entry    the value of the entry, as in the unified format; the key has the length of
+                      the state's name in two bytes, the name, two bytes of the key group, and the
+                      entry's key
+====================  ==========================================================================
+
+A blob store commits the files, a changelog the keys: of these only what differs from the state
+before, which is found key group by key group.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelake.state_core.commit import LocalDisk, PersistentStore, PosixDisk
+from statelake.state_core.errors import CommitError, CorruptSnapshotError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.keyed.headed_file import HeadedFile
+from statelake.state_core.formats.keyed.keyed_files import open_keyed
+from statelake.state_core.formats.layout.keys import pieces_of
+from statelake.state_core.formats.layout.meta_info import KeyedHeader, parse_keyed_header
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    SubtaskState,
+    read_metadata,
+    write_metadata,
+)
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.metadata.stream_map import named_files
+from statelake.state_core.formats.writing.unified_encode import (
+    END_OF_KEY_GROUP,
+    STATE_ID_BYTES,
+    copy_entries,
+)
+from statelake.state_core.formats.writing.writer import keyed_handle, write_keyed_part
+from statelake.state_core.kernels.encode import copy_pieces
+from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle, RelativeHandle
+from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.snapshot import Entries
+
+METADATA_FILE = "_metadata"
+METADATA_VERSION = 6
+METADATA, OPERATOR, HEADER, ENTRY = b"metadata", b"operator", b"header", b"e"
+PIECE_BYTES = 8 << 20
+GROUP_BYTES = 2
+COMPARED_BYTES = 64 << 20  # of key groups that are compared at once
+PAIRS = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
+
+
+@dataclass(frozen=True)
+class SubtaskFiles:
+    """The written state of a subtask.
+
+    Attributes:
+        directory: The directory of its files, confined.
+        operator: Its operator, with this subtask alone.
+    """
+
+    directory: Directory
+    operator: OperatorMetadata
+
+    @property
+    def metadata(self) -> CheckpointMetadata:
+        """A `_metadata` of this subtask alone."""
+        return CheckpointMetadata(METADATA_VERSION, 0, [self.operator])
+
+    @property
+    def subtask(self) -> SubtaskState:
+        """The handles of the subtask."""
+        (state,) = (self.operator.subtasks or {}).values()
+        return state
+
+    @property
+    def names(self) -> list[str]:
+        """The files that the handles name."""
+        return sorted(named_files(self.metadata))
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """Yield the content of a file."""
+        with self.directory.open_input(name) as file:
+            while piece := file.read(PIECE_BYTES):
+                yield bytes(piece)
+
+    def keyed(self) -> HeadedFile | None:
+        """Open the keyed state; None without any."""
+        handle = self.subtask.managed_keyed
+        if handle is None:
+            return None
+        if not isinstance(handle, KeyGroupsHandle):
+            raise CommitError("keyed state that is not in the unified format")
+        return open_keyed(handle, StateFiles(self.directory), self.operator.max_parallelism)
+
+    def described(self) -> dict[bytes, bytes]:
+        """Return the pairs that are not entries."""
+        pairs = {METADATA: write_metadata(self.metadata)}
+        operator = self.subtask.managed_operator
+        if operator is not None and isinstance(operator.stream, RelativeHandle):
+            pairs[OPERATOR] = b"".join(self.pieces(operator.stream.path))
+        keyed, handle = self.keyed(), self.subtask.managed_keyed
+        if keyed is not None and isinstance(handle, KeyGroupsHandle):
+            assert isinstance(handle.stream, RelativeHandle)  # noqa: S101 - as `run` writes it
+            with self.directory.open_input(handle.stream.path) as file:
+                pairs[HEADER] = file.read(keyed.header.size)
+        return pairs
+
+
+def changes_between(
+    before: SubtaskFiles | None, after: SubtaskFiles
+) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield what changed from one state of a subtask to another: keys with values, or None."""
+    old, new = {} if before is None else before.described(), after.described()
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            yield key, new.get(key)
+    files = (None if before is None else before.keyed(), after.keyed())
+    for key_groups in _compared_together(files):
+        old_pairs, new_pairs = (_pairs(file, key_groups) for file in files)
+        yield from _changes(old_pairs, new_pairs)
+
+
+def _compared_together(files: Iterable[HeadedFile | None]) -> Iterator[KeyGroupRange]:
+    """Yield ranges of key groups that have some bytes in all files together."""
+    sizes: dict[int, int] = {}
+    for file in files:
+        for group, size in [] if file is None else file.group_bytes():
+            sizes[group] = sizes.get(group, 0) + size
+    first, total = None, 0
+    for group in sorted(sizes):
+        first = group if first is None else first
+        total += sizes[group]
+        if total >= COMPARED_BYTES:
+            yield KeyGroupRange(first, group)
+            first, total = None, 0
+    if first is not None:
+        yield KeyGroupRange(first, max(sizes))
+
+
+def _pairs(file: HeadedFile | None, key_groups: KeyGroupRange | None = None) -> pa.Table:
+    """Return the entries of some key groups as pairs."""
+    batches = []
+    if file is not None:
+        for entries in file.entries(key_groups):
+            for state in np.unique(entries.state_of).tolist():
+                of_state = entries.of_state(state)
+                keys = _keys(file.header.states[state].name.encode(), of_state)
+                values = pieces_of(of_state, of_state.value_start, of_state.value_end)
+                batches.append(pa.RecordBatch.from_arrays([keys, values], schema=PAIRS))
+    return pa.Table.from_batches(batches, PAIRS)
+
+
+def _keys(name: bytes, entries: Entries) -> pa.Array:
+    """Return the keys of a state's entries in the store."""
+    head = ENTRY + len(name).to_bytes(2, "big") + name
+    size = len(head) + GROUP_BYTES
+    ends = np.cumsum(entries.key_end - entries.key_start + size)
+    offsets = np.concatenate((np.zeros(1, np.int64), ends))
+    out = np.empty(int(offsets[-1]), np.uint8)
+    starts = offsets[:-1]
+    out[starts[:, None] + np.arange(len(head))] = np.frombuffer(head, np.uint8)
+    out[starts + len(head)] = entries.group_of >> 8
+    out[starts + len(head) + 1] = entries.group_of & 0xFF
+    pieces = np.ascontiguousarray(entries.key_start), np.ascontiguousarray(entries.key_end)
+    copy_pieces(entries.data, *pieces, out, starts + size)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.large_binary(), len(starts), buffers)
+
+
+def _changes(old: pa.Table, new: pa.Table) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield the differences of two tables of pairs."""
+    numbered = [
+        pa.table({"key": pairs["key"], row: pa.array(np.arange(len(pairs)))})
+        for pairs, row in ((old, "old"), (new, "new"))
+    ]
+    rows = numbered[0].join(numbered[1], "key", join_type="full outer")
+    gone = rows.filter(pc.is_null(rows["new"]))
+    yield from ((key, None) for key in gone["key"].to_pylist())
+    left = rows.filter(pc.is_valid(rows["new"]))
+    before, after = old["value"].take(left["old"]), new["value"].take(left["new"])
+    differs = pc.fill_null(pc.not_equal(before, after), True)
+    changed = left["key"].filter(differs).to_pylist()
+    yield from zip(changed, after.filter(differs).to_pylist(), strict=True)
+
+
+class SubtaskStore(PersistentStore):
+    """A subtask's state as a store.
+
+    Args:
+        disk: The disk, which must have real paths.
+        path: The directory of its files, which may not exist.
+    """
+
+    def __init__(self, disk: LocalDisk, path: str) -> None:
+        super().__init__()
+        if not isinstance(disk, PosixDisk):
+            raise CommitError("a subtask's state needs a disk with real paths", place=path)
+        self._disk = disk
+        self._directory = Directory(str(disk.path(path))).confined()
+        self._applied: dict[bytes, bytes] = {}
+        self._files: SubtaskFiles | None = None
+        if self._directory.is_file(METADATA_FILE):
+            self._files = _described(self._directory, self._directory.read(METADATA_FILE))
+
+    @property
+    def files(self) -> SubtaskFiles | None:
+        """The state as files; None if there is none."""
+        return self._files
+
+    def hold(self, files: SubtaskFiles | None) -> None:
+        """Take a state as the content, without calling subscribers."""
+        self._files = files
+
+    def become(self, files: SubtaskFiles) -> None:
+        """Take a state as the content, and call subscribers with what differs."""
+        if self._listeners:
+            for key, value in changes_between(self._files, files):
+                for listener in self._listeners:
+                    listener(key, value)
+        self._files = files
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """Set or remove a key, of a store that is restored pair by pair."""
+        if value is None:
+            self._applied.pop(key, None)
+        else:
+            self._applied[key] = value
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key; None without a value. It reads the whole state."""
+        return dict(self.items()).get(key)
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield every key with its value."""
+        if self._files is not None:
+            yield from self._files.described().items()
+            pairs = _pairs(self._files.keyed())
+            for batch in pairs.to_batches(max_chunksize=1 << 16):
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def flush(self) -> None:
+        """Write the pairs that were applied as files."""
+        if self._applied:
+            self._files = _written(self._directory, self._applied)
+            self._applied = {}
+
+    def checkpoint(self, target: str) -> None:
+        """Copy the files to a new directory of the disk."""
+        if self._files is None:
+            raise CommitError("a subtask without a written state", place=target)
+        for name in self._files.names:
+            self._disk.create(f"{target}/{name}", self._files.pieces(name))
+        self._disk.create(f"{target}/{METADATA_FILE}", [write_metadata(self._files.metadata)])
+
+
+def _described(directory: Directory, metadata: bytes) -> SubtaskFiles:
+    """Return the state that a `_metadata` describes.
+
+    Raises:
+        SnapshotError: It is damaged, or of another number of subtasks than one.
+    """
+    operators = read_metadata(metadata, directory.full(METADATA_FILE)).operators
+    if len(operators) != 1 or len(operators[0].subtasks or {}) != 1:
+        raise CorruptSnapshotError(
+            "the state of a subtask does not have exactly one", place=directory.full(METADATA_FILE)
+        )
+    return SubtaskFiles(directory, operators[0])
+
+
+def _written(directory: Directory, pairs: dict[bytes, bytes]) -> SubtaskFiles:
+    """Write pairs as files.
+
+    Raises:
+        CorruptSnapshotError: The pairs are not those of a subtask.
+    """
+    if METADATA not in pairs:
+        raise CorruptSnapshotError(
+            "pairs without a description of the subtask",
+            place=directory.full(),
+            remedy="the changelog is not one of `statelake run`: restore from another backend",
+        )
+    files = _described(directory, pairs[METADATA])
+    state = files.subtask
+    operator, keyed = state.managed_operator, state.managed_keyed
+    if operator is not None and operator.stream is not None:
+        data = _pair(pairs, OPERATOR, directory)
+        stream = RelativeHandle(str(uuid.uuid4()), len(data))
+        directory.write(stream.path, data)
+        operator = replace(operator, stream=stream)
+    if isinstance(keyed, KeyGroupsHandle):
+        header = parse_keyed_header(_pair(pairs, HEADER, directory))
+        prefix = prefix_bytes(files.operator.max_parallelism)
+        entries = _sorted_entries(pairs, header, directory)
+        part = write_keyed_part(
+            directory, header, _encoded(entries, prefix), compressed=header.compressed
+        )
+        keyed = keyed_handle(part, KeyGroupRange(keyed.first, keyed.first + len(keyed.offsets) - 1))
+    (index,) = files.operator.subtasks or {}
+    subtasks = {index: replace(state, managed_operator=operator, managed_keyed=keyed)}
+    written = SubtaskFiles(directory, replace(files.operator, subtasks=subtasks))
+    directory.write(METADATA_FILE, write_metadata(written.metadata))
+    return written
+
+
+def _pair(pairs: dict[bytes, bytes], key: bytes, directory: Directory) -> bytes:
+    if key not in pairs:
+        raise CorruptSnapshotError(
+            f"pairs without {key.decode()!r}, which the subtask's description names",
+            place=directory.full(),
+            remedy="the changelog is not complete: restore from another backend",
+        )
+    return pairs[key]
+
+
+_Entry = tuple[int, int, bytes, bytes]  # key group, state, key, value
+
+
+def _sorted_entries(
+    pairs: dict[bytes, bytes], header: KeyedHeader, directory: Directory
+) -> list[_Entry]:
+    """Return the entries of pairs, sorted by key group, state and key."""
+    states = {state.name.encode(): number for number, state in enumerate(header.states)}
+    entries = []
+    for key, value in pairs.items():
+        if key[:1] == ENTRY:
+            end = 3 + int.from_bytes(key[1:3], "big")
+            state, group = states.get(key[3:end]), key[end : end + GROUP_BYTES]
+            if state is None or len(group) < GROUP_BYTES:
+                raise CorruptSnapshotError(
+                    f"an entry of a state that is not described: {key[:80]!r}",
+                    place=directory.full(),
+                    remedy="the changelog is damaged: restore from another backend",
+                )
+            entries.append((int.from_bytes(group, "big"), state, key[end + GROUP_BYTES :], value))
+    return sorted(entries)
+
+
+def _encoded(entries: Sequence[_Entry], prefix: int) -> Iterator[tuple[int, bytes]]:
+    """Yield key groups in the unified format."""
+    for group, of_group in groupby(entries, itemgetter(0)):
+        pieces: list[bytes] = []
+        for state, of_state in groupby(of_group, itemgetter(1)):
+            joined = _joined(group, list(of_state))
+            pieces.append(state.to_bytes(STATE_ID_BYTES, "big"))
+            pieces.append(copy_entries(joined, prefix, ends_run=True).data.tobytes())
+        yield group, b"".join((*pieces, END_OF_KEY_GROUP))
+
+
+def _joined(group: int, entries: Sequence[_Entry]) -> Entries:
+    """Return entries of one state and key group, as one buffer with positions."""
+    data = np.frombuffer(b"".join(part for entry in entries for part in entry[2:]), np.uint8)
+    sizes = np.array([[len(key), len(value)] for *_, key, value in entries], np.int64)
+    ends = np.cumsum(sizes.reshape(-1)).reshape(-1, 2)
+    starts = ends - sizes
+    count = len(entries)
+    return Entries(
+        data, np.full(count, entries[0][1], np.int16), np.full(count, group, np.int64),
+        starts[:, 0], ends[:, 0], starts[:, 1], ends[:, 1], lambda at: f"restored byte {at}",
+    )  # fmt: skip
