@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.state_core.commit import (
     ChangelogBackend,
     CheckpointId,
@@ -39,7 +41,9 @@ from tests.state_core.commit.test_backend_contract import (  # noqa: F401 - they
     test_restores_hold_their_order,
     test_without_a_checkpoint_stores_start_empty,
 )
+from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows
 from tests.support.jobs.commit_tasks import GROUPER, INPUT, Job
+from tests.support.jobs.committed_runs import assert_alike
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full, pytest.mark.thinned(2)]
 
@@ -235,3 +239,22 @@ def test_without_kafka_it_is_said_which_topic(topic: str) -> None:
         with pytest.raises(CommitError, match=f"topic {topic}: Kafka fails"):
             call()
     changelog.close()
+
+
+def test_runs_commit_to_topics_and_to_a_blob_store(kafka: KafkaBroker, tmp_path: Path) -> None:
+    """Each restored from the topics alone, at another parallelism; every backend has the same."""
+    alerts = alerts_module()
+    data, lake = tmp_path / "data", tmp_path / "lake"
+    job = alerts.alerts(str(data))
+    job.name = f"alerts {uuid.uuid4().hex[:8]}"
+    commit_to = (f"changelog=kafka://{kafka.servers}", f"blob={tmp_path / 'blobs'}")
+    for part, parallelism in enumerate((2, 3, 1)):
+        feed(data, part)
+        options = RunOptions(
+            parallelism, engine="local", commit_to=commit_to, restore_from="changelog"
+        )
+        assert run_job(job, Catalog(lake), options).run == part + 1
+        assert assert_alike(job, lake, commit_to) > 0
+    rows = sink_rows(data / "alerts")
+    told = sorted((row["customer"], row["rule"], row["spent"]) for row in rows)
+    assert told == sorted(expected(range(3))[0])

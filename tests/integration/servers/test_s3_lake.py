@@ -364,10 +364,10 @@ def test_runs_of_the_example(directory: Directory, monkeypatch: pytest.MonkeyPat
     lake = directory.child("lake")
     given = (
         "run", f"{EXAMPLE}:JOB", "--lake", lake.location, "--engine", "local", "--json",
-        "--blobs", directory.child("blobs").location,
+        "--commit-to", f"blob={directory.child('blobs').location}",
     )  # fmt: skip
     options: tuple[tuple[str, ...], ...] = (
-        (), ("--backend", "rocksdb"), ("--restore-from", "blob_store", "--parallelism", "3"),
+        (), ("--backend", "rocksdb"), ("--restore-from", "blob", "--parallelism", "3"),
     )  # fmt: skip
     for part, more in enumerate(options):
         feed(data, part)

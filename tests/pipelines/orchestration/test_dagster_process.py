@@ -83,8 +83,8 @@ def test_state_goes_to_a_blob_store_too(
 ) -> None:
     """And comes from there; what its commits cost is what `watch_commits` shows."""
     monkeypatch.chdir(tmp_path)
-    named, places = f"{EXAMPLE}:JOB", {"blobs": str(tmp_path / "blobs")}
-    for part, restore_from in enumerate(("lake", "blob_store")):
+    named, places = f"{EXAMPLE}:JOB", {"commit_to": [f"blob={tmp_path / 'blobs'}"]}
+    for part, restore_from in enumerate(("lake", "blob")):
         feed(tmp_path / "alerts-data", part)
         assert launched(instance, tmp_path, named, **places, restore_from=restore_from).success
     rows = sink_rows(tmp_path / "alerts-data" / "alerts")
@@ -97,7 +97,7 @@ def test_state_goes_to_a_blob_store_too(
     counts = watched.output_for_node("report_commits")
     assert counts["commits"] == 2 * 2 * 2  # runs, operators, subtasks
     assert counts["files_sent"] > 0
-    failed = launched(instance, tmp_path, named, restore_from="blob_store")
+    failed = launched(instance, tmp_path, named, restore_from="blob")
     assert not failed.success
 
 

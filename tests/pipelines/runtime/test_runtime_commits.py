@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import logging
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.commits.commit_measures import CommitReports
 from statelake.pipelines.runtime import RunOptions, run_job
-from statelake.pipelines.runtime.commits import SNAPSHOT_FACTORY, checkpoint_manager
+from statelake.pipelines.runtime.commits import (
+    SNAPSHOT_FACTORY,
+    CommitTargets,
+    checkpoint_manager,
+    stream_of,
+)
+from statelake.pipelines.runtime.subtask_store import SubtaskFiles, SubtaskStore
 from statelake.state_core.commit import CheckpointV2, FileChangelogs
 from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
     LAKE_FACTORY,
 )
+from statelake.state_core.errors import StateError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
@@ -145,3 +156,94 @@ def test_old_blobs_go(tmp_path: Path) -> None:
         run(tmp_path, part, 1, "lake")
         sizes.append(len(Directory(tmp_path / "blob").files_below()))
     assert sizes[-1] == sizes[-2] == sizes[-3]
+
+
+def test_a_backend_that_fails_is_left_out_and_catches_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If the run is told to go on; otherwise it fails, and commits nothing."""
+    run(tmp_path, 0, 2)
+    changelog, aside = tmp_path / "changelog", tmp_path / "aside"
+    changelog.rename(aside)
+    changelog.write_text("no directory")
+    feed(tmp_path / "data", 1)
+    with pytest.raises(StateError):
+        run(tmp_path, 1, 2, "blob")
+    with caplog.at_level(logging.ERROR):
+        run(tmp_path, 1, 2, "blob", tolerant=True)
+    assert "the commit goes on without it" in caplog.text
+    records = checkpoint_manager(Directory(tmp_path / "lake" / "alerts" / "_runs"))
+    last = records.read_last("alert-0")
+    assert last is not None
+    assert set(last.markers) == {SNAPSHOT_FACTORY, BLOB_STORE_FACTORY}
+    changelog.unlink()
+    aside.rename(changelog)
+    run(tmp_path, 2, 2, "blob")
+    run(tmp_path, 3, 2, "changelog", backends=("changelog",))
+    check(tmp_path, 4)
+
+
+def test_a_second_writer_of_a_changelog_fails_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records lie between those of the run; run again, what it wrote is undone."""
+    run(tmp_path, 0, 2, "lake")
+    become = SubtaskStore.become
+
+    def beside(store: SubtaskStore, files: SubtaskFiles) -> None:
+        logs = FileChangelogs(tmp_path / "changelog")
+        for partition in logs.partitions():
+            other = logs.open(partition)
+            other.append(b"stray", b"value")
+            other.flush()
+        become(store, files)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SubtaskStore, "become", beside)
+        with pytest.raises(StateError, match="another process has appended"):
+            run(tmp_path, 1, 2, "lake")
+    run(tmp_path, 1, 2, "lake")
+    run(tmp_path, 2, 2, "changelog", backends=("changelog",))
+    check(tmp_path, 3)
+
+
+@pytest.mark.parametrize(
+    ("commit_to", "restore_from", "said"),
+    [
+        (("blobs=x",), "lake", "'blobs=x' is not a backend"),
+        (("blob",), "lake", "'blob' is not a backend"),
+        (("lake=x",), "lake", "'lake=x' is not a backend"),
+        (("blob=x", "lake,blob=y"), "lake", "'blob' is named twice"),
+        (("lake",), "changelog", "'changelog', which is not committed to"),
+    ],
+)
+def test_backends_that_are_not(
+    commit_to: tuple[str, ...], restore_from: str, said: str, tmp_path: Path
+) -> None:
+    """They are refused before anything is planned."""
+    feed(tmp_path / "data", 0)
+    job, options = alerts.alerts(str(tmp_path / "data")), RunOptions(2, engine="local")
+    options = replace(options, commit_to=commit_to, restore_from=restore_from)
+    with pytest.raises(StateError, match=said):
+        run_job(job, Catalog(tmp_path / "lake"), options)
+    assert not (tmp_path / "lake" / "alerts" / "_runs" / "00000001").exists()
+
+
+def test_a_list_of_brokers_is_one_place() -> None:
+    """Commas divide backends, not brokers."""
+    targets = CommitTargets.parse(
+        "j", ["changelog=kafka://a:1,b:2,lake,blob=s3://x/y"], 1, tolerant=False
+    )
+    assert (targets.changelog, targets.blob) == ("kafka://a:1,b:2", "s3://x/y")
+
+
+@given(
+    names=st.lists(
+        st.tuples(st.text(min_size=1), st.text(min_size=1)), min_size=2, max_size=2, unique=True
+    )
+)
+def test_streams_are_valid_topics_and_never_the_same(names: list[tuple[str, str]]) -> None:
+    """Of other jobs or operators."""
+    first, second = (stream_of(*name) for name in names)
+    assert first != second
+    assert re.fullmatch(r"[A-Za-z0-9._-]+", first)

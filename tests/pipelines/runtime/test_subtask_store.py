@@ -1,0 +1,120 @@
+"""A subtask's state as pairs: of real Flink's savepoints, there and back, and what differs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from statelake.pipelines.runtime.subtask_store import (
+    ENTRY,
+    HEADER,
+    METADATA,
+    OPERATOR,
+    SubtaskFiles,
+    SubtaskStore,
+    changes_between,
+)
+from statelake.state_core.commit import PosixDisk
+from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.reader import open_snapshot
+from statelake.state_core.model.handles import RelativeHandle
+from tests.support.savepoints.golden_cases import GOLDEN as FOLDER
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+
+GOLDEN = golden_cases(form="canonical")
+WORDCOUNT = GoldenCase(FOLDER / "flink" / "wordcount-hashmap-canonical-p2-m128-flink1.20.0")
+
+
+def subtasks_of(golden: GoldenCase) -> list[SubtaskFiles]:
+    """Each subtask with state as a run writes it: unified keyed files, operator state."""
+    directory = Directory(golden.snapshot).confined()
+    found = []
+    for operator in open_snapshot(golden.snapshot).metadata.operators:
+        for index, subtask in (operator.subtasks or {}).items():
+            keyed = subtask.managed_keyed
+            handles = (keyed, subtask.managed_operator)
+            streams = [getattr(handle, "stream", None) for handle in handles if handle is not None]
+            if streams and all(isinstance(stream, RelativeHandle) for stream in streams):
+                alone = replace(subtask, raw_keyed=None, raw_operator=None)
+                found.append(SubtaskFiles(directory, replace(operator, subtasks={index: alone})))
+    return found
+
+
+def stored(path: Path, files: SubtaskFiles) -> SubtaskStore:
+    """A store that holds a state."""
+    store = SubtaskStore(PosixDisk(path), "state")
+    store.hold(files)
+    return store
+
+
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
+def test_pairs_become_the_same_state_again(golden: GoldenCase, tmp_path: Path) -> None:
+    """Every entry, the header and operator state, in files that a reader opens."""
+    for number, files in enumerate(subtasks_of(golden)):
+        pairs = dict(stored(tmp_path / "a", files).items())
+        entries = sum(key[:1] == ENTRY for key in pairs)
+        keyed = files.keyed()
+        assert entries == (0 if keyed is None else sum(map(len, keyed.entries())))
+        restored = SubtaskStore(PosixDisk(tmp_path / f"restored-{number}"), "state")
+        restored.apply_all(pairs)
+        restored.flush()
+        again = dict(restored.items())
+        assert {**again, METADATA: b""} == {**pairs, METADATA: b""}
+        assert restored.files is not None
+        assert [key for key, _ in changes_between(files, restored.files)] == [METADATA]
+        opened = SubtaskStore(PosixDisk(tmp_path / f"restored-{number}"), "state")
+        assert dict(opened.items()) == again
+
+
+def test_the_golden_savepoints_have_such_states() -> None:
+    """Of most of them; the others have their state in `_metadata` itself."""
+    assert sum(bool(subtasks_of(golden)) for golden in GOLDEN) > len(GOLDEN) * 3 // 4
+
+
+def test_subscribers_are_told_what_differs(tmp_path: Path) -> None:
+    """Applied to the pairs of one subtask, they give those of the other."""
+    first, second = subtasks_of(WORDCOUNT)[:2]
+    store = stored(tmp_path, first)
+    pairs = dict(store.items())
+    told: dict[bytes, bytes | None] = {}
+    store.subscribe(told.__setitem__)
+    store.become(second)
+    for key, value in told.items():
+        if value is None:
+            del pairs[key]
+        else:
+            assert pairs.get(key) != value
+            pairs[key] = value
+    assert pairs == dict(stored(tmp_path, second).items())
+    told.clear()
+    store.become(second)
+    assert not told
+
+
+@pytest.mark.parametrize("lacks", [METADATA, HEADER, OPERATOR])
+def test_pairs_that_are_not_complete_are_refused(lacks: bytes, tmp_path: Path) -> None:
+    """With an error that names the lack; nothing is half-written."""
+    candidates = (files for golden in GOLDEN for files in subtasks_of(golden))
+    for files in candidates:
+        pairs = dict(stored(tmp_path, files).items())
+        if pairs.pop(lacks, None) is not None:
+            break
+    store = SubtaskStore(PosixDisk(tmp_path / "restored"), "state")
+    store.apply_all(pairs)
+    with pytest.raises(CorruptSnapshotError, match="pairs without"):
+        store.flush()
+
+
+def test_entries_of_another_state_are_refused(tmp_path: Path) -> None:
+    """As is a key that ends before its key group."""
+    (files, *_) = subtasks_of(WORDCOUNT)
+    pairs = dict(stored(tmp_path, files).items())
+    for number, key in enumerate((b"e\0\5other\0\0key", b"e\xff\xff", b"e")):
+        store = SubtaskStore(PosixDisk(tmp_path / str(number)), "state")
+        store.apply_all({**pairs, key: b""})
+        with pytest.raises(CorruptSnapshotError, match="a state that is not described"):
+            store.flush()
