@@ -17,9 +17,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
-from urllib.parse import quote
 
 from statelake.pipelines.lake.commits.checkpoint_records import open_changelogs
+from statelake.pipelines.lake.tables.names import stream_of
 from statelake.pipelines.runtime.subtask_store import (
     METADATA_VERSION,
     SubtaskFiles,
@@ -173,15 +173,6 @@ class SubtaskName:
 
     def __str__(self) -> str:
         return f"{self.uid}-{self.subtask}"
-
-
-def stream_of(job: str, uid: str) -> str:
-    """Return the stream of an operator's changelogs: a valid name of a topic."""
-    names = (
-        re.sub("[._~]", lambda it: f"%{ord(it[0]):02X}", quote(each, safe=""))
-        for each in (job, uid)
-    )
-    return ".".join((*names, STORE)).replace("%", "_")
 
 
 def checkpoint_manager(runs: Directory) -> CheckpointManager:

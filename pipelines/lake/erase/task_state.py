@@ -4,7 +4,7 @@
 `<job>/stores`, `<job>/changelogs`    rows of the keys are erased, in every version of the tables
 `<job>/_runs/<run>/attempt-...`       deleted as a whole: the next run begins with the snapshot
 a blob store of runs                  has a second copy of snapshots, deleted as a whole
-a directory of changelogs             changes of the keys are erased
+a directory of changelogs             those of runs as blobs are, of others the changes of the keys
 ====================================  ==========================================================
 
 All of it may be repeated. This state belongs to no snapshot: an erasure of some snapshots only
@@ -25,7 +25,14 @@ from statelake.pipelines.lake.commits.checkpoint_records import read_records
 from statelake.pipelines.lake.commits.run_log import RunLog
 from statelake.pipelines.lake.erase.pair_tables import HeldKeys, PairTable
 from statelake.pipelines.lake.erase.requests import ErasureRequest
-from statelake.pipelines.lake.tables.names import CHANGELOGS, CHECKPOINTS, RUNS, STORES, areas_of
+from statelake.pipelines.lake.tables.names import (
+    CHANGELOGS,
+    CHECKPOINTS,
+    RUNS,
+    STORES,
+    areas_of,
+    stream_of,
+)
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.commit import (
     CheckpointV2,
@@ -34,7 +41,8 @@ from statelake.state_core.commit import (
     FileSystemBlobStore,
 )
 from statelake.state_core.commit.backends.blob_store import folder_of
-from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
+from statelake.state_core.commit.records.serdes import read_changelog_marker
 from statelake.state_core.errors import ConflictError, NotFoundError, UnsafePathError
 from statelake.state_core.files.filesystem import Directory
 
@@ -168,7 +176,7 @@ class TaskState:
                               size, going.partial_matches)
                 )  # fmt: skip
         for place in self.asked.changelogs:
-            task_state.rows += self._in_changelogs(place)
+            task_state.rows += self._in_changelogs(place, task_state)
         for place in self.asked.blobs:
             self._look_at_blobs(place, task_state)
         task_state.elsewhere += self._elsewhere()
@@ -186,7 +194,10 @@ class TaskState:
         for place in self.asked.changelogs:
             changelogs = FileChangelogs(place)
             for partition in changelogs.partitions():
-                changelogs.erase(partition, lambda it: self.held.goes(it.key, it.value))
+                if partition.stream in self._streams:
+                    changelogs.erase(partition, lambda _: True)
+                else:
+                    changelogs.erase(partition, lambda it: self.held.goes(it.key, it.value))
         for place in self.asked.blobs:
             store = FileSystemBlobStore(Directory(place).confined())
             for prefix in self._prefixes:
@@ -212,14 +223,22 @@ class TaskState:
     def _in_any(self, directory: Directory) -> bool:
         return any(self.held.in_file(directory, path) for path, _ in directory.files_below())
 
-    def _in_changelogs(self, place: str) -> Iterator[FoundRows]:
+    def _in_changelogs(self, place: str, task_state: FoundTaskState) -> Iterator[FoundRows]:
+        """Find changelogs of runs, which are deleted, and rows of other changelogs."""
         changelogs = FileChangelogs(place)
         partitions = changelogs.partitions()
         if not partitions:
             raise NotFoundError("there is no changelog", place=place, remedy="give its directory")
+        changes = 0
         for partition in partitions:
             changelog = changelogs.open(partition)
             rows = partial_matches = 0
+            if partition.stream in self._streams:
+                for change in changelog.read():
+                    changes += 1
+                    task_state.key_in_leftovers |= self.held.pair_has(change.key, change.value)
+                changelog.close()
+                continue
             for change in changelog.read():
                 going = self.held.goes(change.key, change.value)
                 rows += going
@@ -227,19 +246,38 @@ class TaskState:
             changelog.close()
             if rows or partial_matches:
                 yield FoundRows(place, CHANGELOGS, str(partition), rows, 0, 0, partial_matches)
+        if changes:
+            task_state.leftovers.append(f"{changes} changes of runs in {place}")
+
+    def _markers(self, factory: str) -> Iterator[tuple[str, str]]:
+        """Yield the markers of a backend in the records of these jobs' runs, with the job."""
+        for job, log in self.runs.items():
+            for record in read_records(FileCheckpointLog(log.directory.child("checkpoints"))):
+                if isinstance(record.checkpoint, CheckpointV2):
+                    for marker in record.checkpoint.markers.get(factory, {}).values():
+                        yield job, marker
 
     @cached_property
     def _prefixes(self) -> set[str]:
         """Return the prefixes of the blobs of these jobs' runs, from their checkpoint records."""
-        prefixes = set()
-        for job, log in self.runs.items():
-            ours = f"job={quote(f'{job}-{RUNS_INSTANCE}', safe='')}/"
-            for record in read_records(FileCheckpointLog(log.directory.child("checkpoints"))):
-                if isinstance(record.checkpoint, CheckpointV2):
-                    markers = record.checkpoint.markers.get(BLOB_STORE_FACTORY, {})
-                    folders = {folder_of(folder_of(marker)) for marker in markers.values()}
-                    prefixes |= {folder for folder in folders if folder.startswith(ours)}
-        return prefixes
+        return {
+            folder
+            for job, marker in self._markers(BLOB_STORE_FACTORY)
+            if (folder := folder_of(folder_of(marker))).startswith(
+                f"job={quote(f'{job}-{RUNS_INSTANCE}', safe='')}/"
+            )
+        }
+
+    @cached_property
+    def _streams(self) -> set[str]:
+        """Return the streams of these jobs' runs, from their checkpoint records."""
+        return {
+            stream
+            for job, marker in self._markers(CHANGELOG_FACTORY)
+            if (stream := read_changelog_marker(marker).changelog.stream).startswith(
+                stream_of(job, "")
+            )
+        }
 
     def _look_at_blobs(self, place: str, task_state: FoundTaskState) -> None:
         """Find blobs of runs, which are deleted, and other blobs that contain a key."""
@@ -271,6 +309,11 @@ class TaskState:
                 yield f"state of tasks of job {job!r} on their hosts, and in Kafka topics"
         if not self.asked.blobs and self._prefixes:
             yield "the blob store of runs: give it with --blobs"
+        for stream in sorted(self._streams):
+            yield (
+                f"the changelog {stream} of runs: give its directory with --changelogs; in Kafka"
+                " the next run deletes the keys, and compaction the older records"
+            )
 
 
 def _within(job: str) -> str:

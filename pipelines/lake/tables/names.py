@@ -264,3 +264,17 @@ def is_table_of(job: str, path: str, state: str | None = None, *, area: str = ""
     return names[-1].startswith(segment) and bool(
         _OTHERWISE.fullmatch(names[-1].removeprefix(segment))
     )
+
+
+def stream_of(job: str, uid: str) -> str:
+    """Return the stream of an operator's changelogs of runs: a valid name of a topic in Kafka.
+
+    Args:
+        job: The job.
+        uid: The operator; of an empty one it is what all streams of the job begin with.
+    """
+    names = [
+        re.sub("[._~]", lambda found: f"%{ord(found[0]):02X}", quote(name, safe=""))
+        for name in (job, uid)
+    ]
+    return ".".join((*names, "state") if uid else names).replace("%", "_")

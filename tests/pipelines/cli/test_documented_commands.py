@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,26 +165,6 @@ def assert_printed(expected: str, printed: str) -> None:
     assert re.fullmatch(pattern, squeezed(printed)), printed
 
 
-def test_commits_prints_what_the_page_says(clone: Path) -> None:
-    """The page's calls of `examples/commits.py`, as processes, one after another."""
-    (block,) = (
-        block for block in blocks(ROOT / "docs" / "commit.md", "") if "$ python examples" in block
-    )
-    said = ""
-    for line in block.splitlines():
-        if not line.startswith("$ python "):
-            continue
-        ran = subprocess.run(
-            [sys.executable, *shlex.split(line)[2:]], check=True, capture_output=True, text=True,
-            cwd=clone, env={"PYTHONPATH": str(ROOT)}, timeout=120,
-        )  # fmt: skip
-        said += f"{line}\n{ran.stdout}"
-    assert said == block
-    log = ("--log", "commits-data/log")
-    assert run("checkpoints", "list", *log, "--json").json[0]["offset"] == 3
-    assert run("checkpoints", "verify", *log, "--blobs", "commits-data/blobs").code == 0
-
-
 def squeezed(text: str) -> str:
     """Without the blanks that a table is set with."""
     return " ".join(text.split())
@@ -202,15 +180,38 @@ def test_the_wrong_job_is_told_as_the_page_says(clone: Path) -> None:
     assert squeezed(ran.out) == squeezed(block.partition("\n")[2])
 
 
-def test_the_log_that_a_run_writes_is_where_the_page_says(clone: Path) -> None:
-    """The example is run as the pages have it, and its log is listed, verified and dropped from."""
+def feed_example(clone: Path) -> list[tuple[str, str]]:
+    """Write the rules of the page's example; the names and lines of its two files of orders."""
     page = (ROOT / "docs" / "process-functions.md").read_text("utf-8")
-    orders, more = re.findall(
-        r"orders/(\d\.jsonl) <<END\n(.*?)^END$", page, re.DOTALL | re.MULTILINE
-    )
     for name in ("orders", "rules"):
         (clone / "alerts-data" / name).mkdir(parents=True)
     (clone / "alerts-data" / "rules" / "1.jsonl").write_text('{"rule": "much", "limit": 100}\n')
+    return re.findall(r"orders/(\d\.jsonl) <<END\n(.*?)^END$", page, re.DOTALL | re.MULTILINE)
+
+
+def test_commits_print_what_the_page_says(clone: Path) -> None:
+    """Two runs that commit to every backend, and a check of what they committed."""
+    orders = feed_example(clone)
+    (block,) = (
+        block
+        for block in blocks(ROOT / "docs" / "commit.md", "")
+        if block.startswith("$ statelake")
+    )
+    samples = block.split("$ ")[1:]
+    assert len(samples) == 3
+    for sample in samples:
+        if orders:
+            name, lines = orders.pop(0)
+            (clone / "alerts-data" / "orders" / name).write_text(lines, "utf-8")
+        command, _, expected = sample.partition("\n")
+        ran = run(*shlex.split(command)[1:])
+        assert ran.code == 0, ran.err
+        assert_printed(expected, ran.out)
+
+
+def test_the_log_that_a_run_writes_is_where_the_page_says(clone: Path) -> None:
+    """The example is run as the pages have it, and its log is listed, verified and dropped from."""
+    orders, more = feed_example(clone)
     called = [
         shlex.split(line)[2:]
         for block in blocks(ROOT / "docs" / "checkpoints.md", "")

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.commits.commit_measures import CommitReports
+from statelake.pipelines.lake.tables.names import stream_of
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.pipelines.runtime.commits import (
     SNAPSHOT_FACTORY,
     CommitTargets,
     checkpoint_manager,
-    stream_of,
 )
 from statelake.pipelines.runtime.subtask_store import SubtaskFiles, SubtaskStore
 from statelake.state_core.commit import CheckpointV2, FileChangelogs

@@ -24,7 +24,7 @@ from statelake.pipelines.lake.erase.auditing import audit_erasure
 from statelake.pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.runtime import RunOptions, run_job
-from statelake.pipelines.runtime.backups import checkpoint_manager
+from statelake.pipelines.runtime.commits import checkpoint_manager
 from statelake.state_core.commit import (
     CheckpointId,
     CheckpointV2,
@@ -252,7 +252,11 @@ def run(work: Path, part: int, restore_from: str = "lake", **options: Any) -> No
     (folder / f"{part}.jsonl").write_text(text, "utf-8")
     (work / "data" / "rules").mkdir(exist_ok=True)
     settings = RunOptions(
-        2, engine="local", blobs=str(work / "blobs"), restore_from=restore_from, **options
+        2,
+        engine="local",
+        restore_from=restore_from,
+        commit_to=(f"blob={work / 'blobs'}", f"changelog={work / 'changelogs'}"),
+        **options,
     )
     run_job(alerts.alerts(str(work / "data")), Catalog(work / "lake"), settings)
 
@@ -268,28 +272,33 @@ def holding(root: Path) -> list[str]:
 
 
 def erased(work: Path, request: str = "r") -> ErasureRequest:
-    """The customer, in blobs too."""
-    return ErasureRequest(request, [str(CUSTOMER)], blobs=[str(work / "blobs")])
+    """The customer, in blobs and changelogs too."""
+    return ErasureRequest(
+        request, [str(CUSTOMER)], blobs=[str(work / "blobs")],
+        changelogs=[str(work / "changelogs")],
+    )  # fmt: skip
 
 
 def test_runs_go_on_without_an_erased_customer(tmp_path: Path) -> None:
-    """Attempts and blobs go, the next run begins with the snapshot, and writes blobs again."""
+    """Attempts, blobs and changelogs go; the next run begins with the snapshot, and writes anew."""
     for part in range(3):
         run(tmp_path, part)
     lake = Catalog(tmp_path / "lake")
     assert any("_runs/" in path for path in holding(tmp_path / "lake"))
     assert holding(tmp_path / "blobs")
+    assert holding(tmp_path / "changelogs")
     plan = plan_erasure(lake, erased(tmp_path))
-    assert len(plan.leftover_runs) == 3
+    assert len(plan.leftover_runs) == 4
     assert plan.key_in_leftovers
     erase(lake, erased(tmp_path))
     assert holding(tmp_path / "lake") == []
     assert holding(tmp_path / "blobs") == []
+    assert holding(tmp_path / "changelogs") == []
     assert audit_erasure(lake, erased(tmp_path), [str(tmp_path / "blobs")]).clean
-    run(tmp_path, 3, "blob_store")
+    run(tmp_path, 3, "blob")
     spent = state_rows(lake, 4, "alert", "spent", tmp_path)
     assert spent == {CUSTOMER: 13, CUSTOMER + 1: 46, CUSTOMER + 2: 46}
-    run(tmp_path, 4, "blob_store")
+    run(tmp_path, 4, "changelog")
     assert state_rows(lake, 5, "alert", "spent", tmp_path)[CUSTOMER] == 27
 
 
