@@ -339,6 +339,8 @@ class Lake:
         if_backend_fails: str = "stop",
         final: bool = False,
         always: bool = False,
+        until_idle: bool = False,
+        metrics: str = "",
         engine: Engine | str = "auto",
         progress: Progress | None = None,
     ) -> RunResult:
@@ -359,11 +361,14 @@ class Lake:
                 which catches up in the next run.
             final: Whether the streams end with this run.
             always: Whether to run without new input too, for timers that are due.
+            until_idle: Whether to run again until no source has anything new.
+            metrics: A file for the figures of the run, in the text format of Prometheus.
             engine: Where it runs: `auto`, `spark`, `local`, or an engine.
             progress: Called with (done, total) after each subtask.
         """
         from statelake.pipelines.lake.verify.legality import load_runnable
         from statelake.pipelines.runtime import RunOptions, run_job
+        from statelake.pipelines.runtime.metrics import write_metrics
 
         if blobs:
             warn_deprecated("statelake run --blobs")
@@ -376,7 +381,24 @@ class Lake:
             restore_from=restore_from, max_commit_delay=max_commit_delay,
             tolerant=if_backend_fails == "continue", always=always, progress=progress,
         )  # fmt: skip
-        return run_job(load_runnable(job) if isinstance(job, str) else job, self.catalog, options)
+        if until_idle and (always or final):
+            raise StateError(
+                "runs until nothing is new never end if they run without input, or end the streams",
+                remedy="choose one of until_idle, always and final",
+            )
+        runnable = load_runnable(job) if isinstance(job, str) else job
+        try:
+            latest = done = run_job(runnable, self.catalog, options)
+            while until_idle and latest.run:
+                latest = run_job(runnable, self.catalog, options)
+                done = latest.after(done)
+        except BaseException:
+            if metrics:
+                write_metrics(metrics, runnable.name, None)
+            raise
+        if metrics:
+            write_metrics(metrics, runnable.name, done)
+        return done
 
     def audit_records(self) -> list[AuditRecord]:
         """Return the records of erasures and audits, the oldest first."""

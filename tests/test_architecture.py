@@ -179,6 +179,7 @@ PATHS_BY_HAND = {
     "pipelines.cli.commands.run": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.queries.shell": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.cli.commands.spark": ({"pathlib"}, USERS_OWN),
+    "pipelines.runtime.metrics": ({"pathlib", ".write_text"}, USERS_OWN),
     "pipelines.spark.packing": ({"pathlib", "os.walk"}, "files of what is installed here"),
     "pipelines.cli.demo.run": ({"pathlib", "shutil"}, USERS_OWN),
     "pipelines.cli.demo.dagster_step": ({"pathlib", ".mkdir", ".write_text"}, USERS_OWN),

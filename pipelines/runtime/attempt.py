@@ -246,6 +246,7 @@ class RunAttempt:
         if self.engine.repeats:
             self._remove_others(metadata)
         self._saved.commit(metadata)
+        saved = Directory(self._saved.target.location).confined()
         for name in ("records", "between", "restored"):
             self.directory.delete_tree(name)
         outputs: dict[str, list[list[Any]]] = {name: [] for name in self.job.sinks}
@@ -262,6 +263,7 @@ class RunAttempt:
             self._records,
             {name: result.markers for name, result in results.items()},
             {name: result.counts for name, result in results.items()},
+            sum(saved.size(name) for name in named_files(metadata)),
         )  # fmt: skip
 
     def _remove_others(self, metadata: CheckpointMetadata) -> None:

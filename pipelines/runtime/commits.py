@@ -180,6 +180,25 @@ def checkpoint_manager(runs: Directory) -> CheckpointManager:
     return CheckpointManager(FileCheckpointLog(runs.child("checkpoints")), GROUPER)
 
 
+class _TaskRecords(CheckpointManager):
+    """The records as tasks see them: without the markers of the lake, to which the driver commits.
+
+    Args:
+        runs: The directory of the job's runs.
+    """
+
+    def __init__(self, runs: Directory) -> None:
+        super().__init__(checkpoint_manager(runs).log, GROUPER)
+
+    def read_last(self, task: str) -> Checkpoint | None:
+        """Return the last record of a task; None without one."""
+        last = super().read_last(task)
+        if not isinstance(last, CheckpointV2):
+            return last
+        markers = {name: ids for name, ids in last.markers.items() if name != SNAPSHOT_FACTORY}
+        return replace(last, markers=markers)
+
+
 def partition_of(source: str) -> SystemStreamPartition:
     """Return the partition under which a record has a source's offset."""
     return SystemStreamPartition("statelake", source, 0)
@@ -263,7 +282,7 @@ def prepare_commit(task: CommitTask, files: SubtaskFiles) -> PreparedCommit:
         store = _store(context)
         store.hold(files if last is None else task.committed or files)
         factories = task.targets.factories()
-        manager = checkpoint_manager(task.runs)
+        manager = _TaskRecords(task.runs)
         commits = TaskStart(context, task.targets.settings(), manager, factories).resume(last)
         try:
             for factory in factories:
@@ -346,7 +365,7 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
     target = task.directory
     with _context(task.targets, task.name) as context:
         settings = task.targets.settings(task.source)
-        manager = checkpoint_manager(task.runs)
+        manager = _TaskRecords(task.runs)
         started = TaskStart(context, settings, manager, task.targets.factories()).start()
         try:
             context.stores.flush()

@@ -32,6 +32,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.faults", description=__doc__)
     parser.add_argument("--faults", type=int, default=0, help="how many, of all commands together")
     parser.add_argument("--pairs", type=int, default=0, help="how many interleavings")
+    parser.add_argument("--runs", type=int, default=0, help="how many faults of `statelake run`")
     parser.add_argument("--commands", default="", help="only these, by commas")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", default="0/1", metavar="I/N", help="only each N-th case, from I")
@@ -49,6 +50,8 @@ def main() -> int:
 def _sweep(asked: argparse.Namespace, directory: Path) -> int:
     """Try the cases, in this process, in which the shim is loaded."""
     importlib.import_module("tests.adversary.fork_server").warm_up()
+    if asked.runs:
+        return _sweep_runs(asked, directory)
     sweeping = importlib.import_module("tests.faults.sweeping")
     sweep = sweeping.Sweep(directory, keep=asked.keep, containers=os.geteuid() == 0)
     if asked.trace:
@@ -63,6 +66,22 @@ def _sweep(asked: argparse.Namespace, directory: Path) -> int:
     paired = [name for name in PAIRED if not names or name in names]
     cases += islice(sweep.interleavings(list(product(paired, paired)), asked.seed), asked.pairs)
     return _report(sweep, cases[int(part) :: int(parts)])
+
+
+def _sweep_runs(asked: argparse.Namespace, directory: Path) -> int:
+    """Try faults of runs, and say which went wrong."""
+    faults = importlib.import_module("tests.faults.run_faults").RunFaults(directory, asked.seed)
+    began, wrong, struck = time.monotonic(), 0, 0
+    for number, (case, hit, problem) in enumerate(faults(asked.runs), 1):
+        struck += hit
+        if problem:
+            wrong += 1
+            _say(f"BAD {case}\n      {problem}")
+        if number % PROGRESS == 0:
+            _say(f"{number} of {asked.runs} in {time.monotonic() - began:.0f} s, {wrong} wrong")
+    _say(f"{'all':24}{asked.runs:8}{struck:8}{wrong:8}")
+    _say(f"{time.monotonic() - began:.0f} s")
+    return int(bool(wrong))
 
 
 def _report(sweep: Any, cases: list[Any]) -> int:
