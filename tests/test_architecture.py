@@ -146,7 +146,6 @@ PATHS_BY_HAND = {
         {"pathlib", "shutil", ".iterdir"}, OWN_WORKING,
     ),
     "state_core.commit.stores.local_disk": ({"pathlib"}, "it says where its directory is; no more"),
-    "state_core.commit.stores.rocksdb_store": ({".mkdir"}, "above what `PosixDisk.path` let pass"),
     "state_core.files.held_directories": (
         {"pathlib", "shutil", ".mkdir", "os.open", "os.scandir"}, OWN_WORKING,
     ),

@@ -8,8 +8,8 @@
 `tasks/`       the protocol's steps: start, commit, decide
 =============  ======================================================================
 
-A new backend is a module in `backends/` that implements `contract/interfaces`; a Delta one is in
-`pipelines.lake.commits`. `backends/kafka` is imported only where it is used.
+A new backend is a module in `backends/` that implements `contract/interfaces`. `backends/kafka` is
+imported only where it is used.
 
 Spec: Samza's SEP-28, "State Backend Interface and Checkpointing Improvements"; `docs/commit.md`.
 """

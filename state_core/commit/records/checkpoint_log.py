@@ -1,7 +1,7 @@
 """Checkpoint logs: records are appended to a log, which is read from its start.
 
-Other logs (a Delta table, a Kafka topic) implement `CheckpointLog` too. Keys and messages are bytes
-here; `checkpoint_reading` interprets them.
+A Kafka topic implements `CheckpointLog` too. Keys and messages are bytes here;
+`checkpoint_reading` interprets them.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 `MemoryStore` has no files: only a changelog or the memory backend can back it up. `SegmentStore` is
 the embedded persistent one: everything is in memory, each flush writes the changes since the last
 one to another file, and after some files all are replaced by one. Its files never change, so a
-local checkpoint is a few hard links, and an upload sends only the new ones; as with RocksDB in
-`RocksDbStore`.
+local checkpoint is a few hard links, and an upload sends only the new ones.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from statelake.state_core.commit.backends.memory_backend import MEMORY_FACTORY
 from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
-    LAKE_FACTORY,
     SystemStreamPartition,
 )
 from statelake.state_core.errors import CommitError
@@ -17,7 +16,6 @@ from statelake.state_core.errors import CommitError
 SHORT_NAMES = {
     "blob_store": BLOB_STORE_FACTORY,
     "changelog": CHANGELOG_FACTORY,
-    "lake": LAKE_FACTORY,
     "memory": MEMORY_FACTORY,
 }
 MINUTE_MS = 60_000

@@ -16,8 +16,8 @@ from statelake.pipelines.runtime.subtask_store import (
     SubtaskStore,
     changes_between,
 )
-from statelake.state_core.commit import PosixDisk
-from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.commit import MemoryDisk, PosixDisk
+from statelake.state_core.errors import CommitError, CorruptSnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.handles import RelativeHandle
@@ -118,3 +118,9 @@ def test_entries_of_another_state_are_refused(tmp_path: Path) -> None:
         store.apply_all({**pairs, key: b""})
         with pytest.raises(CorruptSnapshotError, match="a state that is not described"):
             store.flush()
+
+
+def test_it_needs_real_paths() -> None:
+    """And says so."""
+    with pytest.raises(CommitError, match="real paths"):
+        SubtaskStore(MemoryDisk(), "state")

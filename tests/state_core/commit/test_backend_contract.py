@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
 from statelake.state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
@@ -50,9 +49,6 @@ BACKENDS: dict[str, Callable[[Path], StateBackendFactory]] = {
     "changelog in memory": lambda _: ChangelogBackend(MemoryChangelogs(), compact_every=3),
     "changelog of files": lambda path: ChangelogBackend(
         FileChangelogs(path, segment_bytes=100), compact_every=3
-    ),
-    "changelog in Delta": lambda path: ChangelogBackend(
-        DeltaChangelogs(Directory(path), "orders"), compact_every=3
     ),
 }
 DISKS: dict[str, Callable[[Path], LocalDisk]] = {

@@ -20,9 +20,7 @@ from statelake.state_core.commit import (
 )
 from statelake.state_core.commit.records.records import CheckpointId, CheckpointV2
 from statelake.state_core.commit.stores.local_disk import join
-from statelake.state_core.commit.stores.rocksdb_store import rocksdb_spec
 from statelake.state_core.errors import (
-    CommitError,
     CorruptSnapshotError,
     MissingFileError,
     UnsafePathError,
@@ -32,7 +30,6 @@ from tests.support.jobs.commit_tasks import Job
 SPECS: dict[str, Callable[[str], StoreSpec]] = {
     "memory": StoreSpec.in_memory,
     "segments": StoreSpec.segments,
-    "rocksdb": rocksdb_spec,
 }
 BACKENDS = ("blob_store", "changelog", "memory")
 changes = st.lists(
@@ -65,16 +62,15 @@ def test_a_store_holds_what_was_put(kind: str, tmp_path: Path) -> None:
     stores.close()
 
 
-@pytest.mark.parametrize("kind", ["segments", "rocksdb"])
 @given(rounds=st.lists(changes, max_size=3))
 def test_checkpoints_are_what_was_flushed(
-    kind: str, rounds: list[list[tuple[bytes, bytes | None, bool]]]
+    rounds: list[list[tuple[bytes, bytes | None, bool]]],
 ) -> None:
     """Each of them, through flushes in between, compactions, and a store that is opened anew."""
     import tempfile  # noqa: PLC0415 - each example has a directory of its own
 
     with tempfile.TemporaryDirectory() as path:
-        stores = TaskStores(PosixDisk(path), "task", [SPECS[kind]("store")])
+        stores = TaskStores(PosixDisk(path), "task", [StoreSpec.segments("store")])
         expected: dict[int, dict[bytes, bytes]] = {}
         model: dict[bytes, bytes] = {}
         for number, done in enumerate(rounds):
@@ -101,13 +97,13 @@ def test_checkpoints_are_what_was_flushed(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_rocksdb_commits_to_every_backend(backend: str, tmp_path: Path) -> None:
-    """And is restored on its host and on another; only new SST files are sent."""
+def test_a_store_commits_to_every_backend(backend: str, tmp_path: Path) -> None:
+    """And is restored on its host and on another; only new files are sent."""
     config = {
         "stores.store.changelog": "kafka.store-changelog",
         "stores.store.backup.factories": backend,
     }
-    with Job(tmp_path, config, [rocksdb_spec("store")]) as job:
+    with Job(tmp_path, config) as job:
         expected: dict[str, str] = {}
         for number, host in enumerate(["a", "a", "b", "a"]):
             task = job.task(host)
@@ -121,12 +117,6 @@ def test_rocksdb_commits_to_every_backend(backend: str, tmp_path: Path) -> None:
             task.started.commits.close()
         if backend == "blob_store":
             assert task.context.measures["files_saved"] >= 1
-
-
-def test_rocksdb_needs_real_paths() -> None:
-    """And says so."""
-    with pytest.raises(CommitError, match="real paths"):
-        TaskStores(MemoryDisk(), "task", [rocksdb_spec("store")]).open("store")
 
 
 def test_a_disk_keeps_files(disk: LocalDisk) -> None:

@@ -1,4 +1,4 @@
-"""A job whose tasks really committed: to blobs, to the lake and to changelogs, with a log."""
+"""A job whose tasks really committed: to blobs and to changelogs, with a log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from statelake.pipelines.lake.commits.state_backend import LakeBackend
 from statelake.state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
@@ -14,8 +13,8 @@ from statelake.state_core.commit import (
     CheckpointManager,
     CommitMeasures,
     CommitSettings,
+    FileChangelogs,
     FileSystemBlobStore,
-    MemoryChangelogs,
     PosixDisk,
     StoreSpec,
     SystemStreamPartition,
@@ -35,7 +34,7 @@ class CommittedJob:
     """Tasks with one store, `counts`, and what their commits left.
 
     Args:
-        path: Where everything lies: `blobs`, `lake`, and the tasks' disks.
+        path: Where everything lies: `blobs`, `changelogs`, and the tasks' disks.
         log: The checkpoint log.
         backup: Backends, by their short names.
         write_versions: Of records.
@@ -47,7 +46,7 @@ class CommittedJob:
         self,
         path: Path,
         log: CheckpointLog,
-        backup: Iterable[str] = ("blob_store", "lake"),
+        backup: Iterable[str] = ("blob_store", "changelog"),
         write_versions: tuple[int, ...] = (2,),
         keep: int = 1,
         restore: str = "",
@@ -58,8 +57,7 @@ class CommittedJob:
         self.measures = CommitMeasures()
         self.backends = [
             BlobStoreBackend(FileSystemBlobStore(Directory(path / "blobs")), keep),
-            LakeBackend(Directory(path / "lake"), keep),
-            ChangelogBackend(MemoryChangelogs()),
+            ChangelogBackend(FileChangelogs(path / "changelogs")),
         ]
         config = {"stores.counts.backup.factories": ",".join(backup)}
         if "changelog" in config["stores.counts.backup.factories"]:
