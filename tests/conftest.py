@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         function = item.nodeid.partition("[")[0]
         if seen[function] % thinned.args[0]:
             item.add_marker(pytest.mark.full)
-            if left_out[function] % 2:
+            if left_out[function] % 4:
                 item.add_marker(pytest.mark.nightly)
             left_out[function] += 1
         seen[function] += 1

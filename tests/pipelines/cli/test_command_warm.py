@@ -35,6 +35,7 @@ def test_a_small_savepoint_goes_there_and_back_without_a_compilation(
     assert not any("compiling" in process.stderr for process in shown)
 
 
+@pytest.mark.nightly
 @pytest.mark.full
 def test_all_kernels_are_compiled_once(tmp_path: Path) -> None:
     """A second time they are loaded; the first time says that it compiles, on one line."""

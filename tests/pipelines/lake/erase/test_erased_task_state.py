@@ -162,6 +162,7 @@ def test_what_blobs_of_tasks_hold_is_named(root: Path) -> None:
         plan_erasure(Catalog(root / "lake"), nothing)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("key", "value"), [(BOB, b"friend of " + KEY), (KEY + b"-smith", None), (b"1700:" + KEY, b"1")]
 )
@@ -202,7 +203,7 @@ def test_what_only_tasks_keep_is_erased_and_recorded(root: Path, step: str) -> N
 def test_a_crash_at_each_file_of_tasks_is_gone_on_from(committed: Path, tmp_path: Path) -> None:
     """Before and behind the last step but two, at files that are written or deleted."""
     for name, when in itertools.product(("write", "create", "remove"), ("before", "after")):
-        for nth in itertools.count(1, 5):
+        for nth in itertools.count(1, 9):
             root = tmp_path / f"{name}-{when}-{nth}"
             shutil.copytree(committed, root)
             lake, patch = Catalog(root / "lake"), pytest.MonkeyPatch()
@@ -272,6 +273,7 @@ def erased(work: Path, request: str = "r") -> ErasureRequest:
     return ErasureRequest(request, [str(CUSTOMER)], blobs=[str(work / "blobs")])
 
 
+@pytest.mark.full
 def test_runs_go_on_without_an_erased_customer(tmp_path: Path) -> None:
     """Attempts and blobs go, the next run begins with the snapshot, and writes blobs again."""
     for part in range(3):

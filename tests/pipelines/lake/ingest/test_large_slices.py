@@ -152,6 +152,7 @@ def test_as_one_task_would(tmp_path: Path) -> None:
             (tmp_path / name).rename(tmp_path / f"{name}-{compression}")
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_flink_wrote(case: GoldenCase, tmp_path: Path) -> None:
     """Every kind of state, SQL's and timers, cut in the midst of key groups."""
@@ -353,6 +354,7 @@ def test_a_huge_slice_is_cut_on_local_disks_whatever_its_share(
     )
 
 
+@pytest.mark.full
 def test_all_that_reads_or_changes_takes_a_key_group_of_several_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
