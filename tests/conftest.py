@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from itertools import count
@@ -22,11 +23,11 @@ compiler.interpreting = compiler.Interpreting(seconds=0)
 
 settings.register_profile(
     "fast",
-    max_examples=15,
+    max_examples=10,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("full", settings.get_profile("fast"), max_examples=40)
+settings.register_profile("full", settings.get_profile("fast"), max_examples=30)
 settings.register_profile("nightly", settings.get_profile("fast"), max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
@@ -44,6 +45,15 @@ TOGETHER = {
     "s3": ("integration/servers/test_s3",),
     "kafka": ("integration/servers/test_kafka",),
 }  # fmt: skip
+
+
+# tens of thousands of objects are made while tests are collected, and none of them is garbage
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again."""
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -20,6 +20,7 @@ def run(cache: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["monday", "tuesday"])  # the second one is compressed
 def test_a_small_savepoint_goes_there_and_back_without_a_compilation(
     name: str, tmp_path: Path

@@ -105,7 +105,7 @@ class TestTakenForDead:
                 feed(data, part)
                 run_job(job, Catalog(lake), options)
 
-    @pytest.mark.thinned(4)
+    @pytest.mark.thinned(8)
     @pytest.mark.parametrize("parts", [0, pytest.param(3, marks=pytest.mark.full)])
     @pytest.mark.parametrize("step", STEPS[:-1])
     def test_it_commits_nothing_any_more(self, step: str, parts: int, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ class TestTakenForDead:
         check(lake, data, 2 + parts, tmp_path)
         assert_no_attempt_is_left(lake, data)
 
-    @pytest.mark.thinned(4)
+    @pytest.mark.thinned(8)
     @pytest.mark.parametrize("parts", [0, pytest.param(3, marks=pytest.mark.full)])
     @pytest.mark.parametrize("step", STEPS[:-1])
     def test_nothing_hangs_on_looking_whether_it_was_taken_over(

@@ -62,6 +62,7 @@ def run(seeds: range) -> Counter[str]:
     return ends
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("part", range(8))
 def test_schedules_restore_the_last_record(part: int) -> None:
     """Two thousand schedules; lives end in every way in each part of them."""

@@ -62,7 +62,9 @@ def rules(names: str) -> str:
     return "{" + ", ".join(f'"{name}"' for name in names.split()) + "}"
 
 
-@pytest.mark.parametrize(("name", "states"), [("Lake", 50_000), ("LakeHolds", 2_000)])
+@pytest.mark.parametrize(
+    ("name", "states"), [pytest.param("Lake", 50_000, marks=pytest.mark.full), ("LakeHolds", 2_000)]
+)
 def test_no_order_of_steps_and_crashes_loses_a_file_or_brings_back_what_was_erased(
     name: str, states: int
 ) -> None:
@@ -86,6 +88,7 @@ def test_an_entry_of_the_log_is_written_once_or_not_at_all() -> None:
     assert explored.states > 1_000
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("name", "cause", "end"),
     [

@@ -273,6 +273,7 @@ STEPS: dict[str, Step] = {
 }
 
 
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("way", ["error", "death"])
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 def test_killed_at_every_step(step: Step, way: str, lake: Catalog, tmp_path: Path) -> None:

@@ -275,6 +275,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "lake"
 
 
+@pytest.mark.full
 def test_notes_of_any_spelling_are_cleaned(named: Path) -> None:
     """The value beside a key goes as well; a note that says nothing of it stays."""
     lake = Catalog(named)

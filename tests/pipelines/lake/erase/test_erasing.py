@@ -440,6 +440,7 @@ def test_each_erasure_of_a_request_has_a_record(small: Catalog, savepoints: Path
     assert [record.request for record in audit_records(small)] == ["gdpr-4711"] * 2
 
 
+@pytest.mark.full
 def test_records_are_a_chain(lake: Catalog) -> None:
     """One that is changed shows; what was erased is not in it, but for a keyed hash."""
     erase(lake, KEYED, secret=b"s3cret", requested_by="ops@example.com")
