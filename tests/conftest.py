@@ -34,7 +34,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 # what takes long begins first, so that no worker waits for the other's last module in the end
 FIRST = (
-    "test_commit_simulation.py", "spark", "orchestration", "integration", "adversary", "pipelines"
+    "spark", "orchestration", "test_demo.py", "test_site.py", "test_faults.py", "integration",
+    "adversary", "pipelines",
 )  # fmt: skip
 # modules that use the same session of Spark, or the same server, stay with one worker
 TOGETHER = {

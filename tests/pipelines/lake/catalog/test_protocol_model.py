@@ -138,6 +138,7 @@ def test_each_step_of_a_model_is_in_the_code(module: str) -> None:
         assert resolve_name(f"statelake.pipelines.lake.{name}") is not None
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.full
 @pytest.mark.parametrize(("left_out", "violated", "constants"), NEEDED)
 def test_without_a_rule_the_protocol_fails(
@@ -161,7 +162,14 @@ def test_without_a_rule_an_entry_of_the_log_fails(left_out: str, violated: str) 
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("constants", [ERASERS, TWO_JOBS, {"Editors": "{}", "Importers": "{i, k}"}])
+@pytest.mark.parametrize(
+    "constants",
+    [
+        ERASERS,
+        TWO_JOBS,
+        pytest.param({"Editors": "{}", "Importers": "{i, k}"}, marks=pytest.mark.nightly),
+    ],
+)
 def test_no_order_of_steps_loses_anything_among_others(constants: dict[str, str]) -> None:
     """Two who erase, two jobs of which one takes from the other, two who import."""
     explored = explore("Lake", model("Lake", **constants), seconds=SECONDS)

@@ -198,7 +198,7 @@ whole = Catalog(shutil.copytree(source, work / "whole"))
 erase(whole, request)
 expected = contents(whole, "expected")
 errors = 0
-for room in range(2, 4096, 12):
+for room in range(2, 4096, 24):
     shutil.rmtree(disk / "lake", ignore_errors=True)
     lake = Catalog(shutil.copytree(source, disk / "lake"))
     status = os.statvfs(disk)
