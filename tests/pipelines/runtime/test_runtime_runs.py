@@ -30,6 +30,7 @@ def options(**more: object) -> RunOptions:
     return RunOptions(engine="local", **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 @pytest.mark.parametrize("parallelisms", [(1, 1, 1), (2, 3, 1), (5, 2, 8)])
 def test_runs_add_up(backend: str, parallelisms: tuple[int, ...], tmp_path: Path) -> None:
