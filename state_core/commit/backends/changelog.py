@@ -243,6 +243,10 @@ class _FileChangelog:
     def _path(self, segment: str) -> str:
         return f"{self._folder}/{segment}"
 
+    def _size(self, segment: str) -> int:
+        status = self._tree.status(self._path(segment))
+        return 0 if status is None else status.st_size
+
     def append(self, key: bytes, value: bytes | None) -> None:
         length = -1 if value is None else len(value)
         self._buffer += _CHANGE.pack(self._next - self._first, len(key), length)
@@ -278,14 +282,18 @@ class _FileChangelog:
                     yield change
 
     def compact(self, end: int) -> None:
-        """Compact whole segments, but never the last one."""
+        """Compact whole segments, but never the last one, when they have twice what is left of them.
+
+        The first segment is what the last compaction left; those behind it were written since.
+        """
         with self._lock:
             sealed = [
                 segment
                 for segment, following in zip(self._segments, self._segments[1:], strict=False)
                 if _first_offset(following) <= end + 1
             ]
-        if len(sealed) < 2:
+        sizes = [self._size(segment) for segment in sealed]
+        if len(sealed) < 2 or sum(sizes[1:]) < sizes[0]:
             return
         changes = [change for segment in sealed for change in self._from(segment, [], 0)]
         kept = _compacted(changes, end)
