@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from statelake.state_core.commit.backends.memory_backend import MEMORY_FACTORY
 from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
@@ -16,7 +15,6 @@ from statelake.state_core.errors import CommitError
 SHORT_NAMES = {
     "blob_store": BLOB_STORE_FACTORY,
     "changelog": CHANGELOG_FACTORY,
-    "memory": MEMORY_FACTORY,
 }
 MINUTE_MS = 60_000
 

@@ -22,7 +22,6 @@ from statelake.state_core.commit import (
     TaskStart,
     pool_size,
 )
-from statelake.state_core.commit.backends.memory_backend import MEMORY_FACTORY
 from statelake.state_core.commit.contract.futures import wait_for
 from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
 from statelake.state_core.commit.tasks.decisions import (
@@ -35,6 +34,7 @@ from statelake.state_core.errors import AsyncCommitError, CommitError, RestoreIn
 from tests.support.jobs.commit_simulation import INPUT, Life, Plan, Schedule
 from tests.support.jobs.commit_tasks import Job
 from tests.support.jobs.commit_world import Fate
+from tests.support.jobs.doubles import MEMORY_FACTORY, in_memory
 
 ALL = {
     "stores.store.changelog": "kafka.store-changelog",
@@ -455,7 +455,7 @@ def test_a_store_that_says_it_has_files_has_some() -> None:
     """Else no local checkpoint could be made."""
     schedule = Schedule(1)
     one = life(schedule)
-    one.context.stores.specs["store"] = StoreSpec("store", StoreSpec.in_memory("s").open)
+    one.context.stores.specs["store"] = StoreSpec("store", in_memory("s").open)
     one.context.stores.discard("store")
     with pytest.raises(CommitError, match="declared persistent, and has no files"):
         one.commit()

@@ -19,9 +19,7 @@ from statelake.state_core.commit import (
     CheckpointV2,
     CommitDecision,
     CommitSettings,
-    MemoryDisk,
     StateBackendFactory,
-    StoreSpec,
     SystemStreamPartition,
     TaskCommit,
     TaskContext,
@@ -41,6 +39,7 @@ from statelake.state_core.commit.records.snapshot_index import reachable_blobs
 from statelake.state_core.errors import StateError
 from tests.support.jobs.commit_steps import STEPS
 from tests.support.jobs.commit_world import Fate, KilledError, Pool, Remote
+from tests.support.jobs.doubles import MemoryDisk, in_memory, segments
 
 Content = dict[str, dict[bytes, bytes]]
 
@@ -81,8 +80,7 @@ class Plan:
     def context(self, remote: Remote, disk: MemoryDisk, pool: Pool) -> TaskContext:
         """The task on a host."""
         specs = [
-            StoreSpec.segments(name) if kept else StoreSpec.in_memory(name)
-            for name, kept in self.persistent.items()
+            segments(name) if kept else in_memory(name) for name, kept in self.persistent.items()
         ]
         return TaskContext(
             "job", "1", TASK, TaskStores(disk, TASK, specs), pool, pool.wait, remote.nanos,

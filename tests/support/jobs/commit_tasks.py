@@ -18,7 +18,6 @@ from statelake.state_core.commit import (
     FileChangelogs,
     FileCheckpointLog,
     FileSystemBlobStore,
-    MemoryBackend,
     PosixDisk,
     StartedTask,
     StateBackendFactory,
@@ -30,6 +29,7 @@ from statelake.state_core.commit import (
     pool_size,
 )
 from statelake.state_core.files.filesystem import Directory
+from tests.support.jobs.doubles import MemoryBackend, segments
 
 GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 INPUT = SystemStreamPartition("kafka", "orders", 3)
@@ -84,7 +84,7 @@ class Job:
 
     root: Path
     config: Mapping[str, str]
-    stores: Iterable[StoreSpec] = (StoreSpec.segments("store"),)
+    stores: Iterable[StoreSpec] = (segments("store"),)
     keep: int = 1
     transactional: bool = True
     tasks: int = 1

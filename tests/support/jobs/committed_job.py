@@ -16,13 +16,13 @@ from statelake.state_core.commit import (
     FileChangelogs,
     FileSystemBlobStore,
     PosixDisk,
-    StoreSpec,
     SystemStreamPartition,
     TaskContext,
     TaskStart,
     TaskStores,
 )
 from statelake.state_core.files.filesystem import Directory
+from tests.support.jobs.doubles import segments
 
 __all__ = ["GROUPER", "INPUT", "CommittedJob"]
 
@@ -72,7 +72,7 @@ class CommittedJob:
         """Start a task, put each round and commit it: what the store held at the start."""
         changelogs = self.settings.changelogs(int(task.rpartition(" ")[2]))
         disk = PosixDisk(self.path / "disks" / task)
-        stores = TaskStores(disk, task, [StoreSpec.segments("counts")])
+        stores = TaskStores(disk, task, [segments("counts")])
         read = tuple(int(part) for part in read_versions.split(","))
         manager = CheckpointManager(
             self.log, GROUPER, read_versions=read, write_versions=self.write_versions
