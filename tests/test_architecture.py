@@ -274,8 +274,13 @@ def is_late(name: str, imported: str) -> bool:
     return any(is_in(name, importer) and is_in(imported, unit) for importer, unit in LATE)
 
 
-def imports_of(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def imports_of(path: Path) -> tuple[tuple[str, int], ...]:
     """Every imported module, wherever it is imported, with the line."""
+    return tuple(_imports_of(path))
+
+
+def _imports_of(path: Path) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:

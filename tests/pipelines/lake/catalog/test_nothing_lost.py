@@ -64,7 +64,7 @@ from tests.support.lakes import (
 )
 from tests.support.steps import EndError, Step, as_process, die_as_gone, do_at, end, stop
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 ERASED = "key-1"
 ASKED = ErasureRequest("gdpr-4711", [ERASED], carried="keep")
@@ -352,6 +352,7 @@ def test_clean_removes_what_a_killed_first_import_left(tmp_path: Path) -> None:
         clean_lake(lake, dry_run=False)
 
 
+@pytest.mark.full
 def test_a_restarted_container_has_the_number_of_the_killed_one(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -434,6 +435,7 @@ def test_a_job_whose_rows_can_not_be_read_keeps_its_files(job: str, scene: Scene
     assert exported(scene.lake, "first", to, job) == entries(scene.source)
 
 
+@pytest.mark.full
 def test_an_erasure_from_all_jobs_leaves_out_none_whose_rows_can_not_be_read(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -495,6 +497,7 @@ def test_a_half_written_file_of_the_catalog(scene: Scene) -> None:
     assert_whole(scene.lake)
 
 
+@pytest.mark.full
 def test_a_half_written_file_of_the_records_of_erasures(scene: Scene) -> None:
     """The records are read all the same; the same request ends, and a clean takes it away."""
     with pytest.MonkeyPatch.context() as patch:

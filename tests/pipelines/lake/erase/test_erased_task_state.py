@@ -163,6 +163,7 @@ def test_what_blobs_of_tasks_hold_is_named(root: Path) -> None:
         plan_erasure(Catalog(root / "lake"), nothing)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("key", "value"), [(BOB, b"friend of " + KEY), (KEY + b"-smith", None), (b"1700:" + KEY, b"1")]
 )
@@ -302,6 +303,7 @@ def erased(work: Path, request: str = "r") -> ErasureRequest:
     )  # fmt: skip
 
 
+@pytest.mark.full
 def test_runs_go_on_without_an_erased_customer(tmp_path: Path) -> None:
     """Attempts, blobs and changelogs go; the next run begins with the snapshot, and writes anew."""
     for part in range(3):
