@@ -58,7 +58,6 @@ from statelake.state_core.commit.tasks.decisions import (
     CommitDecision,
     RestoreDecision,
     RestoreSource,
-    pool_size,
 )
 from statelake.state_core.commit.tasks.settings import CommitSettings, StoreSettings
 from statelake.state_core.commit.tasks.task_commit import TaskCommit
@@ -103,5 +102,4 @@ __all__ = [
     "TaskRestoreManager",
     "TaskStart",
     "TaskStores",
-    "pool_size",
 ]

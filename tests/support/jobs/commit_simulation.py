@@ -39,7 +39,13 @@ from statelake.state_core.commit.records.snapshot_index import reachable_blobs
 from statelake.state_core.errors import StateError
 from tests.support.jobs.commit_steps import STEPS
 from tests.support.jobs.commit_world import Fate, KilledError, Pool, Remote
-from tests.support.jobs.doubles import MemoryDisk, in_memory, segments
+from tests.support.jobs.doubles import (
+    MemoryDisk,
+    changelogs_of,
+    in_memory,
+    parse_settings,
+    segments,
+)
 
 Content = dict[str, dict[bytes, bytes]]
 
@@ -62,7 +68,7 @@ class Plan:
     @cached_property
     def settings(self) -> CommitSettings:
         """As the task reads it."""
-        return CommitSettings.parse(self.config, self.persistent)
+        return parse_settings(self.config, self.persistent)
 
     def factories(self, remote: Remote) -> list[StateBackendFactory]:
         """All backends; the order is that of asking."""
@@ -84,7 +90,7 @@ class Plan:
         ]
         return TaskContext(
             "job", "1", TASK, TaskStores(disk, TASK, specs), pool, pool.wait, remote.nanos,
-            self.settings.changelogs(3),
+            changelogs_of(self.config, 3),
         )  # fmt: skip
 
     def checkpoints(self, remote: Remote) -> CheckpointManager:
@@ -258,7 +264,7 @@ class Schedule:
         by_version: dict[int, CheckpointV2] = {}
         for record in self.remote.log.records:
             version = read_key(record.key).version
-            changelogs = plan.settings.changelogs(3)
+            changelogs = changelogs_of(plan.config, 3)
             if version == 1:
                 by_version[1] = upgrade(read_checkpoint_v1(record.message), changelogs)
             elif version == 2:
@@ -275,7 +281,7 @@ class Schedule:
     def expected(self, plan: Plan, disk: MemoryDisk) -> tuple[Content, int | None]:
         """What a start with this plan on this host has to restore."""
         last = self.last(plan)
-        changelogs = plan.settings.changelogs(3)
+        changelogs = changelogs_of(plan.config, 3)
 
         def whole(store: str) -> dict[bytes, bytes]:
             changes = (

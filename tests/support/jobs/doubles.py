@@ -18,12 +18,14 @@ from statelake.state_core.commit import (
     Checkpoint,
     CheckpointId,
     CheckpointV1,
+    CommitSettings,
     KeyValueStore,
     LocalDisk,
     LogRecord,
     PersistentStore,
     StateBackendAdmin,
     StateBackendFactory,
+    StoreSettings,
     StoreSpec,
     SystemStreamPartition,
     TaskBackupManager,
@@ -34,6 +36,7 @@ from statelake.state_core.commit.backends.blob_store import CHUNK, THIRTY_DAYS_M
 from statelake.state_core.commit.backends.changelog import Change, compacted, never_cancel
 from statelake.state_core.commit.contract.futures import done, then
 from statelake.state_core.commit.records.clocks import now_millis
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
 from statelake.state_core.commit.stores.local_disk import FileAttributes, join
 from statelake.state_core.errors import (
     CommitError,
@@ -44,6 +47,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.confinement import shortened
 
 MEMORY_FACTORY = "memory"
+SHORT_NAMES = {"blob_store": BLOB_STORE_FACTORY, "changelog": CHANGELOG_FACTORY}
 MANIFEST = "SEGMENTS"
 MAX_SEGMENTS = 8
 _LENGTHS = struct.Struct(">Ii")  # of the key, and of the value: -1 for a deletion
@@ -174,6 +178,53 @@ def _frames(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
 def in_memory(name: str) -> StoreSpec:
     """Return the specification of a store without files."""
     return StoreSpec(name, lambda *_: MemoryStore(), persistent=False)
+
+
+def parse_settings(config: Mapping[str, str], stores: Iterable[str]) -> CommitSettings:
+    """Return the settings in a job's configuration, by Samza's names and short names of backends.
+
+    Args:
+        config: The configuration: names and values.
+        stores: The names of the job's stores.
+    """
+
+    def parts(name: str) -> list[str]:
+        return [part.strip() for part in config.get(name, "").split(",") if part.strip()]
+
+    def settings_of(store: str) -> StoreSettings:
+        prefix = f"stores.{store}"
+        own = ["changelog"] if f"{prefix}.changelog" in config else []
+        backup = parts(f"{prefix}.backup.factories") or own
+        restore = config.get(f"{prefix}.restore.factory") or next(iter(backup), None)
+        return StoreSettings(
+            tuple(SHORT_NAMES.get(name, name) for name in backup),
+            restore and SHORT_NAMES.get(restore, restore),
+        )
+
+    default = CommitSettings()
+    return CommitSettings(
+        int(config.get("task.max.commit.delay", default.max_commit_delay)),
+        int(config.get("task.commit.timeout.ms", default.commit_timeout)),
+        tuple(map(int, parts("checkpoint.read.versions"))) or default.read_versions,
+        tuple(map(int, parts("checkpoint.write.versions"))) or default.write_versions,
+        {store: settings_of(store) for store in stores},
+    )
+
+
+def changelogs_of(config: Mapping[str, str], partition: int) -> dict[str, SystemStreamPartition]:
+    """Return the changelog of each store of a task: `stores.<store>.changelog`.
+
+    Args:
+        config: The configuration.
+        partition: The task's partition, in every changelog.
+    """
+    changelogs = {}
+    for name, value in config.items():
+        if name.startswith("stores.") and name.endswith(".changelog"):
+            system, _, stream = value.partition(".")
+            store = name.split(".")[1]
+            changelogs[store] = SystemStreamPartition(system, stream, partition)
+    return changelogs
 
 
 def segments(name: str) -> StoreSpec:
