@@ -22,11 +22,12 @@ from statelake.pipelines.runtime.subtask_store import (
     _changes,
     changes_between,
 )
-from statelake.state_core.commit import MemoryDisk, PosixDisk
+from statelake.state_core.commit import PosixDisk
 from statelake.state_core.errors import CommitError, CorruptSnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.handles import RelativeHandle
+from tests.support.jobs.doubles import MemoryDisk
 from tests.support.savepoints.golden_cases import GOLDEN as FOLDER
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
