@@ -196,9 +196,9 @@ def _resolve_switch(change: TtlChange, is_on: bool) -> Compatibility:
     """Return what a switch does to a state that has time to live, or has not."""
     if change.on == is_on:
         return as_is()
-    forms = ("with time to live", "without time to live")
-    rule = f"last access is {change.last_access}" if change.on else "times of last access go"
-    return migrate(forms[change.on], forms[not change.on], rule)
+    forms = ("with TTL", "without TTL")
+    rule = f"last access {change.last_access}" if change.on else "times of last access removed"
+    return migrate(forms[change.on], forms[not change.on], rule).under(change.state)
 
 
 def read_ttl(ttl: str | Sequence[str], last_access: str = "now") -> list[TtlChange]:
