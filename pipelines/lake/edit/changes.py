@@ -24,6 +24,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
+import pyarrow as pa
+
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from statelake.pipelines.yaml_lines import read_yaml
 from statelake.state_core.errors import (
@@ -37,6 +39,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.layout.keyed_states import has_ttl, value_snapshot
 from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
+from statelake.state_core.formats.rewriting.ttl_switch import times_in
 from statelake.state_core.formats.rewriting.value_migration import resolve_element
 from statelake.state_core.serializers.composite.evolution import resolve_decoded
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
@@ -49,6 +52,8 @@ from statelake.state_core.serializers.framework.compatibility import (
 from statelake.state_core.serializers.framework.plugins import load_plugin
 from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
+
+NOW, TAKEN_AT = "now", "taken_at"
 
 
 @dataclass(frozen=True)
@@ -101,8 +106,13 @@ class TtlChange:
     operator: str
     state: str
     on: bool
-    last_access: str = "now"
+    last_access: str = NOW
     expressions: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def from_field(self) -> bool:
+        """Return whether a field of the values has the times."""
+        return self.on and self.last_access not in (NOW, TAKEN_AT)
 
     def digest(self) -> str:
         """The digest of the change; of all times `now` it is the same."""
@@ -146,6 +156,19 @@ def resolve_changes(
                 place=f"state {operator.label}/{state.name}",
                 remedy="name each state once, by its operator's uid or by its id",
             )
+    types = {
+        state.table: change.value
+        for change, _, state, _ in resolved
+        if isinstance(change, ValueChange)
+    }
+    for change, operator, state, result in resolved:
+        if isinstance(change, TtlChange) and change.from_field and is_needed(change, result):
+            info = parse_state_meta_info(state.meta_info, f"state {state.name!r}")
+            value = types.get(state.table, value_snapshot(info)).restore_serializer()
+            try:
+                times_in(pa.array([], value.arrow_type), change.last_access)
+            except StateError as error:
+                raise error.within(f"state {operator.label}/{state.name}") from error
     return resolved
 
 
@@ -201,7 +224,7 @@ def _resolve_switch(change: TtlChange, is_on: bool) -> Compatibility:
     return migrate(forms[change.on], forms[not change.on], rule).under(change.state)
 
 
-def read_ttl(ttl: str | Sequence[str], last_access: str = "now") -> list[TtlChange]:
+def read_ttl(ttl: str | Sequence[str], last_access: str = NOW) -> list[TtlChange]:
     """Return the switches of time to live that a command asks for.
 
     Args:
