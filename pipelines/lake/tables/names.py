@@ -264,10 +264,5 @@ def stream_of(job: str, uid: str) -> str:
         job: The job.
         uid: The operator; of an empty one it is what all streams of the job begin with.
     """
-    names = [
-        re.sub("[._~]", lambda found: f"%{ord(found[0]):02X}", quote(name, safe="")).replace(
-            "%", "_"
-        )
-        for name in (job, uid)
-    ]
+    names = [re.sub("[._~%]", _underscored, quote(name, safe="")) for name in (job, uid)]
     return "__".join((*names, "state") if uid else names)
