@@ -26,7 +26,7 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import Entries, KeyedState
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.decoders import written_by
+from statelake.state_core.serializers.framework.decoders import undecoded, written_by
 from statelake.state_core.serializers.framework.opaque_values import count_columns, restore_key
 
 
@@ -47,7 +47,8 @@ class Head:
     @cached_property
     def key(self) -> TypeSerializer:
         """The key serializer."""
-        return restore_key(self.header.key_serializer.snapshot)
+        with written_by(self.flink):
+            return restore_key(self.header.key_serializer.snapshot)
 
     @cached_property
     def readable(self) -> tuple[tuple[KeyedLayout, KeyedState] | StateError, ...]:
@@ -74,6 +75,15 @@ class Head:
         """Return the layout of the entries of one state."""
         with written_by(self.flink):
             return layout_of(state, self.key)
+
+    def without_decoders(self) -> tuple[KeyedLayout, ...]:
+        """Return the layouts in which values of Kryo are bytes; empty if all are the same."""
+        with undecoded():
+            bare = tuple(layout_of(state, self.key) for state in self.header.states)
+        same = all(
+            layout.schema == other.schema for layout, other in zip(bare, self.layouts, strict=True)
+        )
+        return () if same else bare
 
     @cached_property
     def layouts(self) -> tuple[KeyedLayout, ...]:

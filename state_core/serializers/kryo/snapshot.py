@@ -91,9 +91,8 @@ class KryoSerializerSnapshot(CarriedSnapshot):
         return opaque_serializer(self.type_class)
 
     def restore_nested(self) -> TypeSerializer:
-        """Return the decoder of a part of another type, or as for a whole value."""
-        without = is_undecoded() or is_key() or self.overridden
-        if not without and decoder_of(self.type_class) is None:
+        """Return the decoder of a part of another type, also in keys, or as for a whole value."""
+        if decoder_of(self.type_class) is None and not (is_undecoded() or self.overridden):
             decoder = nested_decoder(self.type_class, self.registered, self.kryo)
             if decoder is not None:
                 return NestedKryoSerializer(self.type_class, decoder)

@@ -93,7 +93,7 @@ class PojoJobs {
 
         static Odd of(long k) {
             Odd made = new Odd();
-            made.id = k;
+            made.id = k + 1000;  // not its key, after whose bytes the heap format would be cut
             made.middle = k % 4 == 0 ? new Own(k) : k % 4 == 1 ? Collections.singletonList(k) : "m" + k;
             made.text = "after " + k;
             return made;
