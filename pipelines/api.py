@@ -339,6 +339,8 @@ class Lake:
         if_backend_fails: str = "stop",
         final: bool = False,
         always: bool = False,
+        until_idle: bool = False,
+        metrics: str = "",
         engine: Engine | str = "auto",
         progress: Progress | None = None,
     ) -> RunResult:
@@ -359,11 +361,14 @@ class Lake:
                 which catches up in the next run.
             final: Whether the streams end with this run.
             always: Whether to run without new input too, for timers that are due.
+            until_idle: Whether to run again until no source has anything new.
+            metrics: A file for the figures of the run, in the text format of Prometheus.
             engine: Where it runs: `auto`, `spark`, `local`, or an engine.
             progress: Called with (done, total) after each subtask.
         """
         from statelake.pipelines.lake.verify.legality import load_runnable
         from statelake.pipelines.runtime import RunOptions, run_job
+        from statelake.pipelines.runtime.metrics import write_metrics
 
         if blobs:
             warn_deprecated("statelake run --blobs")
@@ -376,7 +381,24 @@ class Lake:
             restore_from=restore_from, max_commit_delay=max_commit_delay,
             tolerant=if_backend_fails == "continue", always=always, progress=progress,
         )  # fmt: skip
-        return run_job(load_runnable(job) if isinstance(job, str) else job, self.catalog, options)
+        if until_idle and (always or final):
+            raise StateError(
+                "runs until nothing is new never end if they run without input, or end the streams",
+                remedy="choose one of until_idle, always and final",
+            )
+        runnable = load_runnable(job) if isinstance(job, str) else job
+        try:
+            latest = done = run_job(runnable, self.catalog, options)
+            while until_idle and latest.run:
+                latest = run_job(runnable, self.catalog, options)
+                done = latest.after(done)
+        except BaseException:
+            if metrics:
+                write_metrics(metrics, runnable.name, None)
+            raise
+        if metrics:
+            write_metrics(metrics, runnable.name, done)
+        return done
 
     def audit_records(self) -> list[AuditRecord]:
         """Return the records of erasures and audits, the oldest first."""
@@ -1332,7 +1354,7 @@ class Checkpoints:
     """The checkpoints of running tasks, in a log.
 
     Args:
-        log: A Delta table, a directory of records, or `kafka://HOST:PORT/TOPIC`.
+        log: A directory of records, or `kafka://HOST:PORT/TOPIC`.
     """
 
     def __init__(self, log: str) -> None:
@@ -1398,10 +1420,7 @@ class Checkpoints:
         self,
         *,
         blobs: str | None = None,
-        lake: str | None = None,
-        job: str = "",
         changelogs: str | None = None,
-        job_id: str = "1",
         tasks: Iterable[str] = (),
         all: bool = False,  # noqa: A002
     ) -> VerifiedLog:
@@ -1409,27 +1428,20 @@ class Checkpoints:
 
         Args:
             blobs: The blob store, a directory or URI.
-            lake: The lake, if stores are backed up there.
-            job: The job's name in the lake.
             changelogs: The changelogs: a cluster, as `kafka://HOST:PORT`, or a directory.
-            job_id: The id of the job's instance.
             tasks: Only of these tasks.
             all: Whether to verify every record; otherwise the last of each task.
         """
         from statelake.pipelines.lake.commits.checkpoint_records import open_changelogs
         from statelake.pipelines.lake.commits.checkpoint_verifying import verify_log
-        from statelake.pipelines.lake.commits.state_backend import LakeBackend
         from statelake.state_core.commit import BlobStoreBackend, ChangelogBackend
-        from statelake.state_core.files.filesystem import Directory
 
         backends: list[StateBackendFactory] = []
         if blobs:
             backends.append(BlobStoreBackend(_blob_store(blobs)))
-        if lake:
-            backends.append(LakeBackend(Directory(lake).confined()))
         if changelogs:
             backends.append(ChangelogBackend(open_changelogs(changelogs)))
-        return verify_log(self.log, backends, (job, job_id), tasks=tasks, every=all)
+        return verify_log(self.log, backends, tasks=tasks, every=all)
 
     def drop(self, keep: int, *, blobs: str | None = None) -> CheckpointDropResult:
         """Remove all records but the last ones, and the blobs that only they needed.

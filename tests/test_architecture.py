@@ -146,7 +146,6 @@ PATHS_BY_HAND = {
         {"pathlib", "shutil", ".iterdir"}, OWN_WORKING,
     ),
     "state_core.commit.stores.local_disk": ({"pathlib"}, "it says where its directory is; no more"),
-    "state_core.commit.stores.rocksdb_store": ({".mkdir"}, "above what `PosixDisk.path` let pass"),
     "state_core.files.held_directories": (
         {"pathlib", "shutil", ".mkdir", "os.open", "os.scandir"}, OWN_WORKING,
     ),
@@ -180,6 +179,7 @@ PATHS_BY_HAND = {
     "pipelines.cli.commands.run": ({"pathlib"}, USERS_OWN),
     "pipelines.cli.commands.queries.shell": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.cli.commands.spark": ({"pathlib"}, USERS_OWN),
+    "pipelines.runtime.metrics": ({"pathlib", ".write_text"}, USERS_OWN),
     "pipelines.spark.packing": ({"pathlib", "os.walk"}, "files of what is installed here"),
     "pipelines.cli.demo.run": ({"pathlib", "shutil"}, USERS_OWN),
     "pipelines.cli.demo.dagster_step": ({"pathlib", ".mkdir", ".write_text"}, USERS_OWN),
@@ -274,8 +274,13 @@ def is_late(name: str, imported: str) -> bool:
     return any(is_in(name, importer) and is_in(imported, unit) for importer, unit in LATE)
 
 
-def imports_of(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def imports_of(path: Path) -> tuple[tuple[str, int], ...]:
     """Every imported module, wherever it is imported, with the line."""
+    return tuple(_imports_of(path))
+
+
+def _imports_of(path: Path) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:

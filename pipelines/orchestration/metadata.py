@@ -373,6 +373,10 @@ def run_metadata(done: RunResult) -> Metadata:
         "rows out": done.rows,
         "snapshot": done.snapshot_id or "none: nothing was new",
         "begun before": done.resumed,
+        "records a second": done.records_per_second,
+        "state bytes": done.state_bytes,
+        "seconds": done.seconds,
+        "not read yet": done.lag,
         **({} if done.watermark is None else {"watermark": done.watermark}),
     }
 

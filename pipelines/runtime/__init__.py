@@ -8,6 +8,7 @@
 `attempt`        an attempt at a run: operator after operator
 `subtask_store`  a subtask's state as a store: files, and keys with values
 `commits`        commits of that store to a blob store and a changelog, in two phases
+`metrics`        the figures of the last run, for Prometheus
 `running`        `run_job`: all of it, from offsets to the next snapshot in the lake
 ===============  ===================================================================
 """

@@ -11,11 +11,13 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from itertools import pairwise
+from time import perf_counter
 from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress, choose_engine
@@ -49,7 +51,7 @@ from statelake.pipelines.runtime.sinks import (
     discard_unnamed,
     refuse_committed,
 )
-from statelake.pipelines.runtime.sources import is_absent, latest_offset, splits_between
+from statelake.pipelines.runtime.sources import is_absent, lag_of, latest_offset, splits_between
 from statelake.state_core.checks.legality import listed
 from statelake.state_core.commit import CheckpointV2
 from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
@@ -65,13 +67,18 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     write_metadata,
 )
-from statelake.state_core.printable import Printed, Table
+from statelake.state_core.printable import Printed, Table, bytes_text
 from statelake.state_core.process import Job
 
 STEPS = (
     "planned", "restored", "processed", "state written", "prepared", "output committed",
     "imported", "recorded", "cleaned up", "done",
 )  # fmt: skip
+PHASES = {
+    "restored": "restore", "processed": "process", "state written": "write", "prepared": "write",
+    "output committed": "commit", "imported": "commit", "recorded": "commit",
+    "cleaned up": "commit",
+}  # fmt: skip
 Observe = Callable[[str], None]
 LOG = logging.getLogger(__name__)
 
@@ -132,6 +139,10 @@ class RunResult(Printed):
         resumed: Whether an earlier call began the run.
         absent: By name, the paths of sources that do not exist.
         no_input: Whether no source exists, so that nothing could be read.
+        runs: The number of runs: more than one only if they went on until nothing was new.
+        seconds: The seconds of each of `restore`, `process`, `write` and `commit`.
+        state_bytes: The size of the state, as a savepoint.
+        lag: By source, what no run has read of it: `bytes` of files, or `versions` of a table.
     """
 
     run: int
@@ -142,27 +153,63 @@ class RunResult(Printed):
     resumed: bool = False
     absent: dict[str, str] = field(default_factory=dict)
     no_input: bool = False
+    runs: int = 1
+    seconds: dict[str, float] = field(default_factory=dict)
+    state_bytes: int = 0
+    lag: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def records_per_second(self) -> float:
+        """The rate of input records, over all steps."""
+        total = sum(self.seconds.values())
+        return round(self.records / total, 1) if total else 0.0
+
+    def after(self, earlier: RunResult) -> RunResult:
+        """Return the result of this run and those before it."""
+        if not self.run:
+            return replace(earlier, lag=self.lag)
+        rows, seconds = Counter(earlier.rows), Counter(earlier.seconds)
+        rows.update(self.rows)
+        seconds.update(self.seconds)
+        return replace(
+            self, records=earlier.records + self.records, rows=dict(rows),
+            seconds=dict(seconds), resumed=earlier.resumed, runs=earlier.runs + self.runs,
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
         content = asdict(self)
         del content["no_input"]  # `absent` says it
-        return content
+        content["seconds"] = {name: round(took, 3) for name, took in self.seconds.items()}
+        return {**content, "records_per_second": self.records_per_second}
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
         if self.run:
             again = ", begun before" if self.resumed else ""
+            number = f"run {self.run}" if self.runs == 1 else f"{self.runs} runs, to run {self.run}"
             yield (
-                f"run {self.run}{again}: {self.records:,} records in; state is snapshot"
+                f"{number}{again}: {self.records:,} records in; state is snapshot"
                 f" {self.snapshot_id}"
             )
             rows = [(name, f"{count:,}") for name, count in self.rows.items()]
             yield Table("", ("<sink", ">rows"), rows)
+            steps = ", ".join(f"{name} {took:.2f}" for name, took in self.seconds.items())
+            yield (
+                f"{self.records_per_second:,.0f} records/s; state {bytes_text(self.state_bytes)};"
+                f" seconds: {steps}"
+            )
         elif self.absent:
             yield "nothing to read:"
         else:
             yield "nothing new: no source has got anything since the last run"
+        for name, left in self.lag.items():
+            amount = (
+                f"{left['versions']:,} versions"
+                if "versions" in left
+                else bytes_text(left["bytes"])
+            )
+            yield f"source {name}: {amount} not read yet"
         for name, path in self.absent.items():
             yield f"source {name}: there is nothing at {path}"
         if self.absent and not self.run:
@@ -194,6 +241,11 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
             # an erasure closes its jobs before it looks for runs
             refuse_during_erasure(version.claims, job.name)
         done = _Run(job, lake, log, turn, given).go()
+        last = log.plan(log.runs()[-1]) if log.runs() else None
+    if last is not None:
+        ends = {name: last.ends.get(name, {}) for name in job.sources}
+        lag = {name: lag_of(source, ends[name]) for name, source in job.sources.items()}
+        done = replace(done, lag=lag)
     absent = {name: source.path for name, source in job.sources.items() if is_absent(source)}
     no_input = not done.run and len(absent) == len(job.sources) > 0
     return replace(done, absent=absent, no_input=no_input)
@@ -223,6 +275,8 @@ class _Run:
         self.targets = _targets(job, options)
         self.records = checkpoint_manager(log.directory)
         self.reports = CommitReports(lake.directory, job.name)
+        self.seconds: dict[str, float] = {}
+        self._began = perf_counter()
 
     def go(self) -> RunResult:
         """Execute the run that was interrupted, or the next."""
@@ -250,6 +304,11 @@ class _Run:
 
     def _observe(self, step: str) -> None:
         """Report that a step is complete, and refuse if another process has taken over."""
+        now = perf_counter()
+        if step in PHASES:
+            phase = PHASES[step]
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + now - self._began
+        self._began = now
         self.options.observe(step)
         self.log.require(self.turn)
 
@@ -442,7 +501,10 @@ class _Run:
         self.log.forget_before(plan.run)
         self.options.observe("done")
         rows = {name: sum(file[2] for file in files) for name, files in prepared.outputs.items()}
-        return RunResult(plan.run, snapshot_id, prepared.records, rows, prepared.watermark, resumed)
+        return RunResult(
+            plan.run, snapshot_id, prepared.records, rows, prepared.watermark, resumed,
+            seconds=self.seconds, state_bytes=prepared.state_bytes,
+        )  # fmt: skip
 
     def _record(self, plan: Plan, prepared: Prepared, snapshot_id: str) -> None:
         """Write one record a task, with the markers of all backends, and clean up older ones.

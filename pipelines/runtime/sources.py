@@ -74,6 +74,17 @@ def latest_offset(source: SourceNode) -> Offset:
     return _KINDS[source.format][0](source)
 
 
+def lag_of(source: SourceNode, end: Offset) -> dict[str, int]:
+    """Return what a source has behind an offset: `bytes` of files, or `versions` of a table."""
+    latest = latest_offset(source)
+    if "version" in latest:
+        return {"versions": int(latest["version"]) - int(end.get("version", -1))}
+    read = end.get("files", {})
+    return {
+        "bytes": sum(size - read.get(name, 0) for name, size in latest.get("files", {}).items())
+    }
+
+
 def splits_between(source: SourceNode, before: Offset, until: Offset) -> list[Split]:
     """Return the splits between two offsets, in order.
 

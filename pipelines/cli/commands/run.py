@@ -44,6 +44,11 @@ from statelake.pipelines.cli.options import answer, engine_option, lake_option
 )  # fmt: skip
 @click.option("--final", is_flag=True, help="The streams end with this run.")
 @click.option("--always", is_flag=True, help="Run even without new input, for timers that are due.")
+@click.option("--until-idle", is_flag=True, help="Run again until no source has anything new.")
+@click.option(
+    "--metrics", default="", metavar="FILE",
+    help="Write the run's figures there, in Prometheus' text format.",
+)  # fmt: skip
 @engine_option
 @plugins_option
 @json_option
@@ -60,6 +65,8 @@ def run(
     if_backend_fails: str,
     final: bool,
     always: bool,
+    until_idle: bool,
+    metrics: str,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -75,6 +82,7 @@ def run(
       statelake run acme.jobs:ORDERS --lake lake --parallelism 8 --backend rocksdb
       statelake run acme.jobs:ORDERS --lake lake --restore savepoint-5f1e2c
       statelake run acme.jobs:ORDERS --lake lake --commit-to blob=s3://bucket/blobs
+      statelake run acme.jobs:ORDERS --lake lake --until-idle --metrics /metrics/orders.prom
       statelake run acme.jobs:ORDERS --lake lake --commit-to changelog=kafka://broker:9092
     """
     if str(Path.cwd()) not in sys.path:
@@ -85,7 +93,8 @@ def run(
             runnable, parallelism=parallelism, backend=backend, restore=restore,
             commit_to=commit_to, blobs=blobs, restore_from=restore_from,
             max_commit_delay=max_commit_delay, if_backend_fails=if_backend_fails, final=final,
-            always=always, engine=engine, progress=progress,
+            always=always, until_idle=until_idle, metrics=metrics, engine=engine,
+            progress=progress,
         )  # fmt: skip
     show(done, as_json_=as_json_, marked=f"run {done.run}")
     answer(yes=not done.no_input)

@@ -113,6 +113,7 @@ PREPARED_RULES: Mapping[str, Rule] = {
     "outputs": Rule(_each(_is_output), "the files of each sink: path, bytes and rows"),
     "records": _COUNT, "markers": Rule(_each(_is_marker), "markers of each task, by backend"),
     "counts": Rule(_each(_each(_is_number)), "counts of each task"),
+    "state_bytes": _COUNT,
 }  # fmt: skip
 LOCK_RULES: Mapping[str, Rule] = {  # locks of older versions have neither
     "run": Rule(lambda value: value is None or _is_count(value), "a run"),
@@ -194,6 +195,7 @@ class Prepared:
         markers: By task and backend, the marker of its state; the text of older versions is that
             of the blob store.
         counts: By task, the costs of its commit, by the names of `CommitMeasures`.
+        state_bytes: The size of the state, as a savepoint.
     """
 
     attempt: str
@@ -204,6 +206,7 @@ class Prepared:
     records: int
     markers: dict[str, dict[str, str] | str] = field(default_factory=dict)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    state_bytes: int = 0
 
 
 def output_directory(job: str, run: int, attempt: str) -> str:
