@@ -7,8 +7,8 @@ A type is text in Java's syntax, or a mapping if a class has named parts::
     {pojo: com.acme.Customer, fields: {id: Long, name: String, tier: Tier}}
     {list: {enum: com.acme.Tier, constants: [GOLD, SILVER]}}
 
-`parse_type` returns a serializer snapshot, as a new Flink job would write it; `type_text` returns the
-type of a snapshot in this language.
+`parse_type` returns a serializer snapshot, as a new Flink job would write it; `type_text` returns
+the type of a snapshot in this language.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ TypeSpec: TypeAlias = "str | Mapping[str, Any]"
 Nested: TypeAlias = "tuple[TypeSerializerSnapshot, ...]"
 
 _TOKEN = re.compile(r"\s*([\w.$]+(?:\[\])?|[<>,])")
-_PRIMITIVES = {
+PRIMITIVES = {
     "boolean": "Boolean", "byte": "Byte", "short": "Short", "int": "Integer", "long": "Long",
     "float": "Float", "double": "Double", "char": "Character",
 }  # fmt: skip
-_ALIASES = _PRIMITIVES | {"Int": "Integer", "Char": "Character", "Bytes": "byte[]"}
+_ALIASES = PRIMITIVES | {"Int": "Integer", "Char": "Character", "Bytes": "byte[]"}
 MAX_TUPLE = 25
 SHOWN = 200
 
@@ -198,7 +198,7 @@ def _pojo(
         non_registered=_subclasses(spec, "non_registered", declared),
         declared_in=declared,
         boxed=[
-            name for name, field_spec in spec_fields.items() if field_spec in _PRIMITIVES.values()
+            name for name, field_spec in spec_fields.items() if field_spec in PRIMITIVES.values()
         ],
     )
 
@@ -324,13 +324,14 @@ def type_text(snapshot: TypeSerializerSnapshot) -> TypeSpec | None:
     return spec if same.verdict is Verdict.COMPATIBLE_AS_IS else None
 
 
-def _text_of(snapshot: TypeSerializerSnapshot) -> TypeSpec | None:
+def _text_of(snapshot: TypeSerializerSnapshot | None) -> TypeSpec | None:
     if isinstance(snapshot, PojoSerializerSnapshot):
         return _pojo_text(snapshot, {})
     if isinstance(snapshot, EnumSerializerSnapshot):
         return {"enum": snapshot.enum_class, "constants": list(snapshot.constants)}
     if isinstance(snapshot, RowDataSerializerSnapshot):
-        return {"row_data": [str(written.type) for written in snapshot.types]}
+        # a slice of a stream's `JavaString` is a `str`, as JSON and YAML need it
+        return {"row_data": [str(written.type)[:] for written in snapshot.types]}
     if isinstance(snapshot, AvroSerializerSnapshot):
         return {"avro": json.loads(snapshot.schema_text), "class": snapshot.runtime_class}
     if isinstance(snapshot, SimpleTypeSerializerSnapshot):
@@ -363,9 +364,7 @@ def _pojo_text(
     """Return a POJO; `inherited` has the declaring class of each field of its superclass."""
     pojo = snapshot.pojo
     declared = {field.name: declared_in(field) for field in pojo.fields if field.present}
-    fields = {
-        field.name: _text_of(field.value.snapshot) for field in pojo.fields if field.value
-    }
+    fields = {field.name: _text_of(field.value.snapshot) for field in pojo.fields if field.value}
     if len(declared) != len(pojo.fields) or None in fields.values():
         return None
     above = {

@@ -34,6 +34,7 @@ from statelake.state_core.serializers.framework.compatibility import (
 from statelake.state_core.serializers.opaque.optional_map import FramedSnapshot, OptionalEntry
 
 NOTHING = "nothing"
+FIELD_GONE = "the field is gone, and its values are dropped"
 Results: TypeAlias = "dict[str, Compatibility]"
 
 
@@ -125,7 +126,7 @@ def _resolve_field(old: OptionalEntry, new: Pojo) -> Compatibility:
     """Return the verdict on one field of the old POJO."""
     match = next((field for field in new.fields if field.name == old.name), None)
     if match is None or match.value is None or old.value is None or match.present != old.present:
-        return migrate(_type(old), NOTHING, "the field is gone, and its values are dropped")
+        return migrate(_type(old), NOTHING, FIELD_GONE)
     if match.present:
         reached = _found_from(declared_in(old), declared_in(match), new.java_class)
         if reached is None:
