@@ -1364,7 +1364,7 @@ class Checkpoints:
     """The checkpoints of running tasks, in a log.
 
     Args:
-        log: A Delta table, a directory of records, or `kafka://HOST:PORT/TOPIC`.
+        log: A directory of records, or `kafka://HOST:PORT/TOPIC`.
     """
 
     def __init__(self, log: str) -> None:
@@ -1430,10 +1430,7 @@ class Checkpoints:
         self,
         *,
         blobs: str | None = None,
-        lake: str | None = None,
-        job: str = "",
         changelogs: str | None = None,
-        job_id: str = "1",
         tasks: Iterable[str] = (),
         all: bool = False,  # noqa: A002
     ) -> VerifiedLog:
@@ -1441,27 +1438,20 @@ class Checkpoints:
 
         Args:
             blobs: The blob store, a directory or URI.
-            lake: The lake, if stores are backed up there.
-            job: The job's name in the lake.
             changelogs: The changelogs: a cluster, as `kafka://HOST:PORT`, or a directory.
-            job_id: The id of the job's instance.
             tasks: Only of these tasks.
             all: Whether to verify every record; otherwise the last of each task.
         """
         from statelake.pipelines.lake.commits.checkpoint_records import open_changelogs
         from statelake.pipelines.lake.commits.checkpoint_verifying import verify_log
-        from statelake.pipelines.lake.commits.state_backend import LakeBackend
         from statelake.state_core.commit import BlobStoreBackend, ChangelogBackend
-        from statelake.state_core.files.filesystem import Directory
 
         backends: list[StateBackendFactory] = []
         if blobs:
             backends.append(BlobStoreBackend(_blob_store(blobs)))
-        if lake:
-            backends.append(LakeBackend(Directory(lake).confined()))
         if changelogs:
             backends.append(ChangelogBackend(open_changelogs(changelogs)))
-        return verify_log(self.log, backends, (job, job_id), tasks=tasks, every=all)
+        return verify_log(self.log, backends, tasks=tasks, every=all)
 
     def drop(self, keep: int, *, blobs: str | None = None) -> CheckpointDropResult:
         """Remove all records but the last ones, and the blobs that only they needed.

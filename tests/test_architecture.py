@@ -146,7 +146,6 @@ PATHS_BY_HAND = {
         {"pathlib", "shutil", ".iterdir"}, OWN_WORKING,
     ),
     "state_core.commit.stores.local_disk": ({"pathlib"}, "it says where its directory is; no more"),
-    "state_core.commit.stores.rocksdb_store": ({".mkdir"}, "above what `PosixDisk.path` let pass"),
     "state_core.files.held_directories": (
         {"pathlib", "shutil", ".mkdir", "os.open", "os.scandir"}, OWN_WORKING,
     ),
@@ -275,8 +274,13 @@ def is_late(name: str, imported: str) -> bool:
     return any(is_in(name, importer) and is_in(imported, unit) for importer, unit in LATE)
 
 
-def imports_of(path: Path) -> Iterator[tuple[str, int]]:
+@cache
+def imports_of(path: Path) -> tuple[tuple[str, int], ...]:
     """Every imported module, wherever it is imported, with the line."""
+    return tuple(_imports_of(path))
+
+
+def _imports_of(path: Path) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -12,6 +12,8 @@ from mkdocs.config import load_config
 from statelake.pipelines.cli.main import COMMANDS
 from tests.support.browser import chromium, opened
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 FETCHED = re.compile(
     r'<(?:script|img|iframe)[^>]*\ssrc="(?:https?:)?//[^"]*"'

@@ -33,8 +33,9 @@ from statelake.state_core.formats.metadata.stream_map import named_files
 from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.formats.writing.writer import SavepointDirectory
 from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.model.snapshot import Operator
 from statelake.state_core.process import Job
-from statelake.state_core.process.jobs import OperatorNode, SourceNode
+from statelake.state_core.process.jobs import TIMERS, OperatorNode, SourceNode
 
 METADATA_VERSION = 6
 
@@ -69,6 +70,7 @@ class RunAttempt:
     runs: ConfinedDirectory | None = None
     last: Mapping[SubtaskName, CheckpointV2] = field(default_factory=dict)
     _committed: dict[SubtaskName, SubtaskFiles] = field(default_factory=dict)
+    _timers: dict[str, str] = field(default_factory=dict)
     _restored: dict[str, list[Restored]] = field(default_factory=dict)
     _results: dict[str, list[SubtaskResult]] = field(default_factory=dict)
     _latest: dict[str, int] = field(default_factory=dict)
@@ -96,9 +98,12 @@ class RunAttempt:
         """
         if directory is None:
             return
-        states = {state.operator_id: state for state in open_snapshot(directory).metadata.operators}
+        snapshot = open_snapshot(directory)
+        states = {state.operator_id: state for state in snapshot.metadata.operators}
         for uid, operator in self.job.operators.items():
             state = states.get(operator_id_of_uid(uid))
+            if state is not None:
+                self._timers[uid] = self._timers_of(snapshot.operator(state.operator_id))
             subtasks = {} if state is None else state.subtasks or {}
             keyed = tuple(
                 subtask.managed_keyed
@@ -120,6 +125,11 @@ class RunAttempt:
             self._restored[uid] = [
                 Restored(directory, keyed, tuple(elements), raw) for elements in assigned
             ]
+
+    def _timers_of(self, operator: Operator) -> str:
+        """Return the name under which an operator's timers are kept."""
+        kept = {state.timer_service[1] for state in operator.timers} & set(TIMERS)
+        return kept.pop() if len(kept) == 1 else self.job.timers
 
     # ------------------------------------------------------------------------- process
 
@@ -179,6 +189,7 @@ class RunAttempt:
                 None if restored is None else restored[index],
                 self._targets(operator, index), self.plan.watermark, self._watermark,
                 self.plan.final, self.compressed, self._commit_of(operator.uid, index),
+                self._timers.get(operator.uid, self.job.timers),
             )
             for index in range(parallelism)
         ]  # fmt: skip

@@ -39,6 +39,7 @@ from statelake.state_core.errors import EncodeError, ProcessError, StateError
 from statelake.state_core.files.filesystem import ConfinedDirectory
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
 from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.writing.new_states import USER_TIMERS
 from statelake.state_core.model.handles import KeyedHandle, OperatorHandle
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.process import Backends, Collector, ProcessOperator, RuntimeContext
@@ -115,6 +116,7 @@ class SubtaskTask:
         final: Whether the streams end with this run.
         compressed: Whether state is written compressed.
         commit: The commit to other backends than the lake; None without them.
+        timers: The name under which its timers are kept.
     """
 
     job: str
@@ -134,6 +136,7 @@ class SubtaskTask:
     final: bool = False
     compressed: bool = False
     commit: CommitTask | None = None
+    timers: str = USER_TIMERS
 
     @property
     def place(self) -> str:
@@ -199,8 +202,9 @@ class _Subtask:
             task.processing_time,
         )  # fmt: skip
         self.operator = ProcessOperator(
-            self.function, task.operator.declaration, runtime, Backends(self.states, self.keyed)
-        )
+            self.function, task.operator.declaration, runtime,
+            Backends(self.states, self.keyed), task.timers,
+        )  # fmt: skip
         self.writers = [
             _OutputWriter(self.operator.outputs[at], schema, [
                 target for target in task.targets if target.output == at

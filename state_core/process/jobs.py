@@ -29,6 +29,7 @@ from statelake.state_core.declarations.jobs import (
 )
 from statelake.state_core.declarations.type_descriptors import TypeDescriptor, TypeLike
 from statelake.state_core.errors import DeclarationError
+from statelake.state_core.formats.writing.new_states import USER_TIMERS, V2_TIMERS
 from statelake.state_core.model.key_groups import check_parallelism
 from statelake.state_core.process.functions import (
     OneInputBatchProcessFunction,
@@ -44,6 +45,7 @@ __all__ = ["Input", "Job", "OperatorNode", "SinkNode", "SourceNode", "Stream"]
 
 KeySelector: TypeAlias = "str | Callable[[Any], Any]"
 FORMATS = ("delta", "parquet", "json")
+TIMERS = (USER_TIMERS, V2_TIMERS)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _DURATION = re.compile(r"(\d+)\s*(ms|s|min|h|d)")
 _MILLIS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -137,6 +139,9 @@ class Job:
     Args:
         name: Its name, which is also that of its tables in the lake.
         max_parallelism: The number of its key groups, fixed once the job has state.
+        timers: The name under which a new job's timers are kept: `user-timers`, as Flink's
+            `KeyedProcessFunction` has it, or `processing timer`, as the DataStream API V2. State
+            that is restored keeps its own.
 
     Attributes:
         sources: Its sources, by name.
@@ -146,6 +151,7 @@ class Job:
 
     name: str
     max_parallelism: int = 128
+    timers: str = USER_TIMERS
     sources: dict[str, SourceNode] = field(default_factory=dict)
     operators: dict[str, OperatorNode] = field(default_factory=dict)
     sinks: dict[str, SinkNode] = field(default_factory=dict)
@@ -153,6 +159,12 @@ class Job:
     def __post_init__(self) -> None:
         _check_name(self.name, "job")
         check_parallelism(self.max_parallelism, 1)
+        if self.timers not in TIMERS:
+            raise DeclarationError(
+                f"timers under the name {self.timers!r}",
+                place=f"job {self.name!r}",
+                remedy=f"names are {', '.join(map(repr, TIMERS))}",
+            )
 
     def source(
         self,

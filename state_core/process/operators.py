@@ -25,6 +25,7 @@ from statelake.state_core.declarations.states import (
     StateDeclaration,
 )
 from statelake.state_core.errors import LegalityError
+from statelake.state_core.formats.writing.new_states import USER_TIMERS
 from statelake.state_core.process.contexts import (
     Collector,
     NonPartitionedContext,
@@ -102,6 +103,7 @@ class ProcessOperator:
         declaration: The operator's declaration, which is legal.
         runtime: The subtask and the run.
         backends: The state backends.
+        timers: The name of the service of its timers.
 
     Attributes:
         outputs: A collector for each output of the function.
@@ -113,6 +115,7 @@ class ProcessOperator:
         declaration: OperatorDeclaration,
         runtime: RuntimeContext,
         backends: Backends,
+        timers: str = USER_TIMERS,
     ) -> None:
         self.function = function
         self.declaration = declaration
@@ -122,10 +125,10 @@ class ProcessOperator:
         self.batched = isinstance(function, OneInputBatchProcessFunction)
         self._states: dict[StateDeclaration, Any] = {}
         keyed = backends.keyed
-        self._timers = Timers(
-            None if keyed is None or self.declaration.alone else keyed.timer_service(),
-            declaration.label,
+        self._service = (
+            None if keyed is None or self.declaration.alone else keyed.timer_service(timers)
         )
+        self._timers = Timers(self._service, declaration.label)
         sides = sides_of(declaration.inputs)
         self._contexts = {side: self._context(side) for side in sides}
         self._apart = {side: self._context_apart(side) for side in sides}
@@ -294,19 +297,16 @@ class ProcessOperator:
 
     def fire_processing_timers(self) -> None:
         """Call the function for each timer of processing time that is due."""
-        backend = self.backends.keyed
-        if backend is None or self.declaration.alone:
+        if self._service is None:
             return
-        due = backend.timer_service().advance_processing_time(self.runtime.processing_time)
-        for timer in due:
+        for timer in self._service.advance_processing_time(self.runtime.processing_time):
             self.function.on_processing_timer(timer.timestamp, *self.outputs, self._any_context())
 
     def advance_watermark(self, watermark: int) -> None:
         """Advance event time: call the function for each due timer, then for the watermark."""
         self._set_watermark(watermark)
-        backend = self.backends.keyed
-        if backend is not None and not self.declaration.alone:
-            for timer in backend.timer_service().advance_watermark(watermark):
+        if self._service is not None:
+            for timer in self._service.advance_watermark(watermark):
                 self.function.on_event_timer(timer.timestamp, *self.outputs, self._any_context())
         self.function.on_watermark(watermark, *self.outputs, self._last_apart())
 

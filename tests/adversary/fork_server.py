@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import resource
 import select
 import signal
@@ -22,6 +23,8 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
+from statelake import state_core
+from statelake.pipelines import lake
 from statelake.pipelines.cli.main import COMMANDS
 from statelake.state_core.kernels.compiler import kernels_in
 from statelake.state_core.serializers.framework.registry import registered_classes
@@ -52,6 +55,10 @@ def warm_up() -> None:
             os._exit(0)  # what failed there fails here, too, and is told
     os.waitpid(child, 0)
     compile_kernels()
+    for package in (state_core, lake):  # what commands import where they need it
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(found.name)
+    importlib.import_module("pandas")  # by PyArrow, in nearly each command
     gc.freeze()  # the collector of a child need not copy these pages
 
 

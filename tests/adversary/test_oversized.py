@@ -13,7 +13,7 @@ from tests.adversary.playing import Case, as_parameters, play
 from tests.adversary.runner import Runner
 from tests.support.savepoints import oversized
 
-pytestmark = [pytest.mark.full, pytest.mark.thinned(2)]
+pytestmark = [pytest.mark.full, pytest.mark.thinned(4)]
 
 SECONDS = 5.0
 MEMORY = 500 << 20

@@ -9,19 +9,14 @@ import click
 from statelake.pipelines.api import Checkpoints
 from statelake.pipelines.cli.commands import terminal
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, tell
-from statelake.pipelines.cli.options import (
-    answer,
-    configured_option,
-    lake_is_meant,
-    refuse_untrusted,
-)
+from statelake.pipelines.cli.options import answer
 from statelake.state_core.errors import DeclarationError
 
 log_option = click.option(
     "--log",
     "location",
     required=True,
-    help="A Delta table, a directory of records, or kafka://HOST:PORT/TOPIC.",
+    help="A directory of records, or kafka://HOST:PORT/TOPIC.",
 )
 tasks_option = click.option("--task", "tasks", multiple=True, help="Only this task; not all.")
 blobs_option = click.option("--blobs", help="The blob store: a directory or URI.")
@@ -72,20 +67,14 @@ def show(location: str, task: str, identifier: str | None, version: int | None) 
 @checkpoints.command()
 @log_option
 @blobs_option
-@configured_option("lake", "The lake, if stores are backed up there.")
-@configured_option("job", "The job's name in the lake.")
-@click.option("--changelogs", help="The changelogs' cluster, as kafka://HOST:PORT.")
-@click.option("--job-id", default="1", show_default=True, help="The id of the job's instance.")
+@click.option("--changelogs", help="The changelogs: kafka://HOST:PORT, or a directory.")
 @tasks_option
 @click.option("--all", "every", is_flag=True, help="Every record, not the last of each task.")
 @json_option
 def verify(
     location: str,
     blobs: str | None,
-    lake: str | None,
-    job: str | None,
     changelogs: str | None,
-    job_id: str,
     tasks: tuple[str, ...],
     every: bool,
     as_json_: bool,
@@ -98,22 +87,15 @@ def verify(
     \b
     Examples:
       statelake checkpoints verify --log checkpoints --blobs s3://bucket/state
-      statelake checkpoints verify --log lake/orders/_checkpoints --lake lake --job orders
+      statelake checkpoints verify --log lake/orders/_runs/checkpoints --changelogs changelogs
       statelake checkpoints verify --log kafka://broker:9092/orders-checkpoints \\
           --changelogs kafka://broker:9092
     """
-    if (blobs or changelogs) and not lake_is_meant():
-        lake = job = None
-    if lake is not None:
-        refuse_untrusted(click.get_current_context())
-    if bool(lake) != bool(job):
-        raise click.UsageError("give --lake and --job together")
-    if not (blobs or lake or changelogs):
-        raise click.UsageError("say where state is: --blobs, --lake with --job, or --changelogs")
+    if not (blobs or changelogs):
+        raise click.UsageError("say where state is: --blobs or --changelogs")
     verified = Checkpoints(location).verify(
-        blobs=blobs, lake=lake, job=job or "", changelogs=changelogs, job_id=job_id, tasks=tasks,
-        all=every,
-    )  # fmt: skip
+        blobs=blobs, changelogs=changelogs, tasks=tasks, all=every
+    )
     terminal.show(verified, as_json_=as_json_)
     answer(yes=not verified.faults)
 

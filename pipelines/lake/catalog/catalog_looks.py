@@ -1,9 +1,10 @@
 """Cached reads of the catalog: only new entries and files are fetched, and checked.
 
 In an object store, opening a Delta table costs a request or two for each entry of its log, and two
-more for each file of rows. So a reader gets the table that was opened before, brought up to date;
-and files, which are never written again under their names, are read once. On a disk a file is read
-again if its time or size is another one.
+more for each file of rows; on a disk it costs milliseconds. So a reader gets the table that was
+opened before, brought up to date; and files, which are never written again under their names, are
+read once. On a disk the table is opened again if a file of its log is new, gone or another one, and
+a file of rows is read again if its time or size is another one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
-from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
+from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY, log_files
 from statelake.pipelines.lake.tables.tables import open_table
 from statelake.state_core.files.filesystem import Directory
 
@@ -39,6 +40,7 @@ class CatalogLooks:
         self._lock = Lock()
         self._table: DeltaTable | None = None
         self._entry = (0.0, 0)  # when the entry of its version was written, and its size
+        self._log: list[tuple[str | int, ...]] | None = None  # on a disk: its log's files
         self._files: OrderedDict[tuple[str, float, int], pa.Table] = OrderedDict()
         self._bytes = 0
 
@@ -55,10 +57,12 @@ class CatalogLooks:
         Raises:
             DamagedLakeError: The log of the catalog can't be read.
         """
-        if not self._directory.is_object_store:
-            return open_table(self._directory)
         with self._lock:
-            if not self._is_up_to_date_after_refresh():
+            if not self._directory.is_object_store:
+                log = log_files(self._directory)
+                if self._table is None or log is None or log != self._log:
+                    self._table, self._log = open_table(self._directory), log
+            elif not self._is_up_to_date_after_refresh():
                 self._table = open_table(self._directory)
                 if self._table is not None:
                     self._entry = self._entry_of(self._table.version())

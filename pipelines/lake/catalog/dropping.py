@@ -40,7 +40,6 @@ from statelake.pipelines.lake.catalog.deletions import (
     table_paths,
 )
 from statelake.pipelines.lake.tables.names import (
-    CHECKPOINTS,
     COMMITS,
     ERASURE_RECORDS,
     SNAPSHOTS,
@@ -383,8 +382,7 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
             tables = list(table_paths(lake, folder))
             freed += done(partial(sweep_tables, lake, job, tables, dry_run=dry_run))
             freed += done(partial(sweep_runs, lake, folder, dry_run=dry_run))
-            for area in (CHECKPOINTS, COMMITS):
-                freed += done(partial(sweep_rows, lake, f"{folder}/{area}", dry_run=dry_run))
+            freed += done(partial(sweep_rows, lake, f"{folder}/{COMMITS}", dry_run=dry_run))
     for path in (SNAPSHOTS, ERASURE_RECORDS):
         freed += done(partial(sweep_rows, lake, path, dry_run=dry_run))
     freed += sweep_carried(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)

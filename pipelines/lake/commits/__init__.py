@@ -1,10 +1,7 @@
-"""State of running tasks in a lake: checkpoints, changelogs, stores, and the costs of commits.
+"""Commits of running tasks: the logs of their checkpoints, runs in a lake, and their costs.
 
 ========================  ===========================================================
-`state_backend`           stores of tasks as tables
-`changelog`               streams of changes as tables
-`partition_files`         commits to one partition of a table
-`checkpoint_log`          checkpoints as a table; `checkpoint_records` are its rows
+`checkpoint_records`      the records of a checkpoint log, decoded
 `checkpoint_verifying`    check that checkpoints can be restored
 `checkpoint_dropping`     drop old checkpoints
 `checkpoint_migrating`    migrate records from one version to the other

@@ -6,16 +6,22 @@ expire belongs to a commit that is in the log by then. So a job may commit meanw
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog, newest_of_each_key
 from statelake.pipelines.lake.commits.checkpoint_records import (
     TaskRecord,
     last_records,
     read_records,
 )
-from statelake.state_core.commit import BlobStore, CheckpointLog, CheckpointV2, FileCheckpointLog
+from statelake.state_core.commit import (
+    BlobStore,
+    CheckpointLog,
+    CheckpointV2,
+    FileCheckpointLog,
+    LogRecord,
+)
 from statelake.state_core.commit.backends.blob_backend import garbage, read_index
 from statelake.state_core.commit.backends.blob_store import folder_of
 from statelake.state_core.commit.records.clocks import now_millis
@@ -60,14 +66,11 @@ def drop_records(
     if keep < 1:
         raise CommitError(f"{keep} records can't be kept", remedy="keep 1 or more")
     prefixes = {folder_of(folder_of(id_)) for record in read_records(log) for id_ in _ids(record)}
-    if isinstance(log, FileCheckpointLog):
-        removed = _drop_files(log, keep)
-    elif isinstance(log, DeltaCheckpointLog):
-        removed = log.compact(keep)
-    else:
+    if not isinstance(log, FileCheckpointLog):
         raise CommitError(
             "records can't be removed from a topic", remedy="its brokers do that: it is compacted"
         )
+    removed = _drop_files(log, keep)
     if blobs is None:
         return CheckpointDropResult(removed, len(list(log.read())))
     now = now_millis()
@@ -117,7 +120,7 @@ def _drop_files(log: FileCheckpointLog, keep: int) -> int:
         records = list(log.read())
         if _names(log) != names or len(names) != len(records):
             continue  # other writers: the file of a record is not certain
-        kept = {id(record) for record in newest_of_each_key(records, keep)}
+        kept = {id(record) for record in _newest_of_each_key(records, keep)}
         gone = [n for n, record in zip(names, records, strict=True) if id(record) not in kept]
         for name in gone:
             log.directory.delete(name)
@@ -131,3 +134,14 @@ def _drop_files(log: FileCheckpointLog, keep: int) -> int:
 
 def _names(log: FileCheckpointLog) -> list[str]:
     return [name for name in log.directory.names() if name.endswith(".record")]
+
+
+def _newest_of_each_key(records: list[LogRecord], newest: int) -> list[LogRecord]:
+    """Return the last records of each key."""
+    later: Counter[bytes] = Counter()
+    kept = []
+    for record in reversed(records):
+        if later[record.key] < newest:
+            kept.append(record)
+        later[record.key] += 1
+    return kept

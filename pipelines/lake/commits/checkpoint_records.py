@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from statelake.pipelines.shown import age_text
 from statelake.state_core.commit import (
     Changelogs,
@@ -21,11 +20,7 @@ from statelake.state_core.commit import (
     FileCheckpointLog,
     LogRecord,
 )
-from statelake.state_core.commit.records.records import (
-    BLOB_STORE_FACTORY,
-    CHANGELOG_FACTORY,
-    LAKE_FACTORY,
-)
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
 from statelake.state_core.commit.records.serdes import (
     read_checkpoint_v1,
     read_checkpoint_v2,
@@ -37,7 +32,7 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.printable import Printed, Table
 
 KAFKA = "kafka://"
-SHORT = {BLOB_STORE_FACTORY: "blob_store", CHANGELOG_FACTORY: "changelog", LAKE_FACTORY: "lake"}
+SHORT = {BLOB_STORE_FACTORY: "blob_store", CHANGELOG_FACTORY: "changelog"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +129,7 @@ class LastCheckpoints(Printed):
 
 
 def open_log(location: str) -> CheckpointLog:
-    """Open the log at a place: a Delta table, a directory, or `kafka://HOST:PORT/TOPIC`.
+    """Open the log at a place: a directory, or `kafka://HOST:PORT/TOPIC`.
 
     Raises:
         NotFoundError: There is no log at the location.
@@ -142,14 +137,12 @@ def open_log(location: str) -> CheckpointLog:
     if location.startswith(KAFKA):
         return _topic(location)
     directory = Directory(location)
-    if directory.exists("_delta_log"):
-        return DeltaCheckpointLog(directory)
     if any(name.endswith(".record") for name in directory.names()):
         return FileCheckpointLog(directory)
     raise NotFoundError(
-        "no checkpoint log: neither a Delta table nor a directory of records",
+        "no checkpoint log: not a directory of records",
         place=directory.uri,
-        remedy="name the directory that has the records, or `_delta_log`, in it",
+        remedy="name the directory that has the records in it",
     )
 
 

@@ -21,6 +21,7 @@ from statelake.pipelines.lake.commits.checkpoint_records import (
 from statelake.state_core.commit import (
     CheckpointLog,
     CheckpointV2,
+    KeyValueStore,
     PosixDisk,
     StateBackendFactory,
     StoreSpec,
@@ -105,7 +106,6 @@ class VerifiedLog(Printed):
 def verify_log(
     log: CheckpointLog,
     backends: Iterable[StateBackendFactory],
-    job: tuple[str, str] = ("", "1"),
     *,
     tasks: Iterable[str] = (),
     every: bool = False,
@@ -115,7 +115,6 @@ def verify_log(
     Args:
         log: The log.
         backends: The available backends; markers of others are not verified.
-        job: Its name and its id.
         tasks: Only these; all by default.
         every: Whether to verify every record of version 2; otherwise the last of each task, of
             version 2 if it has one.
@@ -128,14 +127,14 @@ def verify_log(
     wanted = tuple(tasks)
     done: list[Verified] = []
     for chosen in _chosen(log, wanted, every=every):
-        record, verified = chosen, list(_verify(chosen, factories, job))
+        record, verified = chosen, list(_verify(chosen, factories))
         for _ in range(0 if every else LOOKS):
             if not any(marker.outcome == UNSOUND for marker in verified):
                 break
             (again,) = _chosen(log, (record.task,), grouper=record.key.grouper)
             if again.record.message == record.record.message:
                 break
-            record, verified = again, list(_verify(again, factories, job))
+            record, verified = again, list(_verify(again, factories))
         done += verified
     return VerifiedLog(done)
 
@@ -157,9 +156,7 @@ def _chosen(
     return [versions[max(versions)] for versions in last.values()]
 
 
-def _verify(
-    record: TaskRecord, factories: dict[str, StateBackendFactory], job: tuple[str, str]
-) -> Iterator[Verified]:
+def _verify(record: TaskRecord, factories: dict[str, StateBackendFactory]) -> Iterator[Verified]:
     checkpoint = record.checkpoint
     if not isinstance(checkpoint, CheckpointV2):
         # it has no markers, and its offsets of changelogs are not distinguished
@@ -172,29 +169,40 @@ def _verify(
                 yield Verified(*facts, NOT_LOOKED_AT)
                 continue
             try:
-                size = _restore(factories[name], checkpoint, record.task, store, job)
+                size = _restore(factories[name], checkpoint, record.task, store)
             except (StateError, OSError) as error:
                 yield Verified(*facts, UNSOUND, why=str(error))
             else:
                 yield Verified(*facts, SOUND, size)
 
 
-def _restore(
-    factory: StateBackendFactory,
-    checkpoint: CheckpointV2,
-    task: str,
-    store: str,
-    job: tuple[str, str],
-) -> int:
-    """Restore one store into a temporary directory, and return the bytes of its files."""
+def _restore(factory: StateBackendFactory, checkpoint: CheckpointV2, task: str, store: str) -> int:
+    """Restore one store into a temporary directory, and return its bytes."""
     with tempfile.TemporaryDirectory() as path, ThreadPoolExecutor(1) as pool:
-        stores = TaskStores(PosixDisk(path), task, [StoreSpec.segments(store)])
-        context = TaskContext(*job, task, stores, pool)
+        counted = _CountedStore()
+        stores = TaskStores(PosixDisk(path), task, [StoreSpec(store, lambda *_: counted)])
+        context = TaskContext("", "1", task, stores, pool)
         manager = factory.restore_manager(context, [store])
         try:
             manager.init(checkpoint)
             manager.restore()
         finally:
             manager.close()
-            stores.close()
-        return context.measures["bytes_restored"]
+        return context.measures["bytes_restored"] + counted.size
+
+
+class _CountedStore(KeyValueStore):
+    """Counts the bytes of restored changes, and forgets them: a changelog may be of any job."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 0
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        self.size += len(key) + len(value or b"")
+
+    def get(self, key: bytes) -> bytes | None:
+        return None
+
+    def items(self) -> Iterable[tuple[bytes, bytes]]:
+        return ()

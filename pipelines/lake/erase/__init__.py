@@ -9,7 +9,6 @@
 `log_rewriting`       Delta logs in which every version names the new files
 `own_versions`        table versions for named snapshots, while others keep the files
 `task_state`          state of runs and tasks outside of snapshots
-`pair_tables`         their tables of keys and values as bytes
 `opaque_state`        state without tables, which can't be searched by its structure
 `audit_records`       a table of erasures and audits, each record sealed by a hash
 `needles`             a key in every form in which bytes may hold it

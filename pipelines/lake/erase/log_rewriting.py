@@ -79,12 +79,6 @@ def rewrite_log(table: StateTable, replaced: Replaced) -> None:
         _rewrite_entries(table, replaced, step)
 
 
-def named_files(table: StateTable) -> set[str]:
-    """Return the files that some version of a table adds or removes."""
-    versions = (_actions(table, version) for version in _versions(table))
-    return {path for actions in versions for action in actions if (path := _named(action))}
-
-
 def _rewrite_entries(
     table: StateTable,
     replaced: Replaced,

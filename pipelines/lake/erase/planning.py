@@ -96,7 +96,7 @@ class ErasurePlan(Printed):
         elsewhere: Places that may have copies, and can't be changed from here.
         kept_for: Snapshots that were not named but share files with such rows, which stay for
             them; as job and id.
-        partial_matches: Stores and changelogs with rows that only contain a key.
+        partial_matches: Changelogs with changes that only contain a key.
         leftover_runs: Leftovers of runs, which are deleted completely.
         key_in_leftovers: Whether a key is in these leftovers.
         carried: What becomes of state that can't be searched: `drop`, `keep`, or empty.
@@ -401,10 +401,10 @@ class Planner:
         words = words_of(self.asked, parts=True)
         records = list(self._all())
         of_tasks = self.tasks.find()
-        for of_task in of_tasks.rows:
-            if of_task.rows:
-                name = of_task.job, of_task.area, of_task.name
-                states[name] = FoundState(*name, of_task.rows, of_task.files)
+        for changelog in of_tasks.changelogs:
+            if changelog.rows:
+                name = changelog.place, "changelogs", changelog.name
+                states[name] = FoundState(*name, changelog.rows)
         return ErasurePlan(
             request=self.asked.request,
             jobs=list(self.records),
@@ -413,10 +413,8 @@ class Planner:
                 states.values(), key=lambda state: (state.job, state.operator, state.state)
             ),
             rows=sum(entry.rows for entry in states.values()),
-            files=sum(len(going.units) for _, going in found_files)
-            + sum(of_task.files for of_task in of_tasks.rows),
-            file_bytes=sum(unit.size for _, going in found_files for unit in going.units)
-            + sum(of_task.file_bytes for of_task in of_tasks.rows),
+            files=sum(len(going.units) for _, going in found_files),
+            file_bytes=sum(unit.size for _, going in found_files for unit in going.units),
             snapshots_found=sorted(everywhere),
             notes=[
                 (record.job, record.snapshot_id)
@@ -432,9 +430,9 @@ class Planner:
                 {(going.table, unit.path) for _, going in found_files for unit in going.units}
             ),
             partial_matches=[
-                f"{of_task.area}/{of_task.name} of {of_task.job}"
-                for of_task in of_tasks.rows
-                if of_task.partial_matches
+                f"changelogs/{changelog.name} of {changelog.place}"
+                for changelog in of_tasks.changelogs
+                if changelog.partial_matches
             ],
             leftover_runs=of_tasks.leftovers,
             key_in_leftovers=of_tasks.key_in_leftovers,

@@ -8,6 +8,7 @@ from typing import Any
 from statelake.pipelines.lake.erase.needles import LEAST_BYTES, mentions
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.erase.requests import ErasureRequest, words_of
+from statelake.pipelines.lake.erase.task_state import OLD
 from statelake.state_core.errors import ConflictError, EncodeError, NoMatchError
 
 
@@ -26,9 +27,13 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
     """
     refuse_telling_id(asked)
     if plan.empty and not (asked.carried == "drop" and plan.opaque):
+        old = [place for place in plan.elsewhere if place.startswith(OLD)]
         raise NoMatchError(
             f"no such key or row is in {plan.snapshots} snapshots",
-            remedy="keys are written as `statelake dump` prints them",
+            remedy="; ".join(
+                ["keys are written as `statelake dump` prints them"]
+                + [f"not searched: {place}" for place in old]
+            ),
         )
     if plan.emptied_states and not whole:
         raise EncodeError(

@@ -1,11 +1,15 @@
 """State of runs and tasks outside of snapshots, in the lake and in places that are named.
 
 ====================================  ==========================================================
-`<job>/stores`, `<job>/changelogs`    rows of the keys are erased, in every version of the tables
 `<job>/_runs/<run>/attempt-...`       deleted as a whole: the next run begins with the snapshot
 a blob store of runs                  has a second copy of snapshots, deleted as a whole
 a directory of changelogs             those of runs as blobs are, of others the changes of the keys
 ====================================  ==========================================================
+
+Tables into which tasks committed before this version are named, as nothing reads them any more. To
+a changelog keys and values are bytes: a change is erased if its key is one of the keys. One that
+only contains one, in a longer key or in its value, may belong to another key; the request says
+whether it stays.
 
 All of it may be repeated. This state belongs to no snapshot: an erasure of some snapshots only
 deletes the attempts of these, and leaves the rest.
@@ -13,26 +17,22 @@ deletes the attempts of these, and leaves the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from urllib.parse import quote, unquote
 
+import pyarrow as pa
+
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.commits.checkpoint_records import read_records
 from statelake.pipelines.lake.commits.run_log import RunLog
-from statelake.pipelines.lake.erase.pair_tables import HeldKeys, PairTable
+from statelake.pipelines.lake.erase.needles import needles_of, whole_forms
 from statelake.pipelines.lake.erase.requests import ErasureRequest
-from statelake.pipelines.lake.tables.names import (
-    CHANGELOGS,
-    CHECKPOINTS,
-    RUNS,
-    STORES,
-    areas_of,
-    stream_of,
-)
+from statelake.pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
+from statelake.pipelines.lake.tables.names import OLD_AREAS, RUNS, areas_of, stream_of
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.commit import (
     CheckpointV2,
@@ -43,32 +43,81 @@ from statelake.state_core.commit import (
 from statelake.state_core.commit.backends.blob_store import folder_of
 from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
 from statelake.state_core.commit.records.serdes import read_changelog_marker
-from statelake.state_core.errors import ConflictError, NotFoundError, UnsafePathError
+from statelake.state_core.errors import (
+    ConflictError,
+    NotFoundError,
+    StateError,
+    UnsafePathError,
+)
 from statelake.state_core.files.filesystem import Directory
 
 RUNS_INSTANCE = "1"  # the instance id of a job in its runs' records
+OLD = "tables of tasks that a version before this one wrote"
+PIECE_BYTES = 16 << 20
+UNPACKED_BYTES = 256 << 20
+
+
+class HeldKeys:
+    """Tests whether bytes hold one of the keys.
+
+    Args:
+        asked: The request with the keys; predicates only apply to states with columns.
+        records: Snapshots, whose operators have the key serializers.
+        everything: Whether pairs are erased that only contain a key.
+    """
+
+    def __init__(
+        self, asked: ErasureRequest, records: Iterable[SnapshotRecord], *, everything: bool
+    ) -> None:
+        listed = list(records)
+        keys = ErasureRequest(asked.request, asked.keys)
+        needles, left_out = needles_of(keys, listed)
+        self.too_short = bool(left_out)
+        self.everything = everything
+        self._whole = frozenset(whole_forms(asked, listed))
+        self._within = Searcher(needles)
+
+    def has(self, data: bytes | pa.Buffer) -> bool:
+        """Return whether bytes contain a key."""
+        return next(self._within.find(data), None) is not None
+
+    def pair_has(self, key: bytes, value: bytes | None) -> bool:
+        """Return whether a pair contains a key."""
+        return self.has(key) or self.has(value or b"")
+
+    def goes(self, key: bytes, value: bytes | None) -> bool:
+        """Return whether a pair is erased."""
+        return key in self._whole or (self.everything and self.pair_has(key, value))
+
+    def in_file(self, directory: Directory, path: str) -> bool:
+        """Return whether a file contains a key, in its bytes or in its compressed parts."""
+        size, overlap = directory.size(path), self._within.longest
+        with suppress(StateError):  # a file of another kind, or one that only RocksDB can read
+            if any(self.has(data) for _, data in unpacked_table(directory.source(path))):
+                return True
+        with directory.open_input(path) as file:
+            for start in range(0, size, PIECE_BYTES):
+                data = pa.py_buffer(file.read_at(PIECE_BYTES + overlap, start))
+                contents = (content for _, content in unpacked(data, UNPACKED_BYTES))
+                if self.has(data) or any(map(self.has, contents)):
+                    return True
+        return False
 
 
 @dataclass(frozen=True)
-class FoundRows:
-    """The rows to erase of a store or a changelog.
+class FoundChanges:
+    """The changes to erase of a changelog.
 
     Attributes:
-        job: The job; the place of a directory of changelogs.
-        area: `stores` or `changelogs`.
-        name: Its name there.
-        rows: The rows to erase.
-        files: The files with these rows.
-        file_bytes: Their bytes.
-        partial_matches: Rows that only contain a key, and stay.
+        place: The directory of changelogs.
+        name: The changelog's partition.
+        rows: The changes to erase.
+        partial_matches: Changes that only contain a key, and stay.
     """
 
-    job: str
-    area: str
+    place: str
     name: str
     rows: int
-    files: int
-    file_bytes: int
     partial_matches: int
 
 
@@ -77,13 +126,13 @@ class FoundTaskState:
     """The state of runs and tasks to erase.
 
     Attributes:
-        rows: The stores and changelogs with such rows.
+        changelogs: The changelogs with such changes.
         leftovers: Leftovers that are deleted completely, as text.
         key_in_leftovers: Whether a key is in these leftovers.
         elsewhere: Places that may have copies, and can't be changed from here.
     """
 
-    rows: list[FoundRows] = field(default_factory=list)
+    changelogs: list[FoundChanges] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)
     key_in_leftovers: bool = False
     elsewhere: list[str] = field(default_factory=list)
@@ -94,7 +143,7 @@ def all_jobs(lake: Catalog) -> list[str]:
     jobs = set(lake.jobs())
     for name in lake.directory.names():
         job = unquote(name.replace("~", "%"))
-        if job and _within(job) == name and any(_kept(lake, job, (STORES, CHANGELOGS, RUNS))):
+        if job and _within(job) == name and any(_kept(lake, job, (*OLD_AREAS, RUNS))):
             jobs.add(job)
     return sorted(jobs)
 
@@ -145,7 +194,6 @@ class TaskState:
         """Search all state of runs and tasks.
 
         Raises:
-            DamagedLakeError: A table can't be read.
             NotFoundError: A place that was named has no blob store or changelog.
         """
         task_state = FoundTaskState()
@@ -160,23 +208,11 @@ class TaskState:
                     task_state.key_in_leftovers |= self._in_any(directory) or (
                         unknown and f"run-{run:08d}" not in ids
                     )
+        task_state.elsewhere += self._old_tables()
         if self.asked.snapshots:
-            task_state.elsewhere += [
-                f"stores and changelogs of job {job!r}, which are no snapshot's"
-                for job in self.records
-                if any(_kept(self.lake, job, (STORES, CHANGELOGS)))
-            ]
             return task_state
-        for table in self._tables():
-            going = table.find(self.held)
-            if going.rows or going.partial_matches:
-                size = sum(file_bytes for _, file_bytes in going.files)
-                task_state.rows.append(
-                    FoundRows(table.job, table.area, table.name, going.rows, len(going.files),
-                              size, going.partial_matches)
-                )  # fmt: skip
         for place in self.asked.changelogs:
-            task_state.rows += self._in_changelogs(place, task_state)
+            task_state.changelogs += self._in_changelogs(place, task_state)
         for place in self.asked.blobs:
             self._look_at_blobs(place, task_state)
         task_state.elsewhere += self._elsewhere()
@@ -189,8 +225,6 @@ class TaskState:
                 log.discard(run)
         if self.asked.snapshots:
             return
-        for table in self._tables():
-            table.erase(self.held, self.asked.request)
         for place in self.asked.changelogs:
             changelogs = FileChangelogs(place)
             for partition in changelogs.partitions():
@@ -213,17 +247,19 @@ class TaskState:
             if not self.asked.snapshots or f"run-{run:08d}" in self.asked.snapshots:
                 yield run
 
-    def _tables(self) -> Iterator[PairTable]:
+    def _old_tables(self) -> Iterator[str]:
         for job in self.records:
-            for area in _kept(self.lake, job, (STORES, CHANGELOGS)):
-                for name in self.lake.directory.names(f"{_within(job)}/{area}"):
-                    table = self.lake.table(f"{_within(job)}/{area}/{name}")
-                    yield PairTable(job, area, name, table)
+            for area in _kept(self.lake, job, OLD_AREAS):
+                place = self.lake.directory.full(f"{_within(job)}/{area}")
+                yield (
+                    f"{OLD}: delete the directory {place}; those tasks also have state on their"
+                    " hosts, and in Kafka topics"
+                )
 
     def _in_any(self, directory: Directory) -> bool:
         return any(self.held.in_file(directory, path) for path, _ in directory.files_below())
 
-    def _in_changelogs(self, place: str, task_state: FoundTaskState) -> Iterator[FoundRows]:
+    def _in_changelogs(self, place: str, task_state: FoundTaskState) -> Iterator[FoundChanges]:
         """Find changelogs of runs, which are deleted, and rows of other changelogs."""
         changelogs = FileChangelogs(place)
         partitions = changelogs.partitions()
@@ -245,7 +281,7 @@ class TaskState:
                 partial_matches += not going and self.held.pair_has(change.key, change.value)
             changelog.close()
             if rows or partial_matches:
-                yield FoundRows(place, CHANGELOGS, str(partition), rows, 0, 0, partial_matches)
+                yield FoundChanges(place, str(partition), rows, partial_matches)
         if changes:
             task_state.leftovers.append(f"{changes} changes of runs in {place}")
 
@@ -304,9 +340,6 @@ class TaskState:
 
     def _elsewhere(self) -> Iterator[str]:
         """Yield places outside of the lake that may have copies, as far as the lake knows."""
-        for job in self.records:
-            if any(_kept(self.lake, job, (STORES, CHANGELOGS, CHECKPOINTS))):
-                yield f"state of tasks of job {job!r} on their hosts, and in Kafka topics"
         if not self.asked.blobs and self._prefixes:
             yield "the blob store of runs: give it with --blobs"
         for stream in sorted(self._streams):

@@ -16,8 +16,8 @@ from statelake.state_core.printable import is_text
 SNAPSHOTS, KEYED, TIMERS, OPERATOR = "snapshots", "keyed", "timers", "operator"
 ERASURE_RECORDS = "_statelake/erasure_records"
 AREAS = (KEYED, TIMERS, OPERATOR)
-STORES, CHANGELOGS = "stores", "changelogs"
-CHECKPOINTS, COMMITS, RUNS = "_checkpoints", "_commits", "_runs"
+COMMITS, RUNS = "_commits", "_runs"
+OLD_AREAS = ("stores", "changelogs", "_checkpoints")  # of jobs in older lakes; nothing reads them
 LONGEST = 110  # two of them and a suffix are a name of at most 255
 LONGEST_JOB = 200  # part of the name of a directory in the catalog, percent-encoded
 FLINK_SAVEPOINT = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
@@ -135,21 +135,6 @@ def timers_table(job: str, operator: str) -> str:
 def queue_table(job: str, operator: str, queue: str) -> str:
     """Return the path of one queue of timers, for an operator whose queues are not alike."""
     return f"{timers_table(job, operator)}~{path_segment(queue)}"
-
-
-def store_table(job: str, store: str) -> str:
-    """Return the path of the table into which a store's tasks commit."""
-    return f"{_job_directory(job)}/{STORES}/{path_segment(store)}"
-
-
-def changelog_table(job: str, stream: str) -> str:
-    """Return the path of the table of a stream of changes."""
-    return f"{_job_directory(job)}/{CHANGELOGS}/{path_segment(stream)}"
-
-
-def checkpoint_log_table(job: str) -> str:
-    """Return the path of a job's checkpoint log."""
-    return f"{_job_directory(job)}/{CHECKPOINTS}"
 
 
 def commits_table(job: str) -> str:

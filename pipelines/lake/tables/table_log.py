@@ -28,6 +28,7 @@ from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
 from statelake.state_core.errors import (
     LakeError,
     MissingFileError,
+    SnapshotError,
     UnreadableTableError,
     UnsafePathError,
 )
@@ -87,6 +88,27 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
         raise
     finalize(table, place.close)
     return table
+
+
+def log_files(directory: Directory) -> list[tuple[str | int, ...]] | None:
+    """Return what tells the files of a log on a disk from any others; None if it is not known."""
+    try:
+        handle = directory.confined().folder(LOG_DIRECTORY)
+    except SnapshotError:  # `open_log` says what is the matter
+        return None
+    if handle is None:
+        return None
+    try:
+        with os.scandir(handle) as entries:
+            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    except OSError:  # gone at this moment
+        return None
+    finally:
+        os.close(handle)
+    return sorted(
+        (name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        for name, status in found
+    )
 
 
 def check_log_files(directory: ConfinedDirectory, version: int | None = None) -> None:

@@ -16,6 +16,7 @@ read back what it appended (`reads_back`): records of another one between its ow
 from __future__ import annotations
 
 import logging
+import re
 import zlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
@@ -48,6 +49,7 @@ LOG = logging.getLogger(__name__)
 
 COMPACT_EVERY = 1_000_000
 CHANGES = 4096
+_OFFSET = re.compile(r"\d{1,19}", re.ASCII)
 
 
 def undoing(
@@ -118,7 +120,15 @@ class ChangelogBackend(StateBackendFactory):
 def _markers(context: TaskContext, checkpoint: Checkpoint | None) -> dict[str, ChangelogMarker]:
     if checkpoint is None:
         return {}
-    return changelog_markers(upgrade(checkpoint, context.changelogs))
+    markers = changelog_markers(upgrade(checkpoint, context.changelogs))
+    for store, marker in markers.items():
+        if marker.offset is not None and not _OFFSET.fullmatch(marker.offset):
+            raise CommitError(
+                f"{marker.offset!r:.100} is not an offset",
+                place=f"task {context.task}, the changelog of store {store!r}",
+                remedy="restore from another backend, or from an older checkpoint",
+            )
+    return markers
 
 
 def _reaches(log: Changelog, marker: ChangelogMarker) -> bool:

@@ -1,7 +1,7 @@
 """Checkpoint logs: records are appended to a log, which is read from its start.
 
-Other logs (a Delta table, a Kafka topic) implement `CheckpointLog` too. Keys and messages are bytes
-here; `checkpoint_reading` interprets them.
+A Kafka topic implements `CheckpointLog` too. Keys and messages are bytes here;
+`checkpoint_reading` interprets them.
 """
 
 from __future__ import annotations
@@ -53,22 +53,6 @@ class CheckpointLog(Protocol):
 
     def read(self, after: int = -1) -> Iterable[LogRecord]:
         """Yield the records behind an offset, in their order."""
-
-
-class MemoryCheckpointLog:
-    """A log in memory, for tests and for jobs that need no restart."""
-
-    def __init__(self, clock: Callable[[], int] = now_millis) -> None:
-        self.clock = clock
-        self.records: list[LogRecord] = []
-
-    def append(self, key: bytes, message: bytes) -> None:
-        """Append a record."""
-        self.records.append(LogRecord(len(self.records), key, message, self.clock()))
-
-    def read(self, after: int = -1) -> Iterator[LogRecord]:
-        """Yield the records behind an offset."""
-        yield from self.records[after + 1 :]
 
 
 class FileCheckpointLog:

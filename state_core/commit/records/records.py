@@ -20,8 +20,6 @@ from statelake.state_core.errors import CheckpointRecordError
 # the names under which Samza's own classes find their markers in a record
 CHANGELOG_FACTORY = "org.apache.samza.storage.KafkaChangelogStateBackendFactory"
 BLOB_STORE_FACTORY = "org.apache.samza.storage.blobstore.BlobStoreStateBackendFactory"
-# ours only: Delta tables of a lake, in `pipelines`
-LAKE_FACTORY = "statelake.lake"
 
 CHECKPOINT_TYPES = {1: "checkpoint", 2: "checkpoint-v2"}
 """The type in a record's key, by the version of the record."""

@@ -2,11 +2,10 @@
 
 =====================  ==============================================================
 `stores`               key-value stores with local checkpoints
-`rocksdb_store`        one on RocksDB
 `task_stores`          all stores of a task, their directories and markers
 `local_disk`           names and removal of directories
 `durable_writing`      durable writing of whole files
 =====================  ==============================================================
 
-A new kind of store implements `Store` in `stores`.
+A new kind of store implements `KeyValueStore` in `stores`.
 """

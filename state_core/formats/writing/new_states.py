@@ -50,7 +50,8 @@ Rows: TypeAlias = (
     "pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch] | SpilledElsewhere"
 )
 
-USER_TIMERS = "user-timers"
+# of a `KeyedProcessFunction`, and of the DataStream API V2's `KeyedProcessOperator`
+USER_TIMERS, V2_TIMERS = "user-timers", "processing timer"
 _TIMERS = re.compile(re.escape(TIMER_PREFIX) + r"(event|processing)_.+", re.DOTALL)
 MODES = {
     "split": DistributionMode.SPLIT_DISTRIBUTE,

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from tests.adversary.makers.checkpoint import (
     blob_marker,
+    changelog_marker,
     committed,
     committed_link,
-    delta_log_action,
     index,
-    lake_marker,
     last_index,
     raw_record,
     record,
@@ -25,15 +23,11 @@ __all__ = ["CHECKPOINT_CASES"]
 
 LIST = {"list": "checkpoints list --log {committed}/log"}
 VERIFY = {"verify": "checkpoints verify --log {committed}/log --blobs {committed}/blobs"}
-VERIFY_LAKE = {
-    "verify-lake": "checkpoints verify --log {committed}/log --lake {committed}/lake --job orders"
+VERIFY_CHANGELOGS = {
+    "verify-changelogs": "checkpoints verify --log {committed}/log"
+    " --changelogs {committed}/changelogs"
 }
 DROP = {"drop": "checkpoints drop --log {committed}/log --blobs {committed}/blobs --keep 1"}
-DELTA = {
-    "list": "checkpoints list --log {root}/delta-log",
-    "drop": "checkpoints drop --log {root}/delta-log --keep 1",
-    "verify": "checkpoints verify --log {root}/delta-log --blobs {committed}/blobs",
-}
 FAULTY = 1
 KEY = (
     b'{"systemstreampartition-grouper-factory":"g","taskName":"Partition 0","type":"checkpoint-v2"}'
@@ -167,33 +161,8 @@ def keyed(place: str, value: Any) -> Maker:
     return record(change)
 
 
-def added_at(path: str) -> Callable[[dict[str, Any], Scene], None]:
-    """An action that adds a file elsewhere."""
-
-    def change(action: dict[str, Any], scene: Scene) -> None:
-        if "add" in action:
-            action["add"]["path"] = path.format(victim=scene.victim)
-
-    return change
-
-
-def removed_at(path: str) -> Callable[[dict[str, Any], Scene], None]:
-    """An action that removes a file elsewhere, long ago."""
-
-    def change(action: dict[str, Any], scene: Scene) -> None:
-        if "commitInfo" in action:
-            action.clear()
-            action["remove"] = {
-                "path": path.format(victim=scene.victim), "deletionTimestamp": 1,
-                "dataChange": True, "extendedFileMetadata": False,
-            }  # fmt: skip
-
-    return change
-
-
 CHECKPOINT_CASES: list[Case] = [
-    *over(LIST | VERIFY | VERIFY_LAKE | DROP, "honest/files", committed, code=0),
-    *over(DELTA, "honest/delta", Scene.with_delta_log, code=0),
+    *over(LIST | VERIFY | VERIFY_CHANGELOGS | DROP, "honest/files", committed, code=0),
     *(
         case
         for name, blob in BLOBS.items()
@@ -216,11 +185,17 @@ CHECKPOINT_CASES: list[Case] = [
         for case in over(LIST | DROP, f"task/{name}", keyed("taskName", task), code=0)
     ),
     *(
-        Case(f"lake-version/{name}", lake_marker(version), VERIFY_LAKE["verify-lake"], FAULTY)
-        for name, version in (
-            ("negative", "-1"), ("beyond", "999"), ("text", "../victim"), ("huge", "9" * 40),
-            ("empty", ""), ("fraction", "1.5"),
+        case
+        for name, said in (
+            ("stream-parent", {"stream": "../../../../victim"}), ("stream-dots", {"stream": ".."}),
+            ("stream-absolute", {"stream": "{victim}"}), ("stream-null", {"stream": "a\0b"}),
+            ("system-through", {"system": "a/../../../victim"}), ("system-list", {"system": []}),
+            ("partition-text", {"partition": "../0"}), ("partition-negative", {"partition": -1}),
+            ("offset-beyond", {"offset": "999"}), ("offset-text", {"offset": "../victim"}),
+            ("offset-huge", {"offset": "9" * 40}), ("offset-fraction", {"offset": "1.5"}),
         )
+        for case in over(VERIFY_CHANGELOGS, f"changelog/{name}", changelog_marker(**said),
+                         code=FAULTY)
     ),
     *(
         Case(f"index/file/{name}", first_file(file_name=file), VERIFY["verify"],
@@ -316,32 +291,10 @@ CHECKPOINT_CASES: list[Case] = [
     *over(DROP, "link/blobs", committed_link("blobs/blobs", "{victim}/committed/blobs/blobs"),
           changes=True),
     *over(DROP, "link/expiring", committed_link("blobs/expiring", "{victim}/blobs"), changes=True),
-    *over(VERIFY_LAKE, "link/table",
-          committed_link("lake/orders/stores/counts", "{victim}/committed/lake/orders/stores/counts"),
+    *over(VERIFY_CHANGELOGS, "link/stream",
+          committed_link("changelogs/system=kafka/stream=counts-log",
+                         "{victim}/committed/changelogs/system=kafka/stream=counts-log"),
           code=FAULTY),
-    *over(VERIFY_LAKE, "link/data",
-          committed_link("lake/orders/stores/counts/_data",
-                         "{victim}/committed/lake/orders/stores/counts/_data"), code=FAULTY),
-    *(
-        case
-        for name, path in (
-            ("absolute", "{victim}/part-00000.snappy.parquet"),
-            ("uri", "file://{victim}/part-00000.snappy.parquet"),
-            ("parent", "../victim/part-00000.snappy.parquet"),
-            ("encoded", "%2e%2e/victim/part-00000.snappy.parquet"),
-            ("through", "a/../../victim/part-00000.snappy.parquet"),
-        )
-        for case in over(DELTA, f"delta/add/{name}", delta_log_action(added_at(path)))
-    ),
-    *(
-        case
-        for name, path in (
-            ("absolute", "{victim}/part-00000.snappy.parquet"),
-            ("uri", "file://{victim}/part-00000.snappy.parquet"),
-            ("parent", "../victim/part-00000.snappy.parquet"),
-            ("encoded", "%2e%2e/victim/part-00000.snappy.parquet"),
-        )
-        for case in over({"drop": DELTA["drop"]}, f"delta/remove/{name}",
-                         delta_log_action(removed_at(path)), code=0)
-    ),
+    *over(VERIFY_CHANGELOGS, "link/segment",
+          committed_link("changelogs/*/*/0/*.log", "{victim}/secret.txt"), code=FAULTY),
 ]  # fmt: skip

@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from statelake.state_core.commit import FileCheckpointLog
-from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, LAKE_FACTORY
+from statelake.state_core.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+)
 from statelake.state_core.files.filesystem import Directory
 from tests.adversary.makers.lake import filled
 from tests.adversary.makers.scene import Maker, Scene
 
 __all__ = [
     "blob_marker",
+    "changelog_marker",
     "committed",
     "committed_file",
     "committed_link",
-    "delta_log_action",
     "index",
-    "lake_marker",
     "last_index",
     "marked",
     "raw_record",
@@ -95,9 +97,19 @@ def blob_marker(marker: str, store: str = "counts") -> Maker:
     return marked({BLOB_STORE_FACTORY: {store: marker}})
 
 
-def lake_marker(marker: str, store: str = "counts") -> Maker:
-    """A record whose version of the lake's table is another."""
-    return marked({LAKE_FACTORY: {store: marker}})
+def changelog_marker(**said: Any) -> Maker:
+    """A record whose marker of the changelog has other values."""
+
+    def change(_: dict[str, Any], message: dict[str, Any], scene: Scene) -> None:
+        stores = message["state-checkpoint-markers"][CHANGELOG_FACTORY]
+        marker = json.loads(stores["counts"])
+        for name, value in said.items():
+            text = value.format(victim=scene.victim) if isinstance(value, str) else value
+            of = marker if name == "offset" else marker["changelog-ssp"]
+            of["changelog-offset" if name == "offset" else name] = text
+        message["state-checkpoint-markers"] = {CHANGELOG_FACTORY: {"counts": json.dumps(marker)}}
+
+    return record(change)
 
 
 def raw_record(key: bytes, message: bytes) -> Maker:
@@ -154,19 +166,5 @@ def committed_file(path: str, data: str) -> Maker:
         target = committed(scene) / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(filled(data, scene), "utf-8")
-
-    return make
-
-
-def delta_log_action(change: Callable[[dict[str, Any], Scene], Any]) -> Maker:
-    """A log that is a Delta table, with an action more in its newest version."""
-
-    def make(scene: Scene) -> None:
-        table = scene.with_delta_log()
-        newest = max((table / "_delta_log").glob("*.json"))
-        actions = [json.loads(line) for line in newest.read_text("utf-8").splitlines()]
-        for action in actions:
-            change(action, scene)
-        newest.write_text("".join(json.dumps(action) + "\n" for action in actions), "utf-8")
 
     return make

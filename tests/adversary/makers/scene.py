@@ -68,7 +68,7 @@ class Scene:
 
     @property
     def committed(self) -> Path:
-        """A job that committed: `log`, `blobs` and `lake`; made with `with_committed`."""
+        """A job that committed: `log`, `blobs` and `changelogs`; made with `with_committed`."""
         return self.root / "committed"
 
     @property
@@ -112,11 +112,6 @@ class Scene:
     def with_committed(self) -> Path:
         """A job that committed, honestly."""
         return self.seed.copy("committed", self.committed)
-
-    def with_delta_log(self) -> Path:
-        """The same, and its log as a Delta table."""
-        self.with_committed()
-        return self.seed.copy("delta-log", self.root / "delta-log")
 
     def words(self, command: str) -> tuple[str, ...]:
         """A command's words, with the scene's places in them."""

@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from statelake import NewKeyedState, NewOperator, NewOperatorState, write_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.state_core.commit import FileCheckpointLog
@@ -230,15 +229,12 @@ def _make_runs(root: Path) -> None:
 
 
 def _make_committed(root: Path) -> None:
-    """A job of two tasks that committed twice, with its log as files and as a Delta table."""
+    """A job of two tasks that committed twice, with its log."""
     log = FileCheckpointLog(Directory(root / "committed" / "log"))
     job = CommittedJob(root / "committed", log)
     job.run("Partition 0", [{b"a": b"1", b"b": b"2"}, {b"a": b"3"}])
     job.run("Partition 1", [{b"x": b"1"}])
     shutil.rmtree(root / "committed" / "disks")
-    table = DeltaCheckpointLog(Directory(root / "delta-log"))
-    for record in log.read():
-        table.append(record.key, record.message)
 
 
 def _make_victim(root: Path, to: Path) -> None:

@@ -50,8 +50,7 @@ def processed(flink: FlinkOracle, savepoint: Path, parallelism: int) -> Counter[
     return Counter(number for line in lines for number in line["numbers"])
 
 
-@pytest.mark.parametrize("parallelism", [2, 3])
-@pytest.mark.parametrize("version", [None, 4])
+@pytest.mark.parametrize(("version", "parallelism"), [(None, 2), (4, 3)])
 def test_no_record_is_lost(
     parallelism: int, version: int | None, flink: FlinkOracle, tmp_path: Path
 ) -> None:

@@ -228,6 +228,7 @@ def test_a_migration_is_backfilled_from_the_dialog(ui: Ui) -> None:
     assert names == {*NIGHTS, *(f"{night}-migrated" for night in NIGHTS)}
 
 
+@pytest.mark.nightly
 def test_a_backfill_that_was_killed_is_launched_again(ui: Ui) -> None:
     """One run of two is killed: the other one goes on; what was migrated is left alone then."""
     lake, job = Catalog(ui.data / "lake"), "counting"
@@ -323,6 +324,7 @@ def test_a_job_is_rescaled_from_the_launchpad(ui: Ui, counting: FlinkCluster) ->
     assert (rescaled.parallelism, rescaled.max_parallelism) == (3, 300)
 
 
+@pytest.mark.nightly
 def test_a_rescale_that_was_killed_is_launched_again(ui: Ui, counting: FlinkCluster) -> None:
     """The job is stopped, and nobody is left to run it; the next run of the same config does."""
     config = {"ops": {"rescale": {"config": {"parallelism": 1, "max_parallelism": 256}}}}

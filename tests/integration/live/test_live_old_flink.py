@@ -15,7 +15,7 @@ from tests.integration.live.test_live_flink import TOP_SPEED
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 
-@pytest.mark.parametrize("version", ["1.18.1", "1.20.0"])
+@pytest.mark.parametrize("version", ["1.18.1", pytest.param("1.20.0", marks=pytest.mark.nightly)])
 def test_jobs_of_older_flink(version: str, tmp_path: Path) -> None:
     """Run, savepoints in both formats, stop, restore as one's own or not, failures, cleaned up."""
     with LiveFlink(version) as live, live.client() as cluster:

@@ -60,7 +60,10 @@ def printed(version: str, programs: Sequence[str]) -> str:
 
 @pytest.mark.parametrize(
     ("version", "program", "kept"),
-    [("2.3.0", "LibraryVectors", "libraries"), ("1.20.0", "ScalaVectors", "scala")],
+    [
+        ("2.3.0", "LibraryVectors", "libraries"),
+        pytest.param("1.20.0", "ScalaVectors", "scala", marks=pytest.mark.nightly),
+    ],
 )
 def test_vectors(version: str, program: str, kept: str) -> None:
     """The program that wrote them writes them again, byte by byte."""

@@ -12,8 +12,6 @@ import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
-from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
-from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
@@ -22,7 +20,7 @@ from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.verify.integrity import stored_faults
 from statelake.pipelines.runtime import RunOptions, run_job
-from statelake.state_core.commit import SystemStreamPartition
+from statelake.state_core.commit import FileCheckpointLog
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
@@ -84,25 +82,20 @@ def job_of_flink(lake: Catalog) -> None:
 
 
 def job_of_runs(lake: Catalog, root: Path) -> None:
-    """Six runs of a job of process functions, with a blob store, and tasks with stores."""
+    """Six runs of a job of process functions, with a blob store, and a task with a changelog."""
     example = example_module(EXAMPLE.with_name("words.py"))
     try:
         for part in range(6):
             (root / "data" / "lines").mkdir(parents=True, exist_ok=True)
             path = root / "data" / "lines" / f"{part}.jsonl"
             path.write_text(json.dumps({"line": f"{ALICE} and bob {part}"}) + "\n", "utf-8")
-            options = RunOptions(2, engine="local", blobs=str(root / "blobs"))
+            options = RunOptions(2, engine="local", commit_to=[f"blob={root / 'blobs'}"])
             run_job(example.words(str(root / "data")), lake, options)
     finally:
         del sys.modules["words"]
-    log = DeltaCheckpointLog.of_job(lake.directory, "orders")
+    log = FileCheckpointLog(Directory(root / "log"))
     rounds = [{ALICE.encode(): b"1", b"bob": b"1"}, {ALICE.encode(): b"2"}]
-    CommittedJob(root, log, ("lake",), keep=2, restore="lake").run("Partition 0", rounds)
-    changes = SystemStreamPartition("kafka", "visits-log", 0)
-    changelog = DeltaChangelogs(Directory(root / "lake"), "orders").open(changes)
-    changelog.append(ALICE.encode(), b"1")
-    changelog.flush()
-    changelog.close()
+    CommittedJob(root, log, ("changelog",)).run("Partition 0", rounds)
 
 
 def holding(root: Path) -> set[str]:
@@ -175,24 +168,28 @@ def test_nothing_of_two_people_is_left_in_fifty_snapshots(
         assert unit_paths(lake.snapshot(*name)) & before, name
     others = [name for name in names if name[0] != "kinds"]
     truths = restored_from(lake, others, tmp_path / "before")
-    areas = ("stores/", "changelogs/", "_runs/", "_delta_log/", "snapshots/")
+    areas = ("_runs/", "_delta_log/", "snapshots/")
     assert [area for area in areas if not any(area in path for path in before)] == []
     assert files_with(tmp_path / "blobs", ALICE)
+    assert files_with(tmp_path / "changelogs", ALICE)
 
     where = BESIDE_KEYS | {"clients/friends": BESIDE_KEYS["users/friends"]}
     place, blobs = ("--lake", lake.location), str(tmp_path / "blobs")
-    more = ("--carried", "keep", "--all", "--blobs", blobs, "--yes", "--json")
+    changelogs = str(tmp_path / "changelogs")
+    places = ("--blobs", blobs, "--changelogs", changelogs)
+    more = ("--carried", "keep", "--all", *places, "--yes", "--json")
     erased = run("erase", *place, *asked(where), *more)
     assert erased.code == 0, erased.err
     assert len(erased.json["snapshots_erased_from"]) == 50
 
     assert holding(tmp_path / "lake") == set()
     assert files_with(tmp_path / "blobs", ALICE) == []
+    assert files_with(tmp_path / "changelogs", ALICE) == []
     assert [(summary.job, summary.snapshot_id) for summary in lake.summaries()] == names
     for name in names:
         assert list(stored_faults(lake, lake.snapshot(*name))) == [], name
     assert_whole(lake, orphans=True)  # of snapshots: what tasks keep is beside them
-    audited = run("audit", "erase", *place, *asked(where), "--also", blobs)
+    audited = run("audit", "erase", *place, *asked(where), "--also", blobs, "--also", changelogs)
     assert audited.code == 0, audited.out
 
     restored = restored_from(lake, others, tmp_path / "out")

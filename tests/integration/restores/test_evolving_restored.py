@@ -82,6 +82,7 @@ def test_unchanged_and_migrated_savepoints_in_the_other_backend(tmp_path: Path) 
         assert_lines(lines, [{**line, GENERIC: line["event"]} for line in MIGRATED])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.full
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_at_other_parallelisms_in_either_backend(backend: str, tmp_path: Path) -> None:

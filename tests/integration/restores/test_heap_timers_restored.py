@@ -27,6 +27,7 @@ def exported(snapshot: Path, work: Path, parallelism: int, most: int) -> Path:
     return out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("case", "backend", "most"), [("kinds", "hashmap", 300), ("windows", "rocksdb", 128)]
 )

@@ -28,7 +28,7 @@ def test_a_topic_of_checkpoints(kafka: KafkaBroker, tmp_path: Path) -> None:
     log.create()
     cluster.create("counts-log", 1)
     job = CommittedJob(tmp_path, log, backup=["changelog"], write_versions=(1,))
-    job.backends[2] = ChangelogBackend(KafkaChangelogs(cluster))
+    job.backends[1] = ChangelogBackend(KafkaChangelogs(cluster))
     job.run(TASK, [{b"a": b"1"}, {b"b": b"2"}], read_versions="1")
     where = f"kafka://{kafka.servers}"
     words = ("--log", f"{where}/checkpoints")

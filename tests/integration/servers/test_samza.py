@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.state_core.commit import PosixDisk, StoreSpec, TaskStores
+from statelake.state_core.commit import PosixDisk, TaskStores
 from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
@@ -43,6 +43,7 @@ from statelake.state_core.commit.records.snapshot_index import (
 )
 from tests.integration.samza.distribution import ask_samza
 from tests.support.jobs.commit_tasks import GROUPER, Job
+from tests.support.jobs.doubles import segments
 
 pytestmark = [pytest.mark.samza, pytest.mark.full]
 
@@ -201,7 +202,7 @@ def test_samza_restores_our_blobs(tmp_path: Path) -> None:
 
 def test_a_task_goes_on_from_samzas_blobs(tmp_path: Path) -> None:
     """What Samza backed up is restored, the next commit sends what is new, and Samza reads that."""
-    stores = TaskStores(PosixDisk(tmp_path / "old"), "any", [StoreSpec.segments("store")])
+    stores = TaskStores(PosixDisk(tmp_path / "old"), "any", [segments("store")])
     for number in range(50):
         stores.open("store").put(b"key%d" % number, b"samza")
     stores.flush()

@@ -367,6 +367,7 @@ def test_a_reader_that_left_is_no_error(words: tuple[str, ...], tmp_path: Path) 
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("also_errors", [False, True])
 def test_a_reader_that_left_does_not_hear_yes(tmp_path: Path, *, also_errors: bool) -> None:
     """The answer stays no, and what was begun is ended: `statelake get ... 2>&1 | true && ...`."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from statelake.pipelines.lake.commits.checkpoint_records import read_records
 from statelake.state_core.commit import (
     CheckpointId,
@@ -19,18 +18,13 @@ from statelake.state_core.commit import (
     FileCheckpointLog,
     FileSystemBlobStore,
 )
-from statelake.state_core.commit.records.records import (
-    BLOB_STORE_FACTORY,
-    CHANGELOG_FACTORY,
-    LAKE_FACTORY,
-)
+from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
 from statelake.state_core.files.filesystem import Directory
 from tests.support.command import run
 from tests.support.jobs.committed_job import GROUPER, INPUT, CommittedJob
 from tests.support.lakes import files_of
 
 ONE, TWO = "Partition 0", "Partition 1"
-LOGS = {"delta": DeltaCheckpointLog, "files": FileCheckpointLog}
 
 
 def rounds(count: int) -> list[dict[bytes, bytes]]:
@@ -39,10 +33,10 @@ def rounds(count: int) -> list[dict[bytes, bytes]]:
     return [first, *({b"%d" % number: b"new"} for number in range(count - 1))]
 
 
-@pytest.fixture(params=LOGS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., CommittedJob]:
-    """A job over each kind of log."""
-    log = LOGS[request.param](Directory(tmp_path / "log"))
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., CommittedJob]:
+    """A job over a log."""
+    log = FileCheckpointLog(Directory(tmp_path / "log"))
     return lambda **more: CommittedJob(tmp_path, log, **more)
 
 
@@ -100,14 +94,14 @@ def test_verify(make: Callable[..., CommittedJob], tmp_path: Path) -> None:
     job.run(ONE, rounds(3))
     job.run(TWO, rounds(1))
     before = files_of(tmp_path)
-    words = ("--blobs", tmp_path / "blobs", "--lake", tmp_path / "lake", "--job", "orders")
+    words = ("--blobs", tmp_path / "blobs", "--changelogs", tmp_path / "changelogs")
     ran = checkpoints("verify", tmp_path, *words, "--json")
     assert ran.code == 0
     assert ran.json["sound"] is True
     found = {
         (marker["task"], marker["backend"]): marker["outcome"] for marker in ran.json["markers"]
     }
-    factories = (BLOB_STORE_FACTORY, LAKE_FACTORY)
+    factories = (BLOB_STORE_FACTORY, CHANGELOG_FACTORY)
     assert found == {(task, name): "sound" for task in (ONE, TWO) for name in factories}
     assert all(marker["size"] > 1000 for marker in ran.json["markers"])
     assert files_of(tmp_path) == before
@@ -127,11 +121,11 @@ def flip(path: Path) -> None:
 def test_a_blob_that_is_damaged(
     tmp_path: Path, damage: Callable[[Path], object], problem: str
 ) -> None:
-    """Is told with its task and its store, by exit code 1; the lake's marker is sound."""
+    """Is told with its task and its store, by exit code 1; the changelog's marker is sound."""
     job = CommittedJob(tmp_path, FileCheckpointLog(Directory(tmp_path / "log")))
     job.run(ONE, rounds(2))
     damage(next((tmp_path / "blobs").rglob("*.seg")))
-    words = ("--blobs", tmp_path / "blobs", "--lake", tmp_path / "lake", "--job", "orders")
+    words = ("--blobs", tmp_path / "blobs", "--changelogs", tmp_path / "changelogs")
     ran = checkpoints("verify", tmp_path, *words, "--json")
     assert ran.code == 1
     (fault,) = ran.json["faults"]
@@ -295,8 +289,6 @@ def test_a_rollback_that_would_lose_a_store_is_refused(tmp_path: Path) -> None:
     "words",
     [
         ("verify",),
-        ("verify", "--lake", "lake"),
-        ("verify", "--blobs", "blobs", "--job", "orders"),
         ("drop", "--keep", "0"),
         ("migrate", "--changelog", "counts"),
         ("migrate", "--changelog", "counts=kafka"),

@@ -20,6 +20,7 @@ def run(cache: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["monday", "tuesday"])  # the second one is compressed
 def test_a_small_savepoint_goes_there_and_back_without_a_compilation(
     name: str, tmp_path: Path
@@ -35,6 +36,7 @@ def test_a_small_savepoint_goes_there_and_back_without_a_compilation(
     assert not any("compiling" in process.stderr for process in shown)
 
 
+@pytest.mark.nightly
 @pytest.mark.full
 def test_all_kernels_are_compiled_once(tmp_path: Path) -> None:
     """A second time they are loaded; the first time says that it compiles, on one line."""

@@ -58,6 +58,7 @@ def test_a_missing_extra_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 def test_rows_go_and_values_change_by_sql(tmp_path: Path) -> None:
     """A predicate and an expression need neither Spark nor Java; a wrong one makes nothing."""
     program = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{WITHOUT}"

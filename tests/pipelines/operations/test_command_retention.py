@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,22 @@ from tests.support.lakes import DEMO
 DAYS = {"2026-01-05": "monday", "2026-01-06": "tuesday", "2026-02-01": "tuesday"}
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> tuple[str, ...]:
-    """Where a job has three snapshots, of two months."""
-    place = ("--lake", str(tmp_path / "lake"), "--job", "orders")
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake where a job has three snapshots, of two months."""
+    lake = tmp_path_factory.mktemp("prepared") / "lake"
     for day, name in DAYS.items():
         words = ("--snapshot", day, "--taken", f"{day}T06:00Z", "--engine", "local")
+        place = ("--lake", str(lake), "--job", "orders")
         assert run("import", DEMO / name, *place, *words).code == 0
-    return place
+    return lake
+
+
+@pytest.fixture
+def place(prepared: Path, tmp_path: Path) -> tuple[str, ...]:
+    """Where a copy of it is."""
+    shutil.copytree(prepared, tmp_path / "lake")
+    return ("--lake", str(tmp_path / "lake"), "--job", "orders")
 
 
 def left(place: tuple[str, ...]) -> list[str]:

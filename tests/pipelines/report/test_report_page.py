@@ -194,6 +194,7 @@ def test_states_types_sizes_and_keys_are_there() -> None:
     assert len(heaviest) == 2
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("case", golden_cases(), ids=lambda case: case.name)
 def test_every_golden_snapshot_has_a_page(case: GoldenCase) -> None:
     """Whatever its states and keys are: each has a row, and each key group its bytes in a bar."""

@@ -26,7 +26,6 @@ from statelake.state_core.commit import CheckpointV2, FileChangelogs
 from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
-    LAKE_FACTORY,
 )
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.filesystem import Directory
@@ -108,7 +107,7 @@ def test_a_record_has_the_markers_of_all_backends(tmp_path: Path) -> None:
         assert last.markers[SNAPSHOT_FACTORY] == {"state": "run-00000001"}
         assert set(last.markers) == {SNAPSHOT_FACTORY, BLOB_STORE_FACTORY, CHANGELOG_FACTORY}
         # a reader takes a marker for what its factory's backend writes
-        assert SNAPSHOT_FACTORY not in {LAKE_FACTORY, CHANGELOG_FACTORY, BLOB_STORE_FACTORY}
+        assert SNAPSHOT_FACTORY not in {CHANGELOG_FACTORY, BLOB_STORE_FACTORY}
         assert {input_offset.stream for input_offset in last.input_offsets} == {"orders", "rules"}
 
 

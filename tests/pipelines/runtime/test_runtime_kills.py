@@ -119,6 +119,7 @@ class TestTakenForDead:
                 feed(data, part)
                 run_job(job, Catalog(lake), options)
 
+    @pytest.mark.thinned(8)
     @pytest.mark.parametrize("parts", [0, pytest.param(3, marks=pytest.mark.full)])
     @pytest.mark.parametrize("step", STEPS[:-1])
     def test_it_commits_nothing_any_more(self, step: str, parts: int, tmp_path: Path) -> None:
@@ -139,6 +140,7 @@ class TestTakenForDead:
         check(lake, data, 2 + parts, tmp_path)
         assert_no_attempt_is_left(lake, data)
 
+    @pytest.mark.thinned(8)
     @pytest.mark.parametrize("parts", [0, pytest.param(3, marks=pytest.mark.full)])
     @pytest.mark.parametrize("step", STEPS[:-1])
     def test_nothing_hangs_on_looking_whether_it_was_taken_over(
@@ -162,6 +164,7 @@ class TestTakenForDead:
         assert run_job(alerts.alerts(str(data)), Catalog(lake)).run == 2 + parts
         check(lake, data, 2 + parts, tmp_path)
 
+    @pytest.mark.thinned(4)
     @pytest.mark.parametrize("second", ["restored", "processed", "prepared"])
     @pytest.mark.parametrize("first", ["planned", "processed", "state written"])
     def test_of_many_that_are_taken_over_one_counts(
@@ -182,6 +185,7 @@ class TestTakenForDead:
         assert run_job(alerts.alerts(str(data)), Catalog(lake)).run == 1
         check(lake, data, 1, tmp_path)
 
+    @pytest.mark.thinned(2)
     @pytest.mark.parametrize("step", STEPS[:4])
     def test_an_erasure_comes_between(self, step: str, tmp_path: Path) -> None:
         """What was worked out from rows of before is not committed behind it."""
@@ -233,6 +237,7 @@ def assert_no_attempt_is_left(lake: Path, data: Path) -> None:
     assert not list(lake.glob("*/_runs/running*"))
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(5))
 def test_killed_many_times_over(seed: int, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.support.jobs.alert_orders import (
     state_rows,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("own_registry")]
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.usefixtures("own_registry")]
 
 
 def test_runs_add_up(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_
 alerts = alerts_module()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("written", [(pq.ParquetWriter, "write_batch"), (ChannelWriter, "close")])
 @pytest.mark.parametrize("restore_from", ["lake", "blob", "changelog"])
 def test_one_run_of_each_task_counts(

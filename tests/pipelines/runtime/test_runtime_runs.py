@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.runtime import RunOptions, run_job
-from statelake.state_core.errors import ConflictError, LakeError, LegalityError, NotFoundError
+from statelake.state_core.errors import (
+    ConflictError,
+    DeclarationError,
+    LakeError,
+    LegalityError,
+    NotFoundError,
+)
 from statelake.state_core.process import Job
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
@@ -22,6 +30,7 @@ def options(**more: object) -> RunOptions:
     return RunOptions(engine="local", **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 @pytest.mark.parametrize("parallelisms", [(1, 1, 1), (2, 3, 1), (5, 2, 8)])
 def test_runs_add_up(backend: str, parallelisms: tuple[int, ...], tmp_path: Path) -> None:
@@ -141,3 +150,22 @@ def test_two_at_once_are_refused(tmp_path: Path) -> None:
 
     run_job(job, lake, options(observe=meanwhile))
     assert met == ["planned"]
+
+
+def test_timers_are_kept_under_the_name_of_the_job_or_of_what_is_restored(tmp_path: Path) -> None:
+    """As of the DataStream API V2, or of a `KeyedProcessFunction`; no other name is legal."""
+    data = tmp_path / "data"
+    job, lake = alerts.alerts(str(data)), Catalog(tmp_path / "lake")
+    job.timers = "processing timer"
+    for part, name in enumerate(("processing timer", "user-timers")):
+        job.timers = name
+        feed(data, part)
+        run_job(job, lake, RunOptions(2 + part, engine="local"))
+    target = tmp_path / "export"
+    export_snapshot(lake, "alerts", "run-00000002", target, engine="local")
+    queues = {queue.name for queue in open_snapshot(target).operator("alert").timers}
+    assert queues == {
+        "_timer_state/processing_processing timer", "_timer_state/event_processing timer"
+    }  # fmt: skip
+    with pytest.raises(DeclarationError, match="timers under the name 'others'"):
+        Job("other", timers="others")

@@ -32,7 +32,7 @@ from tests.support.savepoints.operator_contents import (
     state_of,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.thinned(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.thinned(2)]
 
 PARALLELISMS = (1, 2, 3, 4, 5, 7)
 EVERY_RUN = {("small", 1), ("whole", 5), ("small", 7)}

@@ -54,6 +54,7 @@ class TestClassArchive:
         assert "archive" not in done.stdout + done.stderr
 
 
+@pytest.mark.full
 class TestSession:
     """Everything shares one session."""
 

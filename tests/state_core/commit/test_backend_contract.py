@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
 from statelake.state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
@@ -22,13 +21,8 @@ from statelake.state_core.commit import (
     FileChangelogs,
     FileSystemBlobStore,
     LocalDisk,
-    MemoryBackend,
-    MemoryBlobStore,
-    MemoryChangelogs,
-    MemoryDisk,
     PosixDisk,
     StateBackendFactory,
-    StoreSpec,
     SystemStreamPartition,
     TaskBackupManager,
     TaskContext,
@@ -37,6 +31,13 @@ from statelake.state_core.commit import (
 from statelake.state_core.errors import CommitOrderError, RestoreInterruptedError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.commit_world import Pool
+from tests.support.jobs.doubles import (
+    MemoryBackend,
+    MemoryBlobStore,
+    MemoryChangelogs,
+    MemoryDisk,
+    segments,
+)
 
 pytestmark = pytest.mark.thinned(2)
 
@@ -50,9 +51,6 @@ BACKENDS: dict[str, Callable[[Path], StateBackendFactory]] = {
     "changelog in memory": lambda _: ChangelogBackend(MemoryChangelogs(), compact_every=3),
     "changelog of files": lambda path: ChangelogBackend(
         FileChangelogs(path, segment_bytes=100), compact_every=3
-    ),
-    "changelog in Delta": lambda path: ChangelogBackend(
-        DeltaChangelogs(Directory(path), "orders"), compact_every=3
     ),
 }
 DISKS: dict[str, Callable[[Path], LocalDisk]] = {
@@ -87,7 +85,7 @@ class World:
         pool = Pool(random.Random(1))
         return TaskContext(
             "job", "1", "Partition 3",
-            TaskStores(disk, "Partition 3", [StoreSpec.segments(store) for store in stores]),
+            TaskStores(disk, "Partition 3", [segments(store) for store in stores]),
             pool, pool.wait, lambda: next(self.now),
             {
                 store: SystemStreamPartition("kafka", f"{self.prefix}{store}-log", 3)

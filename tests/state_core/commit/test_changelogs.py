@@ -9,24 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
-from statelake.state_core.commit import Changelogs, FileChangelogs, MemoryChangelogs, StoreSpec
+from statelake.state_core.commit import Changelogs, FileChangelogs
 from statelake.state_core.commit.backends.changelog import Change
 from statelake.state_core.commit.backends.changelog_backend import undoing
 from statelake.state_core.commit.records.records import SystemStreamPartition
 from statelake.state_core.errors import CheckpointRecordError, CommitError
-from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.commit_tasks import Job
+from tests.support.jobs.doubles import MemoryChangelogs, in_memory
 
 LOG = SystemStreamPartition("kafka", "store-changelog", 3)
 CHANGELOG = {"stores.store.changelog": "kafka.store-changelog"}
 KINDS: dict[str, Callable[[Path], Changelogs]] = {
     "memory": lambda _: MemoryChangelogs(),
     "files": FileChangelogs,
-    "delta": lambda path: DeltaChangelogs(Directory(path), "orders"),
     "small segments": lambda path: FileChangelogs(path, segment_bytes=40),
 }
-SLOW = pytest.param("delta", marks=pytest.mark.full)  # a commit of Delta a change
 written = st.lists(st.tuples(st.sampled_from([b"a", b"b", b""]), st.none() | st.binary(max_size=9)))
 
 
@@ -93,7 +90,7 @@ def test_what_was_not_flushed_may_be_gone(changelogs: Changelogs) -> None:
     assert list(changelogs.open(LOG).read()) == [Change(0, b"a", b"1")]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "delta"] + [SLOW])
+@pytest.mark.parametrize("kind", KINDS)
 @given(rounds=st.lists(written, max_size=6), data=st.data())
 def test_compaction_keeps_the_state(
     kind: str, rounds: list[list[tuple[bytes, bytes | None]]], data: st.DataObject
@@ -255,7 +252,7 @@ def test_without_a_checkpoint_a_store_is_made_of_the_whole_log(tmp_path: Path) -
 
 def test_a_changelog_that_ends_before_its_marker_is_refused(tmp_path: Path) -> None:
     """It was made anew: what the checkpoint says is nowhere."""
-    with Job(tmp_path, CHANGELOG, [StoreSpec.in_memory("store")]) as job:
+    with Job(tmp_path, CHANGELOG, [in_memory("store")]) as job:
         task = job.task()
         task.put(a="1", b="2")
         task.commit()

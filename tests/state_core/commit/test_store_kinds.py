@@ -11,28 +11,24 @@ from hypothesis import strategies as st
 
 from statelake.state_core.commit import (
     LocalDisk,
-    MemoryDisk,
     PersistentStore,
     PosixDisk,
-    SegmentStore,
     StoreSpec,
     TaskStores,
 )
 from statelake.state_core.commit.records.records import CheckpointId, CheckpointV2
 from statelake.state_core.commit.stores.local_disk import join
-from statelake.state_core.commit.stores.rocksdb_store import rocksdb_spec
 from statelake.state_core.errors import (
-    CommitError,
     CorruptSnapshotError,
     MissingFileError,
     UnsafePathError,
 )
 from tests.support.jobs.commit_tasks import Job
+from tests.support.jobs.doubles import MemoryDisk, SegmentStore, in_memory, segments
 
 SPECS: dict[str, Callable[[str], StoreSpec]] = {
-    "memory": StoreSpec.in_memory,
-    "segments": StoreSpec.segments,
-    "rocksdb": rocksdb_spec,
+    "memory": in_memory,
+    "segments": segments,
 }
 BACKENDS = ("blob_store", "changelog", "memory")
 changes = st.lists(
@@ -65,16 +61,15 @@ def test_a_store_holds_what_was_put(kind: str, tmp_path: Path) -> None:
     stores.close()
 
 
-@pytest.mark.parametrize("kind", ["segments", "rocksdb"])
 @given(rounds=st.lists(changes, max_size=3))
 def test_checkpoints_are_what_was_flushed(
-    kind: str, rounds: list[list[tuple[bytes, bytes | None, bool]]]
+    rounds: list[list[tuple[bytes, bytes | None, bool]]],
 ) -> None:
     """Each of them, through flushes in between, compactions, and a store that is opened anew."""
     import tempfile  # noqa: PLC0415 - each example has a directory of its own
 
     with tempfile.TemporaryDirectory() as path:
-        stores = TaskStores(PosixDisk(path), "task", [SPECS[kind]("store")])
+        stores = TaskStores(PosixDisk(path), "task", [segments("store")])
         expected: dict[int, dict[bytes, bytes]] = {}
         model: dict[bytes, bytes] = {}
         for number, done in enumerate(rounds):
@@ -101,13 +96,13 @@ def test_checkpoints_are_what_was_flushed(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_rocksdb_commits_to_every_backend(backend: str, tmp_path: Path) -> None:
-    """And is restored on its host and on another; only new SST files are sent."""
+def test_a_store_commits_to_every_backend(backend: str, tmp_path: Path) -> None:
+    """And is restored on its host and on another; only new files are sent."""
     config = {
         "stores.store.changelog": "kafka.store-changelog",
         "stores.store.backup.factories": backend,
     }
-    with Job(tmp_path, config, [rocksdb_spec("store")]) as job:
+    with Job(tmp_path, config) as job:
         expected: dict[str, str] = {}
         for number, host in enumerate(["a", "a", "b", "a"]):
             task = job.task(host)
@@ -121,12 +116,6 @@ def test_rocksdb_commits_to_every_backend(backend: str, tmp_path: Path) -> None:
             task.started.commits.close()
         if backend == "blob_store":
             assert task.context.measures["files_saved"] >= 1
-
-
-def test_rocksdb_needs_real_paths() -> None:
-    """And says so."""
-    with pytest.raises(CommitError, match="real paths"):
-        TaskStores(MemoryDisk(), "task", [rocksdb_spec("store")]).open("store")
 
 
 def test_a_disk_keeps_files(disk: LocalDisk) -> None:
@@ -169,7 +158,7 @@ def test_a_tasks_directories_are_its_own(name: str, disk: LocalDisk) -> None:
     """Whatever its name is; and a task whose name goes on like an id is another one."""
     made = []
     for task in (name, f"{name}-1-2"):
-        stores = TaskStores(disk, task, [StoreSpec.segments("store")])
+        stores = TaskStores(disk, task, [segments("store")])
         stores.open("store").put(b"task", task.encode())
         stores.flush()
         stores.checkpoint(CheckpointId(1, 2))
@@ -186,7 +175,7 @@ def test_a_tasks_directories_are_its_own(name: str, disk: LocalDisk) -> None:
 
 def test_only_marked_checkpoints_count(disk: LocalDisk) -> None:
     """One without a mark, with another's, or with a broken one was cut off."""
-    stores = TaskStores(disk, "task", [StoreSpec.segments("store")])
+    stores = TaskStores(disk, "task", [segments("store")])
     for number in range(4):
         stores.flush()
         stores.checkpoint(CheckpointId(number, 0))

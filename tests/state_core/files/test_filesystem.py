@@ -143,6 +143,7 @@ def test_a_store_that_can_not_be_reached_is_not_asked_again(problem: str, looks:
     assert "check the credentials" in str(error)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("ask", [Directory.is_file, Directory.size, Directory.read])
 def test_a_host_that_is_not_there(ask: Callable[[Directory, str], object]) -> None:
     """Said within seconds."""

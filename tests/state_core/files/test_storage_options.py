@@ -228,7 +228,13 @@ def test_a_location_that_says_all_needs_no_file(monkeypatch: pytest.MonkeyPatch)
     assert Directory(f"s3://key:secret@bucket/a?{QUERY}").root == "bucket/a"
 
 
-@pytest.mark.parametrize("option", ["role_arn=arn:aws:iam::1:role/x", "tls_ca_file_path=/ca.pem"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        pytest.param("role_arn=arn:aws:iam::1:role/x", marks=pytest.mark.full),  # it asks AWS
+        "tls_ca_file_path=/ca.pem",
+    ],
+)
 def test_options_that_the_log_of_a_table_can_not_be_opened_with(option: str) -> None:
     """Refused for lakes: their rows and their logs would be asked for by different identities."""
     directory = Directory(f"s3://bucket/lake?region=x&{option}")

@@ -130,6 +130,7 @@ def test_state_damaged_behind_good_metadata(
         check_message(error)
 
 
+@pytest.mark.thinned(8)
 @every_case
 def test_lengths_that_lie(golden: GoldenCase, tmp_path: Path) -> None:
     """Huge and negative numbers anywhere: memory stays in proportion to the file."""

@@ -54,6 +54,7 @@ def assert_gets(state: KeyedState, sampled: int = SAMPLED) -> None:
         assert sorted_rows(state.get(key)) == sorted_rows(wanted)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("golden", golden_cases(), ids=lambda golden: golden.name)
 def test_keys_of_what_flink_wrote(golden: GoldenCase) -> None:
     """Canonical, heap and RocksDB, compressed or not: as if everything had been read."""

@@ -19,7 +19,7 @@ from statelake.state_core.model.snapshot import KeyedState, OperatorState
 from tests.support.lakes import golden
 from tests.support.savepoints.golden_cases import golden_cases
 
-pytestmark = pytest.mark.thinned(6)
+pytestmark = pytest.mark.thinned(12)
 
 STATES = [
     pytest.param(state, id=f"{case.name}-{operator.label}-{state.name}")

@@ -1,4 +1,4 @@
-"""A job whose tasks really committed: to blobs, to the lake and to changelogs, with a log."""
+"""A job whose tasks really committed: to blobs and to changelogs, with a log."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from statelake.pipelines.lake.commits.state_backend import LakeBackend
 from statelake.state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     CheckpointLog,
     CheckpointManager,
     CommitMeasures,
-    CommitSettings,
+    FileChangelogs,
     FileSystemBlobStore,
-    MemoryChangelogs,
     PosixDisk,
-    StoreSpec,
     SystemStreamPartition,
     TaskContext,
     TaskStart,
     TaskStores,
 )
 from statelake.state_core.files.filesystem import Directory
+from tests.support.jobs.doubles import changelogs_of, parse_settings, segments
 
 __all__ = ["GROUPER", "INPUT", "CommittedJob"]
 
@@ -35,7 +33,7 @@ class CommittedJob:
     """Tasks with one store, `counts`, and what their commits left.
 
     Args:
-        path: Where everything lies: `blobs`, `lake`, and the tasks' disks.
+        path: Where everything lies: `blobs`, `changelogs`, and the tasks' disks.
         log: The checkpoint log.
         backup: Backends, by their short names.
         write_versions: Of records.
@@ -47,7 +45,7 @@ class CommittedJob:
         self,
         path: Path,
         log: CheckpointLog,
-        backup: Iterable[str] = ("blob_store", "lake"),
+        backup: Iterable[str] = ("blob_store", "changelog"),
         write_versions: tuple[int, ...] = (2,),
         keep: int = 1,
         restore: str = "",
@@ -58,23 +56,23 @@ class CommittedJob:
         self.measures = CommitMeasures()
         self.backends = [
             BlobStoreBackend(FileSystemBlobStore(Directory(path / "blobs")), keep),
-            LakeBackend(Directory(path / "lake"), keep),
-            ChangelogBackend(MemoryChangelogs()),
+            ChangelogBackend(FileChangelogs(path / "changelogs")),
         ]
         config = {"stores.counts.backup.factories": ",".join(backup)}
         if "changelog" in config["stores.counts.backup.factories"]:
             config["stores.counts.changelog"] = "kafka.counts-log"
         if restore:
             config["stores.counts.restore.factory"] = restore
-        self.settings = CommitSettings.parse(config, ["counts"])
+        self.config = config
+        self.settings = parse_settings(config, ["counts"])
 
     def run(
         self, task: str, rounds: Iterable[Mapping[bytes, bytes]], *, read_versions: str = "2,1"
     ) -> dict[bytes, bytes]:
         """Start a task, put each round and commit it: what the store held at the start."""
-        changelogs = self.settings.changelogs(int(task.rpartition(" ")[2]))
+        changelogs = changelogs_of(self.config, int(task.rpartition(" ")[2]))
         disk = PosixDisk(self.path / "disks" / task)
-        stores = TaskStores(disk, task, [StoreSpec.segments("counts")])
+        stores = TaskStores(disk, task, [segments("counts")])
         read = tuple(int(part) for part in read_versions.split(","))
         manager = CheckpointManager(
             self.log, GROUPER, read_versions=read, write_versions=self.write_versions

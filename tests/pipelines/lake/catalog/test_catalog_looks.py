@@ -1,4 +1,4 @@
-"""Looks at the catalog of an object store: little is fetched, and nothing that is old is shown."""
+"""Looks at a catalog: little is fetched, and nothing that is old is shown."""
 
 from __future__ import annotations
 
@@ -87,3 +87,26 @@ def test_a_log_that_was_replaced_within_a_second(directory: ConfinedDirectory) -
         table = looks.newest()
         assert table is not None
         assert [field.name for field in table.schema().fields] == names
+
+
+def test_a_log_on_a_disk_is_opened_again_if_a_file_of_it_is_another_one(tmp_path: Path) -> None:
+    """As long as none is, there is one table; a log of the same names and sizes is another one."""
+    directory = Directory(tmp_path / "table").confined()
+    looks = CatalogLooks(directory)
+    assert looks.newest() is None
+    create_table(directory, pa.schema([("old", pa.int64())]))
+    table = looks.newest()
+    assert table is not None
+    assert looks.newest() is table
+    (tmp_path / "table" / "_delta_log").rename(tmp_path / "away")
+    assert looks.newest() is None
+    create_table(directory, pa.schema([("new", pa.int64())]))
+    entry, old = (
+        folder / "00000000000000000000.json"
+        for folder in (tmp_path / "table" / "_delta_log", tmp_path / "away")
+    )
+    os.utime(entry, ns=(old.stat().st_atime_ns, old.stat().st_mtime_ns))
+    assert entry.stat().st_size == old.stat().st_size
+    table = looks.newest()
+    assert table is not None
+    assert table.schema().fields[0].name == "new"

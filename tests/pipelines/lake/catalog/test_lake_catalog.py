@@ -20,7 +20,6 @@ from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogVersion
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.lake_format import FORMAT_KEY
-from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from statelake.pipelines.lake.commits.commit_measures import CommitReports
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.pipelines.lake.tables.records import (
@@ -354,17 +353,10 @@ def test_the_very_first_of_one_id(tmp_path: Path, attempt: int) -> None:
 def test_other_tables_are_made_once(tmp_path: Path, attempt: int) -> None:
     """However many begin them, and each has what all of them wrote."""
     directory = Directory(tmp_path / str(attempt))
-    log = DeltaCheckpointLog(directory.child("log"))
-    at_once(lambda number: log.append(b"%d" % number, b""))
-    at_once(lambda number: DeltaCheckpointLog(directory.child("logs")).append(b"%d" % number, b""))
     measures = CommitMeasures()
     measures.add("commits")
     at_once(lambda number: CommitReports(directory, "orders").append([(str(number), measures)]))
-    for name in ("log", "logs", "orders/_commits"):
-        history = DeltaTable(directory.child(name).uri).history()
-        assert [version["operation"] for version in history].count("CREATE TABLE") == 1
-        assert history[-1]["operation"] == "CREATE TABLE"
+    history = DeltaTable(directory.child("orders/_commits").uri).history()
+    assert [version["operation"] for version in history].count("CREATE TABLE") == 1
+    assert history[-1]["operation"] == "CREATE TABLE"
     assert len(CommitReports(directory, "orders").read()) == 3
-    assert [
-        log_record.offset for log_record in DeltaCheckpointLog(directory.child("logs")).read()
-    ] == [0, 1, 2]

@@ -193,6 +193,7 @@ INSIDE: dict[str, Step] = {
 every_step = pytest.mark.parametrize("step", INSIDE.values(), ids=INSIDE.keys())
 
 
+@pytest.mark.thinned(4)
 @every_step
 @pytest.mark.parametrize("present", [False, True], ids=["new lake", "with a snapshot"])
 def test_the_same_snapshot_inside(
@@ -291,6 +292,7 @@ def test_an_import_inside_a_commit(
     assert {group for group, _, _ in changed} == {7}
 
 
+@pytest.mark.thinned(4)
 @every_step
 def test_a_drop_inside_an_import(
     step: Step,

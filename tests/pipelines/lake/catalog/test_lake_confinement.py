@@ -47,7 +47,7 @@ from tests.support.forged_lakes import (
 )
 from tests.support.lakes import LOCAL, Contents, entries, exported, forge_claim, import_as
 
-pytestmark = pytest.mark.thinned(6)
+pytestmark = pytest.mark.thinned(12)
 
 Command = Callable[[Scene], object]
 

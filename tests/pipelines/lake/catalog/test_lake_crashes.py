@@ -101,6 +101,7 @@ IMPORT_STEPS = {
 every_way = pytest.mark.parametrize("way", ["error", "death"])
 
 
+@pytest.mark.thinned(6)
 @every_way
 @pytest.mark.parametrize("step", IMPORT_STEPS.values(), ids=IMPORT_STEPS.keys())
 def test_a_second_import(
@@ -200,6 +201,7 @@ COMMIT_STEPS = {
 }
 
 
+@pytest.mark.thinned(6)
 @every_way
 @pytest.mark.parametrize("step", COMMIT_STEPS.values(), ids=COMMIT_STEPS.keys())
 def test_a_commit(

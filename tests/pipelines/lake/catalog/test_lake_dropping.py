@@ -83,6 +83,7 @@ def needed(lake: Catalog, names: Sequence[str]) -> set[str]:
     return {path for name in names for path in unit_paths(lake.snapshot("orders", name))}
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     "names",
     [["first"], ["second"], ["third"], ["edited"], ["first", "third"], ["third", "edited"], NAMES],

@@ -65,6 +65,7 @@ def test_a_new_lake_says_its_format(tmp_path: Path) -> None:
     assert lake.format == own_format()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("number", FORMATS)
 def test_a_lake_of_each_format_is_read_exported_and_upgraded(number: int, tmp_path: Path) -> None:
     """It holds what it held then, before an upgrade and after it, and can be written again."""

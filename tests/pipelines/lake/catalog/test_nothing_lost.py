@@ -27,7 +27,6 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
 from statelake.pipelines.lake.catalog.holds import hold_snapshot
-from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from statelake.pipelines.lake.commits.commit_measures import CommitReports
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
@@ -42,7 +41,6 @@ from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.pipelines.lake.tables.names import (
     ERASURE_RECORDS,
     SNAPSHOTS,
-    checkpoint_log_table,
     commits_table,
 )
 from statelake.pipelines.lake.tables.tables import StateTable
@@ -66,7 +64,7 @@ from tests.support.lakes import (
 )
 from tests.support.steps import EndError, Step, as_process, die_as_gone, do_at, end, stop
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 ERASED = "key-1"
 ASKED = ErasureRequest("gdpr-4711", [ERASED], carried="keep")
@@ -354,6 +352,7 @@ def test_clean_removes_what_a_killed_first_import_left(tmp_path: Path) -> None:
         clean_lake(lake, dry_run=False)
 
 
+@pytest.mark.full
 def test_a_restarted_container_has_the_number_of_the_killed_one(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -436,6 +435,7 @@ def test_a_job_whose_rows_can_not_be_read_keeps_its_files(job: str, scene: Scene
     assert exported(scene.lake, "first", to, job) == entries(scene.source)
 
 
+@pytest.mark.full
 def test_an_erasure_from_all_jobs_leaves_out_none_whose_rows_can_not_be_read(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -497,6 +497,7 @@ def test_a_half_written_file_of_the_catalog(scene: Scene) -> None:
     assert_whole(scene.lake)
 
 
+@pytest.mark.full
 def test_a_half_written_file_of_the_records_of_erasures(scene: Scene) -> None:
     """The records are read all the same; the same request ends, and a clean takes it away."""
     with pytest.MonkeyPatch.context() as patch:
@@ -513,11 +514,6 @@ def test_a_half_written_file_of_the_records_of_erasures(scene: Scene) -> None:
     assert_whole(scene.lake)
 
 
-def append_checkpoint(lake: Catalog, name: str) -> None:
-    """Add a record to the checkpoint log."""
-    DeltaCheckpointLog.of_job(lake.directory, "orders").append(name.encode(), b"message")
-
-
 def append_report(lake: Catalog, name: str) -> None:
     """Add a report of what a commit cost."""
     measures = CommitMeasures()
@@ -525,46 +521,36 @@ def append_report(lake: Catalog, name: str) -> None:
     CommitReports(lake.directory, "orders").append([(name, measures)])
 
 
-@pytest.mark.parametrize(
-    ("append", "path", "column"),
-    [
-        (append_checkpoint, checkpoint_log_table("orders"), "key"),
-        (append_report, commits_table("orders"), "task"),
-    ],
-)
-def test_a_half_written_file_of_what_tasks_commit(
-    append: Callable[[Catalog, str], None], path: str, column: str, scene: Scene
-) -> None:
+def test_a_half_written_file_of_what_tasks_commit(scene: Scene) -> None:
     """A clean takes it away, and what was committed stays."""
-    append(scene.lake, "one")
+    path = commits_table("orders")
+    append_report(scene.lake, "one")
     with pytest.MonkeyPatch.context() as patch:
-        half(patch, rows=column)
+        half(patch, rows="task")
         with pytest.raises(EndError):
-            append(scene.lake, "two")
+            append_report(scene.lake, "two")
     assert len(never_named(scene, path)) == 1
     assert clean_lake(scene.lake).files == 1
     clean_lake(scene.lake, dry_run=False)
     assert never_named(scene, path) == set()
-    append(scene.lake, "three")
+    append_report(scene.lake, "three")
     files = [scene.path / path / file.path for file in scene.lake.table(path).files()]
-    names = [pq.read_table(file).column(column).cast("string").to_pylist() for file in files]
+    names = [pq.read_table(file).column("task").cast("string").to_pylist() for file in files]
     assert sorted(names) == [["one"], ["three"]]
 
 
-@pytest.mark.parametrize("append", [append_checkpoint, append_report])
 def test_what_tasks_are_about_to_commit_is_not_swept(
-    append: Callable[[Catalog, str], None], scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clean between a commit's file and its entry: the commit is worked out again."""
-    append(scene.lake, "one")
+    append_report(scene.lake, "one")
     do_at(
         monkeypatch, (DeltaCommit, "add_rows", "after", 1),
         lambda: clean_lake(scene.lake, dry_run=False),
     )  # fmt: skip
-    append(scene.lake, "two")
-    assert len(list(DeltaCheckpointLog.of_job(scene.lake.directory, "orders").read())) == (
-        2 if append is append_checkpoint else 0
-    )
+    append_report(scene.lake, "two")
+    reported = CommitReports(scene.lake.directory, "orders").read()
+    assert [report.task for report in reported] == ["one", "two"]
     assert_whole(scene.lake)
 
 

@@ -62,7 +62,9 @@ def rules(names: str) -> str:
     return "{" + ", ".join(f'"{name}"' for name in names.split()) + "}"
 
 
-@pytest.mark.parametrize(("name", "states"), [("Lake", 50_000), ("LakeHolds", 2_000)])
+@pytest.mark.parametrize(
+    ("name", "states"), [pytest.param("Lake", 50_000, marks=pytest.mark.full), ("LakeHolds", 2_000)]
+)
 def test_no_order_of_steps_and_crashes_loses_a_file_or_brings_back_what_was_erased(
     name: str, states: int
 ) -> None:
@@ -86,6 +88,7 @@ def test_an_entry_of_the_log_is_written_once_or_not_at_all() -> None:
     assert explored.states > 1_000
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("name", "cause", "end"),
     [
@@ -135,6 +138,7 @@ def test_each_step_of_a_model_is_in_the_code(module: str) -> None:
         assert resolve_name(f"statelake.pipelines.lake.{name}") is not None
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.full
 @pytest.mark.parametrize(("left_out", "violated", "constants"), NEEDED)
 def test_without_a_rule_the_protocol_fails(
@@ -158,7 +162,14 @@ def test_without_a_rule_an_entry_of_the_log_fails(left_out: str, violated: str) 
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("constants", [ERASERS, TWO_JOBS, {"Editors": "{}", "Importers": "{i, k}"}])
+@pytest.mark.parametrize(
+    "constants",
+    [
+        ERASERS,
+        TWO_JOBS,
+        pytest.param({"Editors": "{}", "Importers": "{i, k}"}, marks=pytest.mark.nightly),
+    ],
+)
 def test_no_order_of_steps_loses_anything_among_others(constants: dict[str, str]) -> None:
     """Two who erase, two jobs of which one takes from the other, two who import."""
     explored = explore("Lake", model("Lake", **constants), seconds=SECONDS)

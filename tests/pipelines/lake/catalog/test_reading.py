@@ -176,6 +176,7 @@ by_name = pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name_
 class TestAnErasureThatEndedBetweenTwoLogs:
     """The catalog has the new files, and so have readers, whatever the tables' logs say."""
 
+    @pytest.mark.thinned(2)
     @pytest.mark.parametrize("as_of", ["day-0", "day-1", None])
     def test_sql_shows_her_nowhere(self, lake: Catalog, as_of: str | None) -> None:
         """As of each snapshot, and of the newest by default."""
@@ -190,6 +191,7 @@ class TestAnErasureThatEndedBetweenTwoLogs:
         for state in STATES:
             assert rows(lake, HERS.format(f"{state}@all")) == [{"n": 0}]
 
+    @pytest.mark.thinned(3)
     @pytest.mark.parametrize("read", [get, top, history, diff, export])
     def test_others_read_what_is_read_when_it_has_ended(
         self, read: Read, lake: Catalog, erased: Catalog, tmp_path: Path
@@ -199,6 +201,7 @@ class TestAnErasureThatEndedBetweenTwoLogs:
         assert read(lake, tmp_path / "between") == read(erased, tmp_path / "after")
 
 
+@pytest.mark.thinned(4)
 @by_name
 def test_an_erasure_while_a_snapshot_is_read_is_seen_whole(
     read: Read, lake: Catalog, erased: Catalog, tmp_path: Path
@@ -209,6 +212,7 @@ def test_an_erasure_while_a_snapshot_is_read_is_seen_whole(
     assert found == read(erased, tmp_path / "after")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("read", [sql_as_of, history, diff, export])
 def test_an_erasure_behind_some_files_is_seen_whole(
     read: Read, lake: Catalog, erased: Catalog, tmp_path: Path
@@ -220,6 +224,7 @@ def test_an_erasure_behind_some_files_is_seen_whole(
     assert not list(tmp_path.glob("*.part"))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("read", [sql_as_of, sql_of_all, history, diff, export])
 def test_a_drop_while_a_snapshot_is_read_is_told(read: Read, lake: Catalog, tmp_path: Path) -> None:
     """What was asked for is not there any more, and nothing half-written is either."""

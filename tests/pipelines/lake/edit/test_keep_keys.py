@@ -191,6 +191,7 @@ def keyed(lake: Catalog, spec: Any, keys: Sequence[Any]) -> pa.DataType:
     return kind
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", KEYS)
 def test_a_key_is_listed_as_it_is_dumped(name: str, lake: Catalog, tmp_path: Path) -> None:
     """As JSON, whatever its type; each one alone stays, in every kind of state."""
@@ -244,6 +245,7 @@ def test_a_key_that_only_bytes_hold_is_not_the_one_that_is_shown(
 # --------------------------------------------------------------------- what is refused
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("spec", "lines", "said"),
     [

@@ -384,6 +384,7 @@ def test_an_edit_of_another_snapshot(lake: Catalog, tmp_path: Path) -> None:
     assert exported(lake, "tuesday", tmp_path / "out2") == entries(tmp_path / "tuesday")
 
 
+@pytest.mark.full
 def test_a_fault_in_one_table_does_not_spoil_another(kinds: Path, tmp_path: Path) -> None:
     """After the fault is mended the same edits are committed, those of other tables too."""
     shutil.copytree(kinds, tmp_path / "lake")

@@ -139,6 +139,7 @@ class TestStatements:
             assert b"Brien" not in path.read_bytes()
             assert b"7712345" not in path.read_bytes()
 
+    @pytest.mark.full
     def test_of_other_tables_and_of_all_of_its_own(self, lake: Catalog, tmp_path: Path) -> None:
         """A subquery sees whole tables, also where the statement runs file by file."""
         before = counts(lake, "day-0", tmp_path / "before")
@@ -226,6 +227,7 @@ class TestSeveralEditors:
                 assert words == expected
         assert_whole(lake)
 
+    @pytest.mark.full
     def test_the_oldest_of_five(self, lake: Catalog, tmp_path: Path) -> None:
         """All others are as they were, to the byte."""
         before = {
@@ -271,6 +273,7 @@ STEPS: dict[str, Step] = {
 }
 
 
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("way", ["error", "death"])
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())
 def test_killed_at_every_step(step: Step, way: str, lake: Catalog, tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def test_a_key_in_a_dictionary_that_no_row_names(lake: Catalog) -> None:
     assert {hit.where for hit in result.hits} >= {"row group 0, name, dictionary"}
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip", "brotli", "lz4", "none"])
 def test_a_key_in_a_page(lake: Catalog, codec: str, version: str) -> None:
@@ -159,6 +160,7 @@ def test_a_key_that_does_not_stand_as_it_is(
     only_hit(lake, asked, path)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"])
 @pytest.mark.parametrize("beside", ["A" * 65, "7" * 55, "z" * 122])
 def test_a_number_in_texts_is_told_from_the_next_text(
@@ -183,6 +185,7 @@ SERIALIZED = int(KEY).to_bytes(8, "big", signed=True)
 AS_KRYO = KEY[:-1].encode() + bytes([ord(KEY[-1]) | 0x80])  # the last letter of ASCII is marked
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     "said",
     [
@@ -272,6 +275,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "lake"
 
 
+@pytest.mark.full
 def test_notes_of_any_spelling_are_cleaned(named: Path) -> None:
     """The value beside a key goes as well; a note that says nothing of it stays."""
     lake = Catalog(named)
@@ -320,6 +324,7 @@ def test_other_places_are_searched_where_they_are_named(lake: Catalog, tmp_path:
         audit_erasure(lake, NUMBER, [str(tmp_path / "nowhere")])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("compression", ["none", "snappy", "lz4", "zstd"])
 def test_a_key_in_a_table_of_rocksdbs(lake: Catalog, tmp_path: Path, compression: str) -> None:
     """Of a key that a block shortens by the one before it, and within a value."""

@@ -1,4 +1,4 @@
-"""What runs and tasks keep loses the keys too: stores, changelogs, attempts at runs, and blobs."""
+"""What runs and tasks keep loses the keys too: changelogs, attempts at runs, and blobs."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import contextlib
 import itertools
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
 from statelake.pipelines.lake.catalog.processes import this_process
-from statelake.pipelines.lake.commits.changelog import DeltaChangelogs
-from statelake.pipelines.lake.commits.checkpoint_log import DeltaCheckpointLog
 from statelake.pipelines.lake.commits.run_log import RunLog
 from statelake.pipelines.lake.erase.audit_records import audit_records
 from statelake.pipelines.lake.erase.auditing import audit_erasure
 from statelake.pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
 from statelake.pipelines.lake.erase.requests import ErasureRequest
+from statelake.pipelines.lake.erase.task_state import OLD
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.pipelines.runtime.commits import checkpoint_manager
 from statelake.state_core.commit import (
     CheckpointId,
     CheckpointV2,
     FileChangelogs,
+    FileCheckpointLog,
     SystemStreamPartition,
 )
 from statelake.state_core.commit.backends.changelog import Change, Changelog
@@ -76,16 +77,19 @@ def put(log: Changelog) -> None:
     log.close()
 
 
+def job_of(root: Path) -> CommittedJob:
+    """A job that commits to the blob store and to the changelogs, and is restored from these."""
+    log = FileCheckpointLog(Directory(root / "log"))
+    return CommittedJob(root, log, keep=3, restore="changelog")
+
+
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with a snapshot, a store and a changelog; a blob store; a directory of changelogs."""
+    """A lake with a snapshot; a task's blob store, and its and others' changelogs."""
     root = tmp_path_factory.mktemp("committed")
     import_as(Catalog(root / "lake"), people_savepoint(root / "day", 0), "day",
               uids=("users", "places"))  # fmt: skip
-    log = DeltaCheckpointLog.of_job(Directory(root / "lake"), "orders")
-    job = CommittedJob(root, log, keep=3, restore="lake")
-    job.run(TASK, [{KEY: b"1", BOB: b"1"}, {KEY: b"2"}, {BOB: b"3"}])
-    put(DeltaChangelogs(Directory(root / "lake"), "orders").open(CHANGES))
+    job_of(root).run(TASK, [{KEY: b"1", BOB: b"1"}, {KEY: b"2"}, {BOB: b"3"}])
     put(FileChangelogs(root / "changelogs", segment_bytes=1).open(CHANGES))
     return root
 
@@ -107,18 +111,16 @@ def asked(root: Path, carried: str = "", request: str = "gdpr-4711") -> ErasureR
 def stored(root: Path) -> dict[bytes, bytes]:
     """What the task finds in its store when it starts on another host."""
     shutil.rmtree(root / "disks", ignore_errors=True)
-    log = DeltaCheckpointLog.of_job(Directory(root / "lake"), "orders")
-    return CommittedJob(root, log, keep=3, restore="lake").run(TASK, [])
+    return job_of(root).run(TASK, [])
 
 
-def changelogs(root: Path) -> Iterator[Changelog]:
-    """That of the lake, and that of the directory, as a writer has them that starts now."""
-    yield DeltaChangelogs(Directory(root / "lake"), "orders").open(CHANGES)
-    yield FileChangelogs(root / "changelogs").open(CHANGES)
+def changelog(root: Path) -> Changelog:
+    """The changelog of no run, as a writer has it that starts now."""
+    return FileChangelogs(root / "changelogs").open(CHANGES)
 
 
-def test_stores_and_changelogs_lose_her_and_tasks_go_on(root: Path) -> None:
-    """Every version of a store restores; offsets stay, and none comes again."""
+def test_changelogs_lose_her_and_tasks_go_on(root: Path) -> None:
+    """The last marker restores; offsets stay, and none comes again."""
     assert stored(root) == {KEY: b"2", BOB: b"3"}
     lake = Catalog(root / "lake")
     plan = plan_erasure(lake, asked(root))
@@ -127,20 +129,19 @@ def test_stores_and_changelogs_lose_her_and_tasks_go_on(root: Path) -> None:
         for state in plan.states
         if state.operator != "users"
     }
-    assert rows["stores", "counts"] == 2
-    assert rows["changelogs", "visits-log"] == 3
+    assert rows["changelogs", str(SystemStreamPartition("kafka", "counts-log", 0))] == 2
     assert rows["changelogs", str(CHANGES)] == 3
     erase(lake, asked(root), whole=True)
     assert files_with(root / "lake", ALICE) == []
     assert files_with(root / "changelogs", ALICE) == []
     assert stored(root) == {BOB: b"3"}
-    for log in changelogs(root):
-        assert list(log.read()) == [Change(1, BOB, b"1"), Change(2, BOB, b"2")]
-        assert log.newest() == 4
-        log.append(b"new", b"")
-        log.flush()
-        assert log.newest() == 5
-        log.close()
+    log = changelog(root)
+    assert list(log.read()) == [Change(1, BOB, b"1"), Change(2, BOB, b"2")]
+    assert log.newest() == 4
+    log.append(b"new", b"")
+    log.flush()
+    assert log.newest() == 5
+    log.close()
     assert audit_erasure(lake, asked(root), [str(root / "changelogs")]).clean
     with pytest.raises(NoMatchError):
         erase(lake, asked(root, request="again"), whole=True)
@@ -162,47 +163,70 @@ def test_what_blobs_of_tasks_hold_is_named(root: Path) -> None:
         plan_erasure(Catalog(root / "lake"), nothing)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("key", "value"), [(BOB, b"friend of " + KEY), (KEY + b"-smith", None), (b"1700:" + KEY, b"1")]
 )
 def test_rows_that_may_be_others_need_a_word(root: Path, key: bytes, value: bytes | None) -> None:
     """Whether rows go that have her in a longer key, or in their value, is to be said."""
-    log = next(changelogs(root))
+    log = changelog(root)
     log.append(key, value)
     log.flush()
     log.close()
     lake = Catalog(root / "lake")
-    with pytest.raises(EncodeError, match=r"changelogs/visits-log.*--carried drop"):
+    also = [str(root / "changelogs")]
+    with pytest.raises(EncodeError, match=r"changelogs/.*visits-log.*--carried drop"):
         erase(lake, asked(root), whole=True)
     erase(lake, asked(root, "keep"), whole=True)
-    assert len(files_with(root / "lake", ALICE)) == 1
-    assert not audit_erasure(lake, asked(root)).clean
+    assert len(files_with(root / "changelogs", ALICE)) == 1
+    assert not audit_erasure(lake, asked(root), also).clean
     erase(lake, asked(root, "drop", "more"), whole=True)
-    assert files_with(root / "lake", ALICE) == []
+    assert files_with(root / "changelogs", ALICE) == []
+    assert audit_erasure(lake, asked(root), also).clean
+
+
+def test_tables_of_older_versions_are_named(root: Path) -> None:
+    """With the directory to delete, also where nothing else is found; the audit searches them."""
+    tables = root / "lake" / "orders" / "stores"
+    rows = pa.table({"key": [KEY], "value": [b"1"]})
+    write_deltalake(str(tables / "counts"), rows)
+    write_deltalake(str(root / "lake" / "other" / "stores" / "counts"), rows)  # no snapshots
+    lake = Catalog(root / "lake")
+    for request in (asked(root), ErasureRequest("r", [ALICE], snapshots=["day"])):
+        named = [place for place in plan_erasure(lake, request).elsewhere if OLD in place]
+        assert len(named) == 2
+        assert f"delete the directory {tables};" in named[0]
+    with pytest.raises(NoMatchError, match=f"not searched: {OLD}.*{tables};"):
+        erase(lake, ErasureRequest("r", ["nobody-0815-4711"]))
+    erase(lake, asked(root), whole=True)
+    assert not audit_erasure(lake, asked(root)).clean
+    shutil.rmtree(tables)
+    shutil.rmtree(root / "lake" / "other")
     assert audit_erasure(lake, asked(root)).clean
 
 
 @pytest.mark.parametrize("step", STEPS[STEPS.index("switch") : -1])
 def test_what_only_tasks_keep_is_erased_and_recorded(root: Path, step: str) -> None:
     """No snapshot has it, and none says that it was erased from; a crash is gone on from."""
-    lake, request = Catalog(root / "lake"), ErasureRequest("r", [BOB.decode()])
+    lake, also = Catalog(root / "lake"), [str(root / "changelogs")]
+    request = ErasureRequest("r", [BOB.decode()], changelogs=also)
     with pytest.MonkeyPatch.context() as patch:
         do_at(patch, (Erasure, step, "after", 1), die)
         with pytest.raises(DiesError):
             erase(lake, request)
     assert erase(lake, request).resumed
-    assert files_with(root / "lake", BOB.decode()) == []
+    assert files_with(root / "changelogs", BOB.decode()) == []
     assert audit_records(lake)[-1].request == "r"
     assert lake.snapshot("orders", "day").erased == []
     assert stored(root) == {KEY: b"2"}
-    assert audit_erasure(lake, request).clean
+    assert audit_erasure(lake, request, also).clean
 
 
 @pytest.mark.full
 def test_a_crash_at_each_file_of_tasks_is_gone_on_from(committed: Path, tmp_path: Path) -> None:
-    """Before and behind the last step but two, at files that are written or deleted."""
-    for name, when in itertools.product(("write", "create", "remove"), ("before", "after")):
-        for nth in itertools.count(1, 5):
+    """Before and behind the last step but two, at files that are written."""
+    for name, when in itertools.product(("write", "create"), ("before", "after")):
+        for nth in itertools.count(1):
             root = tmp_path / f"{name}-{when}-{nth}"
             shutil.copytree(committed, root)
             lake, patch = Catalog(root / "lake"), pytest.MonkeyPatch()
@@ -231,10 +255,10 @@ def test_a_crash_at_each_file_of_tasks_is_gone_on_from(committed: Path, tmp_path
             for place in ("lake", "changelogs"):
                 assert files_with(root / place, ALICE) == []
             assert stored(root) == {BOB: b"3"}
-            for log in changelogs(root):
-                assert [change.offset for change in log.read()] == [1, 2]
-                assert log.newest() == 4
-                log.close()
+            log = changelog(root)
+            assert [change.offset for change in log.read()] == [1, 2]
+            assert log.newest() == 4
+            log.close()
             shutil.rmtree(root)
 
 
@@ -279,6 +303,7 @@ def erased(work: Path, request: str = "r") -> ErasureRequest:
     )  # fmt: skip
 
 
+@pytest.mark.full
 def test_runs_go_on_without_an_erased_customer(tmp_path: Path) -> None:
     """Attempts, blobs and changelogs go; the next run begins with the snapshot, and writes anew."""
     for part in range(3):

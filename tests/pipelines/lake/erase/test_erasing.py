@@ -63,7 +63,7 @@ from tests.support.lakes import (
 from tests.support.people import ALICE, BESIDE_KEYS, NEW_PROFILE, files_with, people_savepoint
 from tests.support.steps import EndError, Step, do_at, stop
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(5)
 
 UIDS = ("users", "places")
 RENAMED = {"clients/friends": BESIDE_KEYS["users/friends"]}
@@ -195,6 +195,7 @@ def test_tasks_that_run_more_than_once(small: Catalog, monkeypatch: pytest.Monke
     assert_whole(small)
 
 
+@pytest.mark.full
 def test_every_version_that_a_snapshot_has_shows_its_rows_without_hers(lake: Catalog) -> None:
     """As any Delta engine sees it, and SQL."""
     run(lake)
@@ -210,6 +211,7 @@ def test_every_version_that_a_snapshot_has_shows_its_rows_without_hers(lake: Cat
                     assert batch.column("n").to_pylist() == [state.entries]
 
 
+@pytest.mark.full
 def test_what_follows_is_as_it_would_have_been(lake: Catalog, savepoints: Path) -> None:
     """Imports share files with what was erased from, edits and drops work."""
     run(lake, KEYED)
@@ -222,6 +224,7 @@ def test_what_follows_is_as_it_would_have_been(lake: Catalog, savepoints: Path) 
     assert_whole(lake)
 
 
+@pytest.mark.full
 def test_files_stay_shared_and_what_has_no_row_of_hers_is_not_written(lake: Catalog) -> None:
     """As many files as before, and those that she was in are the only new ones."""
     before = {name: unit_paths(lake.snapshot(*name)) for name in snapshots(lake)}
@@ -260,6 +263,7 @@ def test_an_id_that_tells_it_is_refused(small: Catalog, request_id: str) -> None
     assert files_of(Path(small.directory.root)) == before
 
 
+@pytest.mark.full
 def test_one_job_alone(lake: Catalog) -> None:
     """The other one's files stay as they are."""
     root = Path(lake.directory.root)
@@ -271,6 +275,7 @@ def test_one_job_alone(lake: Catalog) -> None:
     )
 
 
+@pytest.mark.full
 def test_a_key_of_another_type_of_hash(tmp_path: Path) -> None:
     """A number as a key: the demo's savepoints, whose sources' coordinators can't be searched."""
     lake = Catalog(tmp_path / "lake")
@@ -395,7 +400,7 @@ def test_a_crash_at_each_file_that_is_written_or_deleted(two_days: Path, tmp_pat
     shutil.copytree(two_days, tmp_path / "whole")
     run(Catalog(tmp_path / "whole"), SMALL)
     expected = contents(Catalog(tmp_path / "whole"), tmp_path / "expected")
-    for name, step in (("write", 7), ("remove", 5)):
+    for name, step in (("write", 11), ("remove", 9)):
         for nth in itertools.count(1, step):
             root = tmp_path / f"{name}-{nth}"
             shutil.copytree(two_days, root)
@@ -426,6 +431,7 @@ def test_an_error_leaves_nothing_behind(small: Catalog) -> None:
             assert kept_files(small) == files
 
 
+@pytest.mark.full
 def test_each_erasure_of_a_request_has_a_record(small: Catalog, savepoints: Path) -> None:
     """What comes later is erased by the same request, too."""
     for _ in range(2):
@@ -434,6 +440,7 @@ def test_each_erasure_of_a_request_has_a_record(small: Catalog, savepoints: Path
     assert [record.request for record in audit_records(small)] == ["gdpr-4711"] * 2
 
 
+@pytest.mark.full
 def test_records_are_a_chain(lake: Catalog) -> None:
     """One that is changed shows; what was erased is not in it, but for a keyed hash."""
     erase(lake, KEYED, secret=b"s3cret", requested_by="ops@example.com")

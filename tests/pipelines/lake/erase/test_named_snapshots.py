@@ -71,6 +71,7 @@ def keys_left(lake: Catalog, snapshot_id: str) -> int:
         return int(batch.column("n")[0].as_py())
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("named", [["day-1"], ["day-0", "day-2"]], ids="+".join)
 def test_only_snapshots_that_are_named(named: list[str], lake: Catalog, tmp_path: Path) -> None:
     """The others stay byte for byte; each table has a version for either, and shows the newest."""
@@ -101,6 +102,7 @@ def test_only_snapshots_that_are_named(named: list[str], lake: Catalog, tmp_path
     assert_whole(lake)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     "step", [(Erasure, step, "after", 1) for step in STEPS[4:8]], ids=lambda step: str(step[1])
 )
@@ -196,7 +198,7 @@ whole = Catalog(shutil.copytree(source, work / "whole"))
 erase(whole, request)
 expected = contents(whole, "expected")
 errors = 0
-for room in range(2, 4096, 12):
+for room in range(2, 4096, 24):
     shutil.rmtree(disk / "lake", ignore_errors=True)
     lake = Catalog(shutil.copytree(source, disk / "lake"))
     status = os.statvfs(disk)

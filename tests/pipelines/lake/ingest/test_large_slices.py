@@ -41,7 +41,7 @@ CHOSEN = (
     "kinds-hashmap-canonical", "sql-rocksdb-canonical-snappy", "windows-hashmap-canonical",
     "kinds-rocksdb-native", "churn-rocksdb-checkpoint",
 )  # fmt: skip
-CASES = [case for case in golden_cases() if case.name.startswith(CHOSEN)]
+CASES = [case for name in CHOSEN for case in golden_cases() if case.name.startswith(name)]
 ENTRIES, FEW = 4000, 10
 CHANGING = {"size", "written_bytes", "imported_at", "version", "path", "snapshot_id", "source"}
 
@@ -152,6 +152,7 @@ def test_as_one_task_would(tmp_path: Path) -> None:
             (tmp_path / name).rename(tmp_path / f"{name}-{compression}")
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_flink_wrote(case: GoldenCase, tmp_path: Path) -> None:
     """Every kind of state, SQL's and timers, cut in the midst of key groups."""
@@ -164,6 +165,7 @@ def test_what_flink_wrote(case: GoldenCase, tmp_path: Path) -> None:
     assert files_of(cut) == named(cut)
 
 
+@pytest.mark.full
 def test_rocksdbs_own_files(tmp_path: Path) -> None:
     """A checkpoint with tables over each other: as one task would, and shared by the next."""
     written = [savepoint(tmp_path / "1"), savepoint(tmp_path / "2", changed=True)]
@@ -353,6 +355,7 @@ def test_a_huge_slice_is_cut_on_local_disks_whatever_its_share(
     )
 
 
+@pytest.mark.full
 def test_all_that_reads_or_changes_takes_a_key_group_of_several_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ def a_lying_footer() -> bytes:
     return data[: -8 - size] + new + len(new).to_bytes(4, "little") + b"PAR1"
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "make",
     [

@@ -46,6 +46,7 @@ def flip(damaged: Damaged, path: Path, at: int) -> None:
     damaged.change(path, change)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("at", [5, 300, -400, -1])
 @pytest.mark.parametrize("number", [0, 3])
 def test_a_byte_of_a_table(number: int, at: int, tmp_path: Path) -> None:

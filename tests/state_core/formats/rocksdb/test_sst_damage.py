@@ -232,6 +232,7 @@ BOMBS: dict[str, list[Step]] = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("by_rocksdb", [False, True])
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_few_bytes_that_unpack_to_many(
