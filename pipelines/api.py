@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -508,6 +508,31 @@ class Job:
         """
         catalog = self.lake.catalog
         return LakeSnapshot(self, catalog.latest(self.name) or catalog.snapshot(self.name, ""))
+
+    def checkpoints(self) -> Checkpoints:
+        """Return the checkpoints of its runs, if it is a job of process functions.
+
+        Raises:
+            NotFoundError: It has no runs.
+        """
+        from statelake.pipelines.lake.commits.run_log import RunLog
+
+        directory = RunLog(self.lake.catalog.directory, self.name).checkpoints
+        if not directory.exists():
+            raise NotFoundError(
+                "no run of the job has committed yet",
+                place=f"job {self.name!r}",
+                remedy="`statelake run` runs a job of process functions",
+            )
+        return Checkpoints(directory.location, self)
+
+    def _verified(self, snapshot: str) -> tuple[int, str]:
+        """Return the bytes of a snapshot's state, and its faults."""
+        try:
+            stored = LakeSnapshot(self, self.lake.catalog.snapshot(self.name, snapshot))
+            return stored.record.state_bytes, "; ".join(stored.check_integrity())
+        except StateError as error:
+            return 0, str(error)
 
     def resolve(self, snapshot: str) -> SnapshotId:
         """Return the id of a snapshot that is named as for `[]`.
@@ -1377,10 +1402,12 @@ class Checkpoints:
 
     Args:
         log: A directory of records, or `kafka://HOST:PORT/TOPIC`.
+        job: The job of a lake whose runs wrote the log; `Job.checkpoints` gives it.
     """
 
-    def __init__(self, log: str) -> None:
+    def __init__(self, log: str, job: Job | None = None) -> None:
         self.location = log
+        self.job = job
 
     def __repr__(self) -> str:
         return f"<Checkpoints {printable(self.location)}>"
@@ -1448,6 +1475,9 @@ class Checkpoints:
     ) -> VerifiedLog:
         """Restore what its markers lead to, into a directory that is removed again.
 
+        Snapshots of the lake are read and hashed, if the log is that of a job's runs. Then only
+        tasks of the last run are verified, unless others are named.
+
         Args:
             blobs: The blob store, a directory or URI.
             changelogs: The changelogs: a cluster, as `kafka://HOST:PORT`, or a directory.
@@ -1463,7 +1493,15 @@ class Checkpoints:
             backends.append(BlobStoreBackend(_blob_store(blobs)))
         if changelogs:
             backends.append(ChangelogBackend(open_changelogs(changelogs)))
-        return verify_log(self.log, backends, tasks=tasks, every=all)
+        job = self.job
+        if job is None:
+            return verify_log(self.log, backends, tasks=tasks, every=all)
+        if not (tasks or all):  # those of a larger parallelism have records, but no state any more
+            records = self.list().records
+            newest = max(record.run or 0 for record in records)
+            tasks = [record.task for record in records if record.run == newest]
+        snapshots = cache(job._verified)  # noqa: SLF001 - every task of a run has the same
+        return verify_log(self.log, backends, snapshots=snapshots, tasks=tasks, every=all)
 
     def drop(self, keep: int, *, blobs: str | None = None) -> CheckpointDropResult:
         """Remove all records but the last ones, and the blobs that only they needed.
