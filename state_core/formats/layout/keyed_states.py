@@ -10,6 +10,7 @@ Source: `RegisteredKeyValueStateBackendMetaInfo`, `StateDescriptor.Type`,
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
@@ -41,7 +42,11 @@ from statelake.state_core.serializers.composite.wrappers import (
     TtlSerializerSnapshot,
 )
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.decoders import described_type, undecoded
+from statelake.state_core.serializers.framework.decoders import (
+    described_type,
+    undecoded,
+    written_by,
+)
 from statelake.state_core.serializers.framework.opaque_values import (
     as_key,
     restore_bounded,
@@ -104,7 +109,7 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
 
 
 def parse_keyed_state(
-    meta_info: bytes, key_serializer: bytes, *, without_decoders: bool = False
+    meta_info: bytes, key_serializer: bytes, *, without_decoders: bool = False, flink: int = 0
 ) -> tuple[KeyedState, KeyedLayout]:
     """Return a state and its layout from the bytes in a snapshot.
 
@@ -112,11 +117,10 @@ def parse_keyed_state(
         meta_info: As in `KeyedState.meta_info`.
         key_serializer: As in `KeyedFile.key_serializer`.
         without_decoders: Whether user decoders are left out.
+        flink: The major version of the Flink that wrote it; 0 if it is not known.
     """
-    if not without_decoders:
-        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders)
-    with undecoded():
-        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders)
+    with written_by(flink), undecoded() if without_decoders else nullcontext():
+        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders, flink)
 
 
 @lru_cache(maxsize=256)
@@ -125,6 +129,7 @@ def _parse_keyed_state(
     key_serializer: bytes,
     _changes: int,
     _plain: bool,
+    _flink: int,
 ) -> tuple[KeyedState, KeyedLayout]:
     state = parse_state_meta_info(meta_info)
     key = parse_key_serializer(key_serializer)
