@@ -27,7 +27,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
@@ -165,7 +165,8 @@ def resolve_changes(
         IncompatibleError: A state is given two types, or its time to live twice; or it is operator
             state, which has none.
     """
-    resolved = [(change, *resolve_change(record, change)) for change in changes]
+    switches = {(c.operator, c.state): c.on for c in changes if isinstance(c, TtlChange)}
+    resolved = [(c, *resolve_change(record, _without_switch(c, switches))) for c in changes]
     tables = Counter((type(change), state.table) for change, _, state, _ in resolved)
     for change, operator, state, _ in resolved:
         if tables[type(change), state.table] > 1:
@@ -192,6 +193,16 @@ def resolve_changes(
             except StateError as error:
                 raise error.within(f"state {name}") from error
     return resolved
+
+
+def _without_switch(change: Change, switches: Mapping[tuple[str, str], bool]) -> Change:
+    """Return a change that is not held to the old TTL, if a switch makes it what the file says."""
+    if isinstance(change, TtlChange) or "ttl" not in change.held:
+        return change
+    if switches.get((change.operator, change.state)) is not change.held["ttl"]:
+        return change
+    held = {name: said for name, said in change.held.items() if name != "ttl"}
+    return replace(change, held=held)
 
 
 def _refuse_losses(change: ValueChange, name: str, result: Compatibility) -> None:
@@ -316,11 +327,14 @@ def _refuse_unlike(change: ValueChange, operator: OperatorRecord, info: StateMet
         found["key"] = key and type_text(key)
     for name, said in change.held.items():
         if said != found[name]:
+            switch = f"{change.operator}/{change.state}={'on' if said else 'off'}"
+            remedy = f"switch it with --ttl {switch}, or " if name == "ttl" else ""
             raise IncompatibleError(
                 f"its {name} is {found[name] or 'none'}, and {said} in the file: a file gives"
                 " new types to values alone",
                 place=f"state {operator.label}/{info.name}",
-                remedy=f"leave `{name}` out of the file, or print it again with `statelake types`",
+                remedy=f"{remedy}leave `{name}` out of the file, or print it again with"
+                " `statelake types`",
             )
 
 

@@ -97,7 +97,7 @@ def test_each_value_gets_the_time_of_its_last_access_and_loses_it(
 
 
 def test_a_null_of_a_map_has_a_time_too() -> None:
-    """Flink, which migrates no null, would not show the entry any more; back it is as it was."""
+    """It is a value without a flag then; back it is a flag again."""
     switched = switch_on(rows_of(MAPS, TEXT, [b"\1", b"\1\0"]), 5)
     assert stored_by(switched) == [b"\0" + (5).to_bytes(8, "big") + b"\0"] * 2
     assert stored_by(switch_off(switched)) == [b"\1", b"\1"]

@@ -68,6 +68,18 @@ def test_a_new_type_and_time_to_live_in_one_snapshot(job: Job, tmp_path: Path) -
     assert "ttl" not in made["session"].to_arrow().column_names
 
 
+def test_a_file_of_types_may_say_what_the_switch_makes(job: Job, tmp_path: Path) -> None:
+    """That of the new job; alone it is refused, with the words that switch."""
+    to = tmp_path / "types.json"
+    to.write_text('{"states": {"kinds/total": {"type": "Long", "ttl": true}}}', "utf-8")
+    with pytest.raises(IncompatibleError, match="with --ttl kinds/total=on, or leave"):
+        job["s"].migrate(str(to))
+    with pytest.raises(IncompatibleError, match="its ttl is none"):
+        job["s"].migrate(str(to), ttl="kinds/total=off")
+    assert job["s"].migrate(str(to), ttl="kinds/total=on").outcome == "migrated"
+    assert not job["s-migrated"].check_compatibility(str(to)).faults
+
+
 def test_a_switch_is_planned_and_done_once(job: Job) -> None:
     """A second run finds it done; a state that is as it should be needs nothing."""
     ttl = ["kinds/total=on"]
