@@ -32,7 +32,8 @@ from tests.support.savepoints.kryo_savepoint import kryo_snapshot
 pytestmark = pytest.mark.usefixtures("own_registry")
 
 LIST, UUID, ANYTHING = "java.util.List", "java.util.UUID", "java.lang.Object"
-TEXTS = st.lists(st.text(max_size=5), max_size=4)
+SHORT = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=65)
+TEXTS = st.lists(st.text(max_size=5) | SHORT, max_size=4)
 UUIDS = st.uuids().map(str)
 
 
@@ -146,6 +147,18 @@ def test_damaged_bytes_are_values_or_bytes_or_errors_of_ours(
         if not cursor.inexact[1]:
             written = RowWriter([RowPart(serializer, column)], 2, ALL_PRESENT, None).to_binary()
             assert written.to_pylist() == [whole, row]
+
+
+@pytest.mark.parametrize("flink", [1, 2])
+def test_uuids_of_other_forms_are_read_one_by_one(flink: int) -> None:
+    """A null, and a number that is longer than it need be, among usual ones."""
+    usual = kryo(UUID, "123e4567-e89b-12d3-a456-426614174000", flink)
+    odd = [b"\0", b"T\1\x80\0\2"] if flink == 1 else [b"\0"]
+    column, cursor = decoded(nested(UUID, flink), [usual, *odd, usual])
+    values = column.to_pylist()
+    assert values[0] == values[-1] == "123e4567-e89b-12d3-a456-426614174000"
+    assert values[1:-1] == [None, "00000000-0000-0000-0000-000000000001"][: len(odd)]
+    assert cursor.inexact.tolist() == [0, *(1 for _ in odd), 0]
 
 
 def test_without_a_version_parts_stay_bytes() -> None:
