@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import (
+    NOW,
+    TAKEN_AT,
     Change,
     TtlChange,
     ValueChange,
@@ -175,8 +177,8 @@ class _Migration(Derivation):
     def begin(self, record: SnapshotRecord, rewriter: TableRewriter) -> Sequence[OperatorRecord]:
         """Open DuckDB over the snapshot, if there are expressions; read the clock."""
         self.times = {
-            "now": time.time_ns() // 1_000_000,
-            "taken_at": round(record.taken_at.timestamp() * 1000),
+            NOW: time.time_ns() // 1_000_000,
+            TAKEN_AT: round(record.taken_at.timestamp() * 1000),
         }
         if any(change.expressions for change in self.changes):
             from statelake.pipelines.lake.edit.sql_editing import session_over  # noqa: PLC0415 - DuckDB

@@ -200,7 +200,8 @@ class FlinkOracle:
             case: The job.
             savepoint: What it restores.
             options: `strict="true"` lets Flink refuse state that no operator claims; `suffix` is
-                what the uids of the operators `counter` and `kinds` end in.
+                what the uids of the operators `counter` and `kinds` end in; `ttl` is how long
+                states of `kinds` live, as in `name:1000,session:off`, in milliseconds.
         """
         chosen = {"backend": "hashmap", "parallelism": 2, "max": 128, "keys": 300, **options}
         with tempfile.TemporaryDirectory() as directory:

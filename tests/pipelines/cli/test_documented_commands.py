@@ -147,7 +147,9 @@ def test_a_page_shows_what_its_blocks_print(
     assert shown > 2
 
 
-@pytest.mark.parametrize("page", [README, DOCS / "change.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [README, DOCS / "change.md", DOCS / "upgrade.md"], ids=lambda page: page.stem
+)
 def test_a_sample_is_what_is_printed(page: Path, clone: Path) -> None:
     """Of pages whose other blocks are commands alone."""
     monday = clone / "demo" / "savepoints" / "monday"
