@@ -204,6 +204,12 @@ def resolve_change(
     )
 
 
+def value_before(record: SnapshotRecord, operator: str, state: str) -> TypeSerializerSnapshot:
+    """Return the serializer snapshot of a state's values, as the snapshot has them."""
+    unchanged = ValueChange(operator, state, parse_type("Void"))
+    return value_snapshot(parse_state_meta_info(resolve_change(record, unchanged)[1].meta_info))
+
+
 def _refuse_unlike(change: ValueChange, operator: OperatorRecord, info: StateMetaInfo) -> None:
     """Refuse a file that says of a state what it is not, and what no migration changes.
 
