@@ -49,7 +49,9 @@ def zip_of(value: dict[str, Any]) -> int:
 def test_fields_are_added_with_a_default_or_as_java_begins(shop: Job) -> None:
     """No other field has to be named, and each keeps its values."""
     words = [f"{CUSTOMER}.{field}" for field in ("country=String", "points=int", "level=Integer")]
-    made = shop["one"].migrate(add_field=words, default=["'DE'", "coalesce(old.address.zip, 7)", "NULL"])
+    made = shop["one"].migrate(
+        add_field=words, default=["'DE'", "coalesce(old.address.zip, 7)", "NULL"]
+    )
     before, after = values(shop["one"]), values(shop[made.made])
     assert len(before) > 10
     assert after == {
