@@ -210,11 +210,9 @@ def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: Value
 def _words_of(change: ValueChange, state: AnyState) -> list[str]:
     """Return what a change does, in words, as far as both types have text."""
     before, after = type_text(value_type(state.meta_info)), change.spec or type_text(change.value)
-    words = list(type_differences(before, after)) if before and after else []
-    return words + [
-        f"{f'field `{field}`' if field else 'value'} = {sql}"
-        for field, sql in change.expressions.items()
-    ]
+    if not before or not after:
+        return [f"{name or 'value'}: {sql}" for name, sql in change.expressions.items()]
+    return list(type_differences(before, after, "", change.expressions))
 
 
 def migrate_one(

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -55,6 +54,7 @@ from statelake.state_core.serializers.framework.base import TypeSerializerSnapsh
 from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
 from statelake.state_core.serializers.framework.plugins import load_plugin
 from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
+from statelake.state_core.serializers.type_differences import mentions
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type, type_text
 
 ENTRIES = ("type", "expressions", "drop", *HELD)  # of a state in a file
@@ -147,13 +147,14 @@ def _refuse_losses(change: ValueChange, name: str, result: Compatibility) -> Non
     """
     if change.drops is None or "" in change.expressions:
         return
-    kept = " ".join(change.expressions.values())
     lost = [
         reason.path
         for reason in result.reasons
         if reason.rule == FIELD_GONE
         and not any(_within(reason.path, path) for path in (*change.drops, *change.expressions))
-        and not re.search(rf"\b{re.escape(reason.path.rpartition('.')[2])}\b", kept)
+        and not any(
+            mentions(sql, reason.path.rpartition(".")[2]) for sql in change.expressions.values()
+        )
     ]
     if lost:
         raise IncompatibleError(
