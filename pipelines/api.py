@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -509,6 +509,31 @@ class Job:
         catalog = self.lake.catalog
         return LakeSnapshot(self, catalog.latest(self.name) or catalog.snapshot(self.name, ""))
 
+    def checkpoints(self) -> Checkpoints:
+        """Return the checkpoints of its runs, if it is a job of process functions.
+
+        Raises:
+            NotFoundError: It has no runs.
+        """
+        from statelake.pipelines.lake.commits.run_log import RunLog
+
+        directory = RunLog(self.lake.catalog.directory, self.name).checkpoints
+        if not directory.exists():
+            raise NotFoundError(
+                "no run of the job has committed yet",
+                place=f"job {self.name!r}",
+                remedy="`statelake run` runs a job of process functions",
+            )
+        return Checkpoints(directory.location, self)
+
+    def _verified(self, snapshot: str) -> tuple[int, str]:
+        """Return the bytes of a snapshot's state, and its faults."""
+        try:
+            stored = LakeSnapshot(self, self.lake.catalog.snapshot(self.name, snapshot))
+            return stored.record.state_bytes, "; ".join(stored.check_integrity())
+        except StateError as error:
+            return 0, str(error)
+
     def resolve(self, snapshot: str) -> SnapshotId:
         """Return the id of a snapshot that is named as for `[]`.
 
@@ -637,6 +662,8 @@ class Job:
         drop_field: str | Sequence[str] = (),
         change: str | Sequence[str] = (),
         expression: str | Sequence[str] = (),
+        ttl: str | Sequence[str] = (),
+        last_access: str = "now",
         suffix: str = "-migrated",
         dry_run: bool = False,
         note: str = "",
@@ -646,7 +673,8 @@ class Job:
         Those migrated before are skipped. Of all snapshots, an error is the result of its own.
 
         Args:
-            to: YAML, JSON or Python files that say what each state becomes.
+            to: YAML, JSON or Python files that say what each state becomes; an empty list if only
+                `ttl` does.
             snapshots: The snapshots; by default all that are not migrated yet.
             state: Only these states, each `operator/state`: of the only file; or as many as there
                 are files, one of each.
@@ -657,11 +685,14 @@ class Job:
             change: New types, each `operator/state=type` or `operator/state.field=type`.
             expression: SQL over the value `old`, each `operator/state=SQL` or
                 `operator/state.field=SQL`.
+            ttl: States whose time to live is switched, each `operator/state=on` or `=off`.
+            last_access: The times that values get when it is switched on: `now`, `taken_at` (when
+                the snapshot was taken), or the values' field that has them.
             suffix: The end of the new ids, after the old ones.
             dry_run: Whether to report only whether it would work.
             note: Kept with the new snapshots.
         """
-        from statelake.pipelines.lake.edit.changes import read_changes
+        from statelake.pipelines.lake.edit.changes import Change, read_changes, read_ttl
         from statelake.pipelines.lake.edit.field_words import FieldWords
         from statelake.pipelines.operations.migrations import migrate_several
 
@@ -669,14 +700,15 @@ class Job:
             add_field=add_field, default=default, rename_field=rename_field, drop_field=drop_field,
             change=change, expression=expression,
         )  # fmt: skip
-        if not to and not words:
+        changes: list[Change] = [*read_changes(to, state), *read_ttl(ttl, last_access)]
+        if not changes and not words:
             raise DeclarationError(
                 "nothing to change is given", remedy="give a file, or words such as add_field"
             )
         return migrate_several(
             self.lake.catalog, self.name, [*map(self.resolve, snapshots)],
-            read_changes(to, state), words, suffix=suffix, dry_run=dry_run, note=note,
-            engine=self.engine, progress=self.progress,
+            changes, words, suffix=suffix, dry_run=dry_run, note=note, engine=self.engine,
+            progress=self.progress,
         )  # fmt: skip
 
     def not_migrated(self, suffix: str = "-migrated") -> list[str]:
@@ -988,6 +1020,8 @@ class LakeSnapshot(Snapshot):
         drop_field: str | Sequence[str] = (),
         change: str | Sequence[str] = (),
         expression: str | Sequence[str] = (),
+        ttl: str | Sequence[str] = (),
+        last_access: str = "now",
         suffix: str = "-migrated",
         dry_run: bool = False,
         note: str = "",
@@ -1004,6 +1038,9 @@ class LakeSnapshot(Snapshot):
             drop_field: Fields to drop.
             change: New types.
             expression: SQL over the value `old`.
+            ttl: States whose time to live is switched, each `operator/state=on` or `=off`.
+            last_access: The times that values get when it is switched on: `now`, `taken_at` (when
+                the snapshot was taken), or the values' field that has them.
             suffix: What follows this snapshot's id in the new one's.
             dry_run: Whether it is only said if that would work, and what it would do.
             note: Kept with the new snapshot.
@@ -1011,7 +1048,7 @@ class LakeSnapshot(Snapshot):
         migrated = self.job.migrate(
             to, self.name, state=state, add_field=add_field, default=default,
             rename_field=rename_field, drop_field=drop_field, change=change, expression=expression,
-            suffix=suffix, dry_run=dry_run, note=note,
+            ttl=ttl, last_access=last_access, suffix=suffix, dry_run=dry_run, note=note,
         )  # fmt: skip
         return migrated.outcomes[0]
 
@@ -1395,10 +1432,12 @@ class Checkpoints:
 
     Args:
         log: A directory of records, or `kafka://HOST:PORT/TOPIC`.
+        job: The job of a lake whose runs wrote the log; `Job.checkpoints` gives it.
     """
 
-    def __init__(self, log: str) -> None:
+    def __init__(self, log: str, job: Job | None = None) -> None:
         self.location = log
+        self.job = job
 
     def __repr__(self) -> str:
         return f"<Checkpoints {printable(self.location)}>"
@@ -1466,6 +1505,9 @@ class Checkpoints:
     ) -> VerifiedLog:
         """Restore what its markers lead to, into a directory that is removed again.
 
+        Snapshots of the lake are read and hashed, if the log is that of a job's runs. Then only
+        tasks of the last run are verified, unless others are named.
+
         Args:
             blobs: The blob store, a directory or URI.
             changelogs: The changelogs: a cluster, as `kafka://HOST:PORT`, or a directory.
@@ -1481,7 +1523,15 @@ class Checkpoints:
             backends.append(BlobStoreBackend(_blob_store(blobs)))
         if changelogs:
             backends.append(ChangelogBackend(open_changelogs(changelogs)))
-        return verify_log(self.log, backends, tasks=tasks, every=all)
+        job = self.job
+        if job is None:
+            return verify_log(self.log, backends, tasks=tasks, every=all)
+        if not (tasks or all):  # those of a larger parallelism have records, but no state any more
+            records = self.list().records
+            newest = max(record.run or 0 for record in records)
+            tasks = [record.task for record in records if record.run == newest]
+        snapshots = cache(job._verified)  # noqa: SLF001 - every task of a run has the same
+        return verify_log(self.log, backends, snapshots=snapshots, tasks=tasks, every=all)
 
     def drop(self, keep: int, *, blobs: str | None = None) -> CheckpointDropResult:
         """Remove all records but the last ones, and the blobs that only they needed.

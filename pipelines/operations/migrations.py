@@ -12,7 +12,13 @@ from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
+from statelake.pipelines.lake.edit.changes import (
+    Change,
+    ValueChange,
+    digest_of,
+    is_needed,
+    resolve_changes,
+)
 from statelake.pipelines.lake.edit.field_words import FieldWords
 from statelake.pipelines.lake.edit.kryo_upgrading import (
     LATER,
@@ -32,7 +38,7 @@ from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.times import Times
 from statelake.state_core.errors import ConflictError, IncompatibleError, StateError
 from statelake.state_core.printable import Printed, Table
-from statelake.state_core.serializers.framework.compatibility import worst_of
+from statelake.state_core.serializers.framework.compatibility import Compatibility, worst_of
 from statelake.state_core.serializers.type_differences import type_differences
 from statelake.state_core.serializers.type_spec import type_text
 
@@ -139,7 +145,7 @@ def migrate_several(
     lake: Catalog,
     job: str,
     snapshots: Sequence[str],
-    changes: Sequence[ValueChange],
+    changes: Sequence[Change],
     words: FieldWords = NO_WORDS,
     *,
     suffix: str,
@@ -175,11 +181,11 @@ def migrate_several(
     return Migrations(list(states), outcomes, dry_run)
 
 
-def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: ValueChange) -> Outcome:
+def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: Change) -> Outcome:
     """Return the outcome that a migration would have; of several states the worst."""
     record = lake.snapshot(job, snapshot_id)
     resolved = resolve_changes(record, changes)
-    entries = sum(state.entries for _, _, state, _ in resolved)
+    entries = sum({state.table: state.entries for _, _, state, _ in resolved}.values())
     for change, operator, state, result in resolved:
         if is_needed(change, result):
             try:
@@ -198,8 +204,10 @@ def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: Value
         StatePlan(
             f"{operator.label}/{state.name}",
             state.entries if needed else 0,
-            _words_of(change, state),
-            example_of(lake, record, operator, state, change) if needed and works else None,
+            _words_of(change, state, result),
+            example_of(lake, record, operator, state, change)
+            if needed and works and isinstance(change, ValueChange)
+            else None,
         )
         for change, operator, state, result in resolved
         for needed in [is_needed(change, result)]
@@ -207,8 +215,10 @@ def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: Value
     return Outcome(snapshot_id, "", verdict, entries, why, plan=plan)
 
 
-def _words_of(change: ValueChange, state: AnyState) -> list[str]:
+def _words_of(change: Change, state: AnyState, result: Compatibility) -> list[str]:
     """Return what a change does, in words, as far as both types have text."""
+    if not isinstance(change, ValueChange):
+        return [str(reason) for reason in result.reasons]
     before, after = type_text(value_type(state.meta_info)), change.spec or type_text(change.value)
     if not before or not after:
         return [f"{name or 'value'}: {sql}" for name, sql in change.expressions.items()]
@@ -219,7 +229,7 @@ def migrate_one(
     lake: Catalog,
     job: str,
     snapshot_id: str,
-    *changes: ValueChange,
+    *changes: Change,
     suffix: str,
     note: str = "",
     engine: Engine | str = "auto",
@@ -244,14 +254,14 @@ def migrate_one(
     return Outcome(snapshot_id, new_id, "migrated", done.entries, why, done.times)
 
 
-def _needed(lake: Catalog, job: str, snapshot_id: str, changes: Sequence[ValueChange]) -> bool:
+def _needed(lake: Catalog, job: str, snapshot_id: str, changes: Sequence[Change]) -> bool:
     """Return whether changes apply to a snapshot."""
     resolved = resolve_changes(lake.snapshot(job, snapshot_id), changes)
     return any(is_needed(change, result) for change, _, _, result in resolved)
 
 
 def refuse_other_origin(
-    lake: Catalog, job: str, made: str, parent: str, changes: Sequence[ValueChange]
+    lake: Catalog, job: str, made: str, parent: str, changes: Sequence[Change]
 ) -> None:
     """Raise unless a snapshot is what changes made of its parent.
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from statelake.pipelines.lake.edit.changes import ValueChange, value_before
+from statelake.pipelines.lake.edit.changes import Change, ValueChange, value_before
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import (
     DeclarationError,
@@ -86,17 +86,15 @@ class FieldWords:
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in FORMS)
 
-    def applied(
-        self, record: SnapshotRecord, given: Sequence[ValueChange] = ()
-    ) -> list[ValueChange]:
-        """Return the changes of a snapshot's states, those of files included.
+    def applied(self, record: SnapshotRecord, given: Sequence[Change] = ()) -> list[Change]:
+        """Return the changes of a snapshot's states, those that were given otherwise included.
 
         Raises:
             NotFoundError: There is no such state or field.
             DeclarationError: Words are not of their form, or a type can't be parsed.
             IncompatibleError: The type of a state can't be written as text.
         """
-        drafts = _Drafts(record, given)
+        drafts = _Drafts(record, [each for each in given if isinstance(each, ValueChange)])
         for index, word in enumerate(self.add_field):
             draft, path, text = drafts.of("add_field", word)
             draft.add(path, _type(text, word), self.default[index] if self.default else "")
@@ -112,7 +110,10 @@ class FieldWords:
         for word in self.expression:
             draft, path, text = drafts.of("expression", word)
             draft.expressions[path] = text
-        return drafts.changes()
+        return [
+            *drafts.changes(),
+            *(each for each in given if not isinstance(each, ValueChange)),
+        ]
 
 
 def _type(text: str, word: str) -> TypeSpec:
