@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from statelake import Lake
 from statelake.pipelines.cli import demo
 from tests.support.command import Ran, run
+from tests.support.savepoints.golden_cases import GOLDEN
 
 ROOT = Path(__file__).parents[3]
+POJO = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "savepoint"
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 PAGES = [README, *sorted(DOCS.glob("*.md"))]
 TASKS = [
@@ -159,6 +162,28 @@ def test_a_sample_is_what_is_printed(page: Path, clone: Path) -> None:
     for sample in samples:
         command, _, expected = sample.replace("\\\n", " ").partition("\n")
         ran = run(*shlex.split(command)[2:])
+        assert ran.code == 0, ran.err
+        assert_printed(expected, ran.out)
+
+
+def test_types_and_words_print_what_the_page_on_upgrades_says(clone: Path) -> None:
+    """Of customers that are POJOs, whose savepoint and files of types the page names."""
+    shop = Lake("lake").job("shop", engine="local")
+    shop.import_snapshot(POJO, "monday", uids=["customers"])
+    (clone / "savepoint-1.20").symlink_to(POJO)
+    text = shop["monday"].types().to_yaml()
+    (clone / "types.yaml").write_text(text, "utf-8")
+    new = text.replace("        id: Long", "        country: String\n        id: Long")
+    (clone / "new-types.yaml").write_text(new.replace("zip: Integer", "zip: Long"), "utf-8")
+    calls = [
+        call
+        for block in blocks(DOCS / "upgrade.md", "")
+        for call in block.replace("\\\n", " ").split("$ statelake ")[1:]
+    ]
+    assert len(calls) == 3
+    for call in calls:
+        command, _, expected = call.partition("\n")
+        ran = run(*shlex.split(command))
         assert ran.code == 0, ran.err
         assert_printed(expected, ran.out)
 
