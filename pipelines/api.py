@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from statelake.state_core.declarations.findings import JobFindings
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_compatibility import Verdicts
+    from statelake.state_core.formats.layout.state_types import StateTypes, TypeDifferences
     from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.process import Job as ProcessJob
@@ -102,6 +103,7 @@ __all__ = [
     "check_integrity",
     "check_legality",
     "compress",
+    "diff_types",
     "in_temporary_lake",
     "salvage",
     "warm",
@@ -1168,6 +1170,14 @@ class LakeSnapshot(Snapshot):
 
         return check_against(self.record, against, allow_missing=allow_non_restored_state)
 
+    def types(self, operator: str | Sequence[str] = ()) -> StateTypes:
+        """Return the types of its states as text, as `Snapshot.types` does."""
+        from statelake.pipelines.lake.verify.compatibility import schemas_of_record
+        from statelake.state_core.formats.layout.state_types import types_of
+
+        wanted = [operator] if isinstance(operator, str) else operator
+        return types_of(schemas_of_record(self.record), wanted)
+
     def check_legality(
         self, declared: JobDeclaration | str, *, allow_non_restored_state: bool = False
     ) -> JobFindings:
@@ -1703,6 +1713,30 @@ def check_legality(
         uids = [operator.uid for operator in job.operators]
         held = held_operators(open_snapshot(savepoint, uids=uids))
     return check_declared(job, held, allow_missing=allow_non_restored_state)
+
+
+def diff_types(
+    old: StateTypes | str | os.PathLike[str], new: StateTypes | str | os.PathLike[str]
+) -> TypeDifferences:
+    """Return the differences of two files of types, or of snapshots' types, in words.
+
+    Args:
+        old: A file as `Snapshot.types` prints it, such as the one that was committed last; or what
+            `Snapshot.types` returns.
+        new: The same of the new job.
+
+    Raises:
+        EncodeError: A file is not valid.
+    """
+    from statelake.pipelines.lake.edit.changes import read_types
+    from statelake.state_core.formats.layout.state_types import StateTypes, differences_of
+
+    return differences_of(
+        *(
+            each.content() if isinstance(each, StateTypes) else read_types(os.fspath(each))
+            for each in (old, new)
+        )
+    )
 
 
 @contextmanager

@@ -67,6 +67,7 @@ def typed_in(block: str) -> Iterator[list[str]]:
             yield words[1:]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("page", TASKS, ids=lambda page: page.stem)
 def test_what_a_page_says_can_be_typed(page: Path, clone: Path) -> None:
     """Its commands, one after another, on the savepoints that come with statelake."""
@@ -113,6 +114,7 @@ def test_files_that_are_named_are_there(page: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.stem)
 def test_a_page_shows_what_its_blocks_print(
     page: Path, clone: Path, capsys: pytest.CaptureFixture[str]
