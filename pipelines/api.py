@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
@@ -344,6 +344,8 @@ class Lake:
         until_idle: bool = False,
         metrics: str = "",
         engine: Engine | str = "auto",
+        stop: Callable[[], bool] = lambda: False,
+        step: Callable[[str], None] = lambda _: None,
         progress: Progress | None = None,
     ) -> RunResult:
         """Run a job of process functions over the input that its sources got since its last run.
@@ -366,6 +368,8 @@ class Lake:
             until_idle: Whether to run again until no source has anything new.
             metrics: A file for the figures of the run, in the text format of Prometheus.
             engine: Where it runs: `auto`, `spark`, `local`, or an engine.
+            stop: Returns whether no further run is to begin, before anything new is read.
+            step: Called with what begins, as text for people.
             progress: Called with (done, total) after each subtask.
         """
         from statelake.pipelines.lake.verify.legality import load_runnable
@@ -381,7 +385,8 @@ class Lake:
         options = RunOptions(
             parallelism, backend, engine, restore, final, commit_to=commit_to,
             restore_from=restore_from, max_commit_delay=max_commit_delay,
-            tolerant=if_backend_fails == "continue", always=always, progress=progress,
+            tolerant=if_backend_fails == "continue", always=always, step=step,
+            progress=progress,
         )  # fmt: skip
         if until_idle and (always or final):
             raise StateError(
@@ -391,12 +396,15 @@ class Lake:
         runnable = load_runnable(job) if isinstance(job, str) else job
         try:
             latest = done = run_job(runnable, self.catalog, options)
-            while until_idle and latest.run:
+            while until_idle and latest.run and not stop():
+                if metrics:  # the next run may take long
+                    write_metrics(metrics, runnable.name, done)
                 latest = run_job(runnable, self.catalog, options)
                 done = latest.after(done)
         except BaseException:
             if metrics:
-                write_metrics(metrics, runnable.name, None)
+                with suppress(StateError):  # the run's error is what matters
+                    write_metrics(metrics, runnable.name, None)
             raise
         if metrics:
             write_metrics(metrics, runnable.name, done)

@@ -245,6 +245,37 @@ def test_commits_print_what_the_page_says(clone: Path) -> None:
         assert_printed(expected, ran.out)
 
 
+def test_runs_print_what_the_page_says(clone: Path) -> None:
+    """Two runs, one without new input, and a query of the first one's state."""
+    orders = feed_example(clone)
+    page = ROOT / "docs" / "process-functions.md"
+    (block,) = (block for block in blocks(page, "") if block.startswith("$ mkdir"))
+    samples = [part for part in block.split("$ ") if part.startswith("statelake")]
+    assert len(samples) == 4
+    for sample in samples:
+        if orders:
+            name, lines = orders.pop(0)
+            (clone / "alerts-data" / "orders" / name).write_text(lines, "utf-8")
+        command, _, expected = sample.partition("\n")
+        ran = run(*shlex.split(command)[1:])
+        assert ran.code == 0, ran.err
+        assert_printed(timeless(expected), timeless(ran.out))
+
+
+def test_metrics_are_those_of_the_page(clone: Path) -> None:
+    """Line by line, but for times."""
+    (name, lines), _ = feed_example(clone)
+    (clone / "alerts-data" / "orders" / name).write_text(lines, "utf-8")
+    page = ROOT / "docs" / "process-functions.md"
+    (block,) = (block for block in blocks(page, "") if "--metrics" in block)
+    command, _, shown = block.split("\n", 2)
+    assert run(*shlex.split(command)[2:]).code == 0
+    written = (clone / "alerts.prom").read_text("utf-8")
+    samples = "".join(line for line in written.splitlines(True) if not line.startswith("#"))
+    times = re.compile(r"(_seconds|_second)({.*}) .*")
+    assert times.sub(r"\1\2", samples) == times.sub(r"\1\2", shown)
+
+
 def test_the_log_that_a_run_writes_is_where_the_page_says(clone: Path) -> None:
     """The example is run as the pages have it, and its log is listed, verified and dropped from."""
     orders, more = feed_example(clone)
