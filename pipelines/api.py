@@ -629,6 +629,8 @@ class Job:
         to: str | Sequence[str],
         *snapshots: str,
         state: str | Sequence[str] = (),
+        ttl: str | Sequence[str] = (),
+        last_access: str = "now",
         suffix: str = "-migrated",
         dry_run: bool = False,
         note: str = "",
@@ -638,21 +640,26 @@ class Job:
         Those migrated before are skipped. Of all snapshots, an error is the result of its own.
 
         Args:
-            to: YAML, JSON or Python files that say what each state becomes.
+            to: YAML, JSON or Python files that say what each state becomes; an empty list if only
+                `ttl` does.
             snapshots: The snapshots; by default all that are not migrated yet.
             state: Only these states, each `operator/state`: of the only file; or as many as there
                 are files, one of each.
+            ttl: States whose time to live is switched, each `operator/state=on` or `=off`.
+            last_access: The times that values get when it is switched on: `now`, `taken_at` (when
+                the snapshot was taken), or the values' field that has them.
             suffix: The end of the new ids, after the old ones.
             dry_run: Whether to report only whether it would work.
             note: Kept with the new snapshots.
         """
-        from statelake.pipelines.lake.edit.changes import read_changes
+        from statelake.pipelines.lake.edit.changes import read_changes, read_ttl
         from statelake.pipelines.operations.migrations import migrate_several
 
         return migrate_several(
             self.lake.catalog, self.name, [*map(self.resolve, snapshots)],
-            read_changes(to, state), suffix=suffix, dry_run=dry_run, note=note,
-            engine=self.engine, progress=self.progress,
+            [*read_changes(to, state), *read_ttl(ttl, last_access)], suffix=suffix,
+            dry_run=dry_run, note=note, engine=self.engine,
+            progress=self.progress,
         )  # fmt: skip
 
     def not_migrated(self, suffix: str = "-migrated") -> list[str]:
@@ -955,9 +962,11 @@ class LakeSnapshot(Snapshot):
 
     def migrate(
         self,
-        to: str | Sequence[str],
+        to: str | Sequence[str] = (),
         *,
         state: str | Sequence[str] = (),
+        ttl: str | Sequence[str] = (),
+        last_access: str = "now",
         suffix: str = "-migrated",
         dry_run: bool = False,
         note: str = "",
@@ -968,14 +977,17 @@ class LakeSnapshot(Snapshot):
             to: YAML, JSON or Python files that say what each state becomes.
             state: Only these states, each `operator/state`: of the only file; or as many as there
                 are files, one of each.
+            ttl: States whose time to live is switched, each `operator/state=on` or `=off`.
+            last_access: The times that values get when it is switched on: `now`, `taken_at` (when
+                the snapshot was taken), or the values' field that has them.
             suffix: What follows this snapshot's id in the new one's.
             dry_run: Whether it is only said if that would work.
             note: Kept with the new snapshot.
         """
-        from statelake.pipelines.lake.edit.changes import read_changes
+        from statelake.pipelines.lake.edit.changes import Change, read_changes, read_ttl
         from statelake.pipelines.operations.migrations import migrate_one, preview_migration
 
-        changes = read_changes(to, state)
+        changes: list[Change] = [*read_changes(to, state), *read_ttl(ttl, last_access)]
         if dry_run:
             return preview_migration(self._catalog, self.job.name, self.name, *changes)
         return migrate_one(

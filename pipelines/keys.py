@@ -16,6 +16,7 @@ import pyarrow as pa
 from statelake.pipelines.shown import from_plain, json_text, plain
 from statelake.state_core.errors import EncodeError, NotFoundError
 from statelake.state_core.formats.layout.keys import key_serializer_of
+from statelake.state_core.formats.metadata.checkpoint_metadata import major_version
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer
@@ -167,8 +168,9 @@ def rows_in_savepoint(
         EncodeError: No operator can have that key.
         NotFoundError: There is no such operator or state, or no keyed state at all.
     """
+    flink = major_version(snapshot.metadata_version)
     owners = [
-        (each, key_serializer_of(each.keyed_files[0].key_serializer))
+        (each, key_serializer_of(each.keyed_files[0].key_serializer, flink))
         for each in snapshot.keyed_operators(operator, state)
     ]
     rows = []

@@ -85,6 +85,7 @@ __all__ = [
     "SnapshotError",
     "StateError",
     "TruncatedError",
+    "UnknownEndError",
     "UnknownHashError",
     "UnknownSerializerError",
     "UnreachableClusterError",
@@ -152,6 +153,10 @@ class TruncatedError(CorruptSnapshotError):
 
 class UnsupportedFormatError(SnapshotError):
     """A version, a handle or a layout that is not supported."""
+
+
+class UnknownEndError(UnsupportedFormatError):
+    """A value whose end is not known, so that what contains it stays bytes."""
 
 
 class UnknownSerializerError(SnapshotError):

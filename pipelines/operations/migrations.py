@@ -12,7 +12,7 @@ from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
+from statelake.pipelines.lake.edit.changes import Change, digest_of, is_needed, resolve_changes
 from statelake.pipelines.lake.edit.kryo_upgrading import (
     LATER,
     Upgraded,
@@ -101,7 +101,7 @@ def migrate_several(
     lake: Catalog,
     job: str,
     snapshots: Sequence[str],
-    changes: Sequence[ValueChange],
+    changes: Sequence[Change],
     *,
     suffix: str,
     dry_run: bool = False,
@@ -129,15 +129,15 @@ def migrate_several(
                 raise
             outcome = Outcome(name, "", "failed", 0, str(error))
         outcomes.append(outcome)
-    states = [f"{change.operator}/{change.state}" for change in changes]
-    return Migrations(states, outcomes, dry_run)
+    states = dict.fromkeys(f"{change.operator}/{change.state}" for change in changes)
+    return Migrations([*states], outcomes, dry_run)
 
 
-def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: ValueChange) -> Outcome:
+def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: Change) -> Outcome:
     """Return the outcome that a migration would have; of several states the worst."""
     record = lake.snapshot(job, snapshot_id)
     resolved = resolve_changes(record, changes)
-    entries = sum(state.entries for _, _, state, _ in resolved)
+    entries = sum({state.table: state.entries for _, _, state, _ in resolved}.values())
     for change, operator, state, result in resolved:
         if is_needed(change, result):
             try:
@@ -157,7 +157,7 @@ def migrate_one(
     lake: Catalog,
     job: str,
     snapshot_id: str,
-    *changes: ValueChange,
+    *changes: Change,
     suffix: str,
     note: str = "",
     engine: Engine | str = "auto",
@@ -182,14 +182,14 @@ def migrate_one(
     return Outcome(snapshot_id, new_id, "migrated", done.entries, why, done.times)
 
 
-def _needed(lake: Catalog, job: str, snapshot_id: str, changes: Sequence[ValueChange]) -> bool:
+def _needed(lake: Catalog, job: str, snapshot_id: str, changes: Sequence[Change]) -> bool:
     """Return whether changes apply to a snapshot."""
     resolved = resolve_changes(lake.snapshot(job, snapshot_id), changes)
     return any(is_needed(change, result) for change, _, _, result in resolved)
 
 
 def refuse_other_origin(
-    lake: Catalog, job: str, made: str, parent: str, changes: Sequence[ValueChange]
+    lake: Catalog, job: str, made: str, parent: str, changes: Sequence[Change]
 ) -> None:
     """Raise unless a snapshot is what changes made of its parent.
 

@@ -146,9 +146,7 @@ class CommitTargets:
         Args:
             restore: The backend of a restore; any if it is empty.
         """
-        store = StoreSettings(
-            tuple(FACTORIES[name] for name in self.names), FACTORIES.get(restore), None
-        )
+        store = StoreSettings(tuple(FACTORIES[name] for name in self.names), FACTORIES.get(restore))
         return CommitSettings(stores={STORE: store})
 
     def create_resources(self, parallelism: Mapping[str, int]) -> None:

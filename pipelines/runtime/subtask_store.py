@@ -182,19 +182,37 @@ def _keys(name: bytes, entries: Entries) -> pa.Array:
 
 
 def _changes(old: pa.Table, new: pa.Table) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the differences of two tables of pairs."""
+    """Yield the differences of two tables of pairs.
+
+    Most keys are where they were, as backends keep their order; only the others are searched for.
+    """
+    both = min(len(old), len(new))
+    first, second = old.slice(0, both), new.slice(0, both)
+    stayed = pc.equal(first["key"], second["key"])
+    changed = pc.and_(stayed, pc.not_equal(first["value"], second["value"]))
+    yield from _listed(second.filter(changed))
+    moved = pc.invert(stayed)
+    rest = [
+        pa.concat_tables([pairs.slice(0, both).filter(moved), pairs.slice(both)])
+        for pairs in (old, new)
+    ]
     numbered = [
         pa.table({"key": pairs["key"], row: pa.array(np.arange(len(pairs)))})
-        for pairs, row in ((old, "old"), (new, "new"))
+        for pairs, row in zip(rest, ("old", "new"), strict=True)
     ]
     rows = numbered[0].join(numbered[1], "key", join_type="full outer")
     gone = rows.filter(pc.is_null(rows["new"]))
     yield from ((key, None) for key in gone["key"].to_pylist())
     left = rows.filter(pc.is_valid(rows["new"]))
-    before, after = old["value"].take(left["old"]), new["value"].take(left["new"])
+    before, after = rest[0]["value"].take(left["old"]), rest[1]["value"].take(left["new"])
     differs = pc.fill_null(pc.not_equal(before, after), True)
-    changed = left["key"].filter(differs).to_pylist()
-    yield from zip(changed, after.filter(differs).to_pylist(), strict=True)
+    yield from _listed(pa.table({"key": left["key"], "value": after}).filter(differs))
+
+
+def _listed(pairs: pa.Table) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the rows of a table of pairs."""
+    for batch in pairs.to_batches(max_chunksize=1 << 16):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 class SubtaskStore(PersistentStore):
@@ -248,9 +266,7 @@ class SubtaskStore(PersistentStore):
         """Yield every key with its value."""
         if self._files is not None:
             yield from self._files.described().items()
-            pairs = _pairs(self._files.keyed())
-            for batch in pairs.to_batches(max_chunksize=1 << 16):
-                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+            yield from _listed(_pairs(self._files.keyed()))
 
     def flush(self) -> None:
         """Write the pairs that were applied as files."""

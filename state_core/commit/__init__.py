@@ -4,7 +4,7 @@
 `records/`     checkpoints, markers and indexes, as Samza's JSON, and their logs
 `stores/`      a task's stores on its disk, and their recovery after a crash
 `contract/`    the interface of a state backend, and the order of calls
-`backends/`    blob stores, changelogs, Kafka, memory
+`backends/`    blob stores, changelogs, Kafka
 `tasks/`       the protocol's steps: start, commit, decide
 =============  ======================================================================
 
@@ -18,16 +18,13 @@ from statelake.state_core.commit.backends.blob_backend import BlobStoreBackend
 from statelake.state_core.commit.backends.blob_store import (
     BlobStore,
     FileSystemBlobStore,
-    MemoryBlobStore,
 )
 from statelake.state_core.commit.backends.changelog import (
     Changelog,
     Changelogs,
     FileChangelogs,
-    MemoryChangelogs,
 )
 from statelake.state_core.commit.backends.changelog_backend import ChangelogBackend
-from statelake.state_core.commit.backends.memory_backend import MemoryBackend
 from statelake.state_core.commit.contract.interfaces import (
     CommitMeasures,
     StateBackendAdmin,
@@ -40,7 +37,6 @@ from statelake.state_core.commit.records.checkpoint_log import (
     CheckpointLog,
     FileCheckpointLog,
     LogRecord,
-    MemoryCheckpointLog,
 )
 from statelake.state_core.commit.records.checkpoint_reading import CheckpointManager
 from statelake.state_core.commit.records.records import (
@@ -52,19 +48,16 @@ from statelake.state_core.commit.records.records import (
     CheckpointV2,
     SystemStreamPartition,
 )
-from statelake.state_core.commit.stores.local_disk import LocalDisk, MemoryDisk, PosixDisk
+from statelake.state_core.commit.stores.local_disk import LocalDisk, PosixDisk
 from statelake.state_core.commit.stores.stores import (
     KeyValueStore,
-    MemoryStore,
     PersistentStore,
-    SegmentStore,
 )
 from statelake.state_core.commit.stores.task_stores import StoreSpec, TaskStores
 from statelake.state_core.commit.tasks.decisions import (
     CommitDecision,
     RestoreDecision,
     RestoreSource,
-    pool_size,
 )
 from statelake.state_core.commit.tasks.settings import CommitSettings, StoreSettings
 from statelake.state_core.commit.tasks.task_commit import TaskCommit
@@ -93,17 +86,10 @@ __all__ = [
     "KeyValueStore",
     "LocalDisk",
     "LogRecord",
-    "MemoryBackend",
-    "MemoryBlobStore",
-    "MemoryChangelogs",
-    "MemoryCheckpointLog",
-    "MemoryDisk",
-    "MemoryStore",
     "PersistentStore",
     "PosixDisk",
     "RestoreDecision",
     "RestoreSource",
-    "SegmentStore",
     "StartedTask",
     "StateBackendAdmin",
     "StateBackendFactory",
@@ -116,5 +102,4 @@ __all__ = [
     "TaskRestoreManager",
     "TaskStart",
     "TaskStores",
-    "pool_size",
 ]

@@ -36,6 +36,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
     describe_properties,
     in_flight_bytes,
+    major_version,
     raw_bytes,
     read_metadata,
     subtask_bytes,
@@ -86,6 +87,7 @@ def open_snapshot(
     directory = snapshot_directory(location, filesystem)
     files = StateFiles(directory, tuple(allow_external))
     metadata = read_metadata(files.metadata(), files.metadata_path)
+    files.heads.flink = major_version(metadata.version)
     uid_of = {operator_id_of_uid(uid): uid for uid in uids}
     for contradiction in find_contradictions(metadata.operators, uid_of):
         where, path = contradiction.place, files.metadata_path

@@ -41,6 +41,15 @@ from statelake.pipelines.cli.options import (
     " first file, and so on.",
 )  # fmt: skip
 @click.option(
+    "--ttl", multiple=True, metavar="OPERATOR/STATE=on|off",
+    help="Switch a keyed state's time to live; may be repeated, and go with --to.",
+)  # fmt: skip
+@click.option(
+    "--last-access", default="now", show_default=True, metavar="now|taken_at|FIELD",
+    help="The time of last access that values get with --ttl: now, when the snapshot was taken, or"
+    " a field of the values.",
+)  # fmt: skip
+@click.option(
     "--kryo-to-flink-2",
     is_flag=True,
     help="Rewrite the values of Flink 1's Kryo so that Flink 2 can read them.",
@@ -63,6 +72,8 @@ def migrate(
     every: bool,
     states: tuple[str, ...],
     files: tuple[str, ...],
+    ttl: tuple[str, ...],
+    last_access: str,
     kryo_to_flink_2: bool,
     suffix: str,
     dry_run: bool,
@@ -85,6 +96,10 @@ def migrate(
     snapshot; Flink itself can't restore them. States that stay unchanged are listed with the
     reason.
 
+    With --ttl, a state gets time to live, or loses it, its values staying as they are. A snapshot
+    does not say how long values live: that is in the job. What has expired meanwhile is deleted by
+    `edit --expire`.
+
     A state may be operator state: the elements of a list (split or union), or the values of a
     broadcast state, whose keys stay. If the copies of a broadcast state differ, nothing is
     migrated, because the lake has only one of them. Decoders are for keyed state only.
@@ -98,11 +113,17 @@ def migrate(
       statelake migrate --lake lake --job shop --all --state rules/rules --to rule.yaml --dry-run
       statelake migrate --lake lake --job shop --all --to all-states.yaml
       statelake migrate --lake lake --job shop --snapshot monday --kryo-to-flink-2 --suffix -2
+      statelake migrate --lake lake --job shop --snapshot monday --ttl kinds/name=on \\
+          --last-access taken_at
     """
     if bool(snapshot_ids) == every:
         raise click.UsageError("give either --snapshot (once or more) or --all")
-    if bool(files) == kryo_to_flink_2 or (states and not files):
-        raise click.UsageError("give either --to, and --state if need be, or --kryo-to-flink-2")
+    if bool(files or ttl) == kryo_to_flink_2 or (states and not files):
+        raise click.UsageError(
+            "give either --to, and --state if need be, or --ttl, or both; or --kryo-to-flink-2"
+        )
+    if last_access != "now" and not any(text.endswith("=on") for text in ttl):
+        raise click.UsageError("--last-access is for --ttl OPERATOR/STATE=on")
     if states and len(files) > 1 and len(states) != len(files):
         raise click.UsageError("give one --state for each --to, in their order, or none")
     opened = Lake(lake).job(job)
@@ -112,8 +133,9 @@ def migrate(
         with progress_bar(f"migrating {' '.join(names)}".rstrip(), quiet=quiet) as progress:
             migrating = Lake(lake).job(job, engine=engine, progress=progress)
             migrated = migrating.migrate(
-                files, *names, state=states, suffix=suffix, dry_run=dry_run, note=note
-            )
+                files, *names, state=states, ttl=ttl, last_access=last_access, suffix=suffix,
+                dry_run=dry_run, note=note,
+            )  # fmt: skip
         show(migrated, as_json_=as_json_)
         for outcome in () if as_json_ else migrated.outcomes:
             tell_times(outcome.times)

@@ -22,7 +22,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from statelake.pipelines.yaml_lines import read_yaml
@@ -35,12 +35,17 @@ from statelake.state_core.errors import (
     did_you_mean,
 )
 from statelake.state_core.files.wire import DataOutput
-from statelake.state_core.formats.layout.keyed_states import value_snapshot
+from statelake.state_core.formats.layout.keyed_states import has_ttl, value_snapshot
 from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
 from statelake.state_core.formats.rewriting.value_migration import resolve_element
 from statelake.state_core.serializers.composite.evolution import resolve_decoded
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
+from statelake.state_core.serializers.framework.compatibility import (
+    Compatibility,
+    Verdict,
+    as_is,
+    migrate,
+)
 from statelake.state_core.serializers.framework.plugins import load_plugin
 from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
@@ -82,7 +87,33 @@ class ValueChange:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def digest_of(changes: Sequence[ValueChange]) -> str:
+@dataclass(frozen=True)
+class TtlChange:
+    """The switch of one keyed state's time to live.
+
+    Attributes:
+        operator: The operator's uid or id.
+        state: The state's name.
+        on: Whether the state is to have times of last access.
+        last_access: The times it gets: `now`, `taken_at`, or the values' field that has them.
+    """
+
+    operator: str
+    state: str
+    on: bool
+    last_access: str = "now"
+    expressions: ClassVar[Mapping[str, str]] = {}
+
+    def digest(self) -> str:
+        """The digest of the change; of all times `now` it is the same."""
+        said = ["ttl", self.operator, self.state, self.on, self.last_access if self.on else ""]
+        return hashlib.sha256(json.dumps(said).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+Change: TypeAlias = "ValueChange | TtlChange"
+
+
+def digest_of(changes: Sequence[Change]) -> str:
     """Return the digest of several changes, in any order; of a single one its own."""
     digests = sorted(change.digest() for change in changes)
     if len(digests) == 1:
@@ -90,26 +121,28 @@ def digest_of(changes: Sequence[ValueChange]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def is_needed(change: ValueChange, result: Compatibility) -> bool:
+def is_needed(change: Change, result: Compatibility) -> bool:
     """Return whether a change has an effect on a state of known compatibility."""
     return bool(change.expressions) or result.verdict is not Verdict.COMPATIBLE_AS_IS
 
 
 def resolve_changes(
-    record: SnapshotRecord, changes: Sequence[ValueChange]
-) -> list[tuple[ValueChange, OperatorRecord, AnyState, Compatibility]]:
+    record: SnapshotRecord, changes: Sequence[Change]
+) -> list[tuple[Change, OperatorRecord, AnyState, Compatibility]]:
     """Return each change with its state, and the compatibility of the old values.
 
     Raises:
         NotFoundError: The snapshot has no such state.
-        IncompatibleError: A state is given two types.
+        IncompatibleError: A state is given two types, or its time to live twice; or it is operator
+            state, which has none.
     """
     resolved = [(change, *resolve_change(record, change)) for change in changes]
-    tables = Counter(state.table for _, _, state, _ in resolved)
-    for _, operator, state, _ in resolved:
-        if tables[state.table] > 1:
+    tables = Counter((type(change), state.table) for change, _, state, _ in resolved)
+    for change, operator, state, _ in resolved:
+        if tables[type(change), state.table] > 1:
+            what = "two types are" if isinstance(change, ValueChange) else "its TTL is twice"
             raise IncompatibleError(
-                "two types are given for it",
+                f"{what} given for it",
                 place=f"state {operator.label}/{state.name}",
                 remedy="name each state once, by its operator's uid or by its id",
             )
@@ -117,7 +150,7 @@ def resolve_changes(
 
 
 def resolve_change(
-    record: SnapshotRecord, change: ValueChange
+    record: SnapshotRecord, change: Change
 ) -> tuple[OperatorRecord, AnyState, Compatibility]:
     """Return the state of a change, and the compatibility of its old values.
 
@@ -126,6 +159,7 @@ def resolve_change(
 
     Raises:
         NotFoundError: The snapshot has no such state.
+        IncompatibleError: The time to live of operator state.
     """
     for operator in record.operators:
         if change.operator not in (operator.uid, operator.operator_id):
@@ -133,9 +167,17 @@ def resolve_change(
         for state in operator.states:
             if state.name == change.state and state.kind != "timers":
                 info = parse_state_meta_info(state.meta_info, f"state {state.name!r}")
+                if isinstance(change, TtlChange):
+                    return operator, state, _resolve_switch(change, has_ttl(info))
                 return operator, state, resolve_decoded(change.value, value_snapshot(info))
         for operator_state in operator.operator_states:
             if operator_state.name == change.state:
+                if isinstance(change, TtlChange):
+                    raise IncompatibleError(
+                        "operator state has no time to live in Flink",
+                        place=f"state {operator.label}/{operator_state.name}",
+                        remedy="only keyed state can have it",
+                    )
                 resolved = resolve_element(operator_state.meta_info, change.value)
                 return operator, operator_state, resolved
     names = [
@@ -148,6 +190,38 @@ def resolve_change(
         f"snapshot {record.snapshot_id} has no state {wanted}",
         remedy=f"it has: {', '.join(names) or 'none'}{did_you_mean(wanted, names)}",
     )
+
+
+def _resolve_switch(change: TtlChange, is_on: bool) -> Compatibility:
+    """Return what a switch does to a state that has time to live, or has not."""
+    if change.on == is_on:
+        return as_is()
+    forms = ("with time to live", "without time to live")
+    rule = f"last access is {change.last_access}" if change.on else "times of last access go"
+    return migrate(forms[change.on], forms[not change.on], rule)
+
+
+def read_ttl(ttl: str | Sequence[str], last_access: str = "now") -> list[TtlChange]:
+    """Return the switches of time to live that a command asks for.
+
+    Args:
+        ttl: Each `operator/state=on` or `operator/state=off`.
+        last_access: The times that values get: `now`, `taken_at`, or a field of the values.
+
+    Raises:
+        DeclarationError: One has another form.
+    """
+    switches = []
+    for text in [ttl] if isinstance(ttl, str) else ttl:
+        name, _, switch = text.rpartition("=")
+        operator, _, state = name.partition("/")
+        if switch not in ("on", "off") or not operator or not state:
+            raise DeclarationError(
+                f"{text!r} does not switch a state's TTL",
+                remedy="write OPERATOR/STATE=on, or OPERATOR/STATE=off",
+            )
+        switches.append(TtlChange(operator, state, switch == "on", last_access))
+    return switches
 
 
 def read_changes(to: str | Sequence[str], state: str | Sequence[str] = ()) -> list[ValueChange]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +47,7 @@ class TableRows:
         states: The id in a savepoint's header, and the meta info, of each state in it.
         units: Its files.
         plain: Whether it was written without the users' decoders of now.
+        flink: The major version of the Flink that wrote it, if its types depend on that, or 0.
     """
 
     lake: str
@@ -55,6 +57,7 @@ class TableRows:
     states: tuple[tuple[int, bytes], ...]
     units: tuple[UnitRecord, ...]
     plain: bool = False
+    flink: int = 0
 
     @property
     def max_parallelism(self) -> int:
@@ -63,7 +66,9 @@ class TableRows:
 
     def parse(self, meta_info: bytes) -> tuple[KeyedState, KeyedLayout]:
         """Return a state of the table, and the layout of its rows."""
-        return parse_keyed_state(meta_info, self.key_serializer, without_decoders=self.plain)
+        return parse_keyed_state(
+            meta_info, self.key_serializer, without_decoders=self.plain, flink=self.flink
+        )
 
     def within(self, key_groups: KeyGroupRange) -> TableRows:
         """Return the reader of only the files that may hold these key groups."""
@@ -241,7 +246,7 @@ def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> Table
                 remedy="if it was imported with decoders of yours, name them: --plugins, --kryo, or"
                 " STATELAKE_PLUGINS; the same file for --kryo as then",
             )
-    plain = any(_is_plain(operator, state) for _, state in states)
+    hows = [_how(operator, state) for _, state in states]
     return TableRows(
         lake,
         table.path,
@@ -249,34 +254,47 @@ def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> Table
         operator.key_serializer,
         tuple((index, state.meta_info) for index, state in states),
         tuple(table.units),
-        plain,
+        any(how.plain for how in hows),
+        max(how.flink for how in hows),
     )
+
+
+class _How(NamedTuple):
+    """How the types of a table are restored, as in `TableRows`."""
+
+    plain: bool
+    flink: int
+
+
+_HOWS = (_How(False, 0), _How(False, 1), _How(False, 2), _How(True, 0))  # the first one fits mostly
 
 
 def parse_recorded(operator: OperatorRecord, state: StateRecord) -> KeyedState:
     """Return a state with the types of its table, perhaps without the decoders of now."""
-    plain = _is_plain(operator, state)
-    return parse_keyed_state(state.meta_info, operator.key_serializer, without_decoders=plain)[0]
+    return _parsed(operator, state, _how(operator, state))
 
 
 def is_decoded_otherwise(operator: OperatorRecord, state: StateRecord) -> bool:
     """Return whether a state's values were decoded in another way than now or without decoders."""
-    if DECODED not in state.value_type or _is_plain(operator, state):
+    if DECODED not in state.value_type:
         return False
-    now = parse_keyed_state(state.meta_info, operator.key_serializer)[0]
+    now = _parsed(operator, state, _how(operator, state))
     return now.value_type != state.value_type
 
 
-def _is_plain(operator: OperatorRecord, state: StateRecord) -> bool:
-    """Return whether the recorded types are those without decoders, and not those of now."""
+def _how(operator: OperatorRecord, state: StateRecord) -> _How:
+    """Return how the recorded types are restored; with the decoders of now if in no way."""
     recorded = (
         operator.key_type, state.namespace_type, state.value_type, state.user_key_type,
     )  # fmt: skip
-    now, bare = (
-        parse_keyed_state(state.meta_info, operator.key_serializer, without_decoders=plain)[0]
-        for plain in (False, True)
-    )
-    return _types(now) != recorded and _types(bare) == recorded
+    fitting = (how for how in _HOWS if _types(_parsed(operator, state, how)) == recorded)
+    return next(fitting, _HOWS[0])
+
+
+def _parsed(operator: OperatorRecord, state: StateRecord, how: _How) -> KeyedState:
+    return parse_keyed_state(
+        state.meta_info, operator.key_serializer, without_decoders=how.plain, flink=how.flink
+    )[0]
 
 
 def _types(state: KeyedState) -> tuple[str, str, str, str]:

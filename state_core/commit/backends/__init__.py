@@ -5,7 +5,6 @@
 `blob_store`           a blob store in a directory, local or remote
 `changelog_backend`    changes to a stream
 `changelog`            streams of changes; `kafka` has those of a broker
-`memory_backend`       in memory, for tests and examples
 =====================  ==============================================================
 
 A new backend is a module here, named by its factory in a job's settings.

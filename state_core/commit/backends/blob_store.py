@@ -76,56 +76,6 @@ def deleted(blob: str) -> DeletedBlobError:
     )
 
 
-class MemoryBlobStore:
-    """A blob store in memory, for the lifetime of its process.
-
-    Args:
-        clock: Returns milliseconds since 1970.
-        ttl: Milliseconds after which a folder expires.
-    """
-
-    def __init__(self, clock: Callable[[], int] = now_millis, ttl: int = THIRTY_DAYS_MS) -> None:
-        self.clock = clock
-        self.ttl = ttl
-        self.blobs: dict[str, bytes] = {}
-        self.folders: dict[str, int] = {}
-        self._count = 0
-
-    def put(self, folder: str, name: str, chunks: Iterable[bytes]) -> str:
-        """Store a blob, and return its id."""
-        self.folders.setdefault(folder, self.clock() + self.ttl)
-        self._count += 1
-        blob = join(folder, f"{self._count}-{name}")
-        self.blobs[blob] = b"".join(chunks)
-        return blob
-
-    def get(self, blob: str) -> Iterator[bytes]:
-        """Yield a blob in pieces."""
-        if blob not in self.blobs:
-            raise deleted(blob)
-        data = self.blobs[blob]
-        for at in range(0, len(data), CHUNK):
-            yield data[at : at + CHUNK]
-
-    def delete(self, blob: str) -> None:
-        """Remove a blob."""
-        self.blobs.pop(blob, None)
-
-    def make_permanent(self, folder: str) -> None:
-        """Make a folder permanent."""
-        self.folders.pop(folder, None)
-
-    def expiring(self, prefix: str) -> dict[str, int]:
-        """Return the folders that expire."""
-        return {
-            folder: at for folder, at in self.folders.items() if folder.startswith(f"{prefix}/")
-        }
-
-    def list(self, prefix: str) -> list[str]:
-        """Return the ids of all blobs."""
-        return [blob for blob in self.blobs if blob.startswith(f"{prefix}/")]
-
-
 class FileSystemBlobStore:
     """A blob store in a directory of any file system: local, S3, HDFS.
 

@@ -96,70 +96,7 @@ class Changelogs(Protocol):
         """
 
 
-class EmbeddedChangelogs:
-    """Changelogs whose partitions are created when opened, and compacted only on request."""
-
-    compaction_lag: int | None = None
-
-    def create(self, stream: str, partitions: int) -> None:
-        """Do nothing: partitions are created when they are opened."""
-
-    def validate(self, stream: str, partitions: int) -> None:
-        """Do nothing: every partition exists."""
-
-
-class MemoryChangelogs(EmbeddedChangelogs):
-    """Changelogs in memory, for the lifetime of their process.
-
-    Attributes:
-        changes: The flushed changes, by partition.
-    """
-
-    def __init__(self) -> None:
-        self.changes: dict[SystemStreamPartition, list[Change]] = {}
-        self.ends: dict[SystemStreamPartition, int] = {}
-
-    def open(self, partition: SystemStreamPartition) -> Changelog:
-        """Return a writer with its own buffer."""
-        return _MemoryChangelog(self, partition)
-
-
-class _MemoryChangelog:
-    def __init__(self, owner: MemoryChangelogs, partition: SystemStreamPartition) -> None:
-        self._owner = owner
-        self._partition = partition
-        self._changes = owner.changes.setdefault(partition, [])
-        self._buffer: list[tuple[bytes, bytes | None]] = []
-
-    def append(self, key: bytes, value: bytes | None) -> None:
-        self._buffer.append((key, value))
-
-    def flush(self) -> None:
-        at = self._owner.ends.get(self._partition, 0)
-        for offset, (key, value) in enumerate(self._buffer, at):
-            self._changes.append(Change(offset, key, value))
-        self._owner.ends[self._partition] = at + len(self._buffer)
-        self._buffer.clear()
-
-    def newest(self) -> int | None:
-        end = self._owner.ends.get(self._partition, 0)
-        return end - 1 if end else None
-
-    def read(
-        self, start: int = 0, end: int | None = None, waiting: Callable[[], None] = never_cancel
-    ) -> Iterator[Change]:
-        for change in list(self._changes):
-            if change.offset >= start and (end is None or change.offset <= end):
-                yield change
-
-    def compact(self, end: int) -> None:
-        self._changes[:] = _compacted(self._changes, end)
-
-    def close(self) -> None:
-        self._buffer.clear()
-
-
-class FileChangelogs(EmbeddedChangelogs):
+class FileChangelogs:
     """The embedded changelogs: files below a directory that outlives the host, such as a mount.
 
     A partition is a directory of segments, each named by its first offset; changes are appended
@@ -171,9 +108,17 @@ class FileChangelogs(EmbeddedChangelogs):
         segment_bytes: The size at which a new segment begins.
     """
 
+    compaction_lag: int | None = None  # it is compacted only on request
+
     def __init__(self, root: str | os.PathLike[str], segment_bytes: int = SEGMENT_BYTES) -> None:
         self._tree = ConfinedTree(os.fspath(root))
         self.segment_bytes = segment_bytes
+
+    def create(self, stream: str, partitions: int) -> None:
+        """Do nothing: partitions are created when they are opened."""
+
+    def validate(self, stream: str, partitions: int) -> None:
+        """Do nothing: every partition exists."""
 
     def open(self, partition: SystemStreamPartition) -> _FileChangelog:
         """Open the segments of a partition.
@@ -243,6 +188,10 @@ class _FileChangelog:
     def _path(self, segment: str) -> str:
         return f"{self._folder}/{segment}"
 
+    def _size(self, segment: str) -> int:
+        status = self._tree.status(self._path(segment))
+        return 0 if status is None else status.st_size
+
     def append(self, key: bytes, value: bytes | None) -> None:
         length = -1 if value is None else len(value)
         self._buffer += _CHANGE.pack(self._next - self._first, len(key), length)
@@ -278,17 +227,21 @@ class _FileChangelog:
                     yield change
 
     def compact(self, end: int) -> None:
-        """Compact whole segments, but never the last one."""
+        """Compact whole segments, but never the last one, when they have twice what is needed.
+
+        The first segment is what the last compaction left; those behind it were written since.
+        """
         with self._lock:
             sealed = [
                 segment
                 for segment, following in zip(self._segments, self._segments[1:], strict=False)
                 if _first_offset(following) <= end + 1
             ]
-        if len(sealed) < 2:
+        sizes = [self._size(segment) for segment in sealed]
+        if len(sealed) < 2 or sum(sizes[1:]) < sizes[0]:
             return
         changes = [change for segment in sealed for change in self._from(segment, [], 0)]
-        kept = _compacted(changes, end)
+        kept = compacted(changes, end)
         batches = (_encoded(kept[at : at + 1000]) for at in range(0, len(kept), 1000))
         # after a crash here changes are there twice, in their order: the state is the same
         self._tree.write(self._path(sealed[0]), batches)
@@ -386,7 +339,8 @@ def _first_offset(segment: str) -> int:
     return int(segment.removesuffix(_SUFFIX))
 
 
-def _compacted(changes: list[Change], end: int) -> list[Change]:
+def compacted(changes: list[Change], end: int) -> list[Change]:
+    """Return changes without those up to an offset that a later one of their key replaces."""
     last = {change.key: change.offset for change in changes if change.offset <= end}
     return [
         change

@@ -55,22 +55,6 @@ class CheckpointLog(Protocol):
         """Yield the records behind an offset, in their order."""
 
 
-class MemoryCheckpointLog:
-    """A log in memory, for tests and for jobs that need no restart."""
-
-    def __init__(self, clock: Callable[[], int] = now_millis) -> None:
-        self.clock = clock
-        self.records: list[LogRecord] = []
-
-    def append(self, key: bytes, message: bytes) -> None:
-        """Append a record."""
-        self.records.append(LogRecord(len(self.records), key, message, self.clock()))
-
-    def read(self, after: int = -1) -> Iterator[LogRecord]:
-        """Yield the records behind an offset."""
-        yield from self.records[after + 1 :]
-
-
 class FileCheckpointLog:
     """A log on any file system: a file for each record, which appears whole or not at all.
 

@@ -7,5 +7,5 @@
 `durable_writing`      durable writing of whole files
 =====================  ==============================================================
 
-A new kind of store implements `Store` in `stores`.
+A new kind of store implements `KeyValueStore` in `stores`.
 """

@@ -1,7 +1,6 @@
 """The disk of a task's host, for working state and its local checkpoints.
 
-It may be lost at a restart, or be that of another host: only speed depends on it. `MemoryDisk` does
-the same without files, for tests that kill a host ten thousand times.
+It may be lost at a restart, or be that of another host: only speed depends on it.
 """
 
 from __future__ import annotations
@@ -180,66 +179,6 @@ class PosixDisk:
             self._tree.remove_tree(path)
         else:
             self._tree.remove(path)
-
-
-class MemoryDisk:
-    """A disk in memory: bytes by their paths."""
-
-    def __init__(self) -> None:
-        self.contents: dict[str, bytes] = {}
-
-    def read(self, path: str) -> bytes:
-        """Return the content of a file."""
-        try:
-            return self.contents[join(path)]
-        except KeyError as error:
-            raise MissingFileError("no such file", place=path, remedy=_NOT_THERE) from error
-
-    def chunks(self, path: str) -> Iterator[bytes]:
-        """Yield the content of a file in one piece."""
-        yield self.read(path)
-
-    def write(self, path: str, data: bytes) -> None:
-        """Write a whole file."""
-        self.contents[join(path)] = data
-
-    def create(self, path: str, chunks: Iterable[bytes]) -> None:
-        """Write a new file."""
-        self.contents[join(path)] = b"".join(chunks)
-
-    def names(self, path: str) -> list[str]:
-        """Return the names in a directory."""
-        return sorted({name.split("/")[0] for name, _ in self.files(path)})
-
-    def files(self, path: str) -> list[tuple[str, int]]:
-        """Return every file below a directory."""
-        start = join(path) + "/"
-        sizes = ((name, len(data)) for name, data in self.contents.items())
-        return sorted((name[len(start) :], size) for name, size in sizes if name.startswith(start))
-
-    def attributes(self, path: str) -> FileAttributes:
-        """Return the same attributes for every file."""
-        return FileAttributes()
-
-    def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
-        """Link or copy every file below one directory to another."""
-        for name, _ in self.files(source):
-            self.link(join(source, name), join(target, name))
-
-    def link(self, source: str, target: str) -> None:
-        """Give a file a second path: bytes never change here."""
-        self.contents[join(target)] = self.read(source)
-
-    def rename(self, source: str, target: str) -> None:
-        """Move a directory."""
-        for name, _ in self.files(source):
-            self.contents[join(target, name)] = self.contents.pop(join(source, name))
-
-    def remove(self, path: str) -> None:
-        """Remove a file or a directory."""
-        for name, _ in self.files(path):
-            del self.contents[join(path, name)]
-        self.contents.pop(path, None)
 
 
 def _name(find: Callable[[int], tuple[object, ...]], number: int) -> str:

@@ -21,12 +21,7 @@ from urllib.parse import quote
 from statelake.state_core.commit.records.records import CheckpointId, CheckpointV2
 from statelake.state_core.commit.records.serdes import read_checkpoint_v2, write_checkpoint_v2
 from statelake.state_core.commit.stores.local_disk import LocalDisk, join
-from statelake.state_core.commit.stores.stores import (
-    KeyValueStore,
-    MemoryStore,
-    PersistentStore,
-    SegmentStore,
-)
+from statelake.state_core.commit.stores.stores import KeyValueStore, PersistentStore
 from statelake.state_core.errors import CheckpointRecordError, CommitError, MissingFileError
 
 CHECKPOINT_FILE = "CHECKPOINT-V2"
@@ -48,16 +43,6 @@ class StoreSpec:
     open: Callable[[LocalDisk, str], KeyValueStore]
     persistent: bool = True
     immutable: Callable[[str], bool] = lambda _: False
-
-    @classmethod
-    def in_memory(cls, name: str) -> StoreSpec:
-        """Return the specification of a store without files."""
-        return cls(name, lambda *_: MemoryStore(), persistent=False)
-
-    @classmethod
-    def segments(cls, name: str) -> StoreSpec:
-        """Return the specification of the embedded persistent store."""
-        return cls(name, SegmentStore, immutable=SegmentStore.immutable)
 
 
 class TaskStores:

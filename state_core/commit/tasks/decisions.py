@@ -12,8 +12,6 @@ from statelake.state_core.commit.records.records import (
     StateCheckpointMarkers,
 )
 
-MAX_POOL = 64
-
 
 class CommitDecision(Enum):
     """The decision on a requested commit."""
@@ -46,22 +44,6 @@ class RestoreDecision:
     source: RestoreSource
     factory: str | None = None
     error: str = ""
-
-
-def pool_size(tasks: int) -> int:
-    """Return the number of threads of a container's commit pool."""
-    return max(1, min(tasks, MAX_POOL))
-
-
-def is_due(now: int, last: int, interval: int) -> bool:
-    """Return whether the next commit is due.
-
-    Args:
-        now: The time in milliseconds.
-        last: The time of the last request of a commit.
-        interval: `task.commit.ms`; a negative one means never.
-    """
-    return interval >= 0 and now - last >= interval
 
 
 def decide_commit(started: int | None, now: int, max_delay: int) -> CommitDecision:

@@ -26,6 +26,7 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import Entries, KeyedState
 from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.decoders import undecoded, written_by
 from statelake.state_core.serializers.framework.opaque_values import count_columns, restore_key
 
 
@@ -36,15 +37,18 @@ class Head:
     Attributes:
         header: The header of the files.
         budget: The rest of what the snapshot may declare.
+        flink: The major version of the Flink that wrote it; 0 if it is not known.
     """
 
     header: KeyedHeader
     budget: Budget | None = None
+    flink: int = 0
 
     @cached_property
     def key(self) -> TypeSerializer:
         """The key serializer."""
-        return restore_key(self.header.key_serializer.snapshot)
+        with written_by(self.flink):
+            return restore_key(self.header.key_serializer.snapshot)
 
     @cached_property
     def readable(self) -> tuple[tuple[KeyedLayout, KeyedState] | StateError, ...]:
@@ -59,13 +63,27 @@ class Head:
 
     def _readable(self, state: StateMetaInfo) -> tuple[KeyedLayout, KeyedState] | StateError:
         try:
-            layout = layout_of(state, self.key)
+            layout = self.layout(state)
             if self.budget is not None:
                 columns = count_columns(layout.schema)
                 self.budget.spend(COLUMNS_IN_ALL, columns, f"state {state.name!r}")
             return layout, describe_state(state, layout)
         except StateError as error:
             return error
+
+    def layout(self, state: StateMetaInfo) -> KeyedLayout:
+        """Return the layout of the entries of one state."""
+        with written_by(self.flink):
+            return layout_of(state, self.key)
+
+    def without_decoders(self) -> tuple[KeyedLayout, ...]:
+        """Return the layouts in which values of Kryo are bytes; empty if all are the same."""
+        with undecoded():
+            bare = tuple(layout_of(state, self.key) for state in self.header.states)
+        same = all(
+            layout.schema == other.schema for layout, other in zip(bare, self.layouts, strict=True)
+        )
+        return () if same else bare
 
     @cached_property
     def layouts(self) -> tuple[KeyedLayout, ...]:

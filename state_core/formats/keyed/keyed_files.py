@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -81,7 +81,9 @@ class Opening:
             files: The files of the snapshot.
         """
         assert source is not None  # noqa: S101 - or `stream` has raised an error
-        return files.heads.read(source, source.size if end is None else end, read_head)
+        heads = files.heads
+        head = heads.read(source, source.size if end is None else end, read_head)
+        return heads.once(head, lambda: replace(head, flink=heads.flink))
 
     def spans(
         self, handle: KeyGroupsHandle, header: KeyedHeader, source: ByteSource, end: int | None
@@ -235,7 +237,7 @@ def _open_changelog(handle: ChangelogHandle, siblings: Siblings) -> HeadedFile |
             " materialization (state.changelog.periodic-materialize.interval)",
         )
     name = f"{bases[0].name if bases else log.sets[0].file.name} (with a log of changes)"
-    head = head_with(bases, log, key)
+    head = head_with(bases, log, key, files.heads.flink)
     return ChangelogKeyedFile(name, head, handle.key_groups, max_parallelism, bases, log)
 
 

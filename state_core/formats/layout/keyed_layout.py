@@ -389,8 +389,10 @@ def raw_column(cursor: Cursor, start: I64Array, end: I64Array) -> pa.Array:
 
 
 def _skip_lengths(cursor: Cursor, lengths: I64Array) -> None:
-    """Skip the length trailers, which must be equal to `lengths`."""
+    """Skip the length trailers, which must be equal to `lengths`, of all rows that are not lost."""
     sizes = trailer_sizes(lengths)
+    if cursor.present.size:
+        sizes *= cursor.present
     short = np.flatnonzero(cursor.position + sizes > cursor.end)
     cursor.check(int(short[0]) if short.size else -1, "the length of a key or namespace")
     for byte in range(int(sizes.max(initial=0))):

@@ -10,6 +10,7 @@ Source: `RegisteredKeyValueStateBackendMetaInfo`, `StateDescriptor.Type`,
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
@@ -30,16 +31,22 @@ from statelake.state_core.formats.layout.meta_info import (
     write_state_meta_info,
 )
 from statelake.state_core.model.snapshot import KeyedState, StateKind
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
 )
 from statelake.state_core.serializers.composite.wrappers import (
+    AsyncTtlSerializerSnapshot,
     TimerSerializer,
     TtlSerializerSnapshot,
 )
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.decoders import described_type, undecoded
+from statelake.state_core.serializers.framework.decoders import (
+    described_type,
+    undecoded,
+    written_by,
+)
 from statelake.state_core.serializers.framework.opaque_values import (
     as_key,
     restore_bounded,
@@ -102,7 +109,7 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
 
 
 def parse_keyed_state(
-    meta_info: bytes, key_serializer: bytes, *, without_decoders: bool = False
+    meta_info: bytes, key_serializer: bytes, *, without_decoders: bool = False, flink: int = 0
 ) -> tuple[KeyedState, KeyedLayout]:
     """Return a state and its layout from the bytes in a snapshot.
 
@@ -110,11 +117,10 @@ def parse_keyed_state(
         meta_info: As in `KeyedState.meta_info`.
         key_serializer: As in `KeyedFile.key_serializer`.
         without_decoders: Whether user decoders are left out.
+        flink: The major version of the Flink that wrote it; 0 if it is not known.
     """
-    if not without_decoders:
-        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders)
-    with undecoded():
-        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders)
+    with written_by(flink), undecoded() if without_decoders else nullcontext():
+        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders, flink)
 
 
 @lru_cache(maxsize=256)
@@ -123,6 +129,7 @@ def _parse_keyed_state(
     key_serializer: bytes,
     _changes: int,
     _plain: bool,
+    _flink: int,
 ) -> tuple[KeyedState, KeyedLayout]:
     state = parse_state_meta_info(meta_info)
     key = parse_key_serializer(key_serializer)
@@ -174,8 +181,7 @@ def as_key_value(state: StateMetaInfo) -> StateMetaInfo:
 
 def value_snapshot(state: StateMetaInfo) -> TypeSerializerSnapshot:
     """Return the snapshot of the user's value: a list's element, a map's value, without TTL."""
-    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
-    value, _ = _parts(state, kind)
+    value = _inner(state)
     return value.nested[1] if isinstance(value, TtlSerializerSnapshot) else value
 
 
@@ -186,23 +192,66 @@ def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMeta
         state: A keyed state other than a queue of timers, or an operator state.
         value: The new value's serializer snapshot, as from `value_snapshot`.
     """
-    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
-    whole = _snapshot(state, VALUE_SERIALIZER)
-    inner, _ = _parts(state, kind)
+    inner = _inner(state)
     if isinstance(inner, TtlSerializerSnapshot):
         value = _renested(inner, inner.nested[0], value)
-    if inner is not whole:
-        assert isinstance(whole, CompositeTypeSerializerSnapshot)  # noqa: S101 - by _parts
-        value = _renested(whole, *whole.nested[:-1], value)
-    entries = {**state.serializers, VALUE_SERIALIZER: serializer_entry(value)}
-    return replace(state, serializers=entries)
+    return _with_inner(state, value)
+
+
+def has_ttl(state: StateMetaInfo) -> bool:
+    """Return whether each value, list element or map value has the time of its last access."""
+    return isinstance(_inner(state), TtlSerializerSnapshot)
+
+
+def with_ttl(state: StateMetaInfo, *, on: bool) -> StateMetaInfo:
+    """Return the same state with or without the time of last access around each value.
+
+    The form is that of Flink 1.8 to 2.3, which all write the same class and version.
+
+    Args:
+        state: A keyed state other than a queue of timers.
+        on: Whether it is to have time to live.
+    """
+    inner = _inner(state)
+    if isinstance(inner, TtlSerializerSnapshot) == on:
+        return state
+    if isinstance(inner, TtlSerializerSnapshot):
+        return _with_inner(state, inner.nested[1])
+    version_2 = state.kind is BackendStateType.KEY_VALUE_V2
+    wrapper = AsyncTtlSerializerSnapshot if version_2 else TtlSerializerSnapshot
+    return _with_inner(state, wrapper.around(SNAPSHOTS[LongSerializer](), inner))
+
+
+def meta_info_bytes(state: StateMetaInfo) -> bytes:
+    """Return meta info as the bytes in a snapshot."""
+    out = DataOutput()
+    write_state_meta_info(state, out)
+    return out.to_bytes()
 
 
 def with_value_bytes(meta_info: bytes, value: TypeSerializerSnapshot) -> bytes:
     """Apply `with_value` to meta info as bytes."""
-    out = DataOutput()
-    write_state_meta_info(with_value(parse_state_meta_info(meta_info), value), out)
-    return out.to_bytes()
+    return meta_info_bytes(with_value(parse_state_meta_info(meta_info), value))
+
+
+def with_ttl_bytes(meta_info: bytes, *, on: bool) -> bytes:
+    """Apply `with_ttl` to meta info as bytes."""
+    return meta_info_bytes(with_ttl(parse_state_meta_info(meta_info), on=on))
+
+
+def _inner(state: StateMetaInfo) -> TypeSerializerSnapshot:
+    """Return the snapshot of an entry's value: a list's element, a map's value, with its TTL."""
+    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
+    return _parts(state, kind)[0]
+
+
+def _with_inner(state: StateMetaInfo, inner: TypeSerializerSnapshot) -> StateMetaInfo:
+    whole = _snapshot(state, VALUE_SERIALIZER)
+    if _inner(state) is not whole:
+        assert isinstance(whole, CompositeTypeSerializerSnapshot)  # noqa: S101 - by _parts
+        inner = _renested(whole, *whole.nested[:-1], inner)
+    entries = {**state.serializers, VALUE_SERIALIZER: serializer_entry(inner)}
+    return replace(state, serializers=entries)
 
 
 def _renested(
@@ -232,11 +281,9 @@ def _snapshot(state: StateMetaInfo, role: str) -> TypeSerializerSnapshot:
 
 def describe_state(state: StateMetaInfo, layout: KeyedLayout) -> KeyedState:
     """Return the neutral description of a state."""
-    encoded = DataOutput()
-    write_state_meta_info(state, encoded)
     return KeyedState(
         name=state.name,
-        meta_info=encoded.to_bytes(),
+        meta_info=meta_info_bytes(state),
         kind=layout.kind,
         schema=layout.schema,
         key_type=layout.key.name,

@@ -39,6 +39,7 @@ from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
 )
+from statelake.state_core.serializers.framework.decoders import written_by
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer, restore_key
 
 TIMESTAMP_BYTES = 8
@@ -48,9 +49,15 @@ FEW_ROWS = 64  # rows that are compared as a whole at once
 SHOWN = 200
 
 
-def key_serializer_of(snapshot: bytes) -> TypeSerializer:
-    """Return the key serializer of an operator from the bytes of its snapshot."""
-    return restore_key(parse_key_serializer(snapshot).snapshot)
+def key_serializer_of(snapshot: bytes, flink: int = 0) -> TypeSerializer:
+    """Return the key serializer of an operator from the bytes of its snapshot.
+
+    Args:
+        snapshot: The bytes.
+        flink: The major version of the Flink that wrote it; 0 if it is not known.
+    """
+    with written_by(flink):
+        return restore_key(parse_key_serializer(snapshot).snapshot)
 
 
 def encode_keys(key: TypeSerializer, column: pa.Array) -> pa.LargeBinaryArray:

@@ -219,6 +219,11 @@ def in_flight_bytes(subtask: SubtaskState) -> int:
     return sum(channel.size for channel in (*subtask.inputs, *subtask.outputs))
 
 
+def major_version(metadata_version: int) -> int:
+    """Return the major version of the Flink that writes `_metadata` of a version: 1 or 2."""
+    return 1 if metadata_version < FIRST_WITH_NAMES else 2
+
+
 def read_metadata(data: bytes, source: str = "_metadata") -> CheckpointMetadata:
     """Parse a `_metadata` file.
 

@@ -68,9 +68,11 @@ class Heads:
 
     Attributes:
         budget: The budget for all their declarations.
+        flink: The major version of the Flink that wrote them; 0 if it is not known.
     """
 
     def __init__(self) -> None:
+        self.flink = 0
         self.budget = Budget(0)
         self._known: dict[tuple[object, bytes], Any] = {}
         self._followed: dict[int, tuple[object, Any]] = {}

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from statelake.state_core.errors import EncodeError
+from statelake.state_core.errors import EncodeError, UnknownEndError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode, encode, skip
 from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
@@ -61,15 +62,19 @@ def locate(cursor: Cursor, counts: I64Array, first: I64Array, element: TypeSeria
     if program is not None:
         return locate_by_program(cursor, counts, first, program)
     starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
+    unknown = []
     for row in np.flatnonzero(counts).tolist():
         at, end = int(cursor.position[row]), int(cursor.end[row])
         source = DataInput(cursor.data.data[at:end], cursor.place(at))
-        for index in range(int(first[row]), int(first[row + 1])):
-            starts[index] = at + source.position
-            element.skip(source)
-            ends[index] = at + source.position
+        try:
+            for index in range(int(first[row]), int(first[row + 1])):
+                starts[index] = at + source.position
+                element.skip(source)
+                ends[index] = at + source.position
+        except UnknownEndError:
+            unknown.append(row)
         cursor.position[row] = at + source.position
-    return cursor.children(starts, ends)
+    return _without_unknown(cursor, counts, first, np.array(unknown, np.intp), starts, ends)
 
 
 def locate_by_program(
@@ -84,6 +89,18 @@ def locate_by_program(
     )  # fmt: skip
     cursor.check(failed, "elements of variable size")
     unknown = np.flatnonzero(cursor.position == skip.UNKNOWN)
+    return _without_unknown(cursor, counts, first, unknown, starts, ends)
+
+
+def _without_unknown(
+    cursor: Cursor,
+    counts: I64Array,
+    first: I64Array,
+    unknown: npt.NDArray[np.intp],
+    starts: I64Array,
+    ends: I64Array,
+) -> Cursor:
+    """Return a cursor over the located elements, and lose the rows of unknown ones."""
     if unknown.size:
         cursor.lose(unknown)
         kept = np.ones(cursor.rows, np.int64)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.errors import EncodeError, UnknownEndError
 from statelake.state_core.files.wire import DataInput, DataOutput, encode_modified_utf8
 from statelake.state_core.kernels import encode, pojo, skip
 from statelake.state_core.serializers.composite.structs import StructSerializer
@@ -130,7 +130,7 @@ class PojoSerializer(StructSerializer):
         self, java_class: str, tag: int | None, serializer: TypeSerializer | None, source: DataInput
     ) -> SubclassValue:
         if serializer is None or not serializer.self_delimiting:
-            raise UnsupportedFormatError(
+            raise UnknownEndError(
                 f"a {java_class}, of which the snapshot of {self.java_class} says nothing",
                 place=source.place,
                 remedy="register the subclass in the job and take a new savepoint",

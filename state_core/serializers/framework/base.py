@@ -25,6 +25,7 @@ import pyarrow as pa
 from statelake.state_core.errors import (
     EncodeError,
     StateError,
+    UnknownEndError,
     UnknownHashError,
     UnsupportedFormatError,
 )
@@ -116,7 +117,8 @@ class TypeSerializer(ABC):
         """Read a column of the values at the cursor, which moves behind them.
 
         This implementation reads value by value; built-in types override it with kernels. A value
-        is marked inexact if it would be written as other bytes, or if its column can't hold it.
+        is marked inexact if it would be written as other bytes, or if its column can't hold it; a
+        row with a value of unknown end is lost.
         """
         values = self._decode_values(cursor)
         try:
@@ -127,15 +129,22 @@ class TypeSerializer(ABC):
     def _decode_values(self, cursor: Cursor) -> list[Any]:
         """Read the values at the cursor one by one, None for absent rows."""
         values: list[Any] = [None] * cursor.rows
+        lost = []
         for row in range(cursor.rows):
             if cursor.present.size and not cursor.present[row]:
                 continue
             start, end = int(cursor.position[row]), int(cursor.end[row])
             source = DataInput(cursor.data.data[start:end], cursor.place(start))
-            values[row] = self.read(source)
+            try:
+                values[row] = self.read(source)
+            except UnknownEndError:
+                lost.append(row)
+                continue
             cursor.position[row] = start + source.position
             if not self._writes(values[row], source.data[: source.position]):
                 cursor.inexact[row] = 1
+        if lost:
+            cursor.lose(np.array(lost))
         return values
 
     def _writes(self, value: Any, data: memoryview) -> bool:
@@ -263,6 +272,10 @@ class TypeSerializerSnapshot(ABC):
     @abstractmethod
     def restore_serializer(self) -> TypeSerializer:
         """Return the serializer that reads and writes those bytes."""
+
+    def restore_nested(self) -> TypeSerializer:
+        """Return the serializer of a part of another type; by default the same."""
+        return self.restore_serializer()
 
     @property
     def type_name(self) -> str:

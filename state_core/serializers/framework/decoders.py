@@ -26,6 +26,7 @@ SHOWN = 200
 DECODED = " as "  # in the names of decoded types in tables
 _decoders: dict[str, Decoder] = {}
 _undecoded: ContextVar[bool] = ContextVar("undecoded", default=False)
+_writer: ContextVar[int] = ContextVar("writer", default=0)
 _NO_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
@@ -113,6 +114,25 @@ def undecoded() -> Iterator[None]:
 def is_undecoded() -> bool:
     """Return whether this thread ignores decoders."""
     return _undecoded.get()
+
+
+@contextmanager
+def written_by(flink: int) -> Iterator[None]:
+    """Restore serializers of a snapshot of Flink 1 or 2 in this thread, until the context ends.
+
+    Args:
+        flink: 1 or 2; 0 if it is not known.
+    """
+    token = _writer.set(flink)
+    try:
+        yield
+    finally:
+        _writer.reset(token)
+
+
+def writer() -> int:
+    """Return the major version of the Flink that wrote the snapshot; 0 if it is not known."""
+    return _writer.get()
 
 
 def opaque_serializer(java_class: str) -> TypeSerializer:

@@ -180,7 +180,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
 
         If the end of a nested value is not known but must be, values are carried as bytes.
         """
-        nested = tuple(serializer.restore_serializer() for serializer in self.nested)
+        nested = tuple(serializer.restore_nested() for serializer in self.nested)
         if all(serializer.self_delimiting for serializer in nested[self.delimited]):
             return self.compose(nested)
         return OpaqueSerializer(self.opaque_name)

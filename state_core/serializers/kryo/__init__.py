@@ -10,6 +10,7 @@
 `columns`             objects as Arrow's values, and back
 `json_values`         objects as JSON, if their type is not declared
 `decoding`            the decoder of a class, and the version of Kryo
+`serializer`          values of Kryo within other types, whose ends only Kryo knows
 `snapshot`            `KryoSerializerSnapshot`: the classes that a job has registered
 ====================  ===============================================================
 

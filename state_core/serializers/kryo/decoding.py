@@ -22,7 +22,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.framework import plugins
-from statelake.state_core.serializers.framework.decoders import Decoder
+from statelake.state_core.serializers.framework.decoders import Decoder, writer
 from statelake.state_core.serializers.kryo.columns import Column, column_of
 from statelake.state_core.serializers.kryo.graph import (
     Classes,
@@ -257,11 +257,17 @@ class KryoDecoder(Decoder):
     def decode(self, data: bytes) -> Any:
         """Return the value, or None for bytes that can't be parsed, which then stay."""
         try:
-            item = self.values.read(data)
-            check_expanded_size(item, len(data))
-            return self.column.to_arrow(item)
+            return self.show(self.values.read(data), len(data))
         except IncompatibleError:
             raise
+        except StateError:
+            return None
+
+    def show(self, item: Item | None, size: int) -> Any:
+        """Return an object of `size` bytes as the column has it; None if it can't hold it."""
+        try:
+            check_expanded_size(item, size)
+            return self.column.to_arrow(item)
         except StateError:
             return None
 
@@ -313,9 +319,34 @@ def kryo_decoder(
     classes = values.classes
     if not _is_known(java_class, classes):
         return None
-    kind = _declared.types.get(java_class, JavaType(java_class))
+    kind = _kind_of(java_class)
     closed = column_of(kind, classes).closed
     return (_MeasuringDecoder if closed else KryoDecoder)(values, kind)
+
+
+def nested_decoder(
+    java_class: str, registered: Iterable[tuple[str, bool]], version: KryoVersion | None
+) -> KryoDecoder | None:
+    """Return the decoder of a part of another type; None if its class or version is not known.
+
+    No declaration is needed: the Flink that wrote the whole snapshot is known in most cases.
+
+    Args:
+        java_class: The class.
+        registered: The registered classes, as in `KryoValues`.
+        version: The version from the serializer's own snapshot, which takes precedence.
+    """
+    version = version or _declared.version or (KryoVersion(writer()) if writer() else None)
+    if version is None:
+        return None
+    values = KryoValues(registered, version, recorded=True)
+    if java_class not in _ANYTHING and not _is_known(java_class, values.classes):
+        return None
+    return KryoDecoder(values, _kind_of(java_class))
+
+
+def _kind_of(java_class: str) -> JavaType:
+    return _declared.types.get(java_class, JavaType(java_class))
 
 
 def _digest(values: KryoValues, kind: JavaType, column: Column) -> str:

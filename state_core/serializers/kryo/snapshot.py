@@ -22,7 +22,13 @@ from statelake.state_core.serializers.framework.decoders import (
 )
 from statelake.state_core.serializers.framework.opaque_values import is_key
 from statelake.state_core.serializers.framework.registry import register
-from statelake.state_core.serializers.kryo.decoding import KryoDecoder, KryoValues, kryo_decoder
+from statelake.state_core.serializers.kryo.decoding import (
+    KryoDecoder,
+    KryoValues,
+    kryo_decoder,
+    nested_decoder,
+)
+from statelake.state_core.serializers.kryo.serializer import NestedKryoSerializer
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.opaque_bytes import RUNTIME, CarriedSnapshot
 from statelake.state_core.serializers.opaque.optional_map import (
@@ -83,6 +89,14 @@ class KryoSerializerSnapshot(CarriedSnapshot):
             if decoder is not None:
                 return DecodedSerializer(self.type_class, decoder)
         return opaque_serializer(self.type_class)
+
+    def restore_nested(self) -> TypeSerializer:
+        """Return the decoder of a part of another type, also in keys, or as for a whole value."""
+        if decoder_of(self.type_class) is None and not (is_undecoded() or self.overridden):
+            decoder = nested_decoder(self.type_class, self.registered, self.kryo)
+            if decoder is not None:
+                return NestedKryoSerializer(self.type_class, decoder)
+        return self.restore_serializer()
 
     def decoder(self) -> KryoDecoder | None:
         """Return the decoder of the class; None without a declaration."""

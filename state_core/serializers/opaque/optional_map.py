@@ -54,7 +54,7 @@ class FramedSnapshot:
     def restore_serializer(self) -> TypeSerializer:
         """Return the serializer; for an unknown class, its decoder or one of bytes."""
         if self.snapshot is not None:
-            return self.snapshot.restore_serializer()
+            return self.snapshot.restore_nested()
         return opaque_serializer(DataInput(self.encoded).read_utf())
 
     def renewed(self) -> FramedSnapshot:

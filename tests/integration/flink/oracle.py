@@ -28,6 +28,7 @@ SOURCES = (
     "OperatorJobs.java",
     "OwnTypeJobs.java",
     "KryoJobs.java",
+    "PojoJobs.java",
     "ProfileJobs.java",
     "Judge.java",
     "Json.java",

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from statelake.pipelines.runtime.subtask_store import (
     ENTRY,
     HEADER,
     METADATA,
     OPERATOR,
+    PAIRS,
     SubtaskFiles,
     SubtaskStore,
+    _changes,
     changes_between,
 )
-from statelake.state_core.commit import MemoryDisk, PosixDisk
+from statelake.state_core.commit import PosixDisk
 from statelake.state_core.errors import CommitError, CorruptSnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.handles import RelativeHandle
+from tests.support.jobs.doubles import MemoryDisk
 from tests.support.savepoints.golden_cases import GOLDEN as FOLDER
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
@@ -124,3 +131,30 @@ def test_it_needs_real_paths() -> None:
     """And says so."""
     with pytest.raises(CommitError, match="real paths"):
         SubtaskStore(MemoryDisk(), "state")
+
+
+CONTENT = st.dictionaries(st.binary(max_size=2), st.binary(max_size=2), max_size=12)
+
+
+@given(old=CONTENT, new=CONTENT, kept=st.booleans(), chance=st.randoms())
+def test_changes_lead_from_any_pairs_to_any_others(
+    old: dict[bytes, bytes], new: dict[bytes, bytes], kept: bool, chance: Random
+) -> None:
+    """In any order; what is equal is no change."""
+    items = list(({**old, **new} if kept else new).items())
+    if not kept:
+        chance.shuffle(items)
+    tables = [
+        pa.Table.from_pylist([{"key": key, "value": value} for key, value in pairs], PAIRS)
+        for pairs in (old.items(), items)
+    ]
+    changes = list(_changes(*tables))
+    assert len({key for key, _ in changes}) == len(changes)
+    assert all(old.get(key) != value for key, value in changes)
+    pairs = dict(old)
+    for key, value in changes:
+        if value is None:
+            del pairs[key]
+        else:
+            pairs[key] = value
+    assert pairs == dict(items)

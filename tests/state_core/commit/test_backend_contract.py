@@ -21,13 +21,8 @@ from statelake.state_core.commit import (
     FileChangelogs,
     FileSystemBlobStore,
     LocalDisk,
-    MemoryBackend,
-    MemoryBlobStore,
-    MemoryChangelogs,
-    MemoryDisk,
     PosixDisk,
     StateBackendFactory,
-    StoreSpec,
     SystemStreamPartition,
     TaskBackupManager,
     TaskContext,
@@ -36,6 +31,13 @@ from statelake.state_core.commit import (
 from statelake.state_core.errors import CommitOrderError, RestoreInterruptedError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.commit_world import Pool
+from tests.support.jobs.doubles import (
+    MemoryBackend,
+    MemoryBlobStore,
+    MemoryChangelogs,
+    MemoryDisk,
+    segments,
+)
 
 pytestmark = pytest.mark.thinned(2)
 
@@ -83,7 +85,7 @@ class World:
         pool = Pool(random.Random(1))
         return TaskContext(
             "job", "1", "Partition 3",
-            TaskStores(disk, "Partition 3", [StoreSpec.segments(store) for store in stores]),
+            TaskStores(disk, "Partition 3", [segments(store) for store in stores]),
             pool, pool.wait, lambda: next(self.now),
             {
                 store: SystemStreamPartition("kafka", f"{self.prefix}{store}-log", 3)

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from statelake.state_core.commit import (
     BlobStoreBackend,
     FileSystemBlobStore,
-    MemoryBlobStore,
-    MemoryDisk,
     PersistentStore,
     StoreSpec,
     TaskContext,
@@ -50,6 +48,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.commit_tasks import Job
 from tests.support.jobs.commit_world import Pool
+from tests.support.jobs.doubles import MemoryBlobStore, MemoryDisk
 
 BLOBS = {"stores.store.backup.factories": "blob_store"}
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.state_core.commit import Changelogs, FileChangelogs, MemoryChangelogs, StoreSpec
+from statelake.state_core.commit import Changelogs, FileChangelogs
 from statelake.state_core.commit.backends.changelog import Change
 from statelake.state_core.commit.backends.changelog_backend import undoing
 from statelake.state_core.commit.records.records import SystemStreamPartition
 from statelake.state_core.errors import CheckpointRecordError, CommitError
 from tests.support.jobs.commit_tasks import Job
+from tests.support.jobs.doubles import MemoryChangelogs, in_memory
 
 LOG = SystemStreamPartition("kafka", "store-changelog", 3)
 CHANGELOG = {"stores.store.changelog": "kafka.store-changelog"}
@@ -251,7 +252,7 @@ def test_without_a_checkpoint_a_store_is_made_of_the_whole_log(tmp_path: Path) -
 
 def test_a_changelog_that_ends_before_its_marker_is_refused(tmp_path: Path) -> None:
     """It was made anew: what the checkpoint says is nowhere."""
-    with Job(tmp_path, CHANGELOG, [StoreSpec.in_memory("store")]) as job:
+    with Job(tmp_path, CHANGELOG, [in_memory("store")]) as job:
         task = job.task()
         task.put(a="1", b="2")
         task.commit()

@@ -11,7 +11,6 @@ import pytest
 from statelake.state_core.commit.records.checkpoint_log import (
     CheckpointLog,
     FileCheckpointLog,
-    MemoryCheckpointLog,
 )
 from statelake.state_core.commit.records.checkpoint_reading import CheckpointManager, replaces
 from statelake.state_core.commit.records.records import (
@@ -24,6 +23,7 @@ from statelake.state_core.commit.records.records import (
 from statelake.state_core.commit.records.serdes import write_checkpoint_v2, write_key
 from statelake.state_core.errors import CheckpointRecordError, CommitError
 from statelake.state_core.files.filesystem import Directory
+from tests.support.jobs.doubles import MemoryCheckpointLog
 
 GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 ORDERS = SystemStreamPartition("kafka", "orders", 3)

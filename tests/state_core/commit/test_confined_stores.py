@@ -18,7 +18,6 @@ from statelake.state_core.commit import (
     FileCheckpointLog,
     FileSystemBlobStore,
     PosixDisk,
-    StoreSpec,
     SystemStreamPartition,
     TaskContext,
     TaskStores,
@@ -36,6 +35,7 @@ from statelake.state_core.commit.records.snapshot_index import (
 from statelake.state_core.errors import CommitError, DeletedBlobError, StateError, UnsafePathError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.commit_world import Pool
+from tests.support.jobs.doubles import segments
 
 OUTSIDE = (
     "../victim", "../../victim", "../../../../victim", "/victim", "a/../../../../../victim", "..",
@@ -70,7 +70,7 @@ class Restoring:
     def __init__(self, place: Path) -> None:
         self.blobs = FileSystemBlobStore(Directory(place / "blobs"))
         self.disk = PosixDisk(place / "disk")
-        self.stores = TaskStores(self.disk, "task", [StoreSpec.segments("store")])
+        self.stores = TaskStores(self.disk, "task", [segments("store")])
         self.pool = Pool(random.Random(1))
         self.context = TaskContext("job", "1", "task", self.stores, self.pool, self.pool.wait)
         self.backend = BlobStoreBackend(self.blobs)
@@ -216,7 +216,7 @@ def test_links_on_a_tasks_disk_are_not_followed(place: Path, level: str) -> None
 @pytest.mark.parametrize("name", [*OUTSIDE, "SEGMENTS", "../other/000001.seg", "000001.seg/x", 5])
 def test_segments_are_called_as_a_store_calls_them(place: Path, name: object) -> None:
     """A list that was restored is data: what it names is removed once it was replaced."""
-    stores = TaskStores(PosixDisk(place), "task", [StoreSpec.segments("store")])
+    stores = TaskStores(PosixDisk(place), "task", [segments("store")])
     path = place / stores.directory("store") / "SEGMENTS"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"segments": [[name, 0]], "next": 2}))

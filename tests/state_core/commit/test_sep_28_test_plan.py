@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.state_core.commit import CommitDecision, StoreSpec
-from statelake.state_core.commit.records.checkpoint_log import MemoryCheckpointLog
+from statelake.state_core.commit import CommitDecision
 from statelake.state_core.commit.records.checkpoint_reading import CheckpointManager
 from statelake.state_core.commit.records.records import (
     CHANGELOG_FACTORY,
@@ -21,6 +20,7 @@ from statelake.state_core.commit.records.records import (
 )
 from statelake.state_core.commit.records.serdes import read_key, write_changelog_marker, write_key
 from tests.support.jobs.commit_tasks import GROUPER, INPUT, Job
+from tests.support.jobs.doubles import MemoryCheckpointLog, in_memory
 
 TASK = "Partition 3"
 CHANGELOG = SystemStreamPartition("kafka", "store-changelog", 3)
@@ -183,7 +183,7 @@ def test_commit_after_every_message(backend: str, tmp_path: Path) -> None:
 
 def test_a_store_without_files_has_a_changelog(tmp_path: Path) -> None:
     """As the spec's table of stores has it."""
-    with Job(tmp_path, BACKENDS["changelog"], [StoreSpec.in_memory("store")]) as job:
+    with Job(tmp_path, BACKENDS["changelog"], [in_memory("store")]) as job:
         task = job.task()
         task.put(a="1", b="2")
         task.put(b=None)

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from statelake.state_core.commit import (
     LocalDisk,
-    MemoryDisk,
     PersistentStore,
     PosixDisk,
-    SegmentStore,
     StoreSpec,
     TaskStores,
 )
@@ -26,10 +24,11 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from tests.support.jobs.commit_tasks import Job
+from tests.support.jobs.doubles import MemoryDisk, SegmentStore, in_memory, segments
 
 SPECS: dict[str, Callable[[str], StoreSpec]] = {
-    "memory": StoreSpec.in_memory,
-    "segments": StoreSpec.segments,
+    "memory": in_memory,
+    "segments": segments,
 }
 BACKENDS = ("blob_store", "changelog", "memory")
 changes = st.lists(
@@ -70,7 +69,7 @@ def test_checkpoints_are_what_was_flushed(
     import tempfile  # noqa: PLC0415 - each example has a directory of its own
 
     with tempfile.TemporaryDirectory() as path:
-        stores = TaskStores(PosixDisk(path), "task", [StoreSpec.segments("store")])
+        stores = TaskStores(PosixDisk(path), "task", [segments("store")])
         expected: dict[int, dict[bytes, bytes]] = {}
         model: dict[bytes, bytes] = {}
         for number, done in enumerate(rounds):
@@ -159,7 +158,7 @@ def test_a_tasks_directories_are_its_own(name: str, disk: LocalDisk) -> None:
     """Whatever its name is; and a task whose name goes on like an id is another one."""
     made = []
     for task in (name, f"{name}-1-2"):
-        stores = TaskStores(disk, task, [StoreSpec.segments("store")])
+        stores = TaskStores(disk, task, [segments("store")])
         stores.open("store").put(b"task", task.encode())
         stores.flush()
         stores.checkpoint(CheckpointId(1, 2))
@@ -176,7 +175,7 @@ def test_a_tasks_directories_are_its_own(name: str, disk: LocalDisk) -> None:
 
 def test_only_marked_checkpoints_count(disk: LocalDisk) -> None:
     """One without a mark, with another's, or with a broken one was cut off."""
-    stores = TaskStores(disk, "task", [StoreSpec.segments("store")])
+    stores = TaskStores(disk, "task", [segments("store")])
     for number in range(4):
         stores.flush()
         stores.checkpoint(CheckpointId(number, 0))

@@ -16,25 +16,22 @@ from statelake.state_core.commit import (
     CheckpointId,
     CheckpointV2,
     CommitDecision,
-    CommitSettings,
     RestoreSource,
     StoreSpec,
     TaskStart,
-    pool_size,
 )
-from statelake.state_core.commit.backends.memory_backend import MEMORY_FACTORY
 from statelake.state_core.commit.contract.futures import wait_for
 from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
 from statelake.state_core.commit.tasks.decisions import (
     decide_commit,
     decide_restore,
-    is_due,
     merged,
 )
 from statelake.state_core.errors import AsyncCommitError, CommitError, RestoreInterruptedError
 from tests.support.jobs.commit_simulation import INPUT, Life, Plan, Schedule
 from tests.support.jobs.commit_tasks import Job
 from tests.support.jobs.commit_world import Fate
+from tests.support.jobs.doubles import MEMORY_FACTORY, in_memory
 
 ALL = {
     "stores.store.changelog": "kafka.store-changelog",
@@ -203,12 +200,6 @@ def test_markers_of_all_backends_are_in_one_record() -> None:
     assert merged({"a": {"s": "1"}, "b": {}}) == {"a": {"s": "1"}}
 
 
-@pytest.mark.parametrize(("tasks", "size"), [(0, 1), (1, 1), (63, 63), (64, 64), (1000, 64)])
-def test_threads_of_a_container(tasks: int, size: int) -> None:
-    """As many as tasks, and 64 at most."""
-    assert pool_size(tasks) == size
-
-
 @pytest.mark.parametrize(
     ("started", "now", "delay", "decision"),
     [
@@ -224,13 +215,6 @@ def test_decisions_of_commits(
 ) -> None:
     """Skipped up to the delay, the delay itself included, as the spec has it."""
     assert decide_commit(started, now, delay) is decision
-
-
-def test_when_a_commit_is_due() -> None:
-    """Every `task.commit.ms`; never, if that is below 0."""
-    assert is_due(60, 0, 60)
-    assert not is_due(59, 0, 60)
-    assert not is_due(10**9, 0, -1)
 
 
 def record(*factories: str) -> CheckpointV2:
@@ -364,47 +348,6 @@ def test_a_start_is_interrupted() -> None:
     life(schedule, PLAN, 1)
 
 
-def test_settings_by_their_names() -> None:
-    """With what holds where nothing is said."""
-    settings = CommitSettings.parse(
-        {
-            "task.commit.ms": "1000",
-            "checkpoint.read.versions": "2, 1",
-            "stores.a.changelog": "kafka.a.log",
-            "stores.b.backup.factories": "blob_store, my.Factory",
-            "stores.b.restore.factory": "my.Factory",
-            "unknown": "x",
-        },
-        ["a", "b", "c"],
-    )
-    assert (settings.commit_ms, settings.max_commit_delay) == (1000, 60_000)
-    assert (settings.read_versions, settings.write_versions) == ((2, 1), (2,))
-    assert settings.stores["a"].backup == (CHANGELOG_FACTORY,)
-    assert settings.stores["a"].restore == CHANGELOG_FACTORY
-    assert settings.changelogs(7)["a"].stream == "a.log"
-    assert settings.stores["b"].backup == (BLOB_STORE_FACTORY, "my.Factory")
-    assert settings.stores["b"].restore == "my.Factory"
-    assert settings.stores["c"].backup == ()
-    assert settings.factories == [CHANGELOG_FACTORY, BLOB_STORE_FACTORY, "my.Factory"]
-    every = CommitSettings.parse({"stores.backup.factories": "memory"}, ["a"])
-    assert every.backed_up_by(MEMORY_FACTORY) == ["a"]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("task.commit.ms", "soon"),
-        ("checkpoint.read.versions", "two"),
-        ("stores.a.changelog", "kafka"),
-        ("stores.a.backup.factories", "changelog"),
-    ],
-)
-def test_settings_that_cannot_be(name: str, value: str) -> None:
-    """Are refused by their name."""
-    with pytest.raises(CommitError, match=name if "backup" not in name else "has no changelog"):
-        CommitSettings.parse({name: value}, ["a"])
-
-
 @pytest.mark.parametrize(
     ("versions", "value"),
     [("checkpoint.read.versions", "1"), ("checkpoint.read.versions", "1,2"),
@@ -455,7 +398,7 @@ def test_a_store_that_says_it_has_files_has_some() -> None:
     """Else no local checkpoint could be made."""
     schedule = Schedule(1)
     one = life(schedule)
-    one.context.stores.specs["store"] = StoreSpec("store", StoreSpec.in_memory("s").open)
+    one.context.stores.specs["store"] = StoreSpec("store", in_memory("s").open)
     one.context.stores.discard("store")
     with pytest.raises(CommitError, match="declared persistent, and has no files"):
         one.commit()

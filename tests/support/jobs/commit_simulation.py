@@ -19,9 +19,7 @@ from statelake.state_core.commit import (
     CheckpointV2,
     CommitDecision,
     CommitSettings,
-    MemoryDisk,
     StateBackendFactory,
-    StoreSpec,
     SystemStreamPartition,
     TaskCommit,
     TaskContext,
@@ -41,6 +39,13 @@ from statelake.state_core.commit.records.snapshot_index import reachable_blobs
 from statelake.state_core.errors import StateError
 from tests.support.jobs.commit_steps import STEPS
 from tests.support.jobs.commit_world import Fate, KilledError, Pool, Remote
+from tests.support.jobs.doubles import (
+    MemoryDisk,
+    changelogs_of,
+    in_memory,
+    parse_settings,
+    segments,
+)
 
 Content = dict[str, dict[bytes, bytes]]
 
@@ -63,7 +68,7 @@ class Plan:
     @cached_property
     def settings(self) -> CommitSettings:
         """As the task reads it."""
-        return CommitSettings.parse(self.config, self.persistent)
+        return parse_settings(self.config, self.persistent)
 
     def factories(self, remote: Remote) -> list[StateBackendFactory]:
         """All backends; the order is that of asking."""
@@ -81,12 +86,11 @@ class Plan:
     def context(self, remote: Remote, disk: MemoryDisk, pool: Pool) -> TaskContext:
         """The task on a host."""
         specs = [
-            StoreSpec.segments(name) if kept else StoreSpec.in_memory(name)
-            for name, kept in self.persistent.items()
+            segments(name) if kept else in_memory(name) for name, kept in self.persistent.items()
         ]
         return TaskContext(
             "job", "1", TASK, TaskStores(disk, TASK, specs), pool, pool.wait, remote.nanos,
-            self.settings.changelogs(3),
+            changelogs_of(self.config, 3),
         )  # fmt: skip
 
     def checkpoints(self, remote: Remote) -> CheckpointManager:
@@ -260,7 +264,7 @@ class Schedule:
         by_version: dict[int, CheckpointV2] = {}
         for record in self.remote.log.records:
             version = read_key(record.key).version
-            changelogs = plan.settings.changelogs(3)
+            changelogs = changelogs_of(plan.config, 3)
             if version == 1:
                 by_version[1] = upgrade(read_checkpoint_v1(record.message), changelogs)
             elif version == 2:
@@ -277,7 +281,7 @@ class Schedule:
     def expected(self, plan: Plan, disk: MemoryDisk) -> tuple[Content, int | None]:
         """What a start with this plan on this host has to restore."""
         last = self.last(plan)
-        changelogs = plan.settings.changelogs(3)
+        changelogs = changelogs_of(plan.config, 3)
 
         def whole(store: str) -> dict[bytes, bytes]:
             changes = (

@@ -14,11 +14,9 @@ from statelake.state_core.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     CheckpointManager,
-    CommitSettings,
     FileChangelogs,
     FileCheckpointLog,
     FileSystemBlobStore,
-    MemoryBackend,
     PosixDisk,
     StartedTask,
     StateBackendFactory,
@@ -27,9 +25,9 @@ from statelake.state_core.commit import (
     TaskContext,
     TaskStart,
     TaskStores,
-    pool_size,
 )
 from statelake.state_core.files.filesystem import Directory
+from tests.support.jobs.doubles import MemoryBackend, changelogs_of, parse_settings, segments
 
 GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"
 INPUT = SystemStreamPartition("kafka", "orders", 3)
@@ -84,7 +82,7 @@ class Job:
 
     root: Path
     config: Mapping[str, str]
-    stores: Iterable[StoreSpec] = (StoreSpec.segments("store"),)
+    stores: Iterable[StoreSpec] = (segments("store"),)
     keep: int = 1
     transactional: bool = True
     tasks: int = 1
@@ -93,7 +91,7 @@ class Job:
 
     def __post_init__(self) -> None:
         self._ends = ExitStack()
-        self.pool = ThreadPoolExecutor(pool_size(self.tasks))
+        self.pool = ThreadPoolExecutor(min(self.tasks, 64))
         self._ends.callback(self.pool.shutdown)
         self.log = FileCheckpointLog(Directory(self.root / "log"))
         self.blobs = FileSystemBlobStore(Directory(self.root / "blobs"))
@@ -118,7 +116,7 @@ class Job:
         """Start a task on a host; its settings come before the job's."""
         stores = list(self.stores)
         chosen = {**self.config, **config}
-        settings = CommitSettings.parse(chosen, [store.name for store in stores])
+        settings = parse_settings(chosen, [store.name for store in stores])
         partition = int(name.rpartition(" ")[2])
         context = TaskContext(
             "job",
@@ -126,7 +124,7 @@ class Job:
             name,
             TaskStores(PosixDisk(self.root / host), name, stores),
             self.pool,
-            changelogs=settings.changelogs(partition),
+            changelogs=changelogs_of(chosen, partition),
         )
         self._ends.callback(context.stores.close)
         checkpoints = CheckpointManager(

@@ -13,14 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from statelake.state_core.commit import (
+    SystemStreamPartition,
+)
+from statelake.state_core.commit.backends.changelog import Change, Changelog, never_cancel
+from tests.support.jobs.doubles import (
     MemoryBackend,
     MemoryBlobStore,
     MemoryChangelogs,
     MemoryCheckpointLog,
     MemoryDisk,
-    SystemStreamPartition,
 )
-from statelake.state_core.commit.backends.changelog import Change, Changelog, never_cancel
 
 _T = TypeVar("_T")
 

@@ -12,17 +12,16 @@ from statelake.state_core.commit import (
     CheckpointLog,
     CheckpointManager,
     CommitMeasures,
-    CommitSettings,
     FileChangelogs,
     FileSystemBlobStore,
     PosixDisk,
-    StoreSpec,
     SystemStreamPartition,
     TaskContext,
     TaskStart,
     TaskStores,
 )
 from statelake.state_core.files.filesystem import Directory
+from tests.support.jobs.doubles import changelogs_of, parse_settings, segments
 
 __all__ = ["GROUPER", "INPUT", "CommittedJob"]
 
@@ -64,15 +63,16 @@ class CommittedJob:
             config["stores.counts.changelog"] = "kafka.counts-log"
         if restore:
             config["stores.counts.restore.factory"] = restore
-        self.settings = CommitSettings.parse(config, ["counts"])
+        self.config = config
+        self.settings = parse_settings(config, ["counts"])
 
     def run(
         self, task: str, rounds: Iterable[Mapping[bytes, bytes]], *, read_versions: str = "2,1"
     ) -> dict[bytes, bytes]:
         """Start a task, put each round and commit it: what the store held at the start."""
-        changelogs = self.settings.changelogs(int(task.rpartition(" ")[2]))
+        changelogs = changelogs_of(self.config, int(task.rpartition(" ")[2]))
         disk = PosixDisk(self.path / "disks" / task)
-        stores = TaskStores(disk, task, [StoreSpec.segments("counts")])
+        stores = TaskStores(disk, task, [segments("counts")])
         read = tuple(int(part) for part in read_versions.split(","))
         manager = CheckpointManager(
             self.log, GROUPER, read_versions=read, write_versions=self.write_versions

@@ -15,9 +15,18 @@ import yaml
 
 from tests.support.savepoints.golden_cases import GOLDEN
 
-__all__ = ["BASKET", "EVENT", "KRYO_KEYS", "jdk_savepoint", "kryo_lines", "kryo_vectors"]
+__all__ = [
+    "BASKET",
+    "EVENT",
+    "KRYO_KEYS",
+    "POJO_KEYS",
+    "jdk_savepoint",
+    "kryo_lines",
+    "kryo_vectors",
+]
 
 KRYO_KEYS = 40
+POJO_KEYS = 30
 EVENT: dict[str, Any] = yaml.safe_load("""
 classes:
   KryoVectors$Base: {fields: {owner: String}}
@@ -82,15 +91,15 @@ def kryo_vectors(flink: int) -> dict[str, dict[str, str]]:
     return {line["name"]: line for line in map(json.loads, text.splitlines())}
 
 
-def jdk_savepoint(to: Path) -> Path:
-    """The savepoint of Flink 1.20, unpacked."""
+def jdk_savepoint(to: Path, name: str = "flink-1.20") -> Path:
+    """A savepoint of Flink 1.20, unpacked: also `pojos-1.20` and `pojos-native-1.20`."""
     to.mkdir(parents=True)
-    packed = (GOLDEN / "kryo" / "flink-1.20.metadata.xz").read_bytes()
+    packed = (GOLDEN / "kryo" / f"{name}.metadata.xz").read_bytes()
     (to / "_metadata").write_bytes(lzma.decompress(packed))
     return to
 
 
-def kryo_lines() -> list[dict[str, Any]]:
-    """What Flink 1.20 printed of each key, having restored it."""
-    text = lzma.decompress((GOLDEN / "kryo" / "lines.jsonl.xz").read_bytes())
+def kryo_lines(name: str = "lines") -> list[dict[str, Any]]:
+    """What Flink 1.20 printed of each key, having restored it; `pojos` of those."""
+    text = lzma.decompress((GOLDEN / "kryo" / f"{name}.jsonl.xz").read_bytes())
     return [json.loads(line) for line in text.splitlines()]

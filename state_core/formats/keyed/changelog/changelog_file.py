@@ -21,7 +21,7 @@ from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.formats.keyed.changelog.change_log import ChangeLog
 from statelake.state_core.formats.keyed.changelog.change_replay import replayed
 from statelake.state_core.formats.keyed.headed_file import Head, HeadedFile
-from statelake.state_core.formats.layout.keyed_states import describe_state, layout_of
+from statelake.state_core.formats.layout.keyed_states import describe_state
 from statelake.state_core.formats.layout.meta_info import (
     VALUE_SERIALIZER,
     BackendStateType,
@@ -111,13 +111,16 @@ class ChangelogKeyedFile(HeadedFile):
         return np.array([self._names.index(state.name) for state in self.log.states], np.int64)
 
 
-def head_with(bases: Sequence[HeadedFile], log: ChangeLog, key: SerializerEntry) -> Head:
+def head_with(
+    bases: Sequence[HeadedFile], log: ChangeLog, key: SerializerEntry, flink: int
+) -> Head:
     """Return the header of a materialized snapshot together with a log.
 
     Args:
         bases: The files of the materialized snapshot.
         log: The log.
         key: The key serializer.
+        flink: As in `Head`.
 
     Raises:
         UnsupportedFormatError: A state has different types in the two.
@@ -126,13 +129,13 @@ def head_with(bases: Sequence[HeadedFile], log: ChangeLog, key: SerializerEntry)
     for state in (*(each for base in bases for each in base.header.states), *log.states):
         states.setdefault(state.name, state)
     budget = bases[0].head.budget if bases else None
-    head = Head(KeyedHeader(False, key, tuple(states.values())), budget)
+    head = Head(KeyedHeader(False, key, tuple(states.values())), budget, flink)
     expected = {state.name: state for state in head.states}
     for base in bases:
         for described in base.states:
             _check_alike(described, expected, base.name)
     for state in log.states:
-        described = describe_state(state, layout_of(state, head.key))
+        described = describe_state(state, head.layout(state))
         _check_alike(described, expected, "the log of changes")
     return head
 

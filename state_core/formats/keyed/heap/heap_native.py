@@ -20,13 +20,18 @@ Source: `HeapSnapshotStrategy`, `HeapRestoreOperation`, `CopyOnWriteStateTableSn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
 
-from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    StateError,
+    UnknownEndError,
+    UnsupportedFormatError,
+)
 from statelake.state_core.files.compression import SnappyStream, StateStream, open_stream
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.files.wire import DataInput
@@ -70,6 +75,8 @@ class HeapFile:
             parallelism: then key groups of other subtasks may follow its last.
         max_parallelism: The number of key groups; 0 if it is not known, so that values that only
             their class can walk are refused.
+        bare: The layouts without decoders, for states in which the end of a value is not known;
+            empty if these are the same.
     """
 
     source: ByteSource
@@ -78,6 +85,7 @@ class HeapFile:
     spans: tuple[KeyGroupSpan, ...]
     part: bool = False
     max_parallelism: int = 0
+    bare: tuple[KeyedLayout, ...] = ()
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """Yield all entries of some key groups, key group after key group.
@@ -90,7 +98,26 @@ class HeapFile:
         """
         for span in self.spans:
             if key_groups is None or span.group in key_groups:
-                yield from _GroupReader(self, span).run()
+                yield from self._group(span)
+
+    def _group(self, span: KeyGroupSpan) -> Iterable[Entries]:
+        """Return the entries of a key group; states with a value of unknown end are cut otherwise.
+
+        Raises:
+            UnsupportedFormatError: As in `entries`.
+        """
+        file, reader = self, _GroupReader(self, span)
+        while self.bare:
+            try:
+                return list(reader.run())
+            except UnknownEndError:  # noqa: PERF203 - once for each state at most
+                layouts, state = list(file.layouts), reader.walking
+                if layouts[state] is self.bare[state]:
+                    raise
+                layouts[state] = self.bare[state]
+                file = replace(self, layouts=tuple(layouts))
+                reader = _GroupReader(file, span)
+        return reader.run()
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -120,6 +147,7 @@ class _GroupReader(EntryWalker):
         self.open_end = file.part and span == file.spans[-1]
         self.data = self._read()
         self.at = 0
+        self.walking = 0
         self.whole = False
 
     def _read(self) -> U8Array:
@@ -267,7 +295,7 @@ class _GroupReader(EntryWalker):
 
     def _walked(self, state: int, begin: int, count: int) -> int | None:
         """Return the end of a walkable state's entries; None if they can't begin there."""
-        layout, self.at = self.file.layouts[state], begin
+        layout, self.at, self.walking = self.file.layouts[state], begin, state
         timer = layout.kind is StateKind.TIMERS
         parts = (LongSerializer(), layout.key, layout.namespace) if timer else (
             layout.namespace, layout.key, *_native_value(layout)[0]
@@ -313,7 +341,7 @@ class _GroupReader(EntryWalker):
 
     def _batch(self, state: int, rows: int) -> Entries:
         """Return the next `rows` entries of a state, in the unified format."""
-        layout = self.file.layouts[state]
+        layout, self.walking = self.file.layouts[state], state
         name = self.file.header.states[state].name
         try:
             if layout.kind is StateKind.TIMERS:
@@ -479,7 +507,8 @@ class HeapKeyedFile(SpannedFile):
         """The reader of its entries."""
         # the end of values of unknown classes can only be found in whole files
         most = self.max_parallelism if self.whole else 0
-        return HeapFile(self.source, self.header, self.layouts, self.spans, self.part, most)
+        bare = self.head.without_decoders()
+        return HeapFile(self.source, self.header, self.layouts, self.spans, self.part, most, bare)
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """Yield all entries of some key groups, in the unified format."""

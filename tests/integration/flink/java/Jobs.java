@@ -109,6 +109,9 @@ public class Jobs {
             case "kryo":
                 finish(KryoJobs.kryo(numbers, restoring));
                 return keys;
+            case "pojos":
+                PojoJobs.pojos(numbers, restoring);
+                return 2 * keys;
             case "pojo":
                 finish(Judge.pojoJob(numbers));
                 return keys;
@@ -168,7 +171,7 @@ public class Jobs {
                 }).returns(Types.LONG).setParallelism(1);
     }
 
-    private static void finish(DataStream<String> lines) {
+    static void finish(DataStream<String> lines) {
         lines.map(line -> {
             LINES.add(line);
             return line;
