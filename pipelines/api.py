@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from statelake.state_core.declarations.findings import JobFindings
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_compatibility import Verdicts
+    from statelake.state_core.formats.layout.state_types import StateTypes, TypeDifferences
     from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.process import Job as ProcessJob
@@ -102,6 +103,7 @@ __all__ = [
     "check_integrity",
     "check_legality",
     "compress",
+    "diff_types",
     "in_temporary_lake",
     "salvage",
     "warm",
@@ -506,6 +508,31 @@ class Job:
         """
         catalog = self.lake.catalog
         return LakeSnapshot(self, catalog.latest(self.name) or catalog.snapshot(self.name, ""))
+
+    def checkpoints(self) -> Checkpoints:
+        """Return the checkpoints of its runs, if it is a job of process functions.
+
+        Raises:
+            NotFoundError: It has no runs.
+        """
+        from statelake.pipelines.lake.commits.run_log import RunLog
+
+        directory = RunLog(self.lake.catalog.directory, self.name).checkpoints
+        if not directory.exists():
+            raise NotFoundError(
+                "no run of the job has committed yet",
+                place=f"job {self.name!r}",
+                remedy="`statelake run` runs a job of process functions",
+            )
+        return Checkpoints(directory.location, self)
+
+    def _verified(self, snapshot: str) -> tuple[int, str]:
+        """Return the bytes of a snapshot's state, and its faults."""
+        try:
+            stored = LakeSnapshot(self, self.lake.catalog.snapshot(self.name, snapshot))
+            return stored.record.state_bytes, "; ".join(stored.check_integrity())
+        except StateError as error:
+            return 0, str(error)
 
     def resolve(self, snapshot: str) -> SnapshotId:
         """Return the id of a snapshot that is named as for `[]`.
@@ -1135,6 +1162,14 @@ class LakeSnapshot(Snapshot):
 
         return check_against(self.record, against, allow_missing=allow_non_restored_state)
 
+    def types(self, operator: str | Sequence[str] = ()) -> StateTypes:
+        """Return the types of its states as text, as `Snapshot.types` does."""
+        from statelake.pipelines.lake.verify.compatibility import schemas_of_record
+        from statelake.state_core.formats.layout.state_types import types_of
+
+        wanted = [operator] if isinstance(operator, str) else operator
+        return types_of(schemas_of_record(self.record), wanted)
+
     def check_legality(
         self, declared: JobDeclaration | str, *, allow_non_restored_state: bool = False
     ) -> JobFindings:
@@ -1367,10 +1402,12 @@ class Checkpoints:
 
     Args:
         log: A directory of records, or `kafka://HOST:PORT/TOPIC`.
+        job: The job of a lake whose runs wrote the log; `Job.checkpoints` gives it.
     """
 
-    def __init__(self, log: str) -> None:
+    def __init__(self, log: str, job: Job | None = None) -> None:
         self.location = log
+        self.job = job
 
     def __repr__(self) -> str:
         return f"<Checkpoints {printable(self.location)}>"
@@ -1438,6 +1475,9 @@ class Checkpoints:
     ) -> VerifiedLog:
         """Restore what its markers lead to, into a directory that is removed again.
 
+        Snapshots of the lake are read and hashed, if the log is that of a job's runs. Then only
+        tasks of the last run are verified, unless others are named.
+
         Args:
             blobs: The blob store, a directory or URI.
             changelogs: The changelogs: a cluster, as `kafka://HOST:PORT`, or a directory.
@@ -1453,7 +1493,15 @@ class Checkpoints:
             backends.append(BlobStoreBackend(_blob_store(blobs)))
         if changelogs:
             backends.append(ChangelogBackend(open_changelogs(changelogs)))
-        return verify_log(self.log, backends, tasks=tasks, every=all)
+        job = self.job
+        if job is None:
+            return verify_log(self.log, backends, tasks=tasks, every=all)
+        if not (tasks or all):  # those of a larger parallelism have records, but no state any more
+            records = self.list().records
+            newest = max(record.run or 0 for record in records)
+            tasks = [record.task for record in records if record.run == newest]
+        snapshots = cache(job._verified)  # noqa: SLF001 - every task of a run has the same
+        return verify_log(self.log, backends, snapshots=snapshots, tasks=tasks, every=all)
 
     def drop(self, keep: int, *, blobs: str | None = None) -> CheckpointDropResult:
         """Remove all records but the last ones, and the blobs that only they needed.
@@ -1657,6 +1705,30 @@ def check_legality(
         uids = [operator.uid for operator in job.operators]
         held = held_operators(open_snapshot(savepoint, uids=uids))
     return check_declared(job, held, allow_missing=allow_non_restored_state)
+
+
+def diff_types(
+    old: StateTypes | str | os.PathLike[str], new: StateTypes | str | os.PathLike[str]
+) -> TypeDifferences:
+    """Return the differences of two files of types, or of snapshots' types, in words.
+
+    Args:
+        old: A file as `Snapshot.types` prints it, such as the one that was committed last; or what
+            `Snapshot.types` returns.
+        new: The same of the new job.
+
+    Raises:
+        EncodeError: A file is not valid.
+    """
+    from statelake.pipelines.lake.edit.changes import read_types
+    from statelake.state_core.formats.layout.state_types import StateTypes, differences_of
+
+    return differences_of(
+        *(
+            each.content() if isinstance(each, StateTypes) else read_types(os.fspath(each))
+            for each in (old, new)
+        )
+    )
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from statelake.pipelines.lake.catalog.attempts import Heartbeat, refuse_during_e
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.processes import this_process
 from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot
+from statelake.pipelines.lake.commits.checkpoint_records import SNAPSHOT_FACTORY
 from statelake.pipelines.lake.commits.commit_measures import CommitReports
 from statelake.pipelines.lake.commits.run_log import Plan, Prepared, RunLog, Turn, output_directory
 from statelake.pipelines.lake.export.exporting import export_snapshot
@@ -34,7 +35,6 @@ from statelake.pipelines.runtime.attempt import RunAttempt
 from statelake.pipelines.runtime.commits import (
     LAKE,
     MOST_DELAY,
-    SNAPSHOT_FACTORY,
     STORE,
     CommitTargets,
     RestoreTask,

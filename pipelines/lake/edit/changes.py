@@ -10,6 +10,11 @@
       rules/rules:                            # operator state: a list's elements, or the values
         type: Long                            # of a broadcast state, whose keys stay
 
+`drop: [FIELD]` lets fields go that the new type does not have. What `statelake types` prints has
+more, which no migration changes and which is held to the snapshot: of a state its `kind`,
+`map_key`, `namespace` and `ttl`, and at the top the `keys` of operators. Any other entry is
+refused.
+
 A Python file has the same as a module-level `states`, and may register serializers and decoders:
 it is loaded as a plugin. One state alone may be given without its name, as `type` and
 `expressions`.
@@ -19,9 +24,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
@@ -36,9 +42,15 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.layout.keyed_states import has_ttl, value_snapshot
-from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
+from statelake.state_core.formats.layout.meta_info import (
+    StateMetaInfo,
+    parse_key_serializer,
+    parse_state_meta_info,
+)
+from statelake.state_core.formats.layout.state_types import HELD, StateType
 from statelake.state_core.formats.rewriting.value_migration import resolve_element
 from statelake.state_core.serializers.composite.evolution import resolve_decoded
+from statelake.state_core.serializers.composite.pojo_compatibility import FIELD_GONE
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
@@ -48,7 +60,9 @@ from statelake.state_core.serializers.framework.compatibility import (
 )
 from statelake.state_core.serializers.framework.plugins import load_plugin
 from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
-from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
+from statelake.state_core.serializers.type_spec import TypeSpec, parse_type, type_text
+
+ENTRIES = ("type", "expressions", "drop", *HELD)  # of a state in a file
 
 
 @dataclass(frozen=True)
@@ -64,6 +78,9 @@ class ValueChange:
             field stands for the whole value.
         spec: The text of `value`, if it was given as one. It says more than the snapshot: whether
             a new field is `int` or `Integer`, and so begins as 0 or as null.
+        drops: The fields that may be lost, by path; None if any may.
+        held: What the file says of the state that a migration leaves as it is, as in `HELD`, and
+            its operator's `key`.
     """
 
     operator: str
@@ -71,6 +88,8 @@ class ValueChange:
     value: TypeSerializerSnapshot
     expressions: Mapping[str, str] = field(default_factory=dict)
     spec: TypeSpec | None = None
+    drops: frozenset[str] | None = None
+    held: Mapping[str, Any] = field(default_factory=dict)
 
     def digest(self) -> str:
         """The digest of the change, which differs for another state, type or expression."""
@@ -146,7 +165,41 @@ def resolve_changes(
                 place=f"state {operator.label}/{state.name}",
                 remedy="name each state once, by its operator's uid or by its id",
             )
+    for change, operator, state, result in resolved:
+        if isinstance(change, ValueChange):
+            _refuse_losses(change, f"{operator.label}/{state.name}", result)
     return resolved
+
+
+def _refuse_losses(change: ValueChange, name: str, result: Compatibility) -> None:
+    """Refuse a change that loses a field which nobody has named.
+
+    A field that an expression names is not lost, nor is one below a value that has an expression.
+
+    Raises:
+        IncompatibleError: A field is lost.
+    """
+    if change.drops is None or "" in change.expressions:
+        return
+    kept = " ".join(change.expressions.values())
+    lost = [
+        reason.path
+        for reason in result.reasons
+        if reason.rule == FIELD_GONE
+        and not any(_within(reason.path, path) for path in (*change.drops, *change.expressions))
+        and not re.search(rf"\b{re.escape(reason.path.rpartition('.')[2])}\b", kept)
+    ]
+    if lost:
+        raise IncompatibleError(
+            f"the new type lacks {', '.join(map(repr, lost))}, whose values would be lost",
+            place=f"state {name}",
+            remedy=f"if they are to go, say --drop-field {name}.{lost[0]}, or in the file"
+            f" `drop: [{', '.join(lost)}]`; otherwise add them to the type",
+        )
+
+
+def _within(path: str, other: str) -> bool:
+    return path == other or path.startswith(f"{other}.")
 
 
 def resolve_change(
@@ -169,6 +222,7 @@ def resolve_change(
                 info = parse_state_meta_info(state.meta_info, f"state {state.name!r}")
                 if isinstance(change, TtlChange):
                     return operator, state, _resolve_switch(change, has_ttl(info))
+                _refuse_unlike(change, operator, info)
                 return operator, state, resolve_decoded(change.value, value_snapshot(info))
         for operator_state in operator.operator_states:
             if operator_state.name == change.state:
@@ -178,6 +232,7 @@ def resolve_change(
                         place=f"state {operator.label}/{operator_state.name}",
                         remedy="only keyed state can have it",
                     )
+                _refuse_unlike(change, operator, parse_state_meta_info(operator_state.meta_info))
                 resolved = resolve_element(operator_state.meta_info, change.value)
                 return operator, operator_state, resolved
     names = [
@@ -224,6 +279,40 @@ def read_ttl(ttl: str | Sequence[str], last_access: str = "now") -> list[TtlChan
     return switches
 
 
+def _refuse_unlike(change: ValueChange, operator: OperatorRecord, info: StateMetaInfo) -> None:
+    """Refuse a file that says of a state what it is not, and what no migration changes.
+
+    Raises:
+        IncompatibleError: The file says another kind, key or namespace, or another time to live.
+    """
+    if not change.held:
+        return
+    found = asdict(StateType.of(info))
+    if "key" in change.held:
+        key = operator.key_serializer and parse_key_serializer(operator.key_serializer).snapshot
+        found["key"] = key and type_text(key)
+    for name, said in change.held.items():
+        if said != found[name]:
+            raise IncompatibleError(
+                f"its {name} is {found[name] or 'none'}, and {said} in the file: a file gives"
+                " new types to values alone",
+                place=f"state {operator.label}/{info.name}",
+                remedy=f"leave `{name}` out of the file, or print it again with `statelake types`",
+            )
+
+
+def read_types(path: str) -> Mapping[str, Any]:
+    """Return the content of a file of types, all of whose entries are known.
+
+    Raises:
+        EncodeError: The file is not valid.
+    """
+    content = _load(path)
+    for name, entry in _states(path, content, ()).items():
+        _change(path, name, entry, content.get("keys"))
+    return content
+
+
 def read_changes(to: str | Sequence[str], state: str | Sequence[str] = ()) -> list[ValueChange]:
     """Return the changes that files describe.
 
@@ -250,7 +339,8 @@ def read_changes(to: str | Sequence[str], state: str | Sequence[str] = ()) -> li
 
 def _changes_of(path: str, named: Sequence[str]) -> list[ValueChange]:
     """Return the changes of a file, of all its states or of those named."""
-    states = _states(path, _load(path), named)
+    content = _load(path)
+    states = _states(path, content, named)
     for name in named:
         if name not in states:
             raise EncodeError(
@@ -258,13 +348,16 @@ def _changes_of(path: str, named: Sequence[str]) -> list[ValueChange]:
                 place=path,
                 remedy=f"it has: {', '.join(states)}{did_you_mean(name, states)}",
             )
-    return [_change(path, name, states[name]) for name in dict.fromkeys(named or states)]
+    keys = content.get("keys")
+    return [_change(path, name, states[name], keys) for name in dict.fromkeys(named or states)]
 
 
 def _load(path: str) -> Mapping[str, Any]:
     remedy = "give a YAML or Python file that says what each state is to become"
     if not path.endswith(".py"):
-        return read_yaml(path, "states", remedy)[0]
+        content = read_yaml(path, "states", remedy)[0]
+        _refuse_unknown(path, content, ENTRIES if "type" in content else ("keys", "states"))
+        return content
     try:
         return vars(load_plugin(path))
     except (OSError, ValueError, RecursionError) as error:
@@ -276,21 +369,44 @@ def _load(path: str) -> Mapping[str, Any]:
 def _states(path: str, content: Mapping[str, Any], named: Sequence[str]) -> Mapping[str, Any]:
     states = content.get("states")
     if states is None and "type" in content and named:
-        one = {name: content[name] for name in ("type", "expressions") if name in content}
+        one = {name: content[name] for name in ENTRIES if name in content}
         return dict.fromkeys(named, one)
     if not isinstance(states, Mapping) or not states:
         raise EncodeError("no state is given", place=path, remedy="add `states:`")
     return states
 
 
-def _change(path: str, name: str, fields: Any) -> ValueChange:
+def _refuse_unknown(place: str, content: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuse an entry of a mapping that is not known.
+
+    Raises:
+        EncodeError: There is one.
+    """
+    for name in content:
+        if name not in known:
+            raise EncodeError(
+                f"`{name}` is no entry here",
+                place=place,
+                remedy=f"there may be: {', '.join(known)}{did_you_mean(str(name), known)}",
+            )
+
+
+def _change(path: str, name: str, fields: Any, keys: Any) -> ValueChange:
     operator, _, state = str(name).partition("/")
     if not isinstance(fields, Mapping) or "type" not in fields or not state:
         raise EncodeError(
             f"states: {name}: not of the form operator/state: {{type: ...}}", place=path
         )
+    _refuse_unknown(f"{path}, {name}", fields, ENTRIES)
+    if not isinstance(keys or {}, Mapping):
+        raise EncodeError("`keys` is no mapping of operators to types", place=path)
     try:
         value = parse_type(fields["type"])
+        held = {part: fields[part] for part in HELD if fields.get(part) is not None}
+        held |= {"key": keys[operator]} if operator in (keys or {}) else {}
+        for part in ("map_key", "namespace", "key"):
+            if part in held:
+                held[part] = type_text(parse_type(held[part]))
     except StateError as error:
         raise error.within(f"{path}, {name}") from error
     expressions = fields.get("expressions") or {}
@@ -298,5 +414,10 @@ def _change(path: str, name: str, fields: Any) -> ValueChange:
         expressions = {"": expressions}
     if not isinstance(expressions, Mapping):
         raise EncodeError(f"{name}: `expressions` is no mapping of fields to SQL", place=path)
+    drops = fields.get("drop") or []
+    if not isinstance(drops, list):
+        raise EncodeError(f"{name}: `drop` is no list of fields", place=path)
     asked = {name: str(text) for name, text in expressions.items()}
-    return ValueChange(operator, state, value, asked, fields["type"])
+    return ValueChange(
+        operator, state, value, asked, fields["type"], frozenset(map(str, drops)), held
+    )

@@ -167,6 +167,13 @@ def assert_printed(expected: str, printed: str) -> None:
     assert re.fullmatch(pattern, squeezed(printed)), printed
 
 
+def timeless(text: str) -> str:
+    """With the same figures for all that differs from run to run."""
+    text = re.sub(r"\b\d{13}-\d\b", "1700000000000-0", text)
+    text = re.sub(r"[\d,]+ records/s|\b\d+\.\d\d\b", "0", text)
+    return re.sub(r"\b\d+ s\b", "1 s", text)
+
+
 def squeezed(text: str) -> str:
     """Without the blanks that a table is set with."""
     return " ".join(text.split())
@@ -214,12 +221,12 @@ def test_commits_print_what_the_page_says(clone: Path) -> None:
 def test_the_log_that_a_run_writes_is_where_the_page_says(clone: Path) -> None:
     """The example is run as the pages have it, and its log is listed, verified and dropped from."""
     orders, more = feed_example(clone)
-    called = [
-        shlex.split(line)[2:]
+    samples = [
+        block.partition("\n")
         for block in blocks(ROOT / "docs" / "checkpoints.md", "")
-        for line in block.splitlines()
-        if line.startswith("$ statelake") and "old-log" not in line
+        if block.startswith("$ statelake") and "old-log" not in block
     ]
+    called = [shlex.split(line)[2:] for line, _, _ in samples]
     assert [words[0] for words in called] == ["run", *["checkpoints"] * 3]
     for name, lines in (orders, more):
         (clone / "alerts-data" / "orders" / name).write_text(lines, "utf-8")
@@ -227,6 +234,5 @@ def test_the_log_that_a_run_writes_is_where_the_page_says(clone: Path) -> None:
         assert ran.code == 0, ran.err
     said = [run(*words) for words in called[1:]]
     assert [ran.code for ran in said] == [0, 0, 0]
-    assert "4 tasks" in said[0].out
-    assert "8 markers, 0 faults" in said[1].out
-    assert said[2].out == "4 records removed, 4 kept; 14 blobs removed, 14 kept\n"
+    for (_, _, expected), ran in zip(samples[1:], said, strict=True):
+        assert_printed(timeless(expected), timeless(ran.out))

@@ -73,6 +73,11 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
             "storage_options": "taken from the environment",
         },
     ),
+    "types": (
+        (sl.Snapshot.types, sl.LakeSnapshot.types, sl.diff_types),
+        SAVEPOINTS | {"diff": "given as `old`"},
+        {"old": "--diff", "new": "the SAVEPOINT"},
+    ),
     "report": (
         (sl.LakeSnapshot.report, sl.report),
         {},
