@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -63,6 +62,7 @@ from statelake.state_core.serializers.framework.compatibility import (
 )
 from statelake.state_core.serializers.framework.plugins import load_plugin
 from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
+from statelake.state_core.serializers.type_differences import mentions
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type, type_text
 
 ENTRIES = ("type", "expressions", "drop", *HELD)  # of a state in a file
@@ -215,13 +215,14 @@ def _refuse_losses(change: ValueChange, name: str, result: Compatibility) -> Non
     """
     if change.drops is None or "" in change.expressions:
         return
-    kept = " ".join(change.expressions.values())
     lost = [
         reason.path
         for reason in result.reasons
         if reason.rule == FIELD_GONE
         and not any(_within(reason.path, path) for path in (*change.drops, *change.expressions))
-        and not re.search(rf"\b{re.escape(reason.path.rpartition('.')[2])}\b", kept)
+        and not any(
+            mentions(sql, reason.path.rpartition(".")[2]) for sql in change.expressions.values()
+        )
     ]
     if lost:
         raise IncompatibleError(
@@ -279,6 +280,12 @@ def resolve_change(
         f"snapshot {record.snapshot_id} has no state {wanted}",
         remedy=f"it has: {', '.join(names) or 'none'}{did_you_mean(wanted, names)}",
     )
+
+
+def value_before(record: SnapshotRecord, operator: str, state: str) -> TypeSerializerSnapshot:
+    """Return the serializer snapshot of a state's values, as the snapshot has them."""
+    unchanged = ValueChange(operator, state, parse_type("Void"))
+    return value_snapshot(parse_state_meta_info(resolve_change(record, unchanged)[1].meta_info))
 
 
 def _resolve_switch(change: TtlChange, is_on: bool) -> Compatibility:
