@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from statelake.state_core.declarations.findings import JobFindings
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_compatibility import Verdicts
+    from statelake.state_core.formats.layout.state_types import StateTypes, TypeDifferences
     from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.process import Job as ProcessJob
@@ -102,6 +103,7 @@ __all__ = [
     "check_integrity",
     "check_legality",
     "compress",
+    "diff_types",
     "in_temporary_lake",
     "salvage",
     "warm",
@@ -342,6 +344,8 @@ class Lake:
         until_idle: bool = False,
         metrics: str = "",
         engine: Engine | str = "auto",
+        stop: Callable[[], bool] = lambda: False,
+        step: Callable[[str], None] = lambda _: None,
         progress: Progress | None = None,
     ) -> RunResult:
         """Run a job of process functions over the input that its sources got since its last run.
@@ -364,6 +368,8 @@ class Lake:
             until_idle: Whether to run again until no source has anything new.
             metrics: A file for the figures of the run, in the text format of Prometheus.
             engine: Where it runs: `auto`, `spark`, `local`, or an engine.
+            stop: Returns whether no further run is to begin, before anything new is read.
+            step: Called with what begins, as text for people.
             progress: Called with (done, total) after each subtask.
         """
         from statelake.pipelines.lake.verify.legality import load_runnable
@@ -379,7 +385,8 @@ class Lake:
         options = RunOptions(
             parallelism, backend, engine, restore, final, commit_to=commit_to,
             restore_from=restore_from, max_commit_delay=max_commit_delay,
-            tolerant=if_backend_fails == "continue", always=always, progress=progress,
+            tolerant=if_backend_fails == "continue", always=always, step=step,
+            progress=progress,
         )  # fmt: skip
         if until_idle and (always or final):
             raise StateError(
@@ -389,12 +396,15 @@ class Lake:
         runnable = load_runnable(job) if isinstance(job, str) else job
         try:
             latest = done = run_job(runnable, self.catalog, options)
-            while until_idle and latest.run:
+            while until_idle and latest.run and not stop():
+                if metrics:  # the next run may take long
+                    write_metrics(metrics, runnable.name, done)
                 latest = run_job(runnable, self.catalog, options)
                 done = latest.after(done)
         except BaseException:
             if metrics:
-                write_metrics(metrics, runnable.name, None)
+                with suppress(StateError):  # the run's error is what matters
+                    write_metrics(metrics, runnable.name, None)
             raise
         if metrics:
             write_metrics(metrics, runnable.name, done)
@@ -506,6 +516,31 @@ class Job:
         """
         catalog = self.lake.catalog
         return LakeSnapshot(self, catalog.latest(self.name) or catalog.snapshot(self.name, ""))
+
+    def checkpoints(self) -> Checkpoints:
+        """Return the checkpoints of its runs, if it is a job of process functions.
+
+        Raises:
+            NotFoundError: It has no runs.
+        """
+        from statelake.pipelines.lake.commits.run_log import RunLog
+
+        directory = RunLog(self.lake.catalog.directory, self.name).checkpoints
+        if not directory.exists():
+            raise NotFoundError(
+                "no run of the job has committed yet",
+                place=f"job {self.name!r}",
+                remedy="`statelake run` runs a job of process functions",
+            )
+        return Checkpoints(directory.location, self)
+
+    def _verified(self, snapshot: str) -> tuple[int, str]:
+        """Return the bytes of a snapshot's state, and its faults."""
+        try:
+            stored = LakeSnapshot(self, self.lake.catalog.snapshot(self.name, snapshot))
+            return stored.record.state_bytes, "; ".join(stored.check_integrity())
+        except StateError as error:
+            return 0, str(error)
 
     def resolve(self, snapshot: str) -> SnapshotId:
         """Return the id of a snapshot that is named as for `[]`.
@@ -626,9 +661,17 @@ class Job:
 
     def migrate(
         self,
-        to: str | Sequence[str],
+        to: str | Sequence[str] = (),
         *snapshots: str,
         state: str | Sequence[str] = (),
+        add_field: str | Sequence[str] = (),
+        default: str | Sequence[str] = (),
+        rename_field: str | Sequence[str] = (),
+        drop_field: str | Sequence[str] = (),
+        change: str | Sequence[str] = (),
+        expression: str | Sequence[str] = (),
+        ttl: str | Sequence[str] = (),
+        last_access: str = "now",
         suffix: str = "-migrated",
         dry_run: bool = False,
         note: str = "",
@@ -638,21 +681,42 @@ class Job:
         Those migrated before are skipped. Of all snapshots, an error is the result of its own.
 
         Args:
-            to: YAML, JSON or Python files that say what each state becomes.
+            to: YAML, JSON or Python files that say what each state becomes; an empty list if only
+                `ttl` does.
             snapshots: The snapshots; by default all that are not migrated yet.
             state: Only these states, each `operator/state`: of the only file; or as many as there
                 are files, one of each.
+            add_field: Fields to add, each `operator/state.field=type`.
+            default: The SQL of each added field, in their order; by default what Java begins with.
+            rename_field: Fields to rename, each `operator/state.old=new`.
+            drop_field: Fields to drop, each `operator/state.field`.
+            change: New types, each `operator/state=type` or `operator/state.field=type`.
+            expression: SQL over the value `old`, each `operator/state=SQL` or
+                `operator/state.field=SQL`.
+            ttl: States whose time to live is switched, each `operator/state=on` or `=off`.
+            last_access: The times that values get when it is switched on: `now`, `taken_at` (when
+                the snapshot was taken), or the values' field that has them.
             suffix: The end of the new ids, after the old ones.
             dry_run: Whether to report only whether it would work.
             note: Kept with the new snapshots.
         """
-        from statelake.pipelines.lake.edit.changes import read_changes
+        from statelake.pipelines.lake.edit.changes import Change, read_changes, read_ttl
+        from statelake.pipelines.lake.edit.field_words import FieldWords
         from statelake.pipelines.operations.migrations import migrate_several
 
+        words = FieldWords.of(
+            add_field=add_field, default=default, rename_field=rename_field, drop_field=drop_field,
+            change=change, expression=expression,
+        )  # fmt: skip
+        changes: list[Change] = [*read_changes(to, state), *read_ttl(ttl, last_access)]
+        if not changes and not words:
+            raise DeclarationError(
+                "nothing to change is given", remedy="give a file, or words such as add_field"
+            )
         return migrate_several(
             self.lake.catalog, self.name, [*map(self.resolve, snapshots)],
-            read_changes(to, state), suffix=suffix, dry_run=dry_run, note=note,
-            engine=self.engine, progress=self.progress,
+            changes, words, suffix=suffix, dry_run=dry_run, note=note, engine=self.engine,
+            progress=self.progress,
         )  # fmt: skip
 
     def not_migrated(self, suffix: str = "-migrated") -> list[str]:
@@ -955,9 +1019,17 @@ class LakeSnapshot(Snapshot):
 
     def migrate(
         self,
-        to: str | Sequence[str],
+        to: str | Sequence[str] = (),
         *,
         state: str | Sequence[str] = (),
+        add_field: str | Sequence[str] = (),
+        default: str | Sequence[str] = (),
+        rename_field: str | Sequence[str] = (),
+        drop_field: str | Sequence[str] = (),
+        change: str | Sequence[str] = (),
+        expression: str | Sequence[str] = (),
+        ttl: str | Sequence[str] = (),
+        last_access: str = "now",
         suffix: str = "-migrated",
         dry_run: bool = False,
         note: str = "",
@@ -968,20 +1040,25 @@ class LakeSnapshot(Snapshot):
             to: YAML, JSON or Python files that say what each state becomes.
             state: Only these states, each `operator/state`: of the only file; or as many as there
                 are files, one of each.
+            add_field: As for `Job.migrate`, like the next five.
+            default: The SQL of each added field.
+            rename_field: Fields to rename.
+            drop_field: Fields to drop.
+            change: New types.
+            expression: SQL over the value `old`.
+            ttl: States whose time to live is switched, each `operator/state=on` or `=off`.
+            last_access: The times that values get when it is switched on: `now`, `taken_at` (when
+                the snapshot was taken), or the values' field that has them.
             suffix: What follows this snapshot's id in the new one's.
-            dry_run: Whether it is only said if that would work.
+            dry_run: Whether it is only said if that would work, and what it would do.
             note: Kept with the new snapshot.
         """
-        from statelake.pipelines.lake.edit.changes import read_changes
-        from statelake.pipelines.operations.migrations import migrate_one, preview_migration
-
-        changes = read_changes(to, state)
-        if dry_run:
-            return preview_migration(self._catalog, self.job.name, self.name, *changes)
-        return migrate_one(
-            self._catalog, self.job.name, self.name, *changes, suffix=suffix, note=note,
-            engine=self.job.engine, progress=self.job.progress,
+        migrated = self.job.migrate(
+            to, self.name, state=state, add_field=add_field, default=default,
+            rename_field=rename_field, drop_field=drop_field, change=change, expression=expression,
+            ttl=ttl, last_access=last_access, suffix=suffix, dry_run=dry_run, note=note,
         )  # fmt: skip
+        return migrated.outcomes[0]
 
     def kryo_to_flink_2(
         self, *, suffix: str = "-migrated", dry_run: bool = False, note: str = ""
@@ -1122,6 +1199,14 @@ class LakeSnapshot(Snapshot):
         from statelake.pipelines.lake.verify.compatibility import check_against
 
         return check_against(self.record, against, allow_missing=allow_non_restored_state)
+
+    def types(self, operator: str | Sequence[str] = ()) -> StateTypes:
+        """Return the types of its states as text, as `Snapshot.types` does."""
+        from statelake.pipelines.lake.verify.compatibility import schemas_of_record
+        from statelake.state_core.formats.layout.state_types import types_of
+
+        wanted = [operator] if isinstance(operator, str) else operator
+        return types_of(schemas_of_record(self.record), wanted)
 
     def check_legality(
         self, declared: JobDeclaration | str, *, allow_non_restored_state: bool = False
@@ -1355,10 +1440,12 @@ class Checkpoints:
 
     Args:
         log: A directory of records, or `kafka://HOST:PORT/TOPIC`.
+        job: The job of a lake whose runs wrote the log; `Job.checkpoints` gives it.
     """
 
-    def __init__(self, log: str) -> None:
+    def __init__(self, log: str, job: Job | None = None) -> None:
         self.location = log
+        self.job = job
 
     def __repr__(self) -> str:
         return f"<Checkpoints {printable(self.location)}>"
@@ -1426,6 +1513,9 @@ class Checkpoints:
     ) -> VerifiedLog:
         """Restore what its markers lead to, into a directory that is removed again.
 
+        Snapshots of the lake are read and hashed, if the log is that of a job's runs. Then only
+        tasks of the last run are verified, unless others are named.
+
         Args:
             blobs: The blob store, a directory or URI.
             changelogs: The changelogs: a cluster, as `kafka://HOST:PORT`, or a directory.
@@ -1441,7 +1531,15 @@ class Checkpoints:
             backends.append(BlobStoreBackend(_blob_store(blobs)))
         if changelogs:
             backends.append(ChangelogBackend(open_changelogs(changelogs)))
-        return verify_log(self.log, backends, tasks=tasks, every=all)
+        job = self.job
+        if job is None:
+            return verify_log(self.log, backends, tasks=tasks, every=all)
+        if not (tasks or all):  # those of a larger parallelism have records, but no state any more
+            records = self.list().records
+            newest = max(record.run or 0 for record in records)
+            tasks = [record.task for record in records if record.run == newest]
+        snapshots = cache(job._verified)  # noqa: SLF001 - every task of a run has the same
+        return verify_log(self.log, backends, snapshots=snapshots, tasks=tasks, every=all)
 
     def drop(self, keep: int, *, blobs: str | None = None) -> CheckpointDropResult:
         """Remove all records but the last ones, and the blobs that only they needed.
@@ -1645,6 +1743,30 @@ def check_legality(
         uids = [operator.uid for operator in job.operators]
         held = held_operators(open_snapshot(savepoint, uids=uids))
     return check_declared(job, held, allow_missing=allow_non_restored_state)
+
+
+def diff_types(
+    old: StateTypes | str | os.PathLike[str], new: StateTypes | str | os.PathLike[str]
+) -> TypeDifferences:
+    """Return the differences of two files of types, or of snapshots' types, in words.
+
+    Args:
+        old: A file as `Snapshot.types` prints it, such as the one that was committed last; or what
+            `Snapshot.types` returns.
+        new: The same of the new job.
+
+    Raises:
+        EncodeError: A file is not valid.
+    """
+    from statelake.pipelines.lake.edit.changes import read_types
+    from statelake.state_core.formats.layout.state_types import StateTypes, differences_of
+
+    return differences_of(
+        *(
+            each.content() if isinstance(each, StateTypes) else read_types(os.fspath(each))
+            for each in (old, new)
+        )
+    )
 
 
 @contextmanager

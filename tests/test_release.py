@@ -91,6 +91,7 @@ def check(*words: object, summary: Path) -> tuple[int, str]:
     return ran.returncode, summary.read_text("utf-8")
 
 
+@pytest.mark.full
 def test_a_type_that_does_not_fit_fails_the_job(tmp_path: Path) -> None:
     """The page's table says which state, and why."""
     types = ROOT / "examples" / "new_types.yaml"

@@ -18,7 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from statelake.pipelines.lake.commits.checkpoint_records import open_changelogs
+from statelake.pipelines.lake.commits.checkpoint_records import (
+    SNAPSHOT_FACTORY,
+    open_changelogs,
+)
 from statelake.pipelines.lake.tables.names import stream_of
 from statelake.pipelines.runtime.subtask_store import (
     METADATA_VERSION,
@@ -62,8 +65,6 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 
 LAKE, BLOB, CHANGELOG = "lake", "blob", "changelog"
 FACTORIES = {BLOB: BLOB_STORE_FACTORY, CHANGELOG: CHANGELOG_FACTORY}
-# its marker is the id of a snapshot of the lake
-SNAPSHOT_FACTORY = "statelake.snapshot"
 GROUPER = "statelake.runtime"
 STORE = "state"
 MOST_DELAY = 1800.0

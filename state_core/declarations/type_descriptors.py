@@ -42,7 +42,7 @@ import numpy as np
 
 from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from statelake.state_core.serializers.type_spec import TypeSpec, parse_type
+from statelake.state_core.serializers.type_spec import TypeSpec, composed, parse_type
 
 TypeLike: TypeAlias = Any
 
@@ -162,7 +162,7 @@ def _spec_of(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
         ]
         return _spec_of(said[0] if said else arguments[0], place, within)
     if origin in (Union, types.UnionType):
-        return _composed("Nullable", [_spec_of(_optional(hint, place), place, within)])
+        return composed("Nullable", [_spec_of(_optional(hint, place), place, within)])
     if origin is not None:
         return _spec_of_generic(hint, origin, arguments, place, within)
     if _hashable(hint) and hint in _SCALARS:
@@ -179,15 +179,15 @@ def _spec_of_generic(
         return _spec_of(argument_hint, place, within)
 
     if origin is list or (origin is tuple and arguments[1:] == (Ellipsis,)):
-        return _composed("List", [nested(arguments[0])])
+        return composed("List", [nested(arguments[0])])
     if origin in (set, frozenset):
-        return _composed("Set", [nested(arguments[0])])
+        return composed("Set", [nested(arguments[0])])
     if origin is dict:
         value = arguments[1]
         plain_value = _optional(value, place) if _is_optional(value) else value
-        return _composed("Map", [nested(arguments[0]), nested(plain_value)])
+        return composed("Map", [nested(arguments[0]), nested(plain_value)])
     if origin is tuple and arguments:
-        return _composed(f"Tuple{len(arguments)}", [nested(argument) for argument in arguments])
+        return composed(f"Tuple{len(arguments)}", [nested(argument) for argument in arguments])
     raise DeclarationError(f"{_shown(hint)} is no type of a state", place=place, remedy=_KNOWN)
 
 
@@ -204,7 +204,7 @@ def _spec_of_class(hint: type, place: str, within: tuple[Any, ...]) -> TypeSpec:
     if issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = _hints_of(hint, place)
         elements = [_spec_of(hints.get(name, Any), place, inner) for name in hint._fields]
-        return _composed(f"Tuple{len(elements)}", elements)
+        return composed(f"Tuple{len(elements)}", elements)
     if not is_dataclass(hint):
         raise DeclarationError(f"{_shown(hint)} is no type of a state", place=place, remedy=_KNOWN)
     hints = _hints_of(hint, place)
@@ -218,7 +218,7 @@ def _spec_of_class(hint: type, place: str, within: tuple[Any, ...]) -> TypeSpec:
     for attribute in fields(hint):
         own = hints[attribute.name]
         row.append(_spec_of(_optional(own, place) if _is_optional(own) else own, place, inner))
-    return _composed("Row", row)
+    return composed("Row", row)
 
 
 def _pojo_field(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
@@ -228,13 +228,6 @@ def _pojo_field(hint: Any, place: str, within: tuple[Any, ...]) -> TypeSpec:
     spec = _spec_of(hint, place, within)
     plain = get_origin(hint) is not Annotated and isinstance(spec, str)
     return _PRIMITIVE_OF.get(str(spec), spec) if plain else spec
-
-
-def _composed(name: str, nested: list[TypeSpec]) -> TypeSpec:
-    """Return a generic type: as text where all its parts are text."""
-    if all(isinstance(serializer, str) for serializer in nested):
-        return f"{name}<{', '.join(map(str, nested))}>"
-    return {name.rstrip("0123456789").lower(): nested if len(nested) > 1 else nested[0]}
 
 
 def _is_optional(hint: Any) -> bool:

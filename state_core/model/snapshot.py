@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from statelake.state_core.connectors.sources import Source
     from statelake.state_core.formats.channels import ChannelElements
     from statelake.state_core.formats.key_weights import StateWeights
+    from statelake.state_core.formats.layout.state_types import StateTypes
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.description import SnapshotDescription
     from statelake.state_core.serializers.framework.base import TypeSerializer
@@ -714,6 +715,26 @@ class Snapshot:
             self, parallelism=parallelism, entries=entries, schema=schema, key_groups=key_groups,
             keys=keys,
         )  # fmt: skip
+
+    def types(self, operator: str | Sequence[str] = ()) -> StateTypes:
+        """Return the types of its states as text, which a migration and a check read.
+
+        `print` shows the YAML; timers are left out.
+
+        Args:
+            operator: Only these operators, by uid or id; all by default.
+
+        Raises:
+            NotFoundError: There is no such operator with state.
+        """
+        from statelake.state_core.formats.layout.state_compatibility import (  # noqa: PLC0415
+            schemas_of_snapshot,
+        )
+        from statelake.state_core.formats.layout.state_types import types_of  # noqa: PLC0415
+
+        return types_of(
+            schemas_of_snapshot(self), [operator] if isinstance(operator, str) else operator
+        )
 
     @property
     def compression(self) -> str:

@@ -7,17 +7,19 @@ A type is text in Java's syntax, or a mapping if a class has named parts::
     {pojo: com.acme.Customer, fields: {id: Long, name: String, tier: Tier}}
     {list: {enum: com.acme.Tier, constants: [GOLD, SILVER]}}
 
-The result is a serializer snapshot, as a new Flink job would write it.
+`parse_type` returns a serializer snapshot, as a new Flink job would write it; `type_text` returns
+the type of a snapshot in this language.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.errors import EncodeError, StateError, did_you_mean
 from statelake.state_core.serializers.avro.serializer import AvroSerializerSnapshot
 from statelake.state_core.serializers.basic.enums import EnumSerializerSnapshot
 from statelake.state_core.serializers.composite.arrays import (
@@ -32,6 +34,7 @@ from statelake.state_core.serializers.composite.optionals import (
     JavaEitherSerializerSnapshot,
     NullableSerializerSnapshot,
 )
+from statelake.state_core.serializers.composite.pojo_compatibility import declared_in
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from statelake.state_core.serializers.composite.structs import (
     RowSerializerSnapshot,
@@ -39,8 +42,13 @@ from statelake.state_core.serializers.composite.structs import (
 )
 from statelake.state_core.serializers.framework import plugins
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Verdict
 from statelake.state_core.serializers.framework.registry import changes, registered_classes
-from statelake.state_core.serializers.framework.snapshots import SimpleTypeSerializerSnapshot
+from statelake.state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    SimpleTypeSerializerSnapshot,
+)
+from statelake.state_core.serializers.opaque.optional_map import OptionalEntry
 from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnapshot
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 
@@ -48,11 +56,11 @@ TypeSpec: TypeAlias = "str | Mapping[str, Any]"
 Nested: TypeAlias = "tuple[TypeSerializerSnapshot, ...]"
 
 _TOKEN = re.compile(r"\s*([\w.$]+(?:\[\])?|[<>,])")
-_PRIMITIVES = {
+PRIMITIVES = {
     "boolean": "Boolean", "byte": "Byte", "short": "Short", "int": "Integer", "long": "Long",
     "float": "Float", "double": "Double", "char": "Character",
 }  # fmt: skip
-_ALIASES = _PRIMITIVES | {"Int": "Integer", "Char": "Character", "Bytes": "byte[]"}
+_ALIASES = PRIMITIVES | {"Int": "Integer", "Char": "Character", "Bytes": "byte[]"}
 MAX_TUPLE = 25
 SHOWN = 200
 
@@ -167,15 +175,22 @@ def _pojo(
 
     Fields that a subclass shares with its superclass belong to the superclass: if the subclass
     declared them again, Java would have two fields of one name, which Flink does not accept in a
-    POJO.
+    POJO. Other fields of a superclass are in `declared_in`.
 
     Args:
-        spec: A mapping with `pojo`, `fields`, and the subclasses `registered` and `non_registered`.
+        spec: A mapping with `pojo`, `fields`, the classes `declared_in`, and the subclasses
+            `registered` and `non_registered`.
         inherited: The declaring class of each field that belongs to a superclass.
     """
     java_class, spec_fields = str(spec["pojo"]), spec.get("fields", {})
     fields = _fields(spec, "fields")
-    declared = {name: (inherited or {}).get(name, java_class) for name in fields}
+    above = _held(spec, "declared_in") if "declared_in" in spec else {}
+    unknown = [name for name in above if name not in fields]
+    if unknown:
+        raise EncodeError(f"`declared_in` has {unknown[0]!r}, which is no field of {java_class}")
+    declared = {
+        name: str(above.get(name, (inherited or {}).get(name, java_class))) for name in fields
+    }
     return PojoSerializerSnapshot.of(
         java_class,
         fields,
@@ -183,7 +198,7 @@ def _pojo(
         non_registered=_subclasses(spec, "non_registered", declared),
         declared_in=declared,
         boxed=[
-            name for name, field_spec in spec_fields.items() if field_spec in _PRIMITIVES.values()
+            name for name, field_spec in spec_fields.items() if field_spec in PRIMITIVES.values()
         ],
     )
 
@@ -259,10 +274,118 @@ _MAPPINGS: dict[str, Callable[[Mapping[str, Any]], TypeSerializerSnapshot]] = {
     "row_data": _row_data,
     **{name.lower(): _generic(name) for name in _GENERIC},
 }
+_ENTRIES = {  # beside the kind itself
+    "pojo": ("fields", "declared_in", "registered", "non_registered"),
+    "avro": ("class",),
+    "enum": ("constants",),
+    "array": ("of",),
+}
 
 
 def _parse_mapping(spec: Mapping[str, Any]) -> TypeSerializerSnapshot:
     kinds = [name for name in _MAPPINGS if name in spec]
     if len(kinds) != 1:
         raise EncodeError(f"{sorted(spec)} must name one kind of type", remedy=_known())
+    entries = _ENTRIES.get(kinds[0], ())
+    unknown = [str(name) for name in spec if name not in (*kinds, *entries)]
+    if unknown:
+        raise EncodeError(
+            f"{unknown[0]!r} is no entry of the type {kinds[0]!r}",
+            remedy=f"it has: {', '.join((*kinds, *entries))}{did_you_mean(unknown[0], entries)}",
+        )
     return _MAPPINGS[kinds[0]](spec)
+
+
+# -------------------------------------------------------------------------------- as text
+
+
+def composed(name: str, nested: Sequence[TypeSpec]) -> TypeSpec:
+    """Return a generic type: as text where all its parts are text."""
+    if all(isinstance(part, str) for part in nested):
+        return f"{name}<{', '.join(map(str, nested))}>"
+    return {name.rstrip("0123456789").lower(): list(nested) if len(nested) > 1 else nested[0]}
+
+
+def type_text(snapshot: TypeSerializerSnapshot) -> TypeSpec | None:
+    """Return the type of a snapshot in this language, if Flink would take the one for the other.
+
+    A snapshot does not contain whether a POJO's field is `Integer` or `int`: it is `Integer` here.
+
+    Returns:
+        None for a type that the language can't express, or whose rules are only in Java code.
+    """
+    spec = _text_of(snapshot)
+    if spec is None:
+        return None
+    try:
+        same = parse_type(spec).resolve_schema_compatibility(snapshot)
+    except StateError:
+        return None
+    return spec if same.verdict is Verdict.COMPATIBLE_AS_IS else None
+
+
+def _text_of(snapshot: TypeSerializerSnapshot | None) -> TypeSpec | None:
+    if isinstance(snapshot, PojoSerializerSnapshot):
+        return _pojo_text(snapshot, {})
+    if isinstance(snapshot, EnumSerializerSnapshot):
+        return {"enum": snapshot.enum_class, "constants": list(snapshot.constants)}
+    if isinstance(snapshot, RowDataSerializerSnapshot):
+        # a slice of a stream's `JavaString` is a `str`, as JSON and YAML need it
+        return {"row_data": [str(written.type)[:] for written in snapshot.types]}
+    if isinstance(snapshot, AvroSerializerSnapshot):
+        return {"avro": json.loads(snapshot.schema_text), "class": snapshot.runtime_class}
+    if isinstance(snapshot, SimpleTypeSerializerSnapshot):
+        return snapshot.type_name
+    if not isinstance(snapshot, CompositeTypeSerializerSnapshot):
+        return None
+    nested = [spec for spec in map(_text_of, snapshot.nested) if spec is not None]
+    if not nested or len(nested) != len(snapshot.nested):
+        return None
+    if isinstance(snapshot, GenericArraySerializerSnapshot):
+        return {"array": snapshot.component_class, "of": nested[0]}
+    name = _NAMES.get(type(snapshot))
+    return name and composed(f"Tuple{len(nested)}" if name == "Tuple" else name, nested)
+
+
+_NAMES: dict[type[TypeSerializerSnapshot], str] = {
+    ListSerializerSnapshot: "List",
+    MapSerializerSnapshot: "Map",
+    SetSerializerSnapshot: "Set",
+    NullableSerializerSnapshot: "Nullable",
+    JavaEitherSerializerSnapshot: "Either",
+    RowSerializerSnapshot: "Row",
+    TupleSerializerSnapshot: "Tuple",
+}
+
+
+def _pojo_text(
+    snapshot: PojoSerializerSnapshot, inherited: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """Return a POJO; `inherited` has the declaring class of each field of its superclass."""
+    pojo = snapshot.pojo
+    declared = {field.name: declared_in(field) for field in pojo.fields if field.present}
+    fields = {field.name: _text_of(field.value.snapshot) for field in pojo.fields if field.value}
+    if len(declared) != len(pojo.fields) or None in fields.values():
+        return None
+    above = {
+        name: java_class
+        for name, java_class in declared.items()
+        if java_class != inherited.get(name, pojo.java_class)
+    }
+    spec: dict[str, Any] = {"pojo": pojo.java_class, "fields": fields}
+    if above:
+        spec["declared_in"] = above
+    for name in ("registered", "non_registered"):
+        entries: Sequence[OptionalEntry] = getattr(pojo, name)
+        subclasses = {
+            entry.name: _pojo_text(entry.value.snapshot, declared)
+            if isinstance(entry.value.snapshot, PojoSerializerSnapshot)
+            else _text_of(entry.value.snapshot)
+            for entry in entries
+            if entry.value is not None
+        }
+        if len(subclasses) != len(entries) or None in subclasses.values():
+            return None
+        if subclasses:
+            spec[name] = subclasses
+    return spec

@@ -22,6 +22,7 @@ def declared(extra: str) -> set[str]:
     return {re.match(r"[\w-]+", requirement)[0] for requirement in re.findall(r'"(.*?)"', listed)}  # type: ignore[index]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("extra", extras._PACKAGES)
 def test_extras_are_what_the_project_declares(extra: str) -> None:
     """What is looked for is brought by the extra of that name, and by `all`."""

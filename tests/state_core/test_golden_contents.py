@@ -50,6 +50,7 @@ def test_contents_are_what_flink_sees(golden: GoldenCase) -> None:
     assert_contents(golden, tables_of(open_golden(golden)))
 
 
+@pytest.mark.thinned(2)
 @every_case
 def test_reading_in_batches_gives_the_same_rows(golden: GoldenCase) -> None:
     """`batches` and `to_arrow` give the same rows, however many threads decode."""

@@ -136,7 +136,7 @@ def test_the_interpreter_reads_bytes_as_machine_code_does() -> None:
     assert stirred.interpret(words) == stirred.compile()(words)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("case", golden_cases(), ids=lambda case: case.name)
 def test_snapshots_are_read_alike(case: GoldenCase, monkeypatch: pytest.MonkeyPatch) -> None:
     """All states of what Flink wrote."""

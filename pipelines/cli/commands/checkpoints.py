@@ -6,17 +6,37 @@ from dataclasses import asdict
 
 import click
 
-from statelake.pipelines.api import Checkpoints
+from statelake.pipelines.api import Checkpoints, Lake
 from statelake.pipelines.cli.commands import terminal
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, tell
-from statelake.pipelines.cli.options import answer
+from statelake.pipelines.cli.options import (
+    answer,
+    configured_option,
+    gathered,
+    lake_is_meant,
+    refuse_untrusted,
+)
 from statelake.state_core.errors import DeclarationError
 
-log_option = click.option(
-    "--log",
-    "location",
-    required=True,
-    help="A directory of records, or kafka://HOST:PORT/TOPIC.",
+
+def _checkpoints(location: str | None, lake: str | None, job: str | None) -> Checkpoints:
+    """Return the log that is named, or that of a job's runs."""
+    if location is not None:
+        if lake_is_meant():
+            raise click.UsageError("give either --log, or --lake with --job")
+        return Checkpoints(location)
+    if lake is None or job is None:
+        raise click.UsageError("give --log, or --lake with --job")
+    refuse_untrusted(click.get_current_context())
+    return Lake(lake).job(job).checkpoints()
+
+
+log_option = gathered(
+    "log",
+    _checkpoints,
+    click.option("--log", "location", help="A directory of records, or kafka://HOST:PORT/TOPIC."),
+    configured_option("lake", "The lake, instead of --log."),
+    configured_option("job", "The job whose runs committed."),
 )
 tasks_option = click.option("--task", "tasks", multiple=True, help="Only this task; not all.")
 blobs_option = click.option("--blobs", help="The blob store: a directory or URI.")
@@ -28,22 +48,22 @@ def checkpoints() -> None:
 
     \b
     Example:
-      statelake checkpoints list --log /data/lake/orders/_runs/checkpoints
+      statelake checkpoints list --lake /data/lake --job orders
     """
 
 
 @checkpoints.command("list")
 @log_option
 @json_option
-def list_command(location: str, as_json_: bool) -> None:
+def list_command(log: Checkpoints, as_json_: bool) -> None:
     """List the tasks with their last checkpoint of each version.
 
     \b
     Examples:
-      statelake checkpoints list --log /data/lake/orders/_runs/checkpoints
+      statelake checkpoints list --lake /data/lake --job orders
       statelake checkpoints list --log s3://bucket/checkpoints --json
     """
-    terminal.show(Checkpoints(location).list(), as_json_=as_json_)
+    terminal.show(log.list(), as_json_=as_json_)
 
 
 @checkpoints.command()
@@ -51,17 +71,17 @@ def list_command(location: str, as_json_: bool) -> None:
 @click.option("--task", required=True, help="The task.")
 @click.option("--checkpoint", "identifier", help="Its id; by default that of the last one.")
 @click.option("--version", type=click.IntRange(1, 2), help="Only a record of this version.")
-def show(location: str, task: str, identifier: str | None, version: int | None) -> None:
+def show(log: Checkpoints, task: str, identifier: str | None, version: int | None) -> None:
     """Print one record as it is written, as JSON.
 
     \b
     Examples:
-      statelake checkpoints show --log /data/lake/orders/_runs/checkpoints --task "Partition 3"
+      statelake checkpoints show --lake /data/lake --job orders --task total-0
       statelake checkpoints show --log checkpoints --task "Partition 3" --version 1
       statelake checkpoints show --log checkpoints --task "Partition 3" \\
           --checkpoint 1700000000000-42 | jq .checkpoint
     """
-    as_json(Checkpoints(location).show(task, identifier, version=version).to_json())
+    as_json(log.show(task, identifier, version=version).to_json())
 
 
 @checkpoints.command()
@@ -72,7 +92,7 @@ def show(location: str, task: str, identifier: str | None, version: int | None) 
 @click.option("--all", "every", is_flag=True, help="Every record, not the last of each task.")
 @json_option
 def verify(
-    location: str,
+    log: Checkpoints,
     blobs: str | None,
     changelogs: str | None,
     tasks: tuple[str, ...],
@@ -81,21 +101,20 @@ def verify(
 ) -> None:
     """Restore the state of every marker into a temporary directory.
 
-    Every file is checked against its size and checksum. Exit code 1 if a marker can't be restored,
-    or if no marker of a store was checked.
+    Every file is checked against its size and checksum, and every row of the lake's snapshot with
+    --lake and --job. Exit code 1 if a marker can't be restored, or if no marker of a store was
+    checked.
 
     \b
     Examples:
+      statelake checkpoints verify --lake lake --job orders --changelogs changelogs
       statelake checkpoints verify --log checkpoints --blobs s3://bucket/state
-      statelake checkpoints verify --log lake/orders/_runs/checkpoints --changelogs changelogs
       statelake checkpoints verify --log kafka://broker:9092/orders-checkpoints \\
           --changelogs kafka://broker:9092
     """
-    if not (blobs or changelogs):
-        raise click.UsageError("say where state is: --blobs or --changelogs")
-    verified = Checkpoints(location).verify(
-        blobs=blobs, changelogs=changelogs, tasks=tasks, all=every
-    )
+    if not (blobs or changelogs or log.job):
+        raise click.UsageError("say where state is: --blobs, --changelogs, or --lake with --job")
+    verified = log.verify(blobs=blobs, changelogs=changelogs, tasks=tasks, all=every)
     terminal.show(verified, as_json_=as_json_)
     answer(yes=not verified.faults)
 
@@ -108,17 +127,17 @@ def verify(
     help="The number of records of each task and version that stay.",
 )  # fmt: skip
 @json_option
-def drop(location: str, blobs: str | None, keep: int, as_json_: bool) -> None:
+def drop(log: Checkpoints, blobs: str | None, keep: int, as_json_: bool) -> None:
     """Remove all records but the last ones, and the blobs that only they needed.
 
     The job may run meanwhile: what a commit has uploaded that is not in the log yet stays.
 
     \b
     Examples:
-      statelake checkpoints drop --log checkpoints --keep 10
+      statelake checkpoints drop --lake lake --job orders --keep 10
       statelake checkpoints drop --log checkpoints --blobs s3://bucket/state --keep 3
     """
-    done = Checkpoints(location).drop(keep, blobs=blobs)
+    done = log.drop(keep, blobs=blobs)
     if as_json_:
         as_json(asdict(done))
         return
@@ -137,7 +156,7 @@ def drop(location: str, blobs: str | None, keep: int, as_json_: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @json_option
 def migrate(
-    location: str,
+    log: Checkpoints,
     named: tuple[str, ...],
     tasks: tuple[str, ...],
     rollback: bool,
@@ -155,7 +174,7 @@ def migrate(
       statelake checkpoints migrate --log checkpoints --rollback
     """
     try:
-        done = Checkpoints(location).migrate(named, tasks=tasks, rollback=rollback, dry_run=dry_run)
+        done = log.migrate(named, tasks=tasks, rollback=rollback, dry_run=dry_run)
     except DeclarationError as error:
         raise click.UsageError(str(error)) from error
     terminal.show(done, as_json_=as_json_)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,12 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.printable import Printed, Table
 
 KAFKA = "kafka://"
-SHORT = {BLOB_STORE_FACTORY: "blob_store", CHANGELOG_FACTORY: "changelog"}
+# of records of runs: its marker is the id of a snapshot of the lake
+SNAPSHOT_FACTORY = "statelake.snapshot"
+SHORT = {
+    BLOB_STORE_FACTORY: "blob_store", CHANGELOG_FACTORY: "changelog", SNAPSHOT_FACTORY: "lake",
+}  # fmt: skip
+_RUN = re.compile(r"run-(\d{8,12})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,19 @@ class TaskRecord:
             return {}
         return {factory: sorted(markers) for factory, markers in self.checkpoint.markers.items()}
 
+    @property
+    def snapshot(self) -> str:
+        """The snapshot of the lake with its state; empty if no run wrote it."""
+        if not isinstance(self.checkpoint, CheckpointV2):
+            return ""
+        return next(iter(self.checkpoint.markers.get(SNAPSHOT_FACTORY, {}).values()), "")
+
+    @property
+    def run(self) -> int | None:
+        """The number of the run that wrote it; None if no run did."""
+        found = _RUN.fullmatch(self.snapshot)
+        return int(found[1]) if found else None
+
     def to_json(self) -> dict[str, Any]:
         """Return the record as JSON."""
         return {
@@ -109,12 +128,24 @@ class LastCheckpoints(Printed):
                 "appended_at": each.record.appended_at,
                 "age_ms": self.at - each.record.appended_at,
                 "markers": each.backends,
+                "run": each.run,
+                "snapshot": each.snapshot or None,
             }
             for each in self.records
         ]
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
+        tasks = f"{len({(each.key.grouper, each.task) for each in self.records})} tasks"
+        if all(each.snapshot for each in self.records):
+            columns = ("<task", ">run", "<snapshot", "<backends", "<checkpoint", ">age")
+            yield Table(tasks, columns, [
+                (each.task, str(each.run or ""), each.snapshot,
+                 ", ".join(SHORT.get(name, name) for name in each.backends), str(each.id),
+                 age_text(self.at - each.record.appended_at))
+                for each in self.records
+            ])  # fmt: skip
+            return
         rows = [
             (each.task, str(each.checkpoint.version), str(each.id or ""),
              age_text(self.at - each.record.appended_at),
@@ -123,9 +154,8 @@ class LastCheckpoints(Printed):
              str(each.record.offset))
             for each in self.records
         ]  # fmt: skip
-        tasks = len({(each.key.grouper, each.task) for each in self.records})
         columns = ("<task", ">version", "<checkpoint", ">age", "<markers", ">offset")
-        yield Table(f"{tasks} tasks", columns, rows)
+        yield Table(tasks, columns, rows)
 
 
 def open_log(location: str) -> CheckpointLog:

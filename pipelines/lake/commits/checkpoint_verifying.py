@@ -7,13 +7,14 @@ commit removes files of the one before: a task that has committed meanwhile is v
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from statelake.pipelines.lake.commits.checkpoint_records import (
     SHORT,
+    SNAPSHOT_FACTORY,
     TaskRecord,
     last_records,
     read_records,
@@ -34,6 +35,7 @@ from statelake.state_core.printable import Printed, Table, bytes_text
 
 SOUND, UNSOUND, NOT_LOOKED_AT = "sound", "unsound", "not looked at"
 LOOKS = 3
+Snapshots = Callable[[str], tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ def verify_log(
     log: CheckpointLog,
     backends: Iterable[StateBackendFactory],
     *,
+    snapshots: Snapshots | None = None,
     tasks: Iterable[str] = (),
     every: bool = False,
 ) -> VerifiedLog:
@@ -115,6 +118,8 @@ def verify_log(
     Args:
         log: The log.
         backends: The available backends; markers of others are not verified.
+        snapshots: Returns the bytes of a snapshot of the lake and its faults, empty without any;
+            None if there is no lake.
         tasks: Only these; all by default.
         every: Whether to verify every record of version 2; otherwise the last of each task, of
             version 2 if it has one.
@@ -127,14 +132,14 @@ def verify_log(
     wanted = tuple(tasks)
     done: list[Verified] = []
     for chosen in _chosen(log, wanted, every=every):
-        record, verified = chosen, list(_verify(chosen, factories))
+        record, verified = chosen, list(_verify(chosen, factories, snapshots))
         for _ in range(0 if every else LOOKS):
             if not any(marker.outcome == UNSOUND for marker in verified):
                 break
             (again,) = _chosen(log, (record.task,), grouper=record.key.grouper)
             if again.record.message == record.record.message:
                 break
-            record, verified = again, list(_verify(again, factories))
+            record, verified = again, list(_verify(again, factories, snapshots))
         done += verified
     return VerifiedLog(done)
 
@@ -156,7 +161,9 @@ def _chosen(
     return [versions[max(versions)] for versions in last.values()]
 
 
-def _verify(record: TaskRecord, factories: dict[str, StateBackendFactory]) -> Iterator[Verified]:
+def _verify(
+    record: TaskRecord, factories: dict[str, StateBackendFactory], snapshots: Snapshots | None
+) -> Iterator[Verified]:
     checkpoint = record.checkpoint
     if not isinstance(checkpoint, CheckpointV2):
         # it has no markers, and its offsets of changelogs are not distinguished
@@ -165,6 +172,10 @@ def _verify(record: TaskRecord, factories: dict[str, StateBackendFactory]) -> It
     for name, stores in record.backends.items():
         for store in stores:
             facts = (record.task, str(checkpoint.id), store, name)
+            if name == SNAPSHOT_FACTORY and snapshots is not None:
+                size, why = snapshots(checkpoint.markers[name][store])
+                yield Verified(*facts, UNSOUND if why else SOUND, size, why)
+                continue
             if name not in factories:
                 yield Verified(*facts, NOT_LOOKED_AT)
                 continue

@@ -227,6 +227,11 @@ class RunLog:
         self.lake = lake.confined()
         self.directory = lake.confined().child(f"{job}/_runs")
 
+    @property
+    def checkpoints(self) -> ConfinedDirectory:
+        """The directory of the records of its commits."""
+        return self.directory.child("checkpoints")
+
     def run_directory(self, run: int) -> ConfinedDirectory:
         """Return the directory of a run."""
         return self.directory.child(f"{run:08d}")

@@ -1,4 +1,4 @@
-"""Migrate a snapshot: give states new types in a new snapshot; the old one stays.
+"""Migrate a snapshot: give states new types, or time to live, in a new one; the old one stays.
 
 Compatibility is resolved first, and what is incompatible is refused with its reasons. Then every
 file of a state's table is read with the old serializer and written with the new one; every value
@@ -7,17 +7,27 @@ is read back from its bytes before anything is registered. Expressions over old 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import ValueChange, digest_of, is_needed, resolve_changes
+from statelake.pipelines.lake.edit.changes import (
+    NOW,
+    TAKEN_AT,
+    Change,
+    TtlChange,
+    ValueChange,
+    digest_of,
+    is_needed,
+    resolve_changes,
+)
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
     Derivation,
@@ -40,9 +50,14 @@ from statelake.pipelines.lake.tables.records import (
 from statelake.pipelines.times import Times, phase
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.formats.layout.keyed_layout import VALUE
-from statelake.state_core.formats.layout.keyed_states import value_snapshot, with_value_bytes
+from statelake.state_core.formats.layout.keyed_states import (
+    value_snapshot,
+    with_ttl_bytes,
+    with_value_bytes,
+)
 from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.rewriting.ttl_switch import switch_off, switch_on
 from statelake.state_core.formats.rewriting.value_migration import (
     decode_rows,
     exact_values,
@@ -51,6 +66,7 @@ from statelake.state_core.formats.rewriting.value_migration import (
     validate_rows,
     with_values,
 )
+from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, worst_of
@@ -84,7 +100,7 @@ def migrate_snapshot(
     job: str,
     parent: str,
     snapshot_id: str,
-    *changes: ValueChange,
+    *changes: Change,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
@@ -96,7 +112,7 @@ def migrate_snapshot(
         job: The job.
         parent: The snapshot to migrate.
         snapshot_id: The name of the new one.
-        changes: The new types, one for each state.
+        changes: The new types, and switches of time to live; of each kind one for a state.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
@@ -124,16 +140,57 @@ def migrate_snapshot(
         return MigrationResult(record, worst, 0)
     for _, operator, state, _ in needed:
         refuse_disagreeing(operator, state)
-    paths = [state.table for _, _, state, _ in needed]
+    states = {state.table: state for _, _, state, _ in needed}
     work = _Migration(
-        lake, changes, {state.table: (state, change) for change, _, state, _ in needed}
+        lake,
+        changes,
+        {
+            path: (state, [change for change, _, of, _ in needed if of.table == path])
+            for path, state in states.items()
+        },
     )
     done = derive(
-        lake, job, record, snapshot_id, work, note=note, paths=paths, engine=engine,
+        lake, job, record, snapshot_id, work, note=note, paths=[*states], engine=engine,
         progress=progress,
     )  # fmt: skip
-    entries = sum(state.entries for _, _, state, _ in needed)
+    entries = sum(state.entries for state in states.values())
     return MigrationResult(done.record, worst, entries, done.times)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A value before and after a migration."""
+
+    before: Any
+    after: Any
+
+
+def example_of(
+    lake: Catalog,
+    record: SnapshotRecord,
+    operator: OperatorRecord,
+    state: AnyState,
+    change: ValueChange,
+) -> Example | None:
+    """Return the first value of a state before and after its migration; None if there is none.
+
+    Raises:
+        StateError: The value can't be migrated.
+    """
+    work = _Migration(lake, [change], {state.table: (state, [change])})
+    work.begin(record)
+    found = work.change(operator, operator.table_of(state))
+    for piece in found.pieces if found is not None else ():
+        read: Sequence[Any] = found.layout.read(piece) if found is not None else ()
+        for rows in read:
+            if len(rows.batch):
+                first = replace(rows, batch=rows.batch.slice(0, 1))
+                migrated: Any = first
+                for transform in found.transforms if found is not None else ():
+                    migrated = transform.apply(migrated)
+                before, after = (each.batch.column(VALUE)[0].as_py() for each in (first, migrated))
+                return Example(before, after)
+    return None
 
 
 class _Migration(Derivation):
@@ -144,16 +201,23 @@ class _Migration(Derivation):
     def __init__(
         self,
         lake: Catalog,
-        changes: Sequence[ValueChange],
-        needed: Mapping[str, tuple[AnyState, ValueChange]],
+        changes: Sequence[Change],
+        needed: Mapping[str, tuple[AnyState, Sequence[Change]]],
     ) -> None:
         self.lake = lake
         self.changes = changes
         self.needed = needed
         self.session: Session | None = None
+        self.times: dict[str, int] = {}
 
-    def begin(self, record: SnapshotRecord, rewriter: TableRewriter) -> Sequence[OperatorRecord]:
-        """Open DuckDB over the snapshot, if there are expressions."""
+    def begin(
+        self, record: SnapshotRecord, rewriter: TableRewriter | None = None
+    ) -> Sequence[OperatorRecord]:
+        """Open DuckDB over the snapshot, if there are expressions; read the clock."""
+        self.times = {
+            NOW: time.time_ns() // 1_000_000,
+            TAKEN_AT: round(record.taken_at.timestamp() * 1000),
+        }
         if any(change.expressions for change in self.changes):
             from statelake.pipelines.lake.edit.sql_editing import session_over  # noqa: PLC0415 - DuckDB
 
@@ -164,10 +228,30 @@ class _Migration(Derivation):
         """Return the change of a table whose state gets new values."""
         if table.path not in self.needed:
             return None
-        state, change = self.needed[table.path]
+        state, changes = self.needed[table.path]
         layout = layout_of(self.lake, operator, table)
-        meta_info = with_value_bytes(state.meta_info, change.value)
-        migrated = layout.with_meta_info(meta_info)
+        meta_info = state.meta_info
+        transforms: list[Transform] = []
+        for change in changes:
+            if isinstance(change, ValueChange):
+                meta_info = with_value_bytes(meta_info, change.value)
+                transforms.append(self._new_values(operator, state, change, layout, meta_info))
+        for change in changes:
+            if isinstance(change, TtlChange):
+                meta_info = with_ttl_bytes(meta_info, on=change.on)
+                last_access = self.times.get(change.last_access, change.last_access)
+                transforms.append(SwitchedTtl(change.on, last_access))
+        return TableChange(layout.with_meta_info(meta_info), pieces_of(table), transforms)
+
+    def _new_values(
+        self,
+        operator: OperatorRecord,
+        state: AnyState,
+        change: ValueChange,
+        layout: TableLayout,
+        meta_info: bytes,
+    ) -> NewValues:
+        """Return the transform to a new type, which `meta_info` has."""
         expression = None
         if self.session is not None and change.expressions:
             value = value_type(state.meta_info).restore_serializer()
@@ -179,11 +263,11 @@ class _Migration(Derivation):
                     place=f"state {operator.label}/{state.name}",
                     remedy="import it again under another id with the decoder, and migrate that",
                 )
+            migrated = layout.with_meta_info(meta_info)
             expression = _expression(
                 self.session, operator, state, change.expressions, layout, migrated
             )
-        values = NewValues(state.meta_info, meta_info, change.spec, layout.plain, expression)
-        return TableChange(migrated, pieces_of(table), [values])
+        return NewValues(state.meta_info, meta_info, change.spec, layout.plain, expression)
 
     def finish(self, record: SnapshotRecord) -> SnapshotRecord:
         """Return the record, with the changes that were applied."""
@@ -248,28 +332,55 @@ def _value_expression(old: pa.DataType, new: pa.DataType, expressions: Mapping[s
     """
     if "" in expressions:
         return f"({expressions['']}\n)"
+    return _struct_expression(old, new, expressions, "old", "")
+
+
+def _struct_expression(
+    old: pa.DataType, new: pa.DataType, expressions: Mapping[str, str], text: str, path: str
+) -> str:
+    """Return the SQL expression of a new struct, whose old one is `text`, by its fields.
+
+    Args:
+        old: The old struct's type.
+        new: The new struct's type.
+        expressions: The expressions by the path of the field within this struct.
+        text: The SQL of the old struct.
+        path: What is before the names of its fields in messages.
+    """
     if not pa.types.is_struct(new):
         raise IncompatibleError(
             "an expression by field, for a value without fields", remedy="give one for the value"
         )
     names = [field.name for field in new]
-    unknown = sorted(set(expressions) - set(names))
+    unknown = sorted(name for name in expressions if name.partition(".")[0] not in names)
     if unknown:
         raise IncompatibleError(
-            f"an expression for field {unknown[0]!r}, which the new type has not",
+            f"an expression for field {path + unknown[0]!r}, which the new type has not",
             remedy=f"its fields are: {', '.join(names)}",
         )
-    before = {field.name for field in old} if pa.types.is_struct(old) else set()
+    before = {field.name: field.type for field in old} if pa.types.is_struct(old) else {}
     parts = []
     for name in names:
-        if name not in expressions and name not in before:
+        quoted = "'" + name.replace("'", "''") + "'"
+        below = {
+            inner.partition(".")[2]: sql
+            for inner, sql in expressions.items()
+            if inner.startswith(f"{name}.")
+        }
+        if name in expressions:
+            sql = expressions[name]
+        elif name not in before:
             raise IncompatibleError(
-                f"field {name!r} is new and has no expression",
+                f"field {path + name!r} is new and has no expression",
                 remedy="give one; NULL or a constant will do",
             )
-        quoted = "'" + name.replace("'", "''") + "'"
-        parts.append(f"{quoted}: ({expressions.get(name, f'old[{quoted}]')}\n)")
-    return f"CASE WHEN old IS NULL THEN NULL ELSE {{{', '.join(parts)}}} END"
+        elif below:
+            kinds = before[name], new.field(name).type
+            sql = _struct_expression(*kinds, below, f"{text}[{quoted}]", f"{path}{name}.")
+        else:
+            sql = f"{text}[{quoted}]"
+        parts.append(f"{quoted}: ({sql}\n)")
+    return f"CASE WHEN {text} IS NULL THEN NULL ELSE {{{', '.join(parts)}}} END"
 
 
 @dataclass(frozen=True)
@@ -329,6 +440,26 @@ class NewValues(Transform):
             return rows
         value = value_type(self.before).restore_serializer()
         return decode_rows(rows, value) if isinstance(value, DecodedSerializer) else rows
+
+
+@dataclass(frozen=True)
+class SwitchedTtl(Transform):
+    """Add the time of last access to each value, or remove it.
+
+    Attributes:
+        on: Whether it is added.
+        last_access: The time in milliseconds, or the values' field that has it.
+    """
+
+    keeps_count = True
+
+    on: bool
+    last_access: int | str
+
+    def apply(self, rows: Rows) -> Rows:
+        """Switch time to live; the values stay."""
+        assert isinstance(rows, StateRows)  # noqa: S101 - operator state is refused before
+        return switch_on(rows, self.last_access) if self.on else switch_off(rows)
 
 
 def value_type(meta_info: bytes) -> TypeSerializerSnapshot:

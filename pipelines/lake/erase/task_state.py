@@ -288,7 +288,7 @@ class TaskState:
     def _markers(self, factory: str) -> Iterator[tuple[str, str]]:
         """Yield the markers of a backend in the records of these jobs' runs, with the job."""
         for job, log in self.runs.items():
-            for record in read_records(FileCheckpointLog(log.directory.child("checkpoints"))):
+            for record in read_records(FileCheckpointLog(log.checkpoints)):
                 if isinstance(record.checkpoint, CheckpointV2):
                     for marker in record.checkpoint.markers.get(factory, {}).values():
                         yield job, marker

@@ -251,15 +251,18 @@ def is_table_of(job: str, path: str, state: str | None = None, *, area: str = ""
     )
 
 
+def _underscored(found: re.Match[str]) -> str:
+    return "_" if found[0] == "%" else f"_{ord(found[0]):02X}"
+
+
 def stream_of(job: str, uid: str) -> str:
     """Return the stream of an operator's changelogs of runs: a valid name of a topic in Kafka.
+
+    It has no dots, since Samza can't read the marker of a stream with some.
 
     Args:
         job: The job.
         uid: The operator; of an empty one it is what all streams of the job begin with.
     """
-    names = [
-        re.sub("[._~]", lambda found: f"%{ord(found[0]):02X}", quote(name, safe=""))
-        for name in (job, uid)
-    ]
-    return ".".join((*names, "state") if uid else names).replace("%", "_")
+    names = [re.sub("[._~%]", _underscored, quote(name, safe="")) for name in (job, uid)]
+    return "__".join((*names, "state") if uid else names)

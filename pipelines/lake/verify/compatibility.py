@@ -14,12 +14,12 @@ from statelake.state_core.formats.layout.state_compatibility import (
     Verdicts,
     check_operators,
     operator_schema,
+    schemas_of_snapshot,
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     read_metadata,
 )
-from statelake.state_core.model.snapshot import Snapshot
 
 SPEC_SUFFIXES = (".yaml", ".yml", ".json", ".py")
 COORDINATOR, RAW, IN_FLIGHT = "its coordinator's state", "raw state", "records in flight"
@@ -52,19 +52,6 @@ def _carried(operator: OperatorMetadata) -> list[str]:
         IN_FLIGHT: any(subtask.inputs or subtask.outputs for subtask in subtasks),
     }
     return [name for name, held in there.items() if held]
-
-
-def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
-    """Return the schemas of a savepoint."""
-    return [
-        operator_schema(
-            operator.label,
-            operator.keyed_files[0].key_serializer if operator.keyed_files else b"",
-            [s.meta_info for s in operator.keyed_states]
-            + [s.meta_info for s in operator.operator_states],
-        )
-        for operator in snapshot.operators
-    ]
 
 
 def check_against(record: SnapshotRecord, against: str, *, allow_missing: bool = False) -> Verdicts:

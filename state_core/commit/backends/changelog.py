@@ -227,7 +227,7 @@ class _FileChangelog:
                     yield change
 
     def compact(self, end: int) -> None:
-        """Compact whole segments, but never the last one, when they have twice what is left of them.
+        """Compact whole segments, but never the last one, when they have twice what is needed.
 
         The first segment is what the last compaction left; those behind it were written since.
         """

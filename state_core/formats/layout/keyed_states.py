@@ -31,11 +31,13 @@ from statelake.state_core.formats.layout.meta_info import (
     write_state_meta_info,
 )
 from statelake.state_core.model.snapshot import KeyedState, StateKind
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
 )
 from statelake.state_core.serializers.composite.wrappers import (
+    AsyncTtlSerializerSnapshot,
     TimerSerializer,
     TtlSerializerSnapshot,
 )
@@ -179,8 +181,7 @@ def as_key_value(state: StateMetaInfo) -> StateMetaInfo:
 
 def value_snapshot(state: StateMetaInfo) -> TypeSerializerSnapshot:
     """Return the snapshot of the user's value: a list's element, a map's value, without TTL."""
-    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
-    value, _ = _parts(state, kind)
+    value = _inner(state)
     return value.nested[1] if isinstance(value, TtlSerializerSnapshot) else value
 
 
@@ -191,23 +192,66 @@ def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMeta
         state: A keyed state other than a queue of timers, or an operator state.
         value: The new value's serializer snapshot, as from `value_snapshot`.
     """
-    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
-    whole = _snapshot(state, VALUE_SERIALIZER)
-    inner, _ = _parts(state, kind)
+    inner = _inner(state)
     if isinstance(inner, TtlSerializerSnapshot):
         value = _renested(inner, inner.nested[0], value)
-    if inner is not whole:
-        assert isinstance(whole, CompositeTypeSerializerSnapshot)  # noqa: S101 - by _parts
-        value = _renested(whole, *whole.nested[:-1], value)
-    entries = {**state.serializers, VALUE_SERIALIZER: serializer_entry(value)}
-    return replace(state, serializers=entries)
+    return _with_inner(state, value)
+
+
+def has_ttl(state: StateMetaInfo) -> bool:
+    """Return whether each value, list element or map value has the time of its last access."""
+    return isinstance(_inner(state), TtlSerializerSnapshot)
+
+
+def with_ttl(state: StateMetaInfo, *, on: bool) -> StateMetaInfo:
+    """Return the same state with or without the time of last access around each value.
+
+    The form is that of Flink 1.8 to 2.3, which all write the same class and version.
+
+    Args:
+        state: A keyed state other than a queue of timers.
+        on: Whether it is to have time to live.
+    """
+    inner = _inner(state)
+    if isinstance(inner, TtlSerializerSnapshot) == on:
+        return state
+    if isinstance(inner, TtlSerializerSnapshot):
+        return _with_inner(state, inner.nested[1])
+    version_2 = state.kind is BackendStateType.KEY_VALUE_V2
+    wrapper = AsyncTtlSerializerSnapshot if version_2 else TtlSerializerSnapshot
+    return _with_inner(state, wrapper.around(SNAPSHOTS[LongSerializer](), inner))
+
+
+def meta_info_bytes(state: StateMetaInfo) -> bytes:
+    """Return meta info as the bytes in a snapshot."""
+    out = DataOutput()
+    write_state_meta_info(state, out)
+    return out.to_bytes()
 
 
 def with_value_bytes(meta_info: bytes, value: TypeSerializerSnapshot) -> bytes:
     """Apply `with_value` to meta info as bytes."""
-    out = DataOutput()
-    write_state_meta_info(with_value(parse_state_meta_info(meta_info), value), out)
-    return out.to_bytes()
+    return meta_info_bytes(with_value(parse_state_meta_info(meta_info), value))
+
+
+def with_ttl_bytes(meta_info: bytes, *, on: bool) -> bytes:
+    """Apply `with_ttl` to meta info as bytes."""
+    return meta_info_bytes(with_ttl(parse_state_meta_info(meta_info), on=on))
+
+
+def _inner(state: StateMetaInfo) -> TypeSerializerSnapshot:
+    """Return the snapshot of an entry's value: a list's element, a map's value, with its TTL."""
+    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
+    return _parts(state, kind)[0]
+
+
+def _with_inner(state: StateMetaInfo, inner: TypeSerializerSnapshot) -> StateMetaInfo:
+    whole = _snapshot(state, VALUE_SERIALIZER)
+    if _inner(state) is not whole:
+        assert isinstance(whole, CompositeTypeSerializerSnapshot)  # noqa: S101 - by _parts
+        inner = _renested(whole, *whole.nested[:-1], inner)
+    entries = {**state.serializers, VALUE_SERIALIZER: serializer_entry(inner)}
+    return replace(state, serializers=entries)
 
 
 def _renested(
@@ -237,11 +281,9 @@ def _snapshot(state: StateMetaInfo, role: str) -> TypeSerializerSnapshot:
 
 def describe_state(state: StateMetaInfo, layout: KeyedLayout) -> KeyedState:
     """Return the neutral description of a state."""
-    encoded = DataOutput()
-    write_state_meta_info(state, encoded)
     return KeyedState(
         name=state.name,
-        meta_info=encoded.to_bytes(),
+        meta_info=meta_info_bytes(state),
         kind=layout.kind,
         schema=layout.schema,
         key_type=layout.key.name,

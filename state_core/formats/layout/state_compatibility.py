@@ -33,6 +33,7 @@ from statelake.state_core.formats.layout.meta_info import (
     parse_state_meta_info,
 )
 from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import Printed, Table
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
@@ -164,6 +165,19 @@ def operator_schema(
     key = parse_key_serializer(key_serializer).snapshot
     keyed = {state.name: state for state in states if state.kind not in UNKEYED}
     return OperatorSchema(label, key, keyed, unkeyed, tuple(others))
+
+
+def schemas_of_snapshot(snapshot: Snapshot) -> list[OperatorSchema]:
+    """Return the schemas of a savepoint."""
+    return [
+        operator_schema(
+            operator.label,
+            operator.keyed_files[0].key_serializer if operator.keyed_files else b"",
+            [s.meta_info for s in operator.keyed_states]
+            + [s.meta_info for s in operator.operator_states],
+        )
+        for operator in snapshot.operators
+    ]
 
 
 def check_operators(

@@ -5,25 +5,24 @@ Objects are read with their references and written again, so that shared objects
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TypeVar
 
 import pyarrow as pa
 
-from statelake.state_core.errors import CorruptSnapshotError, StateError
+from statelake.state_core.errors import StateError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
-from statelake.state_core.formats.rewriting.value_migration import rewritten_rows
+from statelake.state_core.formats.rewriting.value_migration import (
+    TTL_BYTES,
+    rewrite_entry,
+    rewritten_rows,
+)
 from statelake.state_core.formats.writing.unified_encode import StateRows
-from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
-
-TTL_BYTES = 8
-DELIMITER = b","
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
 
@@ -40,41 +39,22 @@ def upgrade_rows(rows: Rows, before: KryoSerializerSnapshot) -> Rows:
     """
     older, newer = before.values(KryoVersion.FLINK_1), before.values(KryoVersion.FLINK_2)
 
-    def upgraded(source: DataInput) -> bytes:
-        item = older.read_next(source, KryoVersion.FLINK_1)
-        return newer.write(item, KryoVersion.FLINK_2)
-
     with_ttl = isinstance(rows, StateRows) and rows.layout.with_ttl
+
+    def upgraded(source: DataInput) -> bytes:
+        time = source.read_bytes(TTL_BYTES * with_ttl)
+        item = older.read_next(source, KryoVersion.FLINK_1)
+        return time + newer.write(item, KryoVersion.FLINK_2)
+
     stored = rows.layout.value_writer(rows.batch).to_binary()
     values = []
     for row, data in enumerate(stored.to_pylist()):
         source = DataInput(data, f"state {rows.name!r}, row {row}")
         try:
-            values.append(_entry(source, rows.layout.kind, upgraded, TTL_BYTES * with_ttl))
+            values.append(rewrite_entry(source, rows.layout.kind, upgraded))
         except StateError as error:
             raise error.within(f"state {rows.name!r}, row {row}") from error
     plain = isinstance(rows.layout.value, OpaqueSerializer)
     with undecoded() if plain else nullcontext():
         serializer = before.for_flink_2().restore_serializer()
     return rewritten_rows(rows, serializer, pa.array(values, pa.large_binary()))
-
-
-def _entry(
-    source: DataInput, kind: StateKind, upgraded: Callable[[DataInput], bytes], times: int
-) -> bytes:
-    """Return one entry's value bytes, each value behind its time of last access, if it has one.
-
-    A map's value bytes begin with the null flag; a list's elements have delimiters in between.
-    """
-    parts = [source.read_bytes(1)] if kind is StateKind.MAP else []
-    if parts and parts[0] != b"\0":
-        return parts[0] + source.read_rest()
-    while True:
-        parts += [source.read_bytes(times), upgraded(source)]
-        if source.remaining and kind is not StateKind.LIST:
-            raise CorruptSnapshotError(f"{source.remaining} bytes behind a value")
-        if not source.remaining:
-            return b"".join(parts)
-        parts.append(source.read_bytes(1))
-        if parts[-1] != DELIMITER:
-            raise CorruptSnapshotError("no delimiter between elements of a list")

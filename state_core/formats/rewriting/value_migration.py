@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.errors import EncodeError
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import (
     RAW_VALUE,
@@ -42,6 +42,9 @@ from statelake.state_core.serializers.framework.compatibility import Compatibili
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
+
+TTL_BYTES = 8  # a time of last access, before its value
+DELIMITER = b","
 
 
 def resolve_element(meta_info: bytes, value: TypeSerializerSnapshot) -> Compatibility:
@@ -69,7 +72,7 @@ def migrate_rows(rows: Rows, value: TypeSerializer) -> Rows:
     old, batch = rows.layout, rows.batch
     new = replace(old, value=value)
     column = _carry_over(old, new, batch.column(VALUE))
-    raw = _current_exact(batch.column(RAW_VALUE), old.value_writer(batch).exact)
+    raw = current_exact(batch.column(RAW_VALUE), old.value_writer(batch).exact)
     if isinstance(old.value, DecodedSerializer):
         _refuse_undecoded(rows, old.value)
         raw = pa.nulls(len(batch), pa.binary())
@@ -80,9 +83,7 @@ def migrate_rows(rows: Rows, value: TypeSerializer) -> Rows:
             lambda data: _migrate_entry(old, new, data, rows.name),
             lambda cursor: new.decode_values(cursor)[0],
         )
-    return replace(
-        rows, layout=new, batch=_with_columns(rows, new, {VALUE: column, RAW_VALUE: raw})
-    )
+    return replace(rows, layout=new, batch=with_columns(rows, new, {VALUE: column, RAW_VALUE: raw}))
 
 
 def decode_rows(rows: StateRows, value: TypeSerializer) -> StateRows:
@@ -108,7 +109,7 @@ def rewritten_rows(rows: Rows, value: TypeSerializer, stored: pa.LargeBinaryArra
     starts, ends = cursor.position.copy(), cursor.end.copy()
     columns = _decoded(layout, cursor)
     columns[RAW_VALUE] = raw_column(cursor, starts, ends)
-    return replace(rows, layout=layout, batch=_with_columns(rows, layout, columns))
+    return replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
 
 
 def with_value_bytes(rows: ElementRows, values: Mapping[int, bytes]) -> ElementRows:
@@ -136,7 +137,7 @@ def with_values(rows: Rows, value: TypeSerializer, column: pa.Array) -> Rows:
     """
     layout = replace(rows.layout, value=value)
     columns = {VALUE: column, RAW_VALUE: pa.nulls(len(column), pa.binary())}
-    return replace(rows, layout=layout, batch=_with_columns(rows, layout, columns))
+    return replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
 
 
 def _decoded(layout: KeyedLayout | OperatorLayout, cursor: Cursor) -> dict[str, pa.Array]:
@@ -145,7 +146,7 @@ def _decoded(layout: KeyedLayout | OperatorLayout, cursor: Cursor) -> dict[str, 
     return dict(zip(names, layout.decode_values(cursor), strict=True))
 
 
-def _with_columns(
+def with_columns(
     rows: StateRows | ElementRows,
     layout: KeyedLayout | OperatorLayout,
     columns: Mapping[str, pa.Array],
@@ -196,7 +197,7 @@ def validate_rows(rows: StateRows | ElementRows) -> None:
     encoded = layout.value_writer(rows.batch).to_binary()
     if layout.stored_value() is None:
         return
-    decoded = _with_columns(rows, layout, _decoded(layout, _binary_cursor(encoded)))
+    decoded = with_columns(rows, layout, _decoded(layout, _binary_cursor(encoded)))
     again = layout.value_writer(decoded).to_binary()
     if not again.equals(encoded):
         row = next(i for i in range(len(again)) if again[i] != encoded[i])
@@ -236,7 +237,7 @@ def _null_fields(
 def exact_values(rows: StateRows | ElementRows) -> pa.BooleanArray:
     """Return whether each row's value exists only as exact bytes."""
     raw = rows.batch.column(RAW_VALUE)
-    exact = _current_exact(raw, rows.layout.value_writer(rows.batch).exact).is_valid()
+    exact = current_exact(raw, rows.layout.value_writer(rows.batch).exact).is_valid()
     if isinstance(rows.layout.value, DecodedSerializer):  # typed values are complete then
         exact = pc.and_(exact, rows.batch.column(VALUE).is_null())
     return exact
@@ -254,7 +255,7 @@ def _carry_over(
     return pa.ListArray.from_arrays(pa.array((first - first[0]).astype(np.int32)), moved)
 
 
-def _current_exact(raw: pa.Array, exact: U8Array) -> pa.Array:
+def current_exact(raw: pa.Array, exact: U8Array) -> pa.Array:
     """Return exact bytes, without those of values that were edited since.
 
     Args:
@@ -325,3 +326,31 @@ def _migrate_entry(
     if head and head != b"\x00":
         return data
     return head + _migrate_bytes(before, after, data[len(head) :], state)
+
+
+def rewrite_entry(
+    source: DataInput, kind: StateKind, rewritten: Callable[[DataInput], bytes]
+) -> bytes:
+    """Return one entry's value bytes with each value rewritten; a map's null stays.
+
+    Args:
+        source: The value bytes: a map's begin with the null flag, a list's elements have
+            delimiters in between.
+        kind: The kind of state.
+        rewritten: Reads one value, with its time of last access, and returns its new bytes.
+
+    Raises:
+        CorruptSnapshotError: The bytes are not of that form.
+    """
+    parts = [source.read_bytes(1)] if kind is StateKind.MAP else []
+    if parts and parts[0] != b"\0":
+        return parts[0] + source.read_rest()
+    while True:
+        parts.append(rewritten(source))
+        if source.remaining and kind is not StateKind.LIST:
+            raise CorruptSnapshotError(f"{source.remaining} bytes behind a value")
+        if not source.remaining:
+            return b"".join(parts)
+        parts.append(source.read_bytes(1))
+        if parts[-1] != DELIMITER:
+            raise CorruptSnapshotError("no delimiter between elements of a list")

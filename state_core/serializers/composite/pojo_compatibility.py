@@ -34,6 +34,7 @@ from statelake.state_core.serializers.framework.compatibility import (
 from statelake.state_core.serializers.opaque.optional_map import FramedSnapshot, OptionalEntry
 
 NOTHING = "nothing"
+FIELD_GONE = "the field is gone, and its values are dropped"
 Results: TypeAlias = "dict[str, Compatibility]"
 
 
@@ -125,15 +126,15 @@ def _resolve_field(old: OptionalEntry, new: Pojo) -> Compatibility:
     """Return the verdict on one field of the old POJO."""
     match = next((field for field in new.fields if field.name == old.name), None)
     if match is None or match.value is None or old.value is None or match.present != old.present:
-        return migrate(_type(old), NOTHING, "the field is gone, and its values are dropped")
+        return migrate(_type(old), NOTHING, FIELD_GONE)
     if match.present:
-        reached = _found_from(_declared_in(old), _declared_in(match), new.java_class)
+        reached = _found_from(declared_in(old), declared_in(match), new.java_class)
         if reached is None:
             rule = "only the classes say whether the field moved up, or is another one of its name"
-            return unknown(_declared_in(old), _declared_in(match), rule)
+            return unknown(declared_in(old), declared_in(match), rule)
         if not reached:
             rule = "the field moved down to a subclass, where Flink does not find its old values"
-            return migrate(_declared_in(old), _declared_in(match), rule)
+            return migrate(declared_in(old), declared_in(match), rule)
     return match.value.resolve_schema_compatibility(old.value)
 
 
@@ -144,7 +145,8 @@ def _found_from(before: str, after: str, java_class: str) -> bool | None:
     return False if after == java_class else None
 
 
-def _declared_in(entry: OptionalEntry) -> str:
+def declared_in(entry: OptionalEntry) -> str:
+    """Return the class that declares a field."""
     return DataInput(entry.key or b"\0\0", "the key of a field").read_utf()
 
 

@@ -19,7 +19,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkError, FlinkOracle, sorted_lines
 from tests.support.command import run
 
-pytestmark = pytest.mark.flink
+pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 KEYS = 120
 REFUSED = "Cannot map checkpoint/savepoint state for operator"

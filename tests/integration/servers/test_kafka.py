@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.pipelines.runtime import STEPS, RunOptions, run_job
 from statelake.state_core.commit import (
     ChangelogBackend,
     CheckpointId,
@@ -28,6 +28,7 @@ from statelake.state_core.commit.records.records import CHANGELOG_FACTORY, Syste
 from statelake.state_core.errors import CommitError
 from tests.integration.jvm_server import free_ports
 from tests.integration.kafka.broker import KafkaBroker
+from tests.integration.s3.proxy import S3Proxy
 from tests.state_core.commit.test_backend_contract import (  # noqa: F401 - they are run here too
     World,
     test_a_restore_is_interrupted,
@@ -241,20 +242,39 @@ def test_without_kafka_it_is_said_which_topic(topic: str) -> None:
     changelog.close()
 
 
-def test_runs_commit_to_topics_and_to_a_blob_store(kafka: KafkaBroker, tmp_path: Path) -> None:
-    """Each restored from the topics alone, at another parallelism; every backend has the same."""
-    alerts = alerts_module()
+class EndError(BaseException):
+    """What no code catches: the run is interrupted."""
+
+
+def test_runs_commit_to_topics_and_to_blobs_in_s3(
+    kafka: KafkaBroker, s3: S3Proxy, tmp_path: Path
+) -> None:
+    """Each run is interrupted at another step, and made good; all is as if none ever was.
+
+    It is restored from the topics, the blobs and the lake in turn, at another parallelism and on
+    the other backend; each of them alone has the state, entry by entry.
+    """
     data, lake = tmp_path / "data", tmp_path / "lake"
-    job = alerts.alerts(str(data))
+    job = alerts_module().alerts(str(data))
     job.name = f"alerts {uuid.uuid4().hex[:8]}"
-    commit_to = (f"changelog=kafka://{kafka.servers}", f"blob={tmp_path / 'blobs'}")
-    for part, parallelism in enumerate((2, 3, 1)):
+    blobs = s3.location(f"tests/{uuid.uuid4().hex[:12]}")
+    commit_to = (f"changelog=kafka://{kafka.servers}", f"blob={blobs}")
+    for part, step in enumerate(STEPS[:-1]):
+
+        def observe(done: str, step: str = step) -> None:
+            if done == step:
+                raise EndError
+
         feed(data, part)
         options = RunOptions(
-            parallelism, engine="local", commit_to=commit_to, restore_from="changelog"
-        )
-        assert run_job(job, Catalog(lake), options).run == part + 1
-        assert assert_alike(job, lake, commit_to) > 0
+            1 + part % 3, ("heap", "rocksdb")[part % 2], "local", commit_to=commit_to,
+            restore_from=("changelog", "blob", "lake")[part % 3], observe=observe,
+        )  # fmt: skip
+        with pytest.raises(EndError):
+            run_job(job, Catalog(lake), options)
+        done = run_job(job, Catalog(lake), replace(options, observe=lambda _: None))
+        assert (done.run, done.resumed) == (part + 1, True)
+    assert assert_alike(job, lake, commit_to) > 0
     rows = sink_rows(data / "alerts")
     told = sorted((row["customer"], row["rule"], row["spent"]) for row in rows)
-    assert told == sorted(expected(range(3))[0])
+    assert told == sorted(expected(range(len(STEPS) - 1))[0])

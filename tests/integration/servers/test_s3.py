@@ -205,6 +205,7 @@ def test_concurrent_appends_lose_nothing(directory: Directory) -> None:
     assert len(records) == WRITERS * APPENDS
 
 
+@pytest.mark.full
 def test_a_log_is_compacted_while_others_append(directory: Directory) -> None:
     """The last record of every task is there, whatever was removed meanwhile."""
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from statelake.state_core.commit import PosixDisk, TaskStores
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.state_core.commit import FileCheckpointLog, PosixDisk, TaskStores
 from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
@@ -41,7 +43,9 @@ from statelake.state_core.commit.records.snapshot_index import (
     successor,
     write_snapshot_index,
 )
+from statelake.state_core.files.filesystem import Directory
 from tests.integration.samza.distribution import ask_samza
+from tests.support.jobs.alert_orders import alerts_module, feed
 from tests.support.jobs.commit_tasks import GROUPER, Job
 from tests.support.jobs.doubles import segments
 
@@ -233,3 +237,38 @@ def test_a_task_goes_on_from_samzas_blobs(tmp_path: Path) -> None:
         assert answers[0] == ["ok", "true"]
         assert answers[1][0] == "ok"
         assert "filesAdded=0" in answers[1][2]
+
+
+def test_samza_reads_what_a_run_commits(tmp_path: Path) -> None:
+    """The records, the keys, the markers of changelogs; and it restores the blobs of a run."""
+    feed(tmp_path / "data", 0)
+    job = alerts_module().alerts(str(tmp_path / "data"))
+    blobs = tmp_path / "blobs"
+    commit_to = (f"blob={blobs}", f"changelog={tmp_path / 'changelogs'}")
+    run_job(job, Catalog(tmp_path / "lake"), RunOptions(2, engine="local", commit_to=commit_to))
+    log = FileCheckpointLog(Directory(tmp_path / "lake" / "alerts" / "_runs" / "checkpoints"))
+    asked: list[list[str]] = []
+    expected: list[str] = []
+    for entry in log.read():
+        record = read_checkpoint_v2(entry.message)
+        marker = record.markers[CHANGELOG_FACTORY]["state"]
+        changelog = read_changelog_marker(marker)
+        asked += [
+            ["v2", base64.b64encode(entry.message).decode()],
+            ["key", base64.b64encode(entry.key).decode()],
+            ["marker", base64.b64encode(marker.encode()).decode()],
+            ["restore", str(blobs), record.markers[BLOB_STORE_FACTORY]["state"],
+             str(tmp_path / f"found-{entry.offset}")],
+        ]  # fmt: skip
+        expected += [
+            f"{record.id} {said(dict(record.input_offsets))} {{",
+            f"{read_key(entry.key).task} checkpoint-v2 ",
+            f"{changelog.changelog} {changelog.offset}", "",
+        ]  # fmt: skip
+    assert len(asked) == 4 * 4
+    for words, wanted, (verdict, *answer) in zip(asked, expected, ask_samza(asked), strict=True):
+        assert verdict == "ok", (words, answer)
+        if words[0] == "restore":
+            assert answer == ["true"]
+        else:
+            assert base64.b64decode(answer[0]).decode().startswith(wanted)

@@ -56,7 +56,7 @@ def examples(text: str) -> list[list[str]]:
 def test_all_commands_are_there() -> None:
     """Those that were promised, by what they are for."""
     assert {title: list(group) for title, group in GROUPS.items()} == {
-        "Look": ["inspect", "dump", "get", "top", "offsets", "channels", "report"],
+        "Look": ["inspect", "types", "dump", "get", "top", "offsets", "channels", "report"],
         "Archive": [
             "import", "snapshots", "sql", "shell", "history", "diff", "hold", "release", "retain",
             "drop", "lake",
@@ -88,7 +88,7 @@ def test_help(words: tuple[str, ...], command: click.Command) -> None:
     assert f"Usage: statelake {' '.join(words)}" in ran.out
     assert re.search(r"^\s*Example(s|, .*)?:$", ran.out, re.MULTILINE)
     for option in command.params:
-        if isinstance(option, click.Option):
+        if isinstance(option, click.Option) and not option.hidden:
             assert option.opts[0] in ran.out
 
 

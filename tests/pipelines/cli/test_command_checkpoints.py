@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from statelake.pipelines.lake.commits.checkpoint_records import read_records
+import statelake as sl
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.commits.checkpoint_records import SNAPSHOT_FACTORY, read_records
 from statelake.state_core.commit import (
     CheckpointId,
     CheckpointManager,
@@ -21,6 +24,7 @@ from statelake.state_core.commit import (
 from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
 from statelake.state_core.files.filesystem import Directory
 from tests.support.command import run
+from tests.support.jobs.alert_orders import alerts_module, expected, feed, state_rows
 from tests.support.jobs.committed_job import GROUPER, INPUT, CommittedJob
 from tests.support.lakes import files_of
 
@@ -314,3 +318,85 @@ def test_no_log(tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (3, "")
     assert "no checkpoint log" in ran.err
     assert list((tmp_path / "log").iterdir()) == []
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> tuple[object, ...]:
+    """The options that name a job of which three runs committed, the last with fewer subtasks."""
+    job = alerts_module().alerts(str(tmp_path / "data"))
+    lake, blobs = sl.Lake(tmp_path / "lake"), f"blob={tmp_path / 'blobs'}"
+    for part, parallelism in enumerate((2, 3, 2)):
+        feed(tmp_path / "data", part)
+        lake.run(job, engine="local", parallelism=parallelism, commit_to=[blobs])
+    return "--lake", tmp_path / "lake", "--job", "alerts"
+
+
+def test_the_log_of_a_job_of_ours_is_found(ran: tuple[object, ...], tmp_path: Path) -> None:
+    """By lake and job: the run and the snapshot of each task, and the backends that have it."""
+    listed = run("checkpoints", "list", *ran, "--json").json
+    last = {record["task"]: (record["run"], record["snapshot"]) for record in listed}
+    assert last == {
+        f"{uid}-{subtask}": (number, f"run-{number:08d}")
+        for uid in ("alert", "count-by-rule")
+        for subtask, number in enumerate((3, 3, 2))
+    }
+    shown = run("checkpoints", "list", *ran).out
+    assert shown.startswith("6 tasks\ntask")
+    assert re.search(r"alert-2 +2 +run-00000002 +lake, blob_store", shown)
+    record = run("checkpoints", "show", *ran, "--task", "alert-0").json
+    assert record["checkpoint"]["checkpoint-id"] == listed[0]["checkpoint"]
+    by_path = run(
+        "checkpoints", "list", "--log", tmp_path / "lake" / "alerts" / "_runs/checkpoints"
+    )
+    assert by_path.out.splitlines()[1].split() == shown.splitlines()[1].split()
+
+
+def test_a_job_of_ours_is_verified_in_the_lake_and_elsewhere(
+    ran: tuple[object, ...], tmp_path: Path
+) -> None:
+    """The tasks of its last run; a snapshot that is gone is a fault of each."""
+    words = ("checkpoints", "verify", *ran)
+    found = run(*words, "--json").json
+    outcomes = {(marker["backend"], marker["outcome"]) for marker in found["markers"]}
+    assert outcomes == {(SNAPSHOT_FACTORY, "sound"), (BLOB_STORE_FACTORY, "not looked at")}
+    assert len(found["markers"]) == 2 * 2 * 2  # operators, subtasks, backends
+    found = run(*words, "--blobs", tmp_path / "blobs", "--json").json
+    assert {marker["outcome"] for marker in found["markers"]} == {"sound"}
+    sl.Lake(tmp_path / "lake").job("alerts").drop("run-00000002")
+    assert run(*words).code == 0
+    every = run(*words, "--all", "--json")
+    assert every.code == 1
+    assert len(every.json["faults"]) == 2 * 3
+    assert all("run-00000002" in fault for fault in every.json["faults"])
+
+
+def test_records_of_a_job_of_ours_are_dropped_and_it_goes_on(
+    ran: tuple[object, ...], tmp_path: Path
+) -> None:
+    """One record of each task stays; the next run has what it needs."""
+    words = ("--blobs", tmp_path / "blobs", "--keep", 1, "--json")
+    done = run("checkpoints", "drop", *ran, *words).json
+    assert (done["records"], done["records_kept"]) == (4 + 6 + 4 - 6, 6)
+    feed(tmp_path / "data", 3)
+    job, blobs = alerts_module().alerts(str(tmp_path / "data")), f"blob={tmp_path / 'blobs'}"
+    more = sl.Lake(tmp_path / "lake").run(
+        job, engine="local", commit_to=[blobs], restore_from="blob"
+    )
+    assert (more.run, more.records) == (4, 300)
+    assert (
+        state_rows(Catalog(tmp_path / "lake"), 4, "alert", "spent", tmp_path)
+        == (expected(range(4))[1])
+    )
+
+
+@pytest.mark.parametrize("command", ["list", "show", "verify", "drop", "migrate"])
+def test_a_log_is_named_in_one_way(command: str, tmp_path: Path) -> None:
+    """By its place, or by lake and job."""
+    more = {"show": ("--task", "a"), "drop": ("--keep", 1)}.get(command, ())
+    of_job = ("--lake", tmp_path, "--job", "nobody")
+    for words in ((), of_job[:2], ("--log", tmp_path, *of_job)):
+        refused = run("checkpoints", command, *words, *more)
+        assert (refused.code, "--log" in refused.err) == (2, True)
+    missing = run("checkpoints", command, *of_job, *more)
+    assert missing.code == 3
+    assert "no run of the job has committed yet" in missing.err

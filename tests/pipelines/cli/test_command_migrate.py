@@ -31,6 +31,7 @@ FIELDS = {
     "id": "Long",
     "name": "String",
 }
+DROPPED = ["scores", "tags"]  # the fields that go
 
 
 @pytest.fixture
@@ -144,7 +145,8 @@ def customers(tmp_path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
         import_snapshot(Catalog(lake), str(POJO), JOB, snapshot_id=name, uids=["customers"])
     states = {
         "customers/customer": {
-            "type": {"pojo": "Judge$Customer", "fields": {**FIELDS, "points": "int"}}
+            "type": {"pojo": "Judge$Customer", "fields": {**FIELDS, "points": "int"}},
+            "drop": DROPPED,
         }
     }
     return ("--lake", lake, "--job", JOB, "--all", "--state", "customers/customer"), states
@@ -200,7 +202,8 @@ def test_several_states_are_migrated_at_once_or_not_at_all(
     address = {"pojo": "Judge$Address", "fields": {**FIELDS["address"]["fields"], "floor": "int"}}  # type: ignore[call-overload]
     states: dict[str, Any] = {
         "customers/customer": {
-            "type": {"pojo": "Judge$Customer", "fields": {**FIELDS, "points": "int"}}
+            "type": {"pojo": "Judge$Customer", "fields": {**FIELDS, "points": "int"}},
+            "drop": DROPPED,
         },
         "customers/past": {"type": "Long"},
     }
@@ -266,7 +269,13 @@ def test_a_pojo_gains_and_loses_fields(tmp_path: Path, capsys: pytest.CaptureFix
     before = {row["key"]: row["value"] for row in table.to_arrow().to_pylist()}
     fields = {**FIELDS, "points": "int", "level": "Integer"}
     to = spec(
-        tmp_path, {"customers/customer": {"type": {"pojo": "Judge$Customer", "fields": fields}}}
+        tmp_path,
+        {
+            "customers/customer": {
+                "type": {"pojo": "Judge$Customer", "fields": fields},
+                "drop": DROPPED,
+            }
+        },
     )
     words = ("--lake", lake, "--job", JOB, "--snapshot", "sp", "--state", "customers/customer")
     assert run("migrate", *words, "--to", to, "--json") == 0

@@ -73,6 +73,11 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
             "storage_options": "taken from the environment",
         },
     ),
+    "types": (
+        (sl.Snapshot.types, sl.LakeSnapshot.types, sl.diff_types),
+        SAVEPOINTS | {"diff": "given as `old`"},
+        {"old": "--diff", "new": "the SAVEPOINT"},
+    ),
     "report": (
         (sl.LakeSnapshot.report, sl.report),
         {},
@@ -145,7 +150,10 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     ),
     "compress": ((sl.compress,), {}, PROGRESS),
     "run": (
-        (sl.Lake.run,), {"runnable": "given as `job`"}, PROGRESS | {"job": "what MODULE:JOB names"},
+        (sl.Lake.run,),
+        {"runnable": "given as `job`"},
+        PROGRESS
+        | {"job": "what MODULE:JOB names", "stop": "Ctrl-C", "step": "in front of the bar"},
     ),
     "warm": ((sl.warm,), {}, PROGRESS),
     "checkpoints list": ((LOG, sl.Checkpoints.list), {}, {}),

@@ -80,6 +80,7 @@ def test_no_chromium_is_a_failure_in_ci_and_said_elsewhere(
         pass
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1100, 390], ids=["desk", "phone"])
 def test_it_opens_without_a_network(

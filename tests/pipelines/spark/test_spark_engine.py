@@ -24,7 +24,7 @@ from statelake.state_core.errors import CorruptSnapshotError, StateError
 from tests.support.lakes import assert_whole
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = [pytest.mark.spark, pytest.mark.thinned(2)]
+pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.thinned(2)]
 
 CASES = [
     case

@@ -112,6 +112,7 @@ def test_pieces_are_what_one_task_writes(
         assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("compression", ["none", "snappy"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_new_key_groups_are_put_together_from_pieces(

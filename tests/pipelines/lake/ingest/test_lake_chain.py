@@ -62,6 +62,7 @@ def test_differences_are_those_of_the_contents(chain: Chain, lake: Catalog) -> N
         assert set(found) - set(STATES) == {"_timer_state/processing_user-timers"}
 
 
+@pytest.mark.full
 def test_the_savepoints_differ_in_nothing(chain: Chain, lake: Catalog) -> None:
     """A checkpoint and both savepoints of its moment are the same to a lake, and cost nothing."""
     last = name_of(chain.checkpoints[-1])

@@ -1,0 +1,53 @@
+"""`statelake types`: the types of states as text, and differences of two such texts in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from statelake.pipelines import api
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import json_option, show
+from statelake.pipelines.cli.options import NamedSnapshot, source_options
+
+FILES = (".yaml", ".yml", ".json", ".py")
+
+
+@click.command()
+@source_options
+@click.option("--operator", "operators", multiple=True, help="Only this operator; may be repeated.")
+@click.option("--diff", metavar="FILE", help="Say how the types differ from those of a file.")
+@plugins_option
+@json_option
+def types(
+    source: NamedSnapshot,
+    operators: tuple[str, ...],
+    diff: str | None,
+    as_json_: bool,
+) -> None:
+    """Print the types of a snapshot's states as YAML, to be committed beside the job's code.
+
+    `statelake check compatibility --against` and `statelake migrate --to` read it: class names,
+    fields, enum constants, Avro schemas. The kind of a state, the types of its keys and namespaces
+    and whether it has time to live are in it, too; no migration changes them. Types that the file
+    can't express, such as Kryo's, are comments. Nothing is decoded.
+
+    With --diff the differences from such a file are told in words; SAVEPOINT may then be a file
+    of types, too.
+
+    \b
+    Examples:
+      statelake types /savepoints/savepoint-5f1e2c-0a1b2c3d4e5f
+      statelake types --lake lake --job orders --snapshot monday --operator customers
+      statelake types /savepoints/savepoint-of-the-new-job --diff types.yaml
+      statelake types new-types.yaml --diff types.yaml
+    """
+    is_file = source.savepoint.endswith(FILES)
+    if is_file and (diff is None or operators):
+        raise click.UsageError("a file of types is for --diff, and has no --operator")
+    new: Any = source.savepoint
+    if not is_file:
+        new = (source.stored() if source.in_lake else source.open()).types(operators)
+    result = new if diff is None else api.diff_types(diff, new)
+    show(result, as_json_=as_json_, marked="")

@@ -1,0 +1,299 @@
+"""The types of a snapshot's states as text, to be committed beside a job's code, and compared.
+
+The text is the YAML that a migration and a check of compatibility read. Beside the type of each
+state's values it has what a migration leaves as it is: the kind, the type of a map's keys, the
+namespace, time to live, and the key of each operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from statelake.state_core.errors import NotFoundError, did_you_mean
+from statelake.state_core.formats.layout.keyed_states import as_key_value, value_snapshot
+from statelake.state_core.formats.layout.meta_info import (
+    KEY_SERIALIZER,
+    NAMESPACE_SERIALIZER,
+    VALUE_SERIALIZER,
+    BackendStateType,
+    StateMetaInfo,
+)
+from statelake.state_core.formats.layout.state_compatibility import OperatorSchema
+from statelake.state_core.printable import Printed, printable
+from statelake.state_core.serializers.composite.collections import MapSerializerSnapshot
+from statelake.state_core.serializers.composite.wrappers import TtlSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.type_differences import short_text, type_differences
+from statelake.state_core.serializers.type_spec import TypeSpec, parse_type, type_text
+
+HEAD = (
+    "# Types of state, for `statelake migrate --to` and `statelake check compatibility --against`.",
+    "# A POJO's field that is int in its class is Integer here: a snapshot has no difference.",
+)
+VOID = "VoidNamespace"
+HELD = ("kind", "map_key", "namespace", "ttl")  # what a migration leaves as it is
+INEXPRESSIBLE = "no text for it: it stays as it is"
+
+
+@dataclass(frozen=True)
+class StateType:
+    """The types of one state.
+
+    Attributes:
+        state: Its name.
+        kind: Its form, as in declarations: `keyed value`, `UNION list`, `broadcast`.
+        type: The type of its values; None if it can't be written as text.
+        type_name: The same in Java's syntax.
+        map_key: The type of the keys of a map or broadcast state; None for other states, or if it
+            can't be written as text.
+        namespace: The type of its namespaces; None for no namespaces, or if it can't be written.
+        ttl: Whether each value has the time of its last access.
+    """
+
+    state: str
+    kind: str
+    type: TypeSpec | None
+    type_name: str
+    map_key: TypeSpec | None = None
+    namespace: TypeSpec | None = None
+    ttl: bool = False
+
+    @classmethod
+    def of(cls, info: StateMetaInfo) -> StateType:
+        """Return the types of a state that is not a queue of timers."""
+        form = info.form
+        value = value_snapshot(info)
+        plain = as_key_value(info)
+        whole = _snapshot(plain, VALUE_SERIALIZER)
+        key, inner = _snapshot(plain, KEY_SERIALIZER), whole
+        if form == "keyed map" and isinstance(whole, MapSerializerSnapshot):
+            key, inner = whole.nested
+        elif form == "keyed list" and whole is not None:
+            inner = getattr(whole, "nested", (whole,))[0]
+        namespace = _snapshot(plain, NAMESPACE_SERIALIZER)
+        if namespace is not None and namespace.type_name == VOID:
+            namespace = None
+        return cls(
+            info.name,
+            form,
+            type_text(value),
+            value.type_name,
+            None if key is None else type_text(key),
+            None if namespace is None else type_text(namespace),
+            isinstance(inner, TtlSerializerSnapshot),
+        )
+
+    def entry(self) -> dict[str, Any]:
+        """Return its entry in the YAML."""
+        said = {"type": self.type} | {name: getattr(self, name) or None for name in HELD}
+        return {name: value for name, value in said.items() if value is not None}
+
+
+def _snapshot(info: StateMetaInfo, role: str) -> TypeSerializerSnapshot | None:
+    entry = info.serializers.get(role)
+    return None if entry is None else entry.snapshot
+
+
+@dataclass(frozen=True)
+class OperatorTypes:
+    """The types of an operator's states.
+
+    Attributes:
+        operator: The operator's uid, or otherwise its id.
+        key: The type of its keys; None without keyed state, or if it can't be written as text.
+        key_name: The same in Java's syntax; empty without keyed state.
+        states: The types of its states.
+    """
+
+    operator: str
+    key: TypeSpec | None
+    key_name: str
+    states: tuple[StateType, ...]
+
+    def written(self) -> list[StateType]:
+        """Return the states that the YAML has: with text, and the first of each name."""
+        first = {state.state: state for state in reversed(self.states) if state.type is not None}
+        return [state for state in self.states if first.get(state.state) is state]
+
+
+@dataclass(frozen=True)
+class StateTypes(Printed):
+    """The types of a snapshot's states.
+
+    Attributes:
+        operators: The operators that have state with types.
+    """
+
+    operators: tuple[OperatorTypes, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "operators": [
+                {**asdict(each), "states": [asdict(state) for state in each.states]}
+                for each in self.operators
+            ]
+        }
+
+    def content(self) -> dict[str, Any]:
+        """Return what the YAML has, without its comments."""
+        keys = {each.operator: each.key for each in self.operators if each.key is not None}
+        states = {
+            f"{operator.operator}/{state.state}": state.entry()
+            for operator in self.operators
+            for state in operator.written()
+        }
+        return {"keys": keys, "states": states}
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the YAML."""
+        yield from HEAD
+        content = self.content()
+        for operator in self.operators:
+            name = operator.operator
+            if operator.key_name and operator.key is None:
+                yield f"# {printable(name)} is keyed by {operator.key_name}, {INEXPRESSIBLE}"
+            for state in operator.states:
+                if state not in operator.written():
+                    why = INEXPRESSIBLE if state.type is None else "a second state of that name"
+                    shown = printable(f"{name}/{state.state}")
+                    yield f"# {shown} is {state.kind} of {printable(state.type_name)}, {why}"
+        yield from _dumped({part: held for part, held in content.items() if held})
+
+    def to_yaml(self) -> str:
+        """Return the YAML."""
+        return "".join(f"{line}\n" for line in self.lines())
+
+
+def _dumped(content: Mapping[str, Any]) -> list[str]:
+    import yaml  # noqa: PLC0415 - only here
+
+    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
+    if printable(text.replace("\n", "")) != text.replace("\n", ""):
+        text = yaml.safe_dump(content, sort_keys=False, width=100)
+    return list(text.splitlines())
+
+
+def types_of(schemas: Iterable[OperatorSchema], operators: Iterable[str] = ()) -> StateTypes:
+    """Return the types of operators' states by name, timers left out.
+
+    Args:
+        schemas: The operators.
+        operators: Only these, by uid or id; all by default.
+
+    Raises:
+        NotFoundError: There is no such operator with state.
+    """
+    found, wanted = (
+        [each for each in schemas if each.states or each.operator_states],
+        list(operators),
+    )
+    labels = [each.label for each in found]
+    for name in wanted:
+        if not any(name in (each.label, each.operator_id) for each in found):
+            raise NotFoundError(
+                f"no operator {name!r} has state",
+                remedy=f"these have: {', '.join(labels) or 'none'}{did_you_mean(name, labels)}",
+            )
+    types = []
+    for schema in found:
+        if wanted and not {schema.label, schema.operator_id} & set(wanted):
+            continue
+        infos = [*schema.states.values(), *schema.operator_states.values()]
+        states = tuple(
+            StateType.of(info)
+            for info in sorted(infos, key=lambda info: info.name)
+            if info.kind is not BackendStateType.PRIORITY_QUEUE
+        )
+        if states:
+            label = schema.operator_id if "/" in schema.label else schema.label
+            key = schema.key
+            types.append(
+                OperatorTypes(
+                    label,
+                    None if key is None else type_text(key),
+                    "" if key is None else key.type_name,
+                    states,
+                )
+            )
+    return StateTypes(tuple(sorted(types, key=lambda each: each.operator)))
+
+
+@dataclass(frozen=True)
+class StateDifference:
+    """A difference of a state in two files of types.
+
+    Attributes:
+        state: The state, `operator/state`; or the operator, if its key differs.
+        words: The difference, as a sentence without a period.
+    """
+
+    state: str
+    words: str
+
+
+class TypeDifferences(Printed, list[StateDifference]):
+    """The differences of two files of types."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return them as JSON can hold them."""
+        return {"differences": [asdict(each) for each in self]}
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read."""
+        for each in self:
+            yield f"`{each.state}`: {each.words}"
+        if not self:
+            yield "no difference"
+
+
+def differences_of(old: Mapping[str, Any], new: Mapping[str, Any]) -> TypeDifferences:
+    """Return the differences of two files of types.
+
+    Args:
+        old: The content of the old file.
+        new: The content of the new file.
+
+    Raises:
+        EncodeError: A type can't be parsed.
+    """
+    found = TypeDifferences()
+    keys, states = (
+        [content.get(name) or {} for content in (old, new)] for name in ("keys", "states")
+    )
+    for operator, key in keys[0].items():
+        if operator in keys[1]:
+            words = type_differences(_valid(key), _valid(keys[1][operator]))
+            found += [StateDifference(operator, f"key: {each}: no key migrates") for each in words]
+    for name, entry in states[1].items():
+        if name not in states[0]:
+            found.append(StateDifference(name, f"added, {short_text(_valid(entry['type']))}"))
+    for name, entry in states[0].items():
+        if name in states[1]:
+            found += [StateDifference(name, words) for words in _words(entry, states[1][name])]
+        else:
+            found.append(StateDifference(name, f"removed, {short_text(_valid(entry['type']))}"))
+    return found
+
+
+def _words(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    yield from type_differences(_valid(old["type"]), _valid(new["type"]))
+    for name in HELD:
+        before, after = old.get(name), new.get(name)
+        if name == "ttl":
+            if bool(before) != bool(after):
+                yield "with time to live" if after else "without time to live"
+        elif before != after and None not in (before, after):
+            shown = [
+                each if name == "kind" else short_text(_valid(each)) for each in (before, after)
+            ]
+            yield f"{name}: {shown[0]} to {shown[1]}"
+
+
+def _valid(spec: Any) -> TypeSpec:
+    """Return a type, once it is parsed."""
+    valid: TypeSpec = spec
+    parse_type(valid)
+    return valid
