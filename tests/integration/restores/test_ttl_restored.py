@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 KEYS = 120
 LONG_AGO = datetime(2020, 1, 1, tzinfo=timezone.utc)
-EMPTY = {
+EMPTY: dict[str, Any] = {
     "name": None, "items": [], "scores": {}, "total": None, "avg": None, "triple": None,
     "row": None,
 }  # fmt: skip
