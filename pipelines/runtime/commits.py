@@ -62,6 +62,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     SubtaskState,
 )
+from statelake.state_core.model.key_groups import operator_id_of_uid
 
 LAKE, BLOB, CHANGELOG = "lake", "blob", "changelog"
 FACTORIES = {BLOB: BLOB_STORE_FACTORY, CHANGELOG: CHANGELOG_FACTORY}
@@ -290,7 +291,7 @@ def prepare_commit(task: CommitTask, files: SubtaskFiles) -> PreparedCommit:
                     cleaned = backup.clean_up(last.id, last.markers[factory.name])
                     _waited(context, cleaned, task.targets)
             try:
-                store.become(files)
+                store.become(replace(files, checkpoint=task.checkpoint.millis))
             except (StateError, OSError) as error:  # of the changelog, which is told every change
                 if not task.targets.tolerant:
                     raise
@@ -345,6 +346,7 @@ class RestoreTask:
         runs: The directory of the job's runs, with the log of records.
         name: The subtask.
         source: `blob` or `changelog`.
+        checkpoint: The id of the checkpoint whose state is wanted.
         directory: The directory for its files; confined to the lake.
     """
 
@@ -352,6 +354,7 @@ class RestoreTask:
     runs: ConfinedDirectory
     name: SubtaskName
     source: str
+    checkpoint: CheckpointId
     directory: ConfinedDirectory
 
 
@@ -359,7 +362,7 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
     """Restore an old subtask's files, and return its operator with only that subtask.
 
     Raises:
-        CommitError: No backend has its state.
+        CommitError: No backend has its state, or what it has is of another task or checkpoint.
     """
     target = task.directory
     with _context(task.targets, task.name) as context:
@@ -371,6 +374,14 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
             files = _store(context).files
             if files is None:
                 raise CommitError("nothing was restored", place=f"task {task.name}")
+            found = files.operator.operator_id, list(files.operator.subtasks or ())
+            wanted = operator_id_of_uid(task.name.uid), [task.name.subtask]
+            if (found, files.checkpoint) != (wanted, task.checkpoint.millis):
+                raise CommitError(
+                    f"{task.source} has a state, but not the state that the last run committed",
+                    place=f"task {task.name}",
+                    remedy="restore from another backend; the next run commits all state again",
+                )
             for path in files.names:
                 # replaced atomically: another run of this task may write it while it is read
                 target.write_pieces(path, files.pieces(path))

@@ -476,16 +476,28 @@ class _Run:
         self, source: str, plan: Plan, attempt: RunAttempt, engine: Engine
     ) -> ConfinedDirectory:
         """Return a savepoint of the state that another backend has."""
-        before = self.log.plan(plan.run - 1)
-        if self.targets is None or before is None:
+        before, left = self.log.plan(plan.run - 1), self.log.prepared(plan.run - 1)
+        if self.targets is None or before is None or left is None:
             raise NotFoundError(
                 f"{source} has no state of the first run", remedy="restore it from the lake"
             )
         tasks = []
         target = attempt.directory.child("restored")
-        for name, last in attempt.last.items():
-            if last.id == before.checkpoint:
-                tasks.append(RestoreTask(self.targets, self.log.directory, name, source, target))
+        for name in (
+            SubtaskName(uid, index)
+            for uid in self.job.operators
+            for index in range(before.parallelism)
+        ):
+            last = attempt.last.get(name)
+            if last is not None and last.id == before.checkpoint:
+                tasks.append(
+                    RestoreTask(self.targets, self.log.directory, name, source, last.id, target)
+                )
+            elif str(name) in left.markers:
+                raise NotFoundError(
+                    f"the log of commits has no record of task {name} by run {before.run}",
+                    remedy="restore it from the lake",
+                )
         operators: dict[str, list[OperatorMetadata]] = {}
         for state in engine.map(restore_task, tasks):
             operators.setdefault(state.operator_id, []).append(state)

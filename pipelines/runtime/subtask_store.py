@@ -3,7 +3,7 @@
 ====================  ==========================================================================
 key                   value
 ====================  ==========================================================================
-`metadata`            a `_metadata` with this subtask alone
+`metadata`            a `_metadata` with this subtask alone, and the time of the commit as its id
 `operator`            the file of operator state
 `header`              the header of the file of keyed state
 `e`, then an entry    the value of the entry, as in the unified format; the key has the length of
@@ -70,15 +70,17 @@ class SubtaskFiles:
     Attributes:
         directory: The directory of its files, confined.
         operator: Its operator, with this subtask alone.
+        checkpoint: The time of the commit's id, in milliseconds; 0 before there is one.
     """
 
     directory: Directory
     operator: OperatorMetadata
+    checkpoint: int = 0
 
     @property
     def metadata(self) -> CheckpointMetadata:
         """A `_metadata` of this subtask alone."""
-        return CheckpointMetadata(METADATA_VERSION, 0, [self.operator])
+        return CheckpointMetadata(METADATA_VERSION, self.checkpoint, [self.operator])
 
     @property
     def subtask(self) -> SubtaskState:
@@ -289,12 +291,13 @@ def _described(directory: Directory, metadata: bytes) -> SubtaskFiles:
     Raises:
         SnapshotError: It is damaged, or of another number of subtasks than one.
     """
-    operators = read_metadata(metadata, directory.full(METADATA_FILE)).operators
+    described = read_metadata(metadata, directory.full(METADATA_FILE))
+    operators = described.operators
     if len(operators) != 1 or len(operators[0].subtasks or {}) != 1:
         raise CorruptSnapshotError(
             "the state of a subtask does not have exactly one", place=directory.full(METADATA_FILE)
         )
-    return SubtaskFiles(directory, operators[0])
+    return SubtaskFiles(directory, operators[0], described.checkpoint_id)
 
 
 def _written(directory: Directory, pairs: dict[bytes, bytes]) -> SubtaskFiles:
@@ -327,7 +330,7 @@ def _written(directory: Directory, pairs: dict[bytes, bytes]) -> SubtaskFiles:
         keyed = keyed_handle(part, KeyGroupRange(keyed.first, keyed.first + len(keyed.offsets) - 1))
     (index,) = files.operator.subtasks or {}
     subtasks = {index: replace(state, managed_operator=operator, managed_keyed=keyed)}
-    written = SubtaskFiles(directory, replace(files.operator, subtasks=subtasks))
+    written = replace(files, operator=replace(files.operator, subtasks=subtasks))
     directory.write(METADATA_FILE, write_metadata(written.metadata))
     return written
 

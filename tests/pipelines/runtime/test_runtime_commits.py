@@ -148,6 +148,53 @@ def test_blobs_that_are_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     check(tmp_path, 2)
 
 
+def test_a_changelog_that_missed_a_run_is_not_restored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its end is the state of an older run, although nothing in it is damaged."""
+    run(tmp_path, 0, 2, "lake", ("changelog",))
+    run(tmp_path, 1, 2, "lake", ())
+    run(tmp_path, 2, 2, "changelog", ("changelog",))
+    assert "not the state that the last run committed" in caplog.text
+    check(tmp_path, 3)
+
+
+def test_tasks_whose_records_are_gone_are_not_restored_as_empty(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other tasks' state is not the job's: the lake is restored from instead."""
+    run(tmp_path, 0, 2)
+    log = Directory(tmp_path / "lake" / "alerts" / "_runs" / "checkpoints")
+    for name in log.names():
+        if b'"alert-1"' in log.read(name):
+            log.delete(name)
+    run(tmp_path, 1, 2)
+    assert "has no record of task alert-1" in caplog.text
+    check(tmp_path, 2)
+
+
+@pytest.mark.parametrize("swapped", ["alert-0", "alert-1", "count-by-rule-0"])
+def test_a_marker_of_another_task_or_run_is_not_restored(
+    swapped: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A record that names the blobs of another task, or those of the run before."""
+    directory = Directory(tmp_path / "lake" / "alerts" / "_runs")
+    run(tmp_path, 0, 2)
+    older = checkpoint_manager(directory).read_last("alert-0")
+    run(tmp_path, 1, 2)
+    records = checkpoint_manager(directory)
+    last, other = records.read_last("alert-0"), records.read_last(swapped)
+    if swapped == "alert-0":
+        other = older
+    assert isinstance(last, CheckpointV2)
+    assert isinstance(other, CheckpointV2)
+    markers = {**last.markers, BLOB_STORE_FACTORY: other.markers[BLOB_STORE_FACTORY]}
+    records.write("alert-0", replace(last, markers=markers))
+    run(tmp_path, 2, 2)
+    assert "not the state that the last run committed" in caplog.text
+    check(tmp_path, 3)
+
+
 def test_old_blobs_go(tmp_path: Path) -> None:
     """The last two snapshots stay; the rest is cleaned up behind the record."""
     sizes = []

@@ -48,8 +48,9 @@ def assert_alike(job: Job, lake: Path, commit_to: Sequence[str]) -> int:
                 with tempfile.TemporaryDirectory() as path:
                     target = Directory(path).confined()
                     task = RestoreTask(
-                        targets, log.directory, SubtaskName(uid, index), source, target
-                    )
+                        targets, log.directory, SubtaskName(uid, index), source, plan.checkpoint,
+                        target,
+                    )  # fmt: skip
                     assert _pairs(SubtaskFiles(target, restore_task(task))) == wanted, source
             count += len(wanted)
     return count
