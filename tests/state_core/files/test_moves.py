@@ -120,8 +120,8 @@ def test_a_disk_that_is_full_leaves_what_was_to_be_moved(
         if into:
             raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
-    monkeypatch.setattr(os, "close", full)
-    with pytest.raises(SnapshotError, match="quota"):
+    with monkeypatch.context() as patch, pytest.raises(SnapshotError, match="quota"):
+        patch.setattr(os, "close", full)
         move_all([task])
     assert (tmp_path / "second").read_bytes() == PARTS["second"]
 
