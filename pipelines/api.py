@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
@@ -396,7 +396,8 @@ class Lake:
                 done = latest.after(done)
         except BaseException:
             if metrics:
-                write_metrics(metrics, runnable.name, None)
+                with suppress(StateError):  # the run's own error is told
+                    write_metrics(metrics, runnable.name, None)
             raise
         if metrics:
             write_metrics(metrics, runnable.name, done)
