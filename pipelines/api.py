@@ -344,6 +344,8 @@ class Lake:
         until_idle: bool = False,
         metrics: str = "",
         engine: Engine | str = "auto",
+        stop: Callable[[], bool] = lambda: False,
+        step: Callable[[str], None] = lambda _: None,
         progress: Progress | None = None,
     ) -> RunResult:
         """Run a job of process functions over the input that its sources got since its last run.
@@ -366,6 +368,8 @@ class Lake:
             until_idle: Whether to run again until no source has anything new.
             metrics: A file for the figures of the run, in the text format of Prometheus.
             engine: Where it runs: `auto`, `spark`, `local`, or an engine.
+            stop: Returns whether no further run is to begin, before anything new is read.
+            step: Called with what begins, as text for people.
             progress: Called with (done, total) after each subtask.
         """
         from statelake.pipelines.lake.verify.legality import load_runnable
@@ -381,7 +385,8 @@ class Lake:
         options = RunOptions(
             parallelism, backend, engine, restore, final, commit_to=commit_to,
             restore_from=restore_from, max_commit_delay=max_commit_delay,
-            tolerant=if_backend_fails == "continue", always=always, progress=progress,
+            tolerant=if_backend_fails == "continue", always=always, step=step,
+            progress=progress,
         )  # fmt: skip
         if until_idle and (always or final):
             raise StateError(
@@ -391,12 +396,14 @@ class Lake:
         runnable = load_runnable(job) if isinstance(job, str) else job
         try:
             latest = done = run_job(runnable, self.catalog, options)
-            while until_idle and latest.run:
+            while until_idle and latest.run and not stop():
+                if metrics:  # the next run may take long
+                    write_metrics(metrics, runnable.name, done)
                 latest = run_job(runnable, self.catalog, options)
                 done = latest.after(done)
         except BaseException:
             if metrics:
-                with suppress(StateError):  # the run's own error is told
+                with suppress(StateError):  # the run's error is what matters
                     write_metrics(metrics, runnable.name, None)
             raise
         if metrics:
@@ -654,9 +661,15 @@ class Job:
 
     def migrate(
         self,
-        to: str | Sequence[str],
+        to: str | Sequence[str] = (),
         *snapshots: str,
         state: str | Sequence[str] = (),
+        add_field: str | Sequence[str] = (),
+        default: str | Sequence[str] = (),
+        rename_field: str | Sequence[str] = (),
+        drop_field: str | Sequence[str] = (),
+        change: str | Sequence[str] = (),
+        expression: str | Sequence[str] = (),
         ttl: str | Sequence[str] = (),
         last_access: str = "now",
         suffix: str = "-migrated",
@@ -673,6 +686,13 @@ class Job:
             snapshots: The snapshots; by default all that are not migrated yet.
             state: Only these states, each `operator/state`: of the only file; or as many as there
                 are files, one of each.
+            add_field: Fields to add, each `operator/state.field=type`.
+            default: The SQL of each added field, in their order; by default what Java begins with.
+            rename_field: Fields to rename, each `operator/state.old=new`.
+            drop_field: Fields to drop, each `operator/state.field`.
+            change: New types, each `operator/state=type` or `operator/state.field=type`.
+            expression: SQL over the value `old`, each `operator/state=SQL` or
+                `operator/state.field=SQL`.
             ttl: States whose time to live is switched, each `operator/state=on` or `=off`.
             last_access: The times that values get when it is switched on: `now`, `taken_at` (when
                 the snapshot was taken), or the values' field that has them.
@@ -680,13 +700,22 @@ class Job:
             dry_run: Whether to report only whether it would work.
             note: Kept with the new snapshots.
         """
-        from statelake.pipelines.lake.edit.changes import read_changes, read_ttl
+        from statelake.pipelines.lake.edit.changes import Change, read_changes, read_ttl
+        from statelake.pipelines.lake.edit.field_words import FieldWords
         from statelake.pipelines.operations.migrations import migrate_several
 
+        words = FieldWords.of(
+            add_field=add_field, default=default, rename_field=rename_field, drop_field=drop_field,
+            change=change, expression=expression,
+        )  # fmt: skip
+        changes: list[Change] = [*read_changes(to, state), *read_ttl(ttl, last_access)]
+        if not changes and not words:
+            raise DeclarationError(
+                "nothing to change is given", remedy="give a file, or words such as add_field"
+            )
         return migrate_several(
             self.lake.catalog, self.name, [*map(self.resolve, snapshots)],
-            [*read_changes(to, state), *read_ttl(ttl, last_access)], suffix=suffix,
-            dry_run=dry_run, note=note, engine=self.engine,
+            changes, words, suffix=suffix, dry_run=dry_run, note=note, engine=self.engine,
             progress=self.progress,
         )  # fmt: skip
 
@@ -993,6 +1022,12 @@ class LakeSnapshot(Snapshot):
         to: str | Sequence[str] = (),
         *,
         state: str | Sequence[str] = (),
+        add_field: str | Sequence[str] = (),
+        default: str | Sequence[str] = (),
+        rename_field: str | Sequence[str] = (),
+        drop_field: str | Sequence[str] = (),
+        change: str | Sequence[str] = (),
+        expression: str | Sequence[str] = (),
         ttl: str | Sequence[str] = (),
         last_access: str = "now",
         suffix: str = "-migrated",
@@ -1005,23 +1040,25 @@ class LakeSnapshot(Snapshot):
             to: YAML, JSON or Python files that say what each state becomes.
             state: Only these states, each `operator/state`: of the only file; or as many as there
                 are files, one of each.
+            add_field: As for `Job.migrate`, like the next five.
+            default: The SQL of each added field.
+            rename_field: Fields to rename.
+            drop_field: Fields to drop.
+            change: New types.
+            expression: SQL over the value `old`.
             ttl: States whose time to live is switched, each `operator/state=on` or `=off`.
             last_access: The times that values get when it is switched on: `now`, `taken_at` (when
                 the snapshot was taken), or the values' field that has them.
             suffix: What follows this snapshot's id in the new one's.
-            dry_run: Whether it is only said if that would work.
+            dry_run: Whether it is only said if that would work, and what it would do.
             note: Kept with the new snapshot.
         """
-        from statelake.pipelines.lake.edit.changes import Change, read_changes, read_ttl
-        from statelake.pipelines.operations.migrations import migrate_one, preview_migration
-
-        changes: list[Change] = [*read_changes(to, state), *read_ttl(ttl, last_access)]
-        if dry_run:
-            return preview_migration(self._catalog, self.job.name, self.name, *changes)
-        return migrate_one(
-            self._catalog, self.job.name, self.name, *changes, suffix=suffix, note=note,
-            engine=self.job.engine, progress=self.job.progress,
+        migrated = self.job.migrate(
+            to, self.name, state=state, add_field=add_field, default=default,
+            rename_field=rename_field, drop_field=drop_field, change=change, expression=expression,
+            ttl=ttl, last_access=last_access, suffix=suffix, dry_run=dry_run, note=note,
         )  # fmt: skip
+        return migrated.outcomes[0]
 
     def kryo_to_flink_2(
         self, *, suffix: str = "-migrated", dry_run: bool = False, note: str = ""

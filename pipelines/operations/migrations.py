@@ -12,20 +12,55 @@ from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import Change, digest_of, is_needed, resolve_changes
+from statelake.pipelines.lake.edit.changes import (
+    Change,
+    ValueChange,
+    digest_of,
+    is_needed,
+    resolve_changes,
+)
+from statelake.pipelines.lake.edit.field_words import FieldWords
 from statelake.pipelines.lake.edit.kryo_upgrading import (
     LATER,
     Upgraded,
     plan_kryo_upgrade,
     upgrade_kryo,
 )
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot, refuse_disagreeing
+from statelake.pipelines.lake.edit.migrating import (
+    Example,
+    example_of,
+    migrate_snapshot,
+    refuse_disagreeing,
+    value_type,
+)
+from statelake.pipelines.lake.tables.records import AnyState
+from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.times import Times
 from statelake.state_core.errors import ConflictError, IncompatibleError, StateError
 from statelake.state_core.printable import Printed, Table
-from statelake.state_core.serializers.framework.compatibility import worst_of
+from statelake.state_core.serializers.framework.compatibility import Compatibility, worst_of
+from statelake.state_core.serializers.type_differences import type_differences
+from statelake.state_core.serializers.type_spec import type_text
 
+NO_WORDS = FieldWords()
 DRY_RUN = "a dry run: nothing was changed"
+
+
+@dataclass(frozen=True)
+class StatePlan:
+    """What a migration would do with one state.
+
+    Attributes:
+        state: The state, `operator/state`.
+        entries: The number of its values, all of which are written anew; 0 if it stays as it is.
+        words: The differences of the types, and the expressions.
+        example: A value before and after; None if there is no value, or it stays as it is.
+    """
+
+    state: str
+    entries: int
+    words: list[str]
+    example: Example | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +75,7 @@ class Outcome:
         entries: How many values were migrated.
         why: The reasons of the verdict, or the error.
         times: Where time went, of what was migrated.
+        plan: Of a preview, the plan of each state.
     """
 
     snapshot: str
@@ -48,6 +84,7 @@ class Outcome:
     entries: int = 0
     why: str = ""
     times: Times | None = None
+    plan: Sequence[StatePlan] = ()
 
     @property
     def failed(self) -> bool:
@@ -84,6 +121,13 @@ class Migrations(Printed):
         columns = ("<snapshot", "<made", "<outcome", ">values", "<why")
         title = f"{', '.join(self.states)} of {len(self.outcomes)} snapshots"
         yield Table(title, columns, rows)
+        for outcome in self.outcomes:
+            for state in outcome.plan:
+                yield f"{outcome.snapshot}, {state.state}: {state.entries:,} values"
+                yield from (f"  {words}" for words in state.words)
+                if state.example is not None:
+                    yield f"  such as {json_text(plain(state.example.before))}"
+                    yield f"       now {json_text(plain(state.example.after))}"
         if self.dry_run:
             yield DRY_RUN
 
@@ -102,6 +146,7 @@ def migrate_several(
     job: str,
     snapshots: Sequence[str],
     changes: Sequence[Change],
+    words: FieldWords = NO_WORDS,
     *,
     suffix: str,
     dry_run: bool = False,
@@ -111,16 +156,20 @@ def migrate_several(
 ) -> Migrations:
     """Migrate the named snapshots, or all that are not migrated yet.
 
-    An error ends the migration of named snapshots; of all, it is the result of its snapshot.
+    Words apply to the types that each snapshot has. An error ends the migration of named snapshots;
+    of all, it is the result of its snapshot.
     """
     outcomes = []
+    states: dict[str, None] = {}
     for name in dict.fromkeys(snapshots) or not_migrated(lake, job, suffix):
         try:
+            own = words.applied(lake.snapshot(job, name), changes) if words else changes
+            states |= {f"{change.operator}/{change.state}": None for change in own}
             outcome = (
-                preview_migration(lake, job, name, *changes)
+                preview_migration(lake, job, name, *own)
                 if dry_run
                 else migrate_one(
-                    lake, job, name, *changes, suffix=suffix, note=note, engine=engine,
+                    lake, job, name, *own, suffix=suffix, note=note, engine=engine,
                     progress=progress,
                 )
             )  # fmt: skip
@@ -129,8 +178,7 @@ def migrate_several(
                 raise
             outcome = Outcome(name, "", "failed", 0, str(error))
         outcomes.append(outcome)
-    states = dict.fromkeys(f"{change.operator}/{change.state}" for change in changes)
-    return Migrations([*states], outcomes, dry_run)
+    return Migrations(list(states), outcomes, dry_run)
 
 
 def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: Change) -> Outcome:
@@ -150,7 +198,31 @@ def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: Chang
     worst = worst_of(result for _, _, _, result in resolved)
     settled = worst.usable or not by_flink.usable
     verdict = by_flink.verdict.text if settled else "compatible by expression"
-    return Outcome(snapshot_id, "", verdict, entries, "; ".join(map(str, worst.reasons)))
+    why = "; ".join(map(str, worst.reasons))
+    works = verdict not in ("incompatible", "unknown")
+    plan = [
+        StatePlan(
+            f"{operator.label}/{state.name}",
+            state.entries if needed else 0,
+            _words_of(change, state, result),
+            example_of(lake, record, operator, state, change)
+            if needed and works and isinstance(change, ValueChange)
+            else None,
+        )
+        for change, operator, state, result in resolved
+        for needed in [is_needed(change, result)]
+    ]
+    return Outcome(snapshot_id, "", verdict, entries, why, plan=plan)
+
+
+def _words_of(change: Change, state: AnyState, result: Compatibility) -> list[str]:
+    """Return what a change does, in words, as far as both types have text."""
+    if not isinstance(change, ValueChange):
+        return [str(reason) for reason in result.reasons]
+    before, after = type_text(value_type(state.meta_info)), change.spec or type_text(change.value)
+    if not before or not after:
+        return [f"{name or 'value'}: {sql}" for name, sql in change.expressions.items()]
+    return list(type_differences(before, after, "", change.expressions))
 
 
 def migrate_one(

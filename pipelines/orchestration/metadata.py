@@ -369,6 +369,7 @@ def run_metadata(done: RunResult) -> Metadata:
     """Return the metadata of a run of process functions."""
     return {
         "run": done.run,
+        "runs": done.runs,
         "records in": done.records,
         "rows out": done.rows,
         "snapshot": done.snapshot_id or "none: nothing was new",
@@ -376,6 +377,7 @@ def run_metadata(done: RunResult) -> Metadata:
         "records a second": done.records_per_second,
         "state bytes": done.state_bytes,
         "seconds": done.seconds,
+        "read": done.read,
         "not read yet": done.lag,
         **({} if done.watermark is None else {"watermark": done.watermark}),
     }

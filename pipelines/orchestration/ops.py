@@ -20,6 +20,7 @@ from statelake.pipelines.orchestration.metadata import (
     run_metadata,
     verification_metadata,
 )
+from statelake.pipelines.orchestration.progress import LoggedProgress
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.state_core.checks.legality import check_job
@@ -64,6 +65,8 @@ class ProcessConfig(dg.Config):
         restore_from: The source of the last run's state: `lake`, `blob` or `changelog`.
         if_backend_fails: `stop`, or `continue` to commit without a backend that fails.
         always: Whether to run without new input.
+        until_idle: Whether to run again until no source has anything new.
+        metrics: The file for the figures of the run, in the text format of Prometheus.
     """
 
     job: str = ""
@@ -76,6 +79,8 @@ class ProcessConfig(dg.Config):
     restore_from: str = "lake"
     if_backend_fails: str = "stop"
     always: bool = False
+    until_idle: bool = False
+    metrics: str = ""
 
 
 @dg.op
@@ -103,7 +108,8 @@ def run_functions(
         named, parallelism=config.parallelism, backend=config.backend, engine=config.engine,
         restore=config.restore, commit_to=config.commit_to, blobs=config.blobs,
         restore_from=config.restore_from, if_backend_fails=config.if_backend_fails,
-        always=config.always,
+        always=config.always, until_idle=config.until_idle, metrics=config.metrics,
+        step=context.log.info, progress=LoggedProgress(context.log, named),
     )  # fmt: skip
     context.add_output_metadata(run_metadata(done))
     return done.snapshot_id

@@ -56,6 +56,7 @@ class RunAttempt:
         targets: The backends to which its state is committed, beside the lake.
         runs: The directory of the job's runs; None without such backends.
         last: The last record of each task.
+        step: Called with what begins, as text for people.
     """
 
     job: Job
@@ -69,6 +70,7 @@ class RunAttempt:
     targets: CommitTargets | None = None
     runs: ConfinedDirectory | None = None
     last: Mapping[SubtaskName, CheckpointV2] = field(default_factory=dict)
+    step: Callable[[str], None] = field(default=lambda _: None)
     _committed: dict[SubtaskName, SubtaskFiles] = field(default_factory=dict)
     _timers: dict[str, str] = field(default_factory=dict)
     _restored: dict[str, list[Restored]] = field(default_factory=dict)
@@ -137,6 +139,7 @@ class RunAttempt:
         """Exchange the sources' records, then run operator after operator."""
         self._latest = dict(self.plan.latest)
         for name in self.job.sources:
+            self.step(f"source {name}")
             outputs = self._exchange(name, 0, splits[name])
             self._records += sum(output.rows for output in outputs)
             times = [output.event_time for output in outputs if output.event_time is not None]
@@ -178,6 +181,7 @@ class RunAttempt:
         return exchanged
 
     def _run(self, operator: OperatorNode) -> None:
+        self.step(f"operator {operator.uid}")
         parallelism = self.parallelism(operator)
         restored = self._restored.get(operator.uid)
         tasks = [

@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
@@ -51,7 +51,13 @@ from statelake.pipelines.runtime.sinks import (
     discard_unnamed,
     refuse_committed,
 )
-from statelake.pipelines.runtime.sources import is_absent, lag_of, latest_offset, splits_between
+from statelake.pipelines.runtime.sources import (
+    amount_between,
+    is_absent,
+    lag_of,
+    latest_offset,
+    splits_between,
+)
 from statelake.state_core.checks.legality import listed
 from statelake.state_core.commit import CheckpointV2
 from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
@@ -108,6 +114,7 @@ class RunOptions:
         always: Whether to run even without new input, for timers that are due.
         clock: Returns the processing time of the run.
         observe: Called with each of `STEPS` when it is complete.
+        step: Called with what begins, as text for people.
         progress: Called with (done, total) after each subtask.
     """
 
@@ -124,6 +131,7 @@ class RunOptions:
     always: bool = False
     clock: Callable[[], int] = _wall_clock
     observe: Observe = field(default=lambda _: None)
+    step: Observe = field(default=lambda _: None)
     progress: Progress | None = None
 
 
@@ -143,7 +151,9 @@ class RunResult(Printed):
         runs: The number of runs: more than one only if they went on until nothing was new.
         seconds: The seconds of each of `restore`, `process`, `write` and `commit`.
         state_bytes: The size of the state, as a savepoint.
-        lag: By source, what no run has read of it: `bytes` of files, or `versions` of a table.
+        read: By source, what was read of it, which was its lag when the run was planned.
+        lag: By source, what no run has read of it: `bytes` of files, or `versions` of a table;
+            empty if it can't be read any more.
     """
 
     run: int
@@ -157,11 +167,14 @@ class RunResult(Printed):
     runs: int = 1
     seconds: dict[str, float] = field(default_factory=dict)
     state_bytes: int = 0
+    read: dict[str, dict[str, int]] = field(default_factory=dict)
     lag: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def records_per_second(self) -> float:
         """The rate of input records, over all steps."""
+        if "process" not in self.seconds:  # an earlier call did that
+            return 0.0
         total = sum(self.seconds.values())
         return round(self.records / total, 1) if total else 0.0
 
@@ -175,6 +188,10 @@ class RunResult(Printed):
         return replace(
             self, records=earlier.records + self.records, rows=dict(rows),
             seconds=dict(seconds), resumed=earlier.resumed, runs=earlier.runs + self.runs,
+            read={
+                name: dict(Counter(earlier.read.get(name)) + Counter(read))
+                for name, read in self.read.items()
+            },
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -205,16 +222,18 @@ class RunResult(Printed):
         else:
             yield "nothing new: no source has got anything since the last run"
         for name, left in self.lag.items():
-            amount = (
-                f"{left['versions']:,} versions"
-                if "versions" in left
-                else bytes_text(left["bytes"])
-            )
-            yield f"source {name}: {amount} not read yet"
+            read = f"{_amount_text(self.read[name])} read, " if name in self.read else ""
+            yield f"source {name}: {read}{_amount_text(left)} not read yet"
         for name, path in self.absent.items():
             yield f"source {name}: there is nothing at {path}"
         if self.absent and not self.run:
             yield "put input there, or correct the paths of the job's sources, and run it again"
+
+
+def _amount_text(amount: Mapping[str, int]) -> str:
+    if "versions" in amount:
+        return f"{amount['versions']:,} versions"
+    return bytes_text(amount["bytes"]) if "bytes" in amount else "unknown"
 
 
 def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunResult:
@@ -313,6 +332,9 @@ class _Run:
         self.options.observe(step)
         self.log.require(self.turn)
 
+    def _begin(self, what: str) -> None:
+        self.options.step(f"run {self.turn.run}: {what}")
+
     # ------------------------------------------------------------------------- plan
 
     def _plan(self, number: int) -> Plan | None:
@@ -372,8 +394,9 @@ class _Run:
         attempt = RunAttempt(
             self.job, plan, self.log.run_directory(plan.run).child(name), name,
             self.options.backend, self.options.compressed, chosen, self.options.progress,
-            self.targets, self.log.directory, self._last_records(plan),
+            self.targets, self.log.directory, self._last_records(plan), self._begin,
         )  # fmt: skip
+        self._begin("restore")
         self._restore(plan, attempt, chosen)
         self._observe("restored")
         attempt.process(splits)
@@ -497,6 +520,7 @@ class _Run:
     # ------------------------------------------------------------------------- commit
 
     def _commit(self, plan: Plan, prepared: Prepared, resumed: bool) -> RunResult:
+        self._begin("commit")
         before = self.log.prepared(plan.run - 1)
         named = {file[0] for files in (before.outputs if before else {}).values() for file in files}
         for name, sink in self.job.sinks.items():
@@ -529,6 +553,10 @@ class _Run:
         return RunResult(
             plan.run, snapshot_id, prepared.records, rows, prepared.watermark, resumed,
             seconds=self.seconds, state_bytes=prepared.state_bytes,
+            read={
+                name: amount_between(plan.begins[name], plan.ends[name])
+                for name in self.job.sources
+            },
         )  # fmt: skip
 
     def _record(self, plan: Plan, prepared: Prepared, snapshot_id: str) -> None:

@@ -7,6 +7,7 @@ sizes; a file of JSON lines may grow, and is read from its earlier end.
 from __future__ import annotations
 
 import json
+import logging
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,11 +21,12 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from statelake.pipelines.lake.tables.table_log import file_actions
 from statelake.pipelines.lake.tables.tables import log_path
-from statelake.state_core.errors import LakeError, NotALakeError, UnreadableTableError
+from statelake.state_core.errors import LakeError, NotALakeError, StateError, UnreadableTableError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.storage_options import storage_options
 from statelake.state_core.process.jobs import SourceNode
 
+LOG = logging.getLogger(__name__)
 Offset: TypeAlias = "dict[str, Any]"
 BATCH_ROWS = 1 << 16
 APPEND_ONLY = (
@@ -75,14 +77,21 @@ def latest_offset(source: SourceNode) -> Offset:
 
 
 def lag_of(source: SourceNode, end: Offset) -> dict[str, int]:
-    """Return what a source has behind an offset: `bytes` of files, or `versions` of a table."""
-    latest = latest_offset(source)
-    if "version" in latest:
-        return {"versions": int(latest["version"]) - int(end.get("version", -1))}
-    read = end.get("files", {})
-    return {
-        "bytes": sum(size - read.get(name, 0) for name, size in latest.get("files", {}).items())
-    }
+    """Return what a source has behind an offset now; empty if it can't be read any more."""
+    try:
+        return amount_between(end, latest_offset(source))
+    except (StateError, OSError) as error:  # what was read is committed all the same
+        LOG.warning("source %s: what it has now is not known: %s", source.name, error)
+        return {}
+
+
+def amount_between(before: Offset, until: Offset) -> dict[str, int]:
+    """Return what is between two offsets: `bytes` of files, or `versions` of a table."""
+    if "version" in until:
+        return {"versions": max(0, int(until["version"]) - int(before.get("version", -1)))}
+    read = before.get("files", {})
+    sizes = until.get("files", {})
+    return {"bytes": sum(max(0, size - read.get(name, 0)) for name, size in sizes.items())}
 
 
 def splits_between(source: SourceNode, before: Offset, until: Offset) -> list[Split]:

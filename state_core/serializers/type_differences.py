@@ -8,13 +8,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from statelake.state_core.serializers.type_spec import PRIMITIVES, TypeSpec, parse_type
 
 WIDTHS = ("Byte", "Short", "Integer", "Long", "Float", "Double")
+NO_EXPRESSIONS: Mapping[str, str] = {}
 _CLASSES = ("pojo", "enum", "array")  # kinds of types with a class
+
+
+def mentions(sql: str, name: str) -> bool:
+    """Return whether an expression has a word that is the name of a field."""
+    return re.search(rf"\b{re.escape(name)}\b", sql) is not None
 
 
 def initial_value(spec: TypeSpec) -> str:
@@ -34,17 +41,20 @@ def short_text(spec: TypeSpec) -> str:
     return parse_type(spec).type_name
 
 
-def type_differences(old: TypeSpec, new: TypeSpec, path: str = "") -> Iterator[str]:
+def type_differences(
+    old: TypeSpec, new: TypeSpec, path: str = "", expressions: Mapping[str, str] = NO_EXPRESSIONS
+) -> Iterator[str]:
     """Yield each difference of two types, as a sentence without a period.
 
     Args:
         old: The old type.
         new: The new type.
         path: The field that has it; empty for the whole value.
+        expressions: By field, the SQL over the old value that gives the new one.
     """
     kind = _common_kind(old, new)
     if kind == "pojo":
-        yield from _of_fields(old, new, path)
+        yield from _of_fields(old, new, path, expressions)
         yield from _of_subclasses(old, new, path)
     elif kind == "enum":
         yield from _of_constants(old["constants"], new["constants"], path)  # type: ignore[index]
@@ -55,9 +65,11 @@ def type_differences(old: TypeSpec, new: TypeSpec, path: str = "") -> Iterator[s
             yield f"{_field(path)}{short_text(old)} to {short_text(new)}"
             return
         for index, pair in enumerate(zip(before, after, strict=True)):
-            yield from type_differences(*pair, f"{path}[{index}]")
+            yield from type_differences(*pair, f"{path}[{index}]", expressions)
     elif not _same(old, new):
         yield f"{_field(path)}{_change(old, new)}"
+    if path in expressions:
+        yield f"{_field(path) or 'value: '}{expressions[path]}"
 
 
 def _common_kind(old: TypeSpec, new: TypeSpec) -> str:
@@ -97,18 +109,21 @@ def _change(old: TypeSpec, new: TypeSpec) -> str:
     return f"{said}, with other parts" if before == after else said
 
 
-def _of_fields(old: Any, new: Any, path: str) -> Iterator[str]:
+def _of_fields(old: Any, new: Any, path: str, expressions: Mapping[str, str]) -> Iterator[str]:
     before, after = old["fields"], new["fields"]
     inside = f"{path}." if path else ""
     for name, spec in after.items():
         if name not in before:
-            value = initial_value(spec).replace("NULL", "null")
-            yield f"field `{inside}{name}: {short_text(spec)}` added, {value} for all"
+            value = f"{initial_value(spec).replace('NULL', 'null')} for all"
+            value = expressions.get(f"{inside}{name}", value)
+            yield f"field `{inside}{name}: {short_text(spec)}` added, {value}"
     for name, spec in before.items():
         if name in after:
-            yield from type_differences(spec, after[name], f"{inside}{name}")
+            yield from type_differences(spec, after[name], f"{inside}{name}", expressions)
         else:
-            yield f"field `{inside}{name}: {short_text(spec)}` removed, its values are dropped"
+            used = any(mentions(sql, name) for sql in expressions.values())
+            lost = "which an expression uses" if used else "its values are dropped"
+            yield f"field `{inside}{name}: {short_text(spec)}` removed, {lost}"
 
 
 def _of_subclasses(old: Any, new: Any, path: str) -> Iterator[str]:

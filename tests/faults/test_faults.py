@@ -47,7 +47,7 @@ def test_an_upgrade_that_is_killed_at_any_call_leaves_a_lake_that_opens() -> Non
     assert tried(sweep("--faults", "12", "--commands", "upgrade")) == 12
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(30, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [2, pytest.param(20, marks=pytest.mark.full)])
 def test_a_fault_at_any_call_of_a_run_counts_nothing_twice(count: int) -> None:
     """Output and state are as if there had been none, in the lake and in each other backend."""
     assert tried(sweep("--runs", str(count), "--seed", str(count))) == count

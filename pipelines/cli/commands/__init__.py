@@ -2,6 +2,7 @@
 
 ===================  ================================================================
 `inspect`, `dump`    what a snapshot holds
+`types`              the types of its states, as text
 `keys/`              one key (`get`, `history`), and the heavy ones (`top`)
 `sources/`           `offsets`: where sources go on; `channels`: records in flight
 `report`             a snapshot as a page of HTML

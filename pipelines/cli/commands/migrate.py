@@ -41,6 +41,29 @@ from statelake.pipelines.cli.options import (
     " first file, and so on.",
 )  # fmt: skip
 @click.option(
+    "--add-field", "add_fields", multiple=True, metavar="STATE.FIELD=TYPE", help="Add a field."
+)
+@click.option(
+    "--default", "defaults", multiple=True, metavar="SQL",
+    help="The value of an added field; one for each --add-field, in their order.",
+)  # fmt: skip
+@click.option(
+    "--rename-field", "rename_fields", multiple=True, metavar="STATE.OLD=NEW",
+    help="Rename a field, which keeps its values.",
+)  # fmt: skip
+@click.option(
+    "--drop-field", "drop_fields", multiple=True, metavar="STATE.FIELD",
+    help="Drop a field, or let it go that a file leaves out.",
+)  # fmt: skip
+@click.option(
+    "--change", "changes", multiple=True, metavar="STATE[.FIELD]=TYPE",
+    help="Give a field, or the value, another type.",
+)  # fmt: skip
+@click.option(
+    "--expression", "expressions", multiple=True, metavar="STATE[.FIELD]=SQL",
+    help="What a field, or the value, becomes: SQL over the value `old`.",
+)  # fmt: skip
+@click.option(
     "--ttl", multiple=True, metavar="OPERATOR/STATE=on|off",
     help="Switch a keyed state's time to live; may be repeated, and go with --to.",
 )  # fmt: skip
@@ -60,7 +83,9 @@ from statelake.pipelines.cli.options import (
     show_default=True,
     help="Appended to the id.",
 )
-@click.option("--dry-run", is_flag=True, help="Only report whether it would work.")
+@click.option(
+    "--dry-run", is_flag=True, help="Only report whether it would work, and what it would do."
+)
 @click.option("--note", default="", help="Kept with the new snapshot.")
 @engine_option
 @plugins_option
@@ -72,6 +97,12 @@ def migrate(
     every: bool,
     states: tuple[str, ...],
     files: tuple[str, ...],
+    add_fields: tuple[str, ...],
+    defaults: tuple[str, ...],
+    rename_fields: tuple[str, ...],
+    drop_fields: tuple[str, ...],
+    changes: tuple[str, ...],
+    expressions: tuple[str, ...],
     ttl: tuple[str, ...],
     last_access: str,
     kryo_to_flink_2: bool,
@@ -83,8 +114,14 @@ def migrate(
 ) -> None:
     """Give states new types, as one new snapshot; the old one stays.
 
+    Say what changes: --add-field, --rename-field, --drop-field and --change, of as many states as
+    you like, where STATE is OPERATOR/STATE. Or give the new types, in a file as `statelake types`
+    prints it; a field that it leaves out must be named by --drop-field, or by `drop` in the file.
+    With --dry-run the plan is shown: states, rows, and a value before and after.
+
     What Flink itself would convert (a field added or removed, an enum's constants reordered)
-    needs only the new type. For more, the file gives SQL over the old value. Compatibility is
+    needs only the new type. For more, --expression or the file gives SQL over the old value,
+    `old`. Compatibility is
     checked first, and every value is read back before the new snapshot exists. All states of one
     command get their new types in one snapshot, or none does. With --all, snapshots that were
     migrated already are skipped, so run the command again to resume it. If another state, another
@@ -106,6 +143,8 @@ def migrate(
 
     \b
     Examples:
+      statelake migrate --lake lake --job shop --snapshot monday \\
+          --add-field customers/customer.country=String --default "'DE'" --dry-run
       statelake migrate --lake lake --job shop --snapshot monday --state customers/customer \\
           --to customer.yaml
       statelake migrate --lake lake --job shop --snapshot monday --to customer.yaml \\
@@ -118,9 +157,19 @@ def migrate(
     """
     if bool(snapshot_ids) == every:
         raise click.UsageError("give either --snapshot (once or more) or --all")
-    if bool(files or ttl) == kryo_to_flink_2 or (states and not files):
+    words = {
+        "add_field": add_fields,
+        "default": defaults,
+        "rename_field": rename_fields,
+        "drop_field": drop_fields,
+        "change": changes,
+        "expression": expressions,
+    }
+    asked = bool(files or ttl) or any(words.values())
+    if asked == kryo_to_flink_2 or (states and not files):
         raise click.UsageError(
-            "give either --to, and --state if need be, or --ttl, or both; or --kryo-to-flink-2"
+            "give --to, and --state if need be, words such as --add-field, or --ttl, or several of"
+            " these; or --kryo-to-flink-2"
         )
     if last_access != "now" and not any(text.endswith("=on") for text in ttl):
         raise click.UsageError("--last-access is for --ttl OPERATOR/STATE=on")
@@ -133,8 +182,8 @@ def migrate(
         with progress_bar(f"migrating {' '.join(names)}".rstrip(), quiet=quiet) as progress:
             migrating = Lake(lake).job(job, engine=engine, progress=progress)
             migrated = migrating.migrate(
-                files, *names, state=states, ttl=ttl, last_access=last_access, suffix=suffix,
-                dry_run=dry_run, note=note,
+                files, *names, state=states, **words, ttl=ttl, last_access=last_access,
+                suffix=suffix, dry_run=dry_run, note=note,
             )  # fmt: skip
         show(migrated, as_json_=as_json_)
         for outcome in () if as_json_ else migrated.outcomes:

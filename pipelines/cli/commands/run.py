@@ -9,7 +9,12 @@ import click
 
 from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
+from statelake.pipelines.cli.commands.terminal import (
+    json_option,
+    progress_bar,
+    show,
+    stop_on_interrupt,
+)
 from statelake.pipelines.cli.options import answer, engine_option, lake_option
 
 
@@ -74,7 +79,8 @@ def run(
 
     Output is appended to the job's tables, and state becomes the lake's snapshot run-NUMBER, each
     exactly once, even if an earlier call was killed. Call it repeatedly, or let Dagster do that.
-    Exit code 1 if no source exists yet.
+    Exit code 1 if no source exists yet. With --until-idle, Ctrl-C ends it after the present run; a
+    second one, at once.
 
     \b
     Examples:
@@ -88,13 +94,18 @@ def run(
     if str(Path.cwd()) not in sys.path:
         # as `python -m` does: modules of the working directory can be imported
         sys.path.insert(0, str(Path.cwd()))
-    with progress_bar("running", quiet=as_json_) as progress:
+    with (
+        progress_bar("running", quiet=as_json_) as progress,
+        stop_on_interrupt(ask=until_idle) as stop,
+    ):
         done = Lake(lake).run(
             runnable, parallelism=parallelism, backend=backend, restore=restore,
             commit_to=commit_to, blobs=blobs, restore_from=restore_from,
             max_commit_delay=max_commit_delay, if_backend_fails=if_backend_fails, final=final,
             always=always, until_idle=until_idle, metrics=metrics, engine=engine,
-            progress=progress,
+            stop=stop, step=progress.begin if progress else lambda _: None, progress=progress,
         )  # fmt: skip
     show(done, as_json_=as_json_, marked=f"run {done.run}")
+    if stop():
+        raise click.Abort
     answer(yes=not done.no_input)

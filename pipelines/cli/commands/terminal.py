@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from statelake.pipelines.engine import Progress as Report
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.pipelines.times import Times
 from statelake.state_core.printable import Table as PrintedTable
 from statelake.state_core.printable import printable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 __all__ = [
     "as_json",
@@ -27,6 +31,7 @@ __all__ = [
     "print_table",
     "progress_bar",
     "show",
+    "stop_on_interrupt",
     "tell",
     "tell_times",
 ]
@@ -151,10 +156,54 @@ def show(
             print_table(line.title, line.columns, line.rows, left=line.left)
 
 
+class Bar:
+    """A bar that is shown: called with (done, total), as `Progress` is.
+
+    Args:
+        bar: What Rich shows.
+        what: What is done, in front of the bar.
+    """
+
+    def __init__(self, bar: Progress, what: str) -> None:
+        self.bar = bar
+        self.task = bar.add_task(what, total=None)
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show how far the work is."""
+        self.bar.update(self.task, completed=done, total=total)
+
+    def begin(self, what: str) -> None:
+        """Begin the next step, with another text in front of the bar."""
+        self.bar.update(self.task, completed=0, description=printable(what))
+        self.bar.tasks[0].total = None
+
+
 @contextmanager
-def progress_bar(
-    what: str, *, quiet: bool = False, of_bytes: bool = False
-) -> Iterator[Report | None]:
+def stop_on_interrupt(*, ask: bool) -> Iterator[Callable[[], bool]]:
+    """Yield whether Ctrl-C was pressed once, which is only noted; the second time ends at once.
+
+    Args:
+        ask: Whether to do so; otherwise the first time ends at once.
+    """
+    if not ask or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    asked: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        asked.append(number)
+        signal.signal(signal.SIGINT, before)
+        click.echo("stops after this run; Ctrl-C again stops at once", err=True)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def progress_bar(what: str, *, quiet: bool = False, of_bytes: bool = False) -> Iterator[Bar | None]:
     """Show a bar on standard error while slices run, if that is a terminal.
 
     Args:
@@ -181,7 +230,11 @@ def progress_bar(
     if of_bytes:
         size = DownloadColumn(binary_units=True)
         reached = (size, TransferSpeedColumn(), TimeRemainingColumn())
-    columns = (TextColumn(what), BarColumn(), *reached, TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        *reached,
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield Bar(bar, what)

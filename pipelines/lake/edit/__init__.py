@@ -15,6 +15,7 @@
 `migrating`           the transform by which values become those of other serializers
 `kryo_upgrading`      what Flink 1's Kryo wrote, for Flink 2
 `changes`             the file in which a user says what types become
+`field_words`         the same in words: fields added, renamed, dropped
 ====================  ===============================================================
 
 A new operation on rows is a module here with a `Transform`: what becomes of some rows of one state,

@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
+
+import pyarrow as pa
 
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from statelake.pipelines.yaml_lines import read_yaml
@@ -48,6 +49,7 @@ from statelake.state_core.formats.layout.meta_info import (
     parse_state_meta_info,
 )
 from statelake.state_core.formats.layout.state_types import HELD, StateType
+from statelake.state_core.formats.rewriting.ttl_switch import times_in
 from statelake.state_core.formats.rewriting.value_migration import resolve_element
 from statelake.state_core.serializers.composite.evolution import resolve_decoded
 from statelake.state_core.serializers.composite.pojo_compatibility import FIELD_GONE
@@ -60,9 +62,12 @@ from statelake.state_core.serializers.framework.compatibility import (
 )
 from statelake.state_core.serializers.framework.plugins import load_plugin
 from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
+from statelake.state_core.serializers.type_differences import mentions
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type, type_text
 
 ENTRIES = ("type", "expressions", "drop", *HELD)  # of a state in a file
+
+NOW, TAKEN_AT = "now", "taken_at"
 
 
 @dataclass(frozen=True)
@@ -120,8 +125,13 @@ class TtlChange:
     operator: str
     state: str
     on: bool
-    last_access: str = "now"
+    last_access: str = NOW
     expressions: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def from_field(self) -> bool:
+        """Return whether a field of the values has the times."""
+        return self.on and self.last_access not in (NOW, TAKEN_AT)
 
     def digest(self) -> str:
         """The digest of the change; of all times `now` it is the same."""
@@ -155,7 +165,8 @@ def resolve_changes(
         IncompatibleError: A state is given two types, or its time to live twice; or it is operator
             state, which has none.
     """
-    resolved = [(change, *resolve_change(record, change)) for change in changes]
+    switches = {(c.operator, c.state): c.on for c in changes if isinstance(c, TtlChange)}
+    resolved = [(c, *resolve_change(record, _without_switch(c, switches))) for c in changes]
     tables = Counter((type(change), state.table) for change, _, state, _ in resolved)
     for change, operator, state, _ in resolved:
         if tables[type(change), state.table] > 1:
@@ -165,10 +176,33 @@ def resolve_changes(
                 place=f"state {operator.label}/{state.name}",
                 remedy="name each state once, by its operator's uid or by its id",
             )
+    types = {
+        state.table: change.value
+        for change, _, state, _ in resolved
+        if isinstance(change, ValueChange)
+    }
     for change, operator, state, result in resolved:
+        name = f"{operator.label}/{state.name}"
         if isinstance(change, ValueChange):
-            _refuse_losses(change, f"{operator.label}/{state.name}", result)
+            _refuse_losses(change, name, result)
+        elif change.from_field and is_needed(change, result):
+            info = parse_state_meta_info(state.meta_info, f"state {state.name!r}")
+            value = types.get(state.table, value_snapshot(info)).restore_serializer()
+            try:
+                times_in(pa.array([], value.arrow_type), change.last_access)
+            except StateError as error:
+                raise error.within(f"state {name}") from error
     return resolved
+
+
+def _without_switch(change: Change, switches: Mapping[tuple[str, str], bool]) -> Change:
+    """Return a change that is not held to the old TTL, if a switch makes it what the file says."""
+    if isinstance(change, TtlChange) or "ttl" not in change.held:
+        return change
+    if switches.get((change.operator, change.state)) is not change.held["ttl"]:
+        return change
+    held = {name: said for name, said in change.held.items() if name != "ttl"}
+    return replace(change, held=held)
 
 
 def _refuse_losses(change: ValueChange, name: str, result: Compatibility) -> None:
@@ -181,13 +215,14 @@ def _refuse_losses(change: ValueChange, name: str, result: Compatibility) -> Non
     """
     if change.drops is None or "" in change.expressions:
         return
-    kept = " ".join(change.expressions.values())
     lost = [
         reason.path
         for reason in result.reasons
         if reason.rule == FIELD_GONE
         and not any(_within(reason.path, path) for path in (*change.drops, *change.expressions))
-        and not re.search(rf"\b{re.escape(reason.path.rpartition('.')[2])}\b", kept)
+        and not any(
+            mentions(sql, reason.path.rpartition(".")[2]) for sql in change.expressions.values()
+        )
     ]
     if lost:
         raise IncompatibleError(
@@ -247,16 +282,22 @@ def resolve_change(
     )
 
 
+def value_before(record: SnapshotRecord, operator: str, state: str) -> TypeSerializerSnapshot:
+    """Return the serializer snapshot of a state's values, as the snapshot has them."""
+    unchanged = ValueChange(operator, state, parse_type("Void"))
+    return value_snapshot(parse_state_meta_info(resolve_change(record, unchanged)[1].meta_info))
+
+
 def _resolve_switch(change: TtlChange, is_on: bool) -> Compatibility:
     """Return what a switch does to a state that has time to live, or has not."""
     if change.on == is_on:
         return as_is()
-    forms = ("with time to live", "without time to live")
-    rule = f"last access is {change.last_access}" if change.on else "times of last access go"
-    return migrate(forms[change.on], forms[not change.on], rule)
+    forms = ("with TTL", "without TTL")
+    rule = f"last access {change.last_access}" if change.on else "times of last access removed"
+    return migrate(forms[change.on], forms[not change.on], rule).under(change.state)
 
 
-def read_ttl(ttl: str | Sequence[str], last_access: str = "now") -> list[TtlChange]:
+def read_ttl(ttl: str | Sequence[str], last_access: str = NOW) -> list[TtlChange]:
     """Return the switches of time to live that a command asks for.
 
     Args:
@@ -293,11 +334,14 @@ def _refuse_unlike(change: ValueChange, operator: OperatorRecord, info: StateMet
         found["key"] = key and type_text(key)
     for name, said in change.held.items():
         if said != found[name]:
+            switch = f"{change.operator}/{change.state}={'on' if said else 'off'}"
+            remedy = f"switch it with --ttl {switch}, or " if name == "ttl" else ""
             raise IncompatibleError(
                 f"its {name} is {found[name] or 'none'}, and {said} in the file: a file gives"
                 " new types to values alone",
                 place=f"state {operator.label}/{info.name}",
-                remedy=f"leave `{name}` out of the file, or print it again with `statelake types`",
+                remedy=f"{remedy}leave `{name}` out of the file, or print it again with"
+                " `statelake types`",
             )
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import (
+    NOW,
+    TAKEN_AT,
     Change,
     TtlChange,
     ValueChange,
@@ -155,6 +157,42 @@ def migrate_snapshot(
     return MigrationResult(done.record, worst, entries, done.times)
 
 
+@dataclass(frozen=True)
+class Example:
+    """A value before and after a migration."""
+
+    before: Any
+    after: Any
+
+
+def example_of(
+    lake: Catalog,
+    record: SnapshotRecord,
+    operator: OperatorRecord,
+    state: AnyState,
+    change: ValueChange,
+) -> Example | None:
+    """Return the first value of a state before and after its migration; None if there is none.
+
+    Raises:
+        StateError: The value can't be migrated.
+    """
+    work = _Migration(lake, [change], {state.table: (state, [change])})
+    work.begin(record)
+    found = work.change(operator, operator.table_of(state))
+    for piece in found.pieces if found is not None else ():
+        read: Sequence[Any] = found.layout.read(piece) if found is not None else ()
+        for rows in read:
+            if len(rows.batch):
+                first = replace(rows, batch=rows.batch.slice(0, 1))
+                migrated: Any = first
+                for transform in found.transforms if found is not None else ():
+                    migrated = transform.apply(migrated)
+                before, after = (each.batch.column(VALUE)[0].as_py() for each in (first, migrated))
+                return Example(before, after)
+    return None
+
+
 class _Migration(Derivation):
     """A migration of some states, by the paths of their tables."""
 
@@ -172,11 +210,13 @@ class _Migration(Derivation):
         self.session: Session | None = None
         self.times: dict[str, int] = {}
 
-    def begin(self, record: SnapshotRecord, rewriter: TableRewriter) -> Sequence[OperatorRecord]:
+    def begin(
+        self, record: SnapshotRecord, rewriter: TableRewriter | None = None
+    ) -> Sequence[OperatorRecord]:
         """Open DuckDB over the snapshot, if there are expressions; read the clock."""
         self.times = {
-            "now": time.time_ns() // 1_000_000,
-            "taken_at": round(record.taken_at.timestamp() * 1000),
+            NOW: time.time_ns() // 1_000_000,
+            TAKEN_AT: round(record.taken_at.timestamp() * 1000),
         }
         if any(change.expressions for change in self.changes):
             from statelake.pipelines.lake.edit.sql_editing import session_over  # noqa: PLC0415 - DuckDB
@@ -292,28 +332,55 @@ def _value_expression(old: pa.DataType, new: pa.DataType, expressions: Mapping[s
     """
     if "" in expressions:
         return f"({expressions['']}\n)"
+    return _struct_expression(old, new, expressions, "old", "")
+
+
+def _struct_expression(
+    old: pa.DataType, new: pa.DataType, expressions: Mapping[str, str], text: str, path: str
+) -> str:
+    """Return the SQL expression of a new struct, whose old one is `text`, by its fields.
+
+    Args:
+        old: The old struct's type.
+        new: The new struct's type.
+        expressions: The expressions by the path of the field within this struct.
+        text: The SQL of the old struct.
+        path: What is before the names of its fields in messages.
+    """
     if not pa.types.is_struct(new):
         raise IncompatibleError(
             "an expression by field, for a value without fields", remedy="give one for the value"
         )
     names = [field.name for field in new]
-    unknown = sorted(set(expressions) - set(names))
+    unknown = sorted(name for name in expressions if name.partition(".")[0] not in names)
     if unknown:
         raise IncompatibleError(
-            f"an expression for field {unknown[0]!r}, which the new type has not",
+            f"an expression for field {path + unknown[0]!r}, which the new type has not",
             remedy=f"its fields are: {', '.join(names)}",
         )
-    before = {field.name for field in old} if pa.types.is_struct(old) else set()
+    before = {field.name: field.type for field in old} if pa.types.is_struct(old) else {}
     parts = []
     for name in names:
-        if name not in expressions and name not in before:
+        quoted = "'" + name.replace("'", "''") + "'"
+        below = {
+            inner.partition(".")[2]: sql
+            for inner, sql in expressions.items()
+            if inner.startswith(f"{name}.")
+        }
+        if name in expressions:
+            sql = expressions[name]
+        elif name not in before:
             raise IncompatibleError(
-                f"field {name!r} is new and has no expression",
+                f"field {path + name!r} is new and has no expression",
                 remedy="give one; NULL or a constant will do",
             )
-        quoted = "'" + name.replace("'", "''") + "'"
-        parts.append(f"{quoted}: ({expressions.get(name, f'old[{quoted}]')}\n)")
-    return f"CASE WHEN old IS NULL THEN NULL ELSE {{{', '.join(parts)}}} END"
+        elif below:
+            kinds = before[name], new.field(name).type
+            sql = _struct_expression(*kinds, below, f"{text}[{quoted}]", f"{path}{name}.")
+        else:
+            sql = f"{text}[{quoted}]"
+        parts.append(f"{quoted}: ({sql}\n)")
+    return f"CASE WHEN {text} IS NULL THEN NULL ELSE {{{', '.join(parts)}}} END"
 
 
 @dataclass(frozen=True)

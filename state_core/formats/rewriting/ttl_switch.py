@@ -48,7 +48,7 @@ def switch_on(rows: StateRows, last_access: int | str) -> StateRows:
     if isinstance(last_access, int):
         times = pa.array(np.full(len(values), last_access, np.int64))
     else:
-        times = _times_in(values, last_access)
+        times = times_in(values, last_access)
     column = times
     if layout.kind is StateKind.LIST:
         first = list_offsets(rows.batch.column(VALUE))
@@ -124,8 +124,12 @@ def _values(rows: StateRows) -> pa.Array:
     return column.values.slice(int(first[0]), int(first[-1] - first[0]))
 
 
-def _times_in(values: pa.Array, name: str) -> pa.Array:
+def times_in(values: pa.Array, name: str) -> pa.Array:
     """Return the times that a field of the values has, in milliseconds.
+
+    Args:
+        values: The values; of an empty column only the type is examined.
+        name: The field; that of a field within it behind a dot.
 
     Raises:
         IncompatibleError: There is no such field, or it has no times.
@@ -137,7 +141,7 @@ def _times_in(values: pa.Array, name: str) -> pa.Array:
             known = [field.name for field in times.type] if pa.types.is_struct(times.type) else []
             raise IncompatibleError(
                 f"the values have no field {name!r} for the time of last access",
-                remedy=f"fields here are: {', '.join(known) or 'none'}; or say now or taken_at",
+                remedy=f"it may be {' or '.join([*known, 'now', 'taken_at'])}",
             )
         times = pc.struct_field(times, part)
     kind = times.type

@@ -160,7 +160,7 @@ class DecodedSerializer(TypeSerializer):
     def standing_last(self) -> DecodedSerializer:
         """Return the serializer for a value with a known end."""
         decoder = self.decoder.standing_last()
-        return self if decoder is self.decoder else DecodedSerializer(self.java_class, decoder)
+        return self if decoder is self.decoder else type(self)(self.java_class, decoder)
 
     @property
     def name(self) -> str:

@@ -15,7 +15,6 @@ from statelake.state_core.errors import StateError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.decoders import (
-    DecodedSerializer,
     decoder_of,
     is_undecoded,
     opaque_serializer,
@@ -28,7 +27,7 @@ from statelake.state_core.serializers.kryo.decoding import (
     kryo_decoder,
     nested_decoder,
 )
-from statelake.state_core.serializers.kryo.serializer import NestedKryoSerializer
+from statelake.state_core.serializers.kryo.serializer import KryoSerializer, NestedKryoSerializer
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.opaque_bytes import RUNTIME, CarriedSnapshot
 from statelake.state_core.serializers.opaque.optional_map import (
@@ -87,7 +86,7 @@ class KryoSerializerSnapshot(CarriedSnapshot):
         if decoder_of(self.type_class) is None and not is_undecoded() and not is_key():
             decoder = self.decoder()
             if decoder is not None:
-                return DecodedSerializer(self.type_class, decoder)
+                return KryoSerializer(self.type_class, decoder)
         return opaque_serializer(self.type_class)
 
     def restore_nested(self) -> TypeSerializer:

@@ -42,7 +42,8 @@ __all__ = [
 SMALL = 1 << 14  # larger files are left out: what is in them is in others, too, and takes long
 PACKED = (
     "evolving/old-hashmap", "evolving/operator-old", "own/canonical", "own/canonical-snappy",
-    "own/native", "kryo/flink-1.20", "heap-timers/windows",
+    "own/native", "kryo/flink-1.20", "kryo/pojos-1.20",
+    "heap-timers/windows",
 )  # fmt: skip
 
 

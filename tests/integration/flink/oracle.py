@@ -115,6 +115,7 @@ class FlinkOracle:
         heap: Of the JVM; buffers of the network are as much again at most.
         patience: Seconds to wait for one answer.
         modules: Of Flink, beside those that every job needs.
+        changed: Sources that are compiled in place of those of their names.
     """
 
     def __init__(
@@ -123,13 +124,16 @@ class FlinkOracle:
         heap: str = "1g",
         patience: float = ANSWER_SECONDS,
         modules: Collection[str] = (),
+        changed: Collection[Path] = (),
     ) -> None:
         self.version = version
         self.patience = patience
         jars = flink_jars(version, modules)
         names = [*SOURCES, *(() if version.startswith("1.") else NEW_SOURCES)]
         names += [name for module in modules for name in SOURCES_OF.get(module, ())]
-        classes = compiled([JAVA_SOURCES / name for name in names], jars, f"flink-{version}")
+        sources = {name: JAVA_SOURCES / name for name in names}
+        sources |= {path.name: path for path in changed}
+        classes = compiled(sources.values(), jars, f"flink-{version}")
         path = ":".join(map(str, [classes, *jars]))
         # Flink leaves files in its temporary directory, so it gets one that goes with it
         self._directory = tempfile.TemporaryDirectory(
@@ -200,7 +204,8 @@ class FlinkOracle:
             case: The job.
             savepoint: What it restores.
             options: `strict="true"` lets Flink refuse state that no operator claims; `suffix` is
-                what the uids of the operators `counter` and `kinds` end in.
+                what the uids of the operators `counter` and `kinds` end in; `ttl` is how long
+                states of `kinds` live, as in `name:1000,session:off`, in milliseconds.
         """
         chosen = {"backend": "hashmap", "parallelism": 2, "max": 128, "keys": 300, **options}
         with tempfile.TemporaryDirectory() as directory:

@@ -20,6 +20,7 @@ from tests.integration.flink.oracle import FlinkError, FlinkOracle, sorted_lines
 from tests.support.savepoints.kryo_jobs import (
     BASKET,
     KRYO_KEYS,
+    POJO_KEYS,
     jdk_savepoint,
     kryo_lines,
     kryo_vectors,
@@ -90,3 +91,16 @@ def test_from_rocksdb(flink: FlinkOracle, old_flink: FlinkOracle, tmp_path: Path
     )  # fmt: skip
     lines = flink.restore("kryo", upgraded(savepoint, tmp_path), keys=KRYO_KEYS, parallelism=3)
     assert sorted_lines(lines) == sorted_lines(kryo_lines())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_pojos_are_restored(backend: str, old_flink: FlinkOracle, tmp_path: Path) -> None:
+    """With Kryo's fields in values, lists, maps and keys, typed in the lake; all values equal."""
+    lake = Catalog(tmp_path / "lake")
+    savepoint = jdk_savepoint(tmp_path / "sp", "pojos-1.20")
+    import_snapshot(lake, str(savepoint), "job", snapshot_id="s", engine="local")
+    export_snapshot(lake, "job", "s", tmp_path / "out", engine="local", parallelism=3)
+    lines = old_flink.restore(
+        "pojos", tmp_path / "out", keys=POJO_KEYS, parallelism=3, backend=backend
+    )
+    assert sorted_lines(lines) == sorted_lines(kryo_lines("pojos"))

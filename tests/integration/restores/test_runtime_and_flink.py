@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.state_core.declarations import StateDeclaration, StateDeclarations
 from statelake.state_core.declarations.states import RedistributionStrategy
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.process import (
     Collector,
     Job,
@@ -259,3 +261,98 @@ def test_every_kind_of_declared_state_there_and_back(
     assert sorted(times.to_pylist()) == [FAR + k for k in range(KEYS + 2 * MORE)]
     restored = with_declared.restore("declared", target, keys=KEYS + 2 * MORE, parallelism=4)
     assert sorted_lines(restored) == sorted_lines(declared_lines(KEYS + 2 * MORE))
+
+
+YEARS = timedelta(days=3650)
+KINDS = {
+    "name": OF.value_state("name", "String"), "items": OF.list_state("items", "Integer"),
+    "scores": OF.map_state("scores", "String", "Double"),
+    "total": OF.reducing_state("total", "Long", f"{__name__}:add"),
+    "avg": OF.aggregating_state("avg", f"{__name__}:Average", "Tuple2<Long, Long>"),
+    "triple": OF.value_state("triple", "Tuple3<Integer, String, Boolean>"),
+    "row": OF.value_state("row", "Row<Long, String, Double>"),
+    "session": OF.value_state_builder("session", "String").with_state_ttl(YEARS).build(),
+}  # fmt: skip
+
+
+class Average:
+    """Of the aggregating state of `kinds`."""
+
+    def create_accumulator(self) -> tuple[int, int]:
+        """Sum and count."""
+        return 0, 0
+
+    def add(self, value: int, accumulator: Any) -> tuple[int, int]:
+        """One more."""
+        total, count = accumulator
+        return total + value, count + 1
+
+    def get_result(self, accumulator: Any) -> float:
+        """The average."""
+        total, count = accumulator
+        return total / count if count else 0.0
+
+    def merge(self, a: Any, b: Any) -> tuple[int, int]:
+        """Of both."""
+        return a[0] + b[0], a[1] + b[1]
+
+
+class Kinds(OneInputStreamProcessFunction):
+    """Changes some states of real Flink's job `kinds`, with time to live and with timers."""
+
+    def uses_states(self) -> Iterable[StateDeclaration]:
+        """All of them."""
+        return set(KINDS.values())
+
+    def process_record(self, record: Any, output: Collector, ctx: PartitionedContext) -> None:
+        """One more of each."""
+        ctx.get_state(KINDS["total"]).add(record["more"])
+        ctx.get_state(KINDS["items"]).add(record["more"])
+        ctx.get_state(KINDS["scores"]).put("more", float(record["more"]))
+        ctx.get_state(KINDS["session"]).update(f"session again {record['more']}")
+
+
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+def test_state_with_time_to_live_and_both_timers_there_and_back(
+    backend: str, flink: FlinkOracle, tmp_path: Path
+) -> None:
+    """A `KeyedProcessFunction`'s, changed by two runs of which one is restored from a changelog."""
+    golden = next(case for case in golden_cases("kinds", form="canonical"))
+    lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
+    import_snapshot(
+        lake, str(golden.snapshot), "kinds", snapshot_id="flink", uids=UIDS["kinds"],
+        engine="local",
+    )  # fmt: skip
+    job = Job("kinds", golden.facts["max_parallelism"])
+    schema = pa.schema({"key": pa.int64(), "more": pa.int64()})
+    stream = job.source("records", str(data), format="json", schema=schema)
+    stream.key_by("key", "Long").process(Kinds(), uid="kinds", output={"key": pa.int64()})
+    lines = {line["key"]: line for line in golden.expected() if "timer" not in line}
+    commit_to = (f"changelog={tmp_path / 'changelogs'}",)
+    data.mkdir()
+    for run, parallelism in enumerate((3, 2)):
+        changed = sorted(lines)[run:60:2]
+        text = "".join(json.dumps({"key": key, "more": run + 1}) + "\n" for key in changed)
+        (data / f"{run}.jsonl").write_text(text)
+        for key in changed:
+            line = lines[key]
+            line["total"] += run + 1
+            line["items"] = [*line["items"], run + 1]
+            line["scores"]["more"] = float(run + 1)
+            line["session"] = f"session again {run + 1}"
+        options = RunOptions(
+            parallelism, backend, "local", restore="flink", commit_to=commit_to,
+            restore_from="changelog" if run else "lake",
+        )  # fmt: skip
+        run_job(job, lake, options)
+        assert_alike(job, tmp_path / "lake", commit_to)
+    target = tmp_path / "export"
+    export_snapshot(lake, "kinds", "run-00000002", target, parallelism=4, engine="local")
+    restored = flink.restore("kinds", target, keys=golden.facts["keys"], parallelism=4)
+    assert sorted_lines(line for line in restored if "timer" not in line) == sorted_lines(
+        lines.values()
+    )
+    for queue in open_snapshot(golden.snapshot).operator(operator_id_of_uid("kinds")).timers:
+        other = open_snapshot(target).operator("kinds").state(queue.name).to_arrow()
+        kept = [sorted(table["timestamp"].to_pylist()) for table in (queue.to_arrow(), other)]
+        assert kept[0] == kept[1]

@@ -88,7 +88,7 @@ def test_help(words: tuple[str, ...], command: click.Command) -> None:
     assert f"Usage: statelake {' '.join(words)}" in ran.out
     assert re.search(r"^\s*Example(s|, .*)?:$", ran.out, re.MULTILINE)
     for option in command.params:
-        if isinstance(option, click.Option):
+        if isinstance(option, click.Option) and not option.hidden:
             assert option.opts[0] in ran.out
 
 

@@ -480,3 +480,22 @@ def test_python_migrates_all_snapshots_as_the_command_does(lake: str, tmp_path: 
     assert (done.failed, [each.outcome for each in done.outcomes]) == (True, ["migrated", "failed"])
     assert str(done).startswith("kinds/total of 2 snapshots\nsnapshot  made")
     assert job.not_migrated() == ["monday", "other"]
+
+
+def test_time_to_live_is_switched_by_the_command(
+    lake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Planned, then done in one snapshot; words that go with nothing are refused."""
+    words = ("migrate", "--lake", lake, "--job", JOB, "--snapshot", "monday")
+    ttl = ("--ttl", "kinds/total=on", "--ttl", "kinds/session=off", "--last-access", "taken_at")
+    assert run(*words, *ttl, "--dry-run", "--json") == 0
+    (planned,) = json.loads(capsys.readouterr().out)
+    assert (planned["outcome"], planned["made"]) == ("compatible_after_migration", "")
+    assert run(*words, *ttl, "--json") == 0
+    (done,) = json.loads(capsys.readouterr().out)
+    assert (done["outcome"], done["entries"]) == ("migrated", 240)
+    states = Lake(lake).job(JOB)["monday-migrated"]["kinds"]
+    assert [states.state(name).with_ttl for name in ("total", "session")] == [True, False]
+    assert run(*words, "--ttl", "kinds/total=on", "--kryo-to-flink-2") == 2
+    assert run(*words, "--ttl", "kinds/total=off", "--last-access", "taken_at") == 2
+    assert "--last-access is for --ttl OPERATOR/STATE=on" in capsys.readouterr().err

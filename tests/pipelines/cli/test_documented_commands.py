@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from statelake import Lake
 from statelake.pipelines.cli import demo
 from tests.support.command import Ran, run
+from tests.support.savepoints.golden_cases import GOLDEN
 
 ROOT = Path(__file__).parents[3]
+POJO = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "savepoint"
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 PAGES = [README, *sorted(DOCS.glob("*.md"))]
 TASKS = [
@@ -161,6 +164,30 @@ def test_a_sample_is_what_is_printed(page: Path, clone: Path) -> None:
         assert_printed(expected, ran.out)
 
 
+def test_types_and_words_print_what_the_page_on_upgrades_says(clone: Path) -> None:
+    """Of customers that are POJOs, whose savepoint and files the page names; TTL of the demo's."""
+    monday = clone / "demo" / "savepoints" / "monday"
+    run("import", monday, "--lake", "lake", "--job", "kinds", "--snapshot", "monday")
+    shop = Lake("lake").job("shop", engine="local")
+    shop.import_snapshot(POJO, "monday", uids=["customers"])
+    (clone / "savepoint-1.20").symlink_to(POJO)
+    text = shop["monday"].types().to_yaml()
+    (clone / "types.yaml").write_text(text, "utf-8")
+    new = text.replace("        id: Long", "        country: String\n        id: Long")
+    (clone / "new-types.yaml").write_text(new.replace("zip: Integer", "zip: Long"), "utf-8")
+    calls = [
+        call
+        for block in blocks(DOCS / "upgrade.md", "")
+        for call in block.replace("\\\n", " ").split("$ statelake ")[1:]
+    ]
+    assert len(calls) == 4
+    for call in calls:
+        command, _, expected = call.partition("\n")
+        ran = run(*shlex.split(command))
+        assert ran.code == 0, ran.err
+        assert_printed(expected, ran.out)
+
+
 def assert_printed(expected: str, printed: str) -> None:
     """Compare but for blanks, and for what stands as `...`."""
     pattern = re.escape(squeezed(expected)).replace(re.escape("..."), ".*")
@@ -216,6 +243,37 @@ def test_commits_print_what_the_page_says(clone: Path) -> None:
         ran = run(*shlex.split(command)[1:])
         assert ran.code == 0, ran.err
         assert_printed(expected, ran.out)
+
+
+def test_runs_print_what_the_page_says(clone: Path) -> None:
+    """Two runs, one without new input, and a query of the first one's state."""
+    orders = feed_example(clone)
+    page = ROOT / "docs" / "process-functions.md"
+    (block,) = (block for block in blocks(page, "") if block.startswith("$ mkdir"))
+    samples = [part for part in block.split("$ ") if part.startswith("statelake")]
+    assert len(samples) == 4
+    for sample in samples:
+        if orders:
+            name, lines = orders.pop(0)
+            (clone / "alerts-data" / "orders" / name).write_text(lines, "utf-8")
+        command, _, expected = sample.partition("\n")
+        ran = run(*shlex.split(command)[1:])
+        assert ran.code == 0, ran.err
+        assert_printed(timeless(expected), timeless(ran.out))
+
+
+def test_metrics_are_those_of_the_page(clone: Path) -> None:
+    """Line by line, but for times."""
+    (name, lines), _ = feed_example(clone)
+    (clone / "alerts-data" / "orders" / name).write_text(lines, "utf-8")
+    page = ROOT / "docs" / "process-functions.md"
+    (block,) = (block for block in blocks(page, "") if "--metrics" in block)
+    command, _, shown = block.split("\n", 2)
+    assert run(*shlex.split(command)[2:]).code == 0
+    written = (clone / "alerts.prom").read_text("utf-8")
+    samples = "".join(line for line in written.splitlines(True) if not line.startswith("#"))
+    times = re.compile(r"(_seconds|_second)({.*}) .*")
+    assert times.sub(r"\1\2", samples) == times.sub(r"\1\2", shown)
 
 
 def test_the_log_that_a_run_writes_is_where_the_page_says(clone: Path) -> None:

@@ -173,7 +173,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     programs = directory / "environment" / "bin"
     for command in (
         (sys.executable, "-m", "venv", programs.parent),
-        (programs / "pip", "install", "-c", ROOT / "constraints.txt", wheel),
+        (programs / "pip", "install", "--no-compile", "-c", ROOT / "constraints.txt", wheel),
     ):
         ran = run(*command, directory=directory)
         assert ran.returncode == 0, ran.stderr

@@ -150,7 +150,10 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     ),
     "compress": ((sl.compress,), {}, PROGRESS),
     "run": (
-        (sl.Lake.run,), {"runnable": "given as `job`"}, PROGRESS | {"job": "what MODULE:JOB names"},
+        (sl.Lake.run,),
+        {"runnable": "given as `job`"},
+        PROGRESS
+        | {"job": "what MODULE:JOB names", "stop": "Ctrl-C", "step": "in front of the bar"},
     ),
     "warm": ((sl.warm,), {}, PROGRESS),
     "checkpoints list": ((LOG, sl.Checkpoints.list), {}, {}),

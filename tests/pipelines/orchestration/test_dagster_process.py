@@ -73,9 +73,28 @@ def test_run_after_run(
         ]
         told = event.step_output_data.metadata
         assert told["records in"].value == (302 if part == 0 else 300)
+        assert told["records a second"].value > 0
+        assert told["state bytes"].value > 0
+        assert set(told["seconds"].value) == {"restore", "process", "write", "commit"}
+        assert told["not read yet"].value == {"orders": {"bytes": 0}, "rules": {"bytes": 0}}
+        assert (told["read"].value["orders"]["bytes"] > 0, told["runs"].value) == (True, 1)
     rows = sink_rows(tmp_path / "alerts-data" / "alerts")
     assert len(rows) == len(expected(range(2))[0])
     assert len(Catalog(tmp_path / "lake").summaries("alerts")) == 2
+
+
+def test_runs_go_on_until_nothing_is_new(
+    instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As configured, with metrics for Prometheus, and each step in the log."""
+    monkeypatch.chdir(tmp_path)
+    feed(tmp_path / "alerts-data", 0)
+    more = {"until_idle": True, "metrics": str(tmp_path / "run.prom")}
+    done = launched(instance, tmp_path, f"{EXAMPLE}:JOB", **more)
+    assert done.success
+    assert 'statelake_run_failed{job="alerts"} 0' in (tmp_path / "run.prom").read_text()
+    logged = [entry.user_message for entry in instance.all_logs(done.run_id)]
+    assert "run 1: operator alert" in logged
 
 
 def test_state_goes_to_a_blob_store_too(

@@ -17,6 +17,7 @@ import org.apache.flink.api.common.state.MapState;
 import org.apache.flink.api.common.state.MapStateDescriptor;
 import org.apache.flink.api.common.state.ReducingState;
 import org.apache.flink.api.common.state.ReducingStateDescriptor;
+import org.apache.flink.api.common.state.StateDescriptor;
 import org.apache.flink.api.common.state.StateTtlConfig;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
@@ -41,6 +42,9 @@ public class Jobs {
 
     /** What the uids of `counter` and `kinds` end in. */
     static String suffix = "";
+
+    /** The time to live of states of `kinds`: their names, and milliseconds or `off`. */
+    static String ttl = "";
 
     private static final long STEP = 2654435761L;
     private static final long BASE = -(1L << 40);
@@ -227,22 +231,35 @@ public class Jobs {
 
         @Override
         public void open(OpenContext context) {
-            name = getRuntimeContext().getState(new ValueStateDescriptor<>("name", Types.STRING));
-            items = getRuntimeContext().getListState(new ListStateDescriptor<>("items", Types.INT));
+            name = getRuntimeContext().getState(living(new ValueStateDescriptor<>("name", Types.STRING)));
+            items = getRuntimeContext().getListState(living(new ListStateDescriptor<>("items", Types.INT)));
             scores = getRuntimeContext().getMapState(
-                    new MapStateDescriptor<>("scores", Types.STRING, Types.DOUBLE));
+                    living(new MapStateDescriptor<>("scores", Types.STRING, Types.DOUBLE)));
             total = getRuntimeContext().getReducingState(
-                    new ReducingStateDescriptor<>("total", Long::sum, Types.LONG));
-            avg = getRuntimeContext().getAggregatingState(new AggregatingStateDescriptor<>(
-                    "avg", new Average(), Types.TUPLE(Types.LONG, Types.LONG)));
-            triple = getRuntimeContext().getState(new ValueStateDescriptor<>(
-                    "triple", Types.TUPLE(Types.INT, Types.STRING, Types.BOOLEAN)));
-            row = getRuntimeContext().getState(new ValueStateDescriptor<>(
-                    "row", Types.ROW(Types.LONG, Types.STRING, Types.DOUBLE)));
-            ValueStateDescriptor<String> expiring =
-                    new ValueStateDescriptor<>("session", Types.STRING);
-            expiring.enableTimeToLive(StateTtlConfig.newBuilder(Duration.ofDays(3650)).build());
-            session = getRuntimeContext().getState(expiring);
+                    living(new ReducingStateDescriptor<>("total", Long::sum, Types.LONG)));
+            avg = getRuntimeContext().getAggregatingState(living(new AggregatingStateDescriptor<>(
+                    "avg", new Average(), Types.TUPLE(Types.LONG, Types.LONG))));
+            triple = getRuntimeContext().getState(living(new ValueStateDescriptor<>(
+                    "triple", Types.TUPLE(Types.INT, Types.STRING, Types.BOOLEAN))));
+            row = getRuntimeContext().getState(living(new ValueStateDescriptor<>(
+                    "row", Types.ROW(Types.LONG, Types.STRING, Types.DOUBLE))));
+            session = getRuntimeContext().getState(
+                    living(new ValueStateDescriptor<>("session", Types.STRING)));
+        }
+
+        /** The descriptor with its time to live: ten years of `session`, if nothing else is asked for. */
+        private static <D extends StateDescriptor<?, ?>> D living(D descriptor) {
+            String lives = descriptor.getName().equals("session") ? "315360000000" : "off";
+            for (String asked : ttl.split(",")) {
+                if (asked.startsWith(descriptor.getName() + ":")) {
+                    lives = asked.substring(asked.indexOf(':') + 1);
+                }
+            }
+            if (!lives.equals("off")) {
+                Duration time = Duration.ofMillis(Long.parseLong(lives));
+                descriptor.enableTimeToLive(StateTtlConfig.newBuilder(time).build());
+            }
+            return descriptor;
         }
 
         @Override

@@ -30,7 +30,7 @@ import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
  * generate    case= backend= format= compression= parallelism= max= keys= inline= to=
  * checkpoints case= backend= compression= parallelism= max= keys= inline= to= generations=
  *             savepoints= and options of Flink's, by their names
- * restore     case= backend= savepoint= parallelism= max= keys= out= [suffix=] [strict=true]
+ * restore     case= backend= savepoint= parallelism= max= keys= out= [suffix=] [ttl=] [strict=true]
  * </pre>
  */
 public class Oracle {
@@ -58,6 +58,7 @@ public class Oracle {
 
     private static String run(String command, Map<String, String> args) throws Exception {
         Jobs.suffix = args.getOrDefault("suffix", "");
+        Jobs.ttl = args.getOrDefault("ttl", "");
         switch (command) {
             case "generate":
                 return generate(args);
