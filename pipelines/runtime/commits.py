@@ -18,10 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from statelake.pipelines.lake.commits.checkpoint_records import (
-    SNAPSHOT_FACTORY,
-    open_changelogs,
-)
+from statelake.pipelines.lake.commits.checkpoint_records import open_changelogs
 from statelake.pipelines.lake.tables.names import stream_of
 from statelake.pipelines.runtime.subtask_store import (
     METADATA_VERSION,
@@ -156,7 +153,12 @@ class CommitTargets:
         streams = {stream_of(self.job, uid): count for uid, count in parallelism.items()}
         for factory in self.factories(streams):
             if factory.name == CHANGELOG_FACTORY:
-                factory.admin().create_resources()
+                try:
+                    factory.admin().create_resources()
+                except (StateError, OSError) as error:
+                    if not self.tolerant:
+                        raise
+                    LOG.error("job %s: changelogs can't be created: %s", self.job, error)  # noqa: TRY400
 
 
 @dataclass(frozen=True)
@@ -181,21 +183,23 @@ def checkpoint_manager(runs: Directory) -> CheckpointManager:
 
 
 class _TaskRecords(CheckpointManager):
-    """The records as tasks see them: without the markers of the lake, to which the driver commits.
+    """The records as a restore sees them: with the markers of its source alone.
 
     Args:
         runs: The directory of the job's runs.
+        factory: The source.
     """
 
-    def __init__(self, runs: Directory) -> None:
+    def __init__(self, runs: Directory, factory: str) -> None:
         super().__init__(checkpoint_manager(runs).log, GROUPER)
+        self._factory = factory
 
     def read_last(self, task: str) -> Checkpoint | None:
         """Return the last record of a task; None without one."""
         last = super().read_last(task)
         if not isinstance(last, CheckpointV2):
             return last
-        markers = {name: ids for name, ids in last.markers.items() if name != SNAPSHOT_FACTORY}
+        markers = {name: ids for name, ids in last.markers.items() if name == self._factory}
         return replace(last, markers=markers)
 
 
@@ -282,7 +286,7 @@ def prepare_commit(task: CommitTask, files: SubtaskFiles) -> PreparedCommit:
         store = _store(context)
         store.hold(files if last is None else task.committed or files)
         factories = task.targets.factories()
-        manager = _TaskRecords(task.runs)
+        manager = checkpoint_manager(task.runs)
         commits = TaskStart(context, task.targets.settings(), manager, factories).resume(last)
         try:
             for factory in factories:
@@ -365,10 +369,15 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
         CommitError: No backend has its state, or what it has is of another task or checkpoint.
     """
     target = task.directory
-    with _context(task.targets, task.name) as context:
-        settings = task.targets.settings(task.source)
-        manager = _TaskRecords(task.runs)
-        started = TaskStart(context, settings, manager, task.targets.factories()).start()
+    places = task.targets
+    targets = replace(
+        places, tolerant=False, blob=places.blob if task.source == BLOB else "",
+        changelog=places.changelog if task.source == CHANGELOG else "",
+    )  # fmt: skip
+    with _context(targets, task.name) as context:
+        settings = targets.settings(task.source)
+        manager = _TaskRecords(task.runs, FACTORIES[task.source])
+        started = TaskStart(context, settings, manager, targets.factories()).start()
         try:
             context.stores.flush()
             files = _store(context).files

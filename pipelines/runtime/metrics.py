@@ -41,6 +41,12 @@ def write_metrics(path: str, job: str, done: RunResult | None) -> None:
         CommitError: The file can't be written.
     """
     target = Path(path)
+    if target.exists() and not target.is_file():
+        raise CommitError(
+            "the metrics can't be written: not a regular file",
+            place=path,
+            remedy="what the run committed stays: give a file in a directory that exists",
+        )
     try:
         samples = {**_kept(target), **_samples(job, done)}
         text = "".join(

@@ -62,6 +62,7 @@ from statelake.state_core.checks.legality import listed
 from statelake.state_core.commit import CheckpointV2
 from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.errors import (
+    ConflictError,
     LakeError,
     LegalityError,
     MissingFileError,
@@ -475,11 +476,23 @@ class _Run:
     def _from_backend(
         self, source: str, plan: Plan, attempt: RunAttempt, engine: Engine
     ) -> ConfinedDirectory:
-        """Return a savepoint of the state that another backend has."""
+        """Return a savepoint of the state that another backend has.
+
+        Raises:
+            ConflictError: What it has may have been erased from the lake meanwhile.
+            NotFoundError: There is no run before, or no record of one of its tasks.
+        """
         before, left = self.log.plan(plan.run - 1), self.log.prepared(plan.run - 1)
         if self.targets is None or before is None or left is None:
             raise NotFoundError(
-                f"{source} has no state of the first run", remedy="restore it from the lake"
+                f"{source} has no state of a run before this one",
+                remedy="restore it from the lake",
+            )
+        if self.lake.snapshot(self.job.name, plan.restore).erased:
+            raise ConflictError(
+                f"snapshot {plan.restore!r} was erased from after the run, and {source} may still "
+                "have what was erased",
+                remedy="restore it from the lake",
             )
         tasks = []
         target = attempt.directory.child("restored")

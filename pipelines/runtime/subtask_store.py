@@ -6,6 +6,7 @@ key                   value
 `metadata`            a `_metadata` with this subtask alone, and the time of the commit as its id
 `operator`            the file of operator state
 `header`              the header of the file of keyed state
+`count`               the number of entries, in eight bytes
 `e`, then an entry    the value of the entry, as in the unified format; the key has the length of
                       the state's name in two bytes, the name, two bytes of the key group, and the
                       entry's key
@@ -57,6 +58,7 @@ from statelake.state_core.model.snapshot import Entries
 METADATA_FILE = "_metadata"
 METADATA_VERSION = 6
 METADATA, OPERATOR, HEADER, ENTRY = b"metadata", b"operator", b"header", b"e"
+COUNT, COUNT_BYTES = b"count", 8
 PIECE_BYTES = 8 << 20
 GROUP_BYTES = 2
 COMPARED_BYTES = 64 << 20  # of key groups that are compared at once
@@ -131,9 +133,13 @@ def changes_between(
         if old.get(key) != new.get(key):
             yield key, new.get(key)
     files = (None if before is None else before.keyed(), after.keyed())
+    old_count = new_count = 0
     for key_groups in _compared_together(files):
         old_pairs, new_pairs = (_pairs(file, key_groups) for file in files)
+        old_count, new_count = old_count + len(old_pairs), new_count + len(new_pairs)
         yield from _changes(old_pairs, new_pairs)
+    if before is None or old_count != new_count:
+        yield COUNT, new_count.to_bytes(COUNT_BYTES, "big")
 
 
 def _compared_together(files: Iterable[HeadedFile | None]) -> Iterator[KeyGroupRange]:
@@ -268,7 +274,9 @@ class SubtaskStore(PersistentStore):
         """Yield every key with its value."""
         if self._files is not None:
             yield from self._files.described().items()
-            yield from _listed(_pairs(self._files.keyed()))
+            entries = _pairs(self._files.keyed())
+            yield COUNT, len(entries).to_bytes(COUNT_BYTES, "big")
+            yield from _listed(entries)
 
     def flush(self) -> None:
         """Write the pairs that were applied as files."""
@@ -313,6 +321,13 @@ def _written(directory: Directory, pairs: dict[bytes, bytes]) -> SubtaskFiles:
             remedy="the changelog is not one of `statelake run`: restore from another backend",
         )
     files = _described(directory, pairs[METADATA])
+    count = sum(key[:1] == ENTRY for key in pairs)
+    if int.from_bytes(_pair(pairs, COUNT, directory), "big") != count:
+        raise CorruptSnapshotError(
+            f"{count} entries, which are not as many as were committed",
+            place=directory.full(),
+            remedy="the changelog is not complete: restore from another backend",
+        )
     state = files.subtask
     operator, keyed = state.managed_operator, state.managed_keyed
     if operator is not None and operator.stream is not None:
@@ -323,11 +338,12 @@ def _written(directory: Directory, pairs: dict[bytes, bytes]) -> SubtaskFiles:
     if isinstance(keyed, KeyGroupsHandle):
         header = parse_keyed_header(_pair(pairs, HEADER, directory))
         prefix = prefix_bytes(files.operator.max_parallelism)
-        entries = _sorted_entries(pairs, header, directory)
+        key_groups = KeyGroupRange(keyed.first, keyed.first + len(keyed.offsets) - 1)
+        entries = _sorted_entries(pairs, header, key_groups, directory)
         part = write_keyed_part(
             directory, header, _encoded(entries, prefix), compressed=header.compressed
         )
-        keyed = keyed_handle(part, KeyGroupRange(keyed.first, keyed.first + len(keyed.offsets) - 1))
+        keyed = keyed_handle(part, key_groups)
     (index,) = files.operator.subtasks or {}
     subtasks = {index: replace(state, managed_operator=operator, managed_keyed=keyed)}
     written = replace(files, operator=replace(files.operator, subtasks=subtasks))
@@ -338,7 +354,7 @@ def _written(directory: Directory, pairs: dict[bytes, bytes]) -> SubtaskFiles:
 def _pair(pairs: dict[bytes, bytes], key: bytes, directory: Directory) -> bytes:
     if key not in pairs:
         raise CorruptSnapshotError(
-            f"pairs without {key.decode()!r}, which the subtask's description names",
+            f"pairs without {key.decode()!r}, which a subtask of its description has",
             place=directory.full(),
             remedy="the changelog is not complete: restore from another backend",
         )
@@ -349,7 +365,7 @@ _Entry = tuple[int, int, bytes, bytes]  # key group, state, key, value
 
 
 def _sorted_entries(
-    pairs: dict[bytes, bytes], header: KeyedHeader, directory: Directory
+    pairs: dict[bytes, bytes], header: KeyedHeader, key_groups: KeyGroupRange, directory: Directory
 ) -> list[_Entry]:
     """Return the entries of pairs, sorted by key group, state and key."""
     states = {state.name.encode(): number for number, state in enumerate(header.states)}
@@ -358,13 +374,14 @@ def _sorted_entries(
         if key[:1] == ENTRY:
             end = 3 + int.from_bytes(key[1:3], "big")
             state, group = states.get(key[3:end]), key[end : end + GROUP_BYTES]
-            if state is None or len(group) < GROUP_BYTES:
+            number = int.from_bytes(group, "big")
+            if state is None or len(group) < GROUP_BYTES or number not in key_groups:
                 raise CorruptSnapshotError(
-                    f"an entry of a state that is not described: {key[:80]!r}",
+                    f"an entry of a state or key group that is not described: {key[:80]!r}",
                     place=directory.full(),
                     remedy="the changelog is damaged: restore from another backend",
                 )
-            entries.append((int.from_bytes(group, "big"), state, key[end + GROUP_BYTES :], value))
+            entries.append((number, state, key[end + GROUP_BYTES :], value))
     return sorted(entries)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -270,6 +271,27 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """Nothing of the run is lost by it."""
     with pytest.raises(CommitError, match="can't be written"):
         write_metrics(str(tmp_path / "no" / "file.prom"), "job", RunResult(0))
+
+
+def test_a_file_that_is_no_regular_one_is_never_replaced(tmp_path: Path) -> None:
+    """Such as a device, without which the machine would have a file in its place."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        with pytest.raises(CommitError, match="not a regular file"):
+            write_metrics(str(tmp_path / name), "job", RunResult(0))
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_run_that_failed_is_told_of_although_its_figures_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    """The cause is the run's."""
+    job = alerts_module().alerts(str(tmp_path / "data"))
+    with pytest.raises(StateError, match="'x' is not a backend"):
+        Lake(str(tmp_path / "lake")).run(
+            job, commit_to=["x"], metrics=str(tmp_path / "no" / "file.prom")
+        )
 
 
 def test_the_command_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

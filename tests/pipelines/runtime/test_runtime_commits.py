@@ -13,21 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.commits.checkpoint_records import SNAPSHOT_FACTORY
 from statelake.pipelines.lake.commits.commit_measures import CommitReports
 from statelake.pipelines.lake.tables.names import stream_of
 from statelake.pipelines.runtime import RunOptions, run_job
-from statelake.pipelines.runtime.commits import (
-    SNAPSHOT_FACTORY,
-    CommitTargets,
-    checkpoint_manager,
-)
+from statelake.pipelines.runtime.commits import CommitTargets, checkpoint_manager
 from statelake.pipelines.runtime.subtask_store import SubtaskFiles, SubtaskStore
 from statelake.state_core.commit import CheckpointV2, FileChangelogs
 from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
 )
-from statelake.state_core.errors import StateError
+from statelake.state_core.errors import CommitError, StateError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
@@ -193,6 +190,35 @@ def test_a_marker_of_another_task_or_run_is_not_restored(
     run(tmp_path, 2, 2)
     assert "not the state that the last run committed" in caplog.text
     check(tmp_path, 3)
+
+
+def test_a_changelog_is_restored_although_the_blobs_are_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A restore needs its source alone."""
+    run(tmp_path, 0, 2)
+    Directory(tmp_path / "blob").delete_tree()
+    with caplog.at_level(logging.ERROR):
+        run(tmp_path, 1, 2, "changelog")
+    assert "restored from instead" not in caplog.text
+    check(tmp_path, 2)
+
+
+def test_changelogs_that_cannot_be_created_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when Kafka is down before tasks begin."""
+
+    def create(*_: Any) -> None:
+        raise CommitError("no answer in time")
+
+    monkeypatch.setattr(FileChangelogs, "create", create)
+    with pytest.raises(CommitError, match="no answer in time"):
+        run(tmp_path, 0, 2, "lake")
+    with caplog.at_level(logging.ERROR):
+        run(tmp_path, 0, 2, "lake", tolerant=True)
+    assert "changelogs can't be created" in caplog.text
+    check(tmp_path, 1)
 
 
 def test_old_blobs_go(tmp_path: Path) -> None:

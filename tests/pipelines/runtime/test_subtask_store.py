@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake.pipelines.runtime.subtask_store import (
+    COUNT,
     ENTRY,
     HEADER,
     METADATA,
@@ -102,7 +103,7 @@ def test_subscribers_are_told_what_differs(tmp_path: Path) -> None:
     assert not told
 
 
-@pytest.mark.parametrize("lacks", [METADATA, HEADER, OPERATOR])
+@pytest.mark.parametrize("lacks", [METADATA, HEADER, OPERATOR, COUNT])
 def test_pairs_that_are_not_complete_are_refused(lacks: bytes, tmp_path: Path) -> None:
     """With an error that names the lack; nothing is half-written."""
     candidates = (files for golden in GOLDEN for files in subtasks_of(golden))
@@ -116,15 +117,30 @@ def test_pairs_that_are_not_complete_are_refused(lacks: bytes, tmp_path: Path) -
         store.flush()
 
 
-def test_entries_of_another_state_are_refused(tmp_path: Path) -> None:
+def test_entries_of_another_state_or_key_group_are_refused(tmp_path: Path) -> None:
     """As is a key that ends before its key group."""
     (files, *_) = subtasks_of(WORDCOUNT)
     pairs = dict(stored(tmp_path, files).items())
-    for number, key in enumerate((b"e\0\5other\0\0key", b"e\xff\xff", b"e")):
+    (first, value) = next((key, value) for key, value in pairs.items() if key[:1] == ENTRY)
+    end = 3 + int.from_bytes(first[1:3], "big")
+    del pairs[first]
+    elsewhere = first[:end] + b"\xff\xff" + first[end + 2 :]
+    for number, key in enumerate((b"e\0\5other\0\0key", b"e\xff\xff", b"e", elsewhere)):
         store = SubtaskStore(PosixDisk(tmp_path / str(number)), "state")
-        store.apply_all({**pairs, key: b""})
-        with pytest.raises(CorruptSnapshotError, match="a state that is not described"):
+        store.apply_all({**pairs, key: value})
+        with pytest.raises(CorruptSnapshotError, match="that is not described"):
             store.flush()
+
+
+def test_pairs_without_some_entries_are_refused(tmp_path: Path) -> None:
+    """As of a topic that forgets what is old, instead of only what was replaced."""
+    (files, *_) = subtasks_of(WORDCOUNT)
+    pairs = dict(stored(tmp_path, files).items())
+    del pairs[next(key for key in pairs if key[:1] == ENTRY)]
+    store = SubtaskStore(PosixDisk(tmp_path / "restored"), "state")
+    store.apply_all(pairs)
+    with pytest.raises(CorruptSnapshotError, match="not as many as were committed"):
+        store.flush()
 
 
 def test_it_needs_real_paths() -> None:

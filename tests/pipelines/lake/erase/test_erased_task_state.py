@@ -327,6 +327,22 @@ def test_runs_go_on_without_an_erased_customer(tmp_path: Path) -> None:
     assert state_rows(lake, 5, "alert", "spent", tmp_path)[CUSTOMER] == 27
 
 
+@pytest.mark.parametrize("source", ["blob", "changelog"])
+def test_backends_that_an_erasure_did_not_reach_are_not_restored_from(
+    source: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They still have the customer, whom a restore would bring back into the lake."""
+    run(tmp_path, 0)
+    erase(Catalog(tmp_path / "lake"), ErasureRequest("r", [str(CUSTOMER)]))
+    run(tmp_path, 1, source)
+    assert "was erased from after the run" in caplog.text
+    spent = state_rows(Catalog(tmp_path / "lake"), 2, "alert", "spent", tmp_path)
+    assert spent == {CUSTOMER: 11, CUSTOMER + 1: 21, CUSTOMER + 2: 21}
+    run(tmp_path, 2, source)
+    spent = state_rows(Catalog(tmp_path / "lake"), 3, "alert", "spent", tmp_path)
+    assert spent[CUSTOMER] == 23
+
+
 def test_runs_of_a_job_without_snapshots_are_reached(tmp_path: Path) -> None:
     """As where the power went off behind the drop of all of them."""
     run(tmp_path, 0)
