@@ -39,6 +39,7 @@ NEW_TYPES = """
 states:
   customers/customer:  # of its fields, all but these go; `level` is new
     type: {pojo: "Judge$Customer", fields: {id: long, level: int, name: String}}
+    drop: [address, balance, color, scores, tags]
 """
 
 

@@ -57,6 +57,7 @@ CUSTOMERS = """
 states:
   customers/customer:
     type: {pojo: "Judge$Customer", fields: {id: long, level: int, name: String}}
+    drop: [address, balance, color, scores, tags]
 """
 MIGRATION = """\
 ops:
