@@ -39,10 +39,11 @@ ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 	STATELAKE_EXPORTS=$${STATELAKE_EXPORTS:-$(CURDIR)/demo/exports} \
 	STATELAKE_JOB=$${STATELAKE_JOB:-demo} $(BIN)/dagster dev
 
-test: $(READY)  ## Lint and all tests but the longest
+test: $(READY)  ## Lint, beside all tests but the longest
 	@$(BIN)/python -m tests.integration.prepare &
-	@$(MAKE) --no-print-directory lint
-	$(BIN)/pytest $(SPREAD) -m "not full"
+	@$(MAKE) --no-print-directory lint & lint=$$!; \
+	$(BIN)/pytest $(SPREAD) -m "not full"; tests=$$?; \
+	wait $$lint && exit $$tests
 
 test-full: $(READY)  ## The longest tests: every fixture at every parallelism in real Flink, and more
 	HYPOTHESIS_PROFILE=full $(BIN)/pytest $(SPREAD) -m "full and not nightly"
