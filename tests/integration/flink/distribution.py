@@ -65,8 +65,11 @@ def compiled(sources: Iterable[Path], jars: Iterable[Path], release: str) -> Pat
     if done.returncode:
         shutil.rmtree(part)
         raise RuntimeError(f"the jobs do not compile against {release}:\n{done.stderr[-4000:]}")
-    if target.is_dir():
-        shutil.rmtree(part)
-    else:
+    try:
         part.rename(target)
+    except OSError:
+        # Another process compiled the same classes meanwhile: a directory with files stays.
+        if not target.is_dir():
+            raise
+        shutil.rmtree(part)
     return target
