@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.verify.diffing import Differences
     from statelake.pipelines.operations.bootstrap import BootstrapResult
     from statelake.pipelines.operations.canary import CanaryResult
+    from statelake.pipelines.operations.growth import Growth
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.operations.migrations import KryoOutcome, Migrations, Outcome
     from statelake.pipelines.operations.rescale_steps import RescalePlan
@@ -104,6 +105,7 @@ __all__ = [
     "check_legality",
     "compress",
     "diff_types",
+    "growth",
     "in_temporary_lake",
     "salvage",
     "warm",
@@ -643,6 +645,51 @@ class Job:
 
         text = _key_text(key)
         return key_history(self.lake.catalog, self.name, text, operator=operator, state=state)
+
+    def growth(
+        self,
+        since: str | None = None,
+        until: str | None = None,
+        *,
+        ahead: float = 30,
+        keys: bool = True,
+    ) -> Growth:
+        """Return how the job's state grew over its snapshots, in which state, and why.
+
+        Snapshots that were made from others show no growth, and are left out. Sizes come from the
+        catalog; keys are read of the states that grew most, in the first and the last snapshot.
+
+        Args:
+            since: The first snapshot; the oldest by default.
+            until: The last snapshot; the newest by default.
+            ahead: The days of the forecast.
+            keys: Whether to read keys, which may take long.
+
+        Raises:
+            NotFoundError: There is no such snapshot, or there are fewer than two.
+        """
+        from statelake.pipelines.lake.verify.diffing import diff_state
+        from statelake.pipelines.operations.growth import KeyChanges, growth_of, recorded
+
+        first, last = (None if name is None else self[name] for name in (since, until))
+        asked = {each.name for each in (first, last) if each is not None}
+        chosen = [
+            record.snapshot_id
+            for record in self.snapshots()
+            if (first is None or record.taken_at >= first.taken_at)
+            and (last is None or record.taken_at <= last.taken_at)
+            and (not record.parent or record.snapshot_id in asked)
+        ]
+
+        def compare(operator: str, state: str, before: str, after: str) -> KeyChanges:
+            found = diff_state(
+                self.lake.catalog, self.name, before, after, operator, state,
+                engine=self.engine, progress=self.progress,
+            )  # fmt: skip
+            return KeyChanges(found.added, found.removed, found.changed)
+
+        described = (recorded(each, each.record) for each in map(self.__getitem__, chosen))
+        return growth_of(described, ahead=ahead, keys=keys, compare=compare)
 
     def commit(self, name: str, parent: str, *, note: str = "") -> CommitResult:
         """Register the current versions of the job's tables, edited elsewhere, as a snapshot.
@@ -1767,6 +1814,40 @@ def diff_types(
             for each in (old, new)
         )
     )
+
+
+def growth(
+    savepoints: Iterable[str | os.PathLike[str]],
+    *,
+    ahead: float = 30,
+    keys: bool = True,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+) -> Growth:
+    """Return how state grew over some savepoints or checkpoints of a job; see `Job.growth`.
+
+    All of their state is read. Their times are those of their files `_metadata`.
+
+    Args:
+        savepoints: Their directories, paths or URIs, in any order.
+        ahead: The days of the forecast.
+        keys: Whether to read the keys of the states that grew most.
+        allow_external: Directories elsewhere to which their handles may lead.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+
+    Raises:
+        SnapshotError: A savepoint can't be opened or read.
+        NotFoundError: There are fewer than two.
+    """
+    from statelake.pipelines.operations.growth import described, growth_of
+    from statelake.state_core.formats import open_snapshot
+
+    uids, allow_external = tuple(uids), tuple(allow_external)
+    snapshots = (
+        described(open_snapshot(each, allow_external=allow_external, uids=uids))
+        for each in savepoints
+    )
+    return growth_of(snapshots, ahead=ahead, keys=keys)
 
 
 @contextmanager

@@ -63,6 +63,7 @@ GROUPS = {
             "sources.channels:channels",
             "Show the records in flight of an unaligned checkpoint",
         ),
+        "growth": ("compare:growth", "Show which state grows, and why"),
         "report": ("report:report", "Write a page of HTML that shows a snapshot"),
     },
     "Archive": {

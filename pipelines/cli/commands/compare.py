@@ -1,9 +1,10 @@
-"""`statelake diff` and `rescale`: compare snapshots, and plan a rescale; nothing is changed."""
+"""`statelake diff`, `growth` and `plan-rescale`: compare snapshots; nothing is changed."""
 
 from __future__ import annotations
 
 import click
 
+import statelake as sl
 from statelake import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
@@ -14,10 +15,15 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.options import (
+    Reading,
     answer,
+    configured_option,
     engine_option,
     job_option,
+    lake_is_meant,
     lake_option,
+    reading_options,
+    refuse_untrusted,
     snapshot_argument,
     snapshot_named,
     snapshot_option,
@@ -57,6 +63,61 @@ def diff(
         differences = compared[earlier].diff(later, examples=examples)
     show(differences, as_json_=as_json_)
     answer(yes=differences.same or not fail_on_diff)
+
+
+@click.command()
+@click.argument("savepoints", nargs=-1)
+@configured_option("lake", "Look at a job's snapshots in a lake instead: a directory or URI.")
+@configured_option("job", "The job's name in the lake.")
+@snapshot_option("--since", help="The first snapshot of the lake; by default the oldest.")
+@snapshot_option("--until", help="The last one; by default the newest.")
+@click.option("--ahead", default=30, show_default=True, type=click.FloatRange(0, 36_500),
+              metavar="DAYS", help="How far the forecast looks.")  # fmt: skip
+@click.option("--keys/--no-keys", default=True, show_default=True,
+              help="Read the keys of the states that grew most.")  # fmt: skip
+@reading_options
+@engine_option
+@plugins_option
+@json_option
+def growth(
+    savepoints: tuple[str, ...],
+    lake: str | None,
+    job: str | None,
+    since: str | None,
+    until: str | None,
+    ahead: float,
+    keys: bool,
+    reading: Reading,
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Show which state grows, by how much, and why.
+
+    First the answer in a few sentences; then all states, snapshots, and the key groups that grew
+    most. A job's snapshots in a lake tell most: also which entries left. Of two or more SAVEPOINTs
+    all state is read.
+
+    \b
+    Examples:
+      statelake growth --lake lake --job orders
+      statelake growth --lake lake --job orders --since 2026-11-01 --ahead 90 --json
+      statelake growth savepoint-5f1e2c-0a1b2c3d4e5f savepoint-9a8b7c-5f4e3d2c1b0a
+    """
+    if savepoints and not lake_is_meant():
+        lake = None
+    if lake is not None:
+        refuse_untrusted(click.get_current_context())
+    if bool(savepoints) == (lake is not None) or (lake is not None and job is None):
+        raise click.UsageError("give either SAVEPOINTs, or --lake and --job")
+    if savepoints and (since or until):
+        raise click.UsageError("--since and --until name snapshots of a lake")
+    with progress_bar("comparing", quiet=as_json_) as progress:
+        if lake is None:
+            grown = sl.growth(savepoints, ahead=ahead, keys=keys, **reading)
+        else:
+            stored = Lake(lake).job(job or "", engine=engine, progress=progress)
+            grown = stored.growth(since, until, ahead=ahead, keys=keys)
+    show(grown, as_json_=as_json_)
 
 
 @click.command("plan-rescale")

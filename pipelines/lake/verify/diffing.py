@@ -26,6 +26,7 @@ from statelake.pipelines.lake.tables.records import (
 from statelake.pipelines.lake.tables.table_rows import TableRows, table_rows
 from statelake.pipelines.lake.verify.operator_diffing import diff_operator_state, first_rows
 from statelake.pipelines.shown import json_text, plain
+from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.printable import Printed, Table
@@ -124,6 +125,57 @@ def diff_snapshots(
 
     reading = SnapshotReading(lake, lake.snapshot(job, earlier), lake.snapshot(job, later))
     return Differences(earlier, later, reading.whole(differences))
+
+
+def diff_state(
+    lake: Catalog,
+    job: str,
+    earlier: str,
+    later: str,
+    operator: str,
+    state: str,
+    *,
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> StateDifference:
+    """Compare one state of two snapshots, without examples.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        earlier: The earlier snapshot.
+        later: The later one.
+        operator: The uid of the state's operator, or else the id.
+        state: The state's name.
+        engine: Where files are compared.
+        progress: Called with (done, total).
+
+    Raises:
+        NotFoundError: There is no such snapshot or state, or it was dropped meanwhile.
+        ConflictError: Erasures changed a snapshot in every attempt.
+    """
+    work = _Diff(lake, 0, choose_engine(engine), progress)
+
+    def difference(before: SnapshotRecord, after: SnapshotRecord) -> StateDifference:
+        sides = [
+            [
+                each.with_states(
+                    [held for held in each.states if held.name == state],
+                    [held for held in each.operator_states if held.name == state],
+                )
+                for each in record.operators
+                if each.label == operator
+            ]
+            for record in (before, after)
+        ]
+        old, new = (side[0] if side else None for side in sides)
+        found = work.operator(old, new)
+        if not found:
+            raise NotFoundError(f"no state {operator}/{state}", place=f"job {job!r}")
+        return found[0]
+
+    reading = SnapshotReading(lake, lake.snapshot(job, earlier), lake.snapshot(job, later))
+    return reading.whole(difference)
 
 
 def _operators(*records: SnapshotRecord) -> list[str]:
