@@ -91,7 +91,7 @@ def growth(
     engine: str,
     as_json_: bool,
 ) -> None:
-    """Show which state grows, by how much, and why.
+    """Show which state grows, and why.
 
     First the answer in a few sentences; then all states, snapshots, and the key groups that grew
     most. A job's snapshots in a lake tell most: also which entries left. Of two or more SAVEPOINTs

@@ -83,6 +83,9 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {},
         {"progress": "a savepoint has no `Job`"},
     ),
+    "growth": (
+        (sl.Job.growth, sl.growth), {}, {},
+    ),
     "plan-rescale": ((sl.LakeSnapshot.plan_rescale,), {}, {}),
     "export": (
         (sl.LakeSnapshot.export, sl.in_temporary_lake), {}, {},

@@ -123,8 +123,10 @@ def test_a_new_state(tmp_path: Path) -> None:
     text = answer(
         history(
             tmp_path,
-            lambda week: [value("cart", range(50))]
-            + ([value("audit", range(100 * week))] if week > 1 else []),
+            lambda week: (
+                [value("cart", range(50))]
+                + ([value("audit", range(100 * week))] if week > 1 else [])
+            ),
         ).growth()
     )
     assert "carts/audit has 100% of the growth: it is new since week2" in text
@@ -245,3 +247,16 @@ def test_the_command_of_savepoints_and_of_a_lake(tmp_path: Path) -> None:
     assert run("growth", *lake, "--json").json["sentences"] == job.growth().sentences
     assert "monday" in run("growth", DEMO / "monday", DEMO / "tuesday").out
     assert run("growth", DEMO / "monday", "--lake", tmp_path / "lake").code == 2
+
+
+def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
+    """All of the first block, for the history that it is of."""
+    history(
+        tmp_path, lambda week: [value("cart", range(200 + 100 * week)), value("name", range(50))]
+    )
+    shown = run("growth", "--lake", tmp_path / "lake", "--job", "shop").out
+    page = (Path(__file__).parents[3] / "docs" / "growth.md").read_text("utf-8")
+    block = page.split("```")[1].partition("--job shop\n")[2]
+    assert [line.split() for line in block.splitlines()] == [
+        line.split() for line in shown.splitlines()
+    ]
