@@ -38,7 +38,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def commands_page() -> str:
     """The help of every command, as the terminal shows it."""
-    context = click.Context(statelake, info_name="statelake")
+    # with the settings of a call, as a command remembers the names of its option for help
+    context = click.Context(statelake, info_name="statelake", **statelake.context_settings)
     return "\n".join(["# Commands", "", *sections(statelake, context, "##")])
 
 
