@@ -1,0 +1,78 @@
+"""State of connectors that need servers, written by real Flink with the connectors' own serializers.
+
+`python -m tests.integration.flink.connector_states DIRECTORY [NAME...]` writes the golden savepoints.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from statelake.pipelines.spark.jars import resolve_jars
+from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
+from tests.integration.flink.oracle import answers_of, successes
+
+__all__ = ["CONNECTORS", "written_states"]
+
+VERSION = "1.20.0"
+MODULES = ("flink-table-common", "flink-connector-base", "flink-connector-files")
+
+
+@dataclass(frozen=True)
+class Connector:
+    """A connector, and what of its state there is.
+
+    Attributes:
+        program: The Java program that holds its state.
+        jars: Its JARs by their Maven coordinates, without dependencies.
+        states: The words of the program, by the name of the savepoint's directory.
+    """
+
+    program: str
+    jars: tuple[str, ...]
+    states: dict[str, str]
+
+
+CONNECTORS = {
+    "mysql-cdc": Connector(
+        "MySqlStates",
+        ("org.apache.flink:flink-sql-connector-mysql-cdc:3.5.0",),
+        {
+            "mysql-cdc-binlog-3.5": "binlog",
+            "mysql-cdc-gtid-3.5": "gtid",
+            "mysql-cdc-snapshot-3.5": "snapshot",
+        },
+    ),
+}
+
+
+def written_states(name: str, to: Path) -> dict[str, Path]:
+    """Write the savepoints of a connector's states into a directory: their paths by name."""
+    connector = CONNECTORS[name]
+    jars = flink_jars(VERSION, MODULES)
+    own = resolve_jars(f"connector-{name}", alone=connector.jars)
+    jars = [*jars, *sorted(own.glob("*.jar"))]
+    sources = [
+        JAVA_SOURCES / f"{program}.java"
+        for program in (connector.program, "HeldSource", "Cluster", "Answers")
+    ]
+    classes = compiled(sources, jars, f"connector-{name}")
+    commands = [[word, (to / state).as_uri()] for state, word in connector.states.items()]
+    places = successes(answers_of(connector.program, classes, jars, commands, "768m"))
+    return {
+        state: Path(place.removeprefix("file:"))
+        for state, place in zip(connector.states, places, strict=True)
+    }
+
+
+if __name__ == "__main__":
+    golden = Path(sys.argv[1])
+    for wanted in sys.argv[2:] or CONNECTORS:
+        with tempfile.TemporaryDirectory() as made:
+            for state, savepoint in written_states(wanted, Path(made)).items():
+                (golden / state).mkdir(parents=True, exist_ok=True)
+                data = (savepoint / "_metadata").read_bytes()
+                (golden / state / "_metadata").write_bytes(data)
+                print(state, len(data))
