@@ -1,12 +1,13 @@
-"""State of connectors that need servers, written by real Flink with the connectors' own serializers.
+"""State of connectors that need servers, written by real Flink with their own serializers.
 
-`python -m tests.integration.flink.connector_states DIRECTORY [NAME...]` writes the golden savepoints.
+`python -m tests.integration.flink.connector_states DIRECTORY [NAME...]` writes golden savepoints.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from statelake.pipelines.spark.jars import resolve_jars
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
 from tests.integration.flink.oracle import answers_of, successes
 
-__all__ = ["CONNECTORS", "written_states"]
+__all__ = ["CONNECTORS", "answers", "written_states"]
 
 VERSION = "1.20.0"
 MODULES = ("flink-table-common", "flink-connector-base", "flink-connector-files")
@@ -45,11 +46,30 @@ CONNECTORS = {
             "mysql-cdc-snapshot-3.5": "snapshot",
         },
     ),
+    "postgres-cdc": Connector(
+        "PostgresStates",
+        ("org.apache.flink:flink-sql-connector-postgres-cdc:3.5.0",),
+        {
+            "postgres-cdc-stream-3.5": "stream",
+            "postgres-cdc-initial-3.5": "initial",
+            "postgres-cdc-snapshot-3.5": "snapshot",
+        },
+    ),
 }
 
 
 def written_states(name: str, to: Path) -> dict[str, Path]:
     """Write the savepoints of a connector's states into a directory: their paths by name."""
+    states = CONNECTORS[name].states
+    places = answers(name, [(word, (to / state).as_uri()) for state, word in states.items()])
+    return {
+        state: Path(place.removeprefix("file:"))
+        for state, place in zip(states, places, strict=True)
+    }
+
+
+def answers(name: str, commands: Iterable[Iterable[object]]) -> list[str]:
+    """What a connector's program says to some commands."""
     connector = CONNECTORS[name]
     jars = flink_jars(VERSION, MODULES)
     own = resolve_jars(f"connector-{name}", alone=connector.jars)
@@ -59,12 +79,7 @@ def written_states(name: str, to: Path) -> dict[str, Path]:
         for program in (connector.program, "HeldSource", "Cluster", "Answers")
     ]
     classes = compiled(sources, jars, f"connector-{name}")
-    commands = [[word, (to / state).as_uri()] for state, word in connector.states.items()]
-    places = successes(answers_of(connector.program, classes, jars, commands, "768m"))
-    return {
-        state: Path(place.removeprefix("file:"))
-        for state, place in zip(connector.states, places, strict=True)
-    }
+    return successes(answers_of(connector.program, classes, jars, commands, "768m"))
 
 
 if __name__ == "__main__":
@@ -75,4 +90,3 @@ if __name__ == "__main__":
                 (golden / state).mkdir(parents=True, exist_ok=True)
                 data = (savepoint / "_metadata").read_bytes()
                 (golden / state / "_metadata").write_bytes(data)
-                print(state, len(data))

@@ -32,10 +32,9 @@ import org.apache.flink.table.types.logical.RowType;
  * <pre>
  * binlog    DIRECTORY   the snapshot is read, and the binary log is being read, by position
  * gtid      DIRECTORY   the binary log is read by GTID, without a snapshot
- * snapshot  DIRECTORY   two chunks are read, one waits, a table is split, another one waits
+ * snapshot  DIRECTORY   a chunk is read, one is being read, a table is split, another one waits
+ * starts    SPLIT       no savepoint: the offset from which a split in hexadecimal digits is read
  * </pre>
- *
- * The answer is the savepoint's place.
  */
 public class MySqlStates {
     private static final TableId ORDERS = new TableId("shop", null, "orders");
@@ -49,7 +48,13 @@ public class MySqlStates {
         Answers.to(words -> run(words[0], words[1]));
     }
 
-    private static String run(String what, String directory) throws Exception {
+    private static String run(String what, String given) throws Exception {
+        if (what.equals("starts")) {
+            byte[] split = new java.math.BigInteger("01" + given, 16).toByteArray();
+            return MySqlSplitSerializer.INSTANCE
+                    .deserialize(4, Arrays.copyOfRange(split, 1, split.length))
+                    .asBinlogSplit().getStartingOffset().toString();
+        }
         BinlogOffset high = BinlogOffset.builder().setBinlogFilePosition("mysql-bin.000003", 154)
                 .setGtidSet("24bc7850-2c16-11e6-a073-0242ac110002:1-5").build();
         MySqlSchemalessSnapshotSplit first = chunk(ORDERS, 0, null, 100L, high);
@@ -108,7 +113,7 @@ public class MySqlStates {
         return HeldSource.savepoint(
                 MySqlSplitSerializer.INSTANCE,
                 new PendingSplitsStateSerializer(MySqlSplitSerializer.INSTANCE), splits, state,
-                directory);
+                given);
     }
 
     private static MySqlSchemalessSnapshotSplit chunk(
