@@ -18,7 +18,7 @@ from tests.integration.flink.oracle import answers_of, successes
 __all__ = ["CONNECTORS", "answers", "written_states"]
 
 VERSION = "1.20.0"
-MODULES = ("flink-table-common", "flink-connector-base", "flink-connector-files")
+MODULES = ("flink-table-runtime", "flink-connector-base", "flink-connector-files")
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,16 @@ CONNECTORS = {
             "postgres-cdc-snapshot-3.5": "snapshot",
         },
     ),
+    "iceberg": Connector(
+        "IcebergStates",
+        ("org.apache.iceberg:iceberg-flink-runtime-1.20:1.9.2",),
+        {"iceberg-committer-1.9": "committer", "iceberg-sink-1.9": "sink"},
+    ),
+    "paimon": Connector(
+        "PaimonStates",
+        ("org.apache.paimon:paimon-flink-1.20:1.0.1",),
+        {"paimon-committer-1.0": "committer"},
+    ),
 }
 
 
@@ -76,7 +86,7 @@ def answers(name: str, commands: Iterable[Iterable[object]]) -> list[str]:
     jars = [*jars, *sorted(own.glob("*.jar"))]
     sources = [
         JAVA_SOURCES / f"{program}.java"
-        for program in (connector.program, "HeldSource", "Cluster", "Answers")
+        for program in (connector.program, "HeldSource", "HeldSink", "Cluster", "Answers")
     ]
     classes = compiled(sources, jars, f"connector-{name}")
     return successes(answers_of(connector.program, classes, jars, commands, "768m"))
