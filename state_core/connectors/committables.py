@@ -2,7 +2,8 @@
 
 ::
 
-    Iceberg's old sink   i32 n, n * (i64 checkpoint, i32 length, manifests as a versioned value)
+    Iceberg's old sink   i32 n, n * (i64 checkpoint; boolean; unless it is true i32 length, and
+                         nothing or manifests as a versioned value)
     manifests, 2         i32 length, data manifest; i32 length, delete manifest;
                          i32 n, n * UTF data file; version 1: the data manifest alone
     manifest             C2 01, UTF schema, record in Avro's binary encoding
@@ -52,9 +53,10 @@ _PAIMON_LISTS = ("new", "deleted", "changelog", "compacted", "compaction", "comp
 def read_iceberg_checkpoints(source: DataInput) -> list[Row]:
     """Return a row for each manifest of the old sink's state, and for checkpoints without files."""
     rows: list[Row] = []
-    for _ in range(source.read_count("checkpoints", 12)):
-        checkpoint = source.read_long()
-        data = source.read_bytes(source.read_length("bytes of manifests"))
+    for _ in range(source.read_count("checkpoints", 9)):
+        checkpoint, data = source.read_long(), b""
+        if not source.read_boolean():
+            data = source.read_bytes(source.read_length("bytes of manifests"))
         found = _manifests(data) if data else []
         rows += [
             {"table_format": "iceberg", "checkpoint": checkpoint} | row for row in found or [{}]
