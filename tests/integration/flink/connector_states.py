@@ -65,6 +65,27 @@ CONNECTORS = {
         ("org.apache.paimon:paimon-flink-1.20:1.0.1",),
         {"paimon-committer-1.0": "committer"},
     ),
+    "kinesis": Connector(
+        "KinesisStates",
+        (
+            "org.apache.flink:flink-connector-aws-kinesis-streams:5.1.0-1.20",
+            "org.apache.flink:flink-connector-kinesis:5.1.0-1.20",
+            "software.amazon.awssdk:kinesis:2.57.8",
+            "software.amazon.awssdk:utils:2.57.8",
+            "software.amazon.awssdk:sdk-core:2.57.8",
+        ),
+        {"kinesis-source-5.1": "source", "kinesis-consumer-5.1": "consumer"},
+    ),
+    "pulsar": Connector(
+        "PulsarStates",
+        (
+            "org.apache.flink:flink-connector-pulsar:4.1.0-1.18",
+            "org.apache.pulsar:pulsar-client-all:3.0.0",
+            "org.apache.pulsar:pulsar-client-api:3.0.0",
+            "org.apache.pulsar:pulsar-client-admin-api:3.0.0",
+        ),
+        {"pulsar-source-4.1": "source", "pulsar-sink-4.1": "sink"},
+    ),
 }
 
 
