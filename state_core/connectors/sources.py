@@ -43,6 +43,19 @@ from statelake.state_core.connectors.kafka import (
     read_kafka_split,
     read_old_kafka_element,
 )
+from statelake.state_core.connectors.kinesis import (
+    KinesisEnumerator,
+    KinesisShard,
+    read_kinesis_element,
+    read_kinesis_enumerator,
+    read_kinesis_split,
+)
+from statelake.state_core.connectors.pulsar import (
+    PulsarEnumerator,
+    PulsarSplit,
+    read_pulsar_enumerator,
+    read_pulsar_split,
+)
 from statelake.state_core.connectors.sequences import (
     PendingSequences,
     SequenceSplit,
@@ -56,7 +69,8 @@ from statelake.state_core.printable import Printed, Table
 
 READER_STATE = "SourceReaderState"
 OLD_KAFKA_STATE = "topic-partition-offset-states"
-SOURCE_STATES = (READER_STATE, OLD_KAFKA_STATE)
+KINESIS_STATE = "Kinesis-Stream-Shard-State"
+SOURCE_STATES = (READER_STATE, OLD_KAFKA_STATE, KINESIS_STATE)
 _COORDINATOR_VERSIONS = (0, 1)
 SHOWN = 1000  # splits of one source, to people
 _TITLES = {
@@ -65,6 +79,8 @@ _TITLES = {
     "sequence": "number sequence",
     "mysql-cdc": "MySQL, by Flink CDC",
     "cdc": "a database, by Flink CDC",
+    "kinesis": "Kinesis",
+    "pulsar": "Pulsar",
     "bytes": "a source that is not known",
 }
 # what is shown of a split: its name, and the column's head
@@ -89,13 +105,24 @@ _COLUMNS = {
         ("split_id", "<split"), ("chunk_start", ">from"), ("chunk_end", ">to"), ("lsn", "<LSN"),
         ("transaction", ">transaction"), ("place", "<position"),
     ),
+    "kinesis": (
+        ("stream", "<stream"), ("split_id", "<shard"), ("starts", "<starts"),
+        ("sequence_number", "<sequence number"), ("timestamp_ms", ">time in ms"),
+        ("read", "<read to its end"),
+    ),
+    "pulsar": (
+        ("topic", "<topic"), ("partition", ">partition"), ("message_id", "<last message"),
+        ("stops", "<stops by"), ("transaction", "<transaction"),
+    ),
     "bytes": (("version", ">version"), ("bytes", ">bytes")),
 }  # fmt: skip
 
 # columns that are not shown if no split has them
-_LEFT_OUT = {"kafka": {"stopping_offset"}} | {
-    kind: {name for name, _ in _COLUMNS[kind] if name != "split_id"} for kind in (MYSQL, OTHERS)
-}
+_LEFT_OUT = {
+    "kafka": {"stopping_offset"},
+    "kinesis": {"timestamp_ms"},
+    "pulsar": {"transaction"},
+} | {kind: {name for name, _ in _COLUMNS[kind] if name != "split_id"} for kind in (MYSQL, OTHERS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +143,27 @@ class SplitBytes:
         return {"bytes": len(self.data)}
 
 
-Split: TypeAlias = KafkaSplit | OldKafkaElement | FileSplit | SequenceSplit | CdcSplit | SplitBytes
-Enumerator: TypeAlias = KafkaEnumerator | PendingFiles | PendingSequences | CdcEnumerator
-_READERS = (read_kafka_split, read_sequence_split, read_file_split, read_cdc_split)
+Split: TypeAlias = (
+    KafkaSplit
+    | OldKafkaElement
+    | FileSplit
+    | SequenceSplit
+    | CdcSplit
+    | KinesisShard
+    | PulsarSplit
+    | SplitBytes
+)
+_Detailed: TypeAlias = CdcEnumerator | KinesisEnumerator | PulsarEnumerator
+Enumerator: TypeAlias = KafkaEnumerator | PendingFiles | PendingSequences | _Detailed
+_READERS = (read_kafka_split, read_sequence_split, read_file_split, read_cdc_split,
+            read_kinesis_split, read_pulsar_split)  # fmt: skip
 _ENUMERATOR_READERS = (
     read_kafka_enumerator,
     read_pending_files,
     read_pending_sequences,
     read_cdc_enumerator,
+    read_kinesis_enumerator,
+    read_pulsar_enumerator,
 )
 
 
@@ -131,6 +171,8 @@ def read_split(state: str, data: bytes) -> Split:
     """Return the split in an element of a source's state."""
     if state == OLD_KAFKA_STATE:
         return read_old_kafka_element(data) or SplitBytes(None, data)
+    if state == KINESIS_STATE:
+        return read_kinesis_element(data) or SplitBytes(None, data)
     element = Element.read(data)
     if element is None:
         return SplitBytes(None, data)
@@ -308,7 +350,7 @@ class Source(Printed):
                 enumerator["initial_discovery_finished"] = self.enumerator.discovered
             if isinstance(self.enumerator, PendingFiles):
                 enumerator["processed_paths"] = list(self.enumerator.processed)
-            if isinstance(self.enumerator, CdcEnumerator):
+            if isinstance(self.enumerator, CdcEnumerator | KinesisEnumerator | PulsarEnumerator):
                 enumerator |= self.enumerator.details()
         splits = [
             {"status": status, "subtask": subtask, "version": split.version} | split.columns()
