@@ -65,6 +65,11 @@ CONNECTORS = {
         ("org.apache.paimon:paimon-flink-1.20:1.0.1",),
         {"paimon-committer-1.0": "committer"},
     ),
+    "delta": Connector(
+        "DeltaStates",
+        ("io.delta:delta-flink:0.6.0",),
+        {"delta-files-0.6": "files", "delta-table-0.6": "table"},
+    ),
     "kinesis": Connector(
         "KinesisStates",
         (
