@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 @plugins_option
 @json_option
 def offsets(source: NamedSnapshot, operator: str | None, as_json_: bool) -> None:
-    """Show where the sources of a snapshot continue: offsets of Kafka, positions in files, numbers.
+    """Show where the sources of a snapshot continue: offsets, positions in logs and files, numbers.
 
     The list has the splits in the state of readers, and those that no reader has yet. An offset of
     Kafka is that of the next record to read. Unknown sources and versions are listed by their
-    bytes. `statelake edit --set-offsets` changes offsets of Kafka.
+    bytes. `statelake edit --set-offsets` changes offsets of Kafka, and of logs that Flink CDC reads.
 
-    Of sinks it has the transactions that are still to be committed.
+    Of sinks it has the transactions, manifests and files that are still to be committed.
 
     \b
     Examples:
