@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,20 @@ def test_iceberg() -> None:
         (1, f"{place}a-0.avro", "data", 1, 10, "writer-1"),
         (1, f"{place}a-1.avro", "deletes", 1, 2, "writer-1"),
     ]
+
+
+def test_manifests_that_are_there(tmp_path: Path) -> None:
+    """Those below the directory that is named are looked for, through no link; others are not."""
+    (sink,) = sinks_of(open_snapshot(GOLDEN / "iceberg-committer-1.9"))
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    paths = [f"{tmp_path}/a", f"file://{tmp_path}/a", f"file:{tmp_path}/b", f"{tmp_path}/link",
+             f"{tmp_path}/../{tmp_path.name}/a", "s3://bucket/a", None]  # fmt: skip
+    rows = tuple({"manifest": path} for path in paths)
+    looked = replace(sink, to_commit=rows).looked_up(str(tmp_path))
+    said = [row.get("there") for row in looked.to_commit]
+    assert said == [True, True, False, None, None, None, None]
+    assert list(looked.lines())
 
 
 def test_paimon() -> None:
