@@ -28,11 +28,9 @@ Source: `SinkWriterOperator`, `CommittableCollectorSerializer`; `KafkaWriterStat
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from statelake.state_core.connectors.committables import (
@@ -47,8 +45,8 @@ from statelake.state_core.connectors.committables import (
 )
 from statelake.state_core.connectors.elements import Element, StateElement, elements_of
 from statelake.state_core.connectors.versioned import read_versioned
-from statelake.state_core.errors import MissingFileError, SnapshotError, StateError
-from statelake.state_core.files.confinement import ConfinedTree, relative_path
+from statelake.state_core.errors import SnapshotError, StateError
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import Printed, Table
@@ -84,7 +82,7 @@ class Sink(Printed):
     to_commit: tuple[Row, ...]
 
     def looked_up(self, directory: str) -> Sink:
-        """Return the sink, with `there` for each manifest of Iceberg below a local directory.
+        """Return the sink, with `there` for each manifest of Iceberg below a directory.
 
         It is true if the manifest is there, and false if not. Others are not looked for, and no
         link is followed.
@@ -92,13 +90,13 @@ class Sink(Printed):
         Args:
             directory: The directory of a table or of a warehouse.
         """
-        anchor = str(Path(directory).absolute())
-        tree = ConfinedTree(anchor)
+        inside = Directory(directory).confined()
         rows = tuple(
-            row if row.get("manifest") is None
-            else row | {"there": _is_there(tree, row["manifest"])}
+            row
+            if row.get("manifest") is None
+            else row | {"there": _is_there(inside, row["manifest"])}
             for row in self.to_commit
-        )  # fmt: skip
+        )
         return replace(self, to_commit=rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -157,19 +155,16 @@ def sinks_of(snapshot: Snapshot) -> list[Sink]:
     return [sink for sink in sinks if sink is not None]
 
 
-def _is_there(tree: ConfinedTree, path: str) -> bool | None:
-    """Return whether there is a file; None if it is not below the tree's directory."""
-    local = re.sub(r"^file:(//)?(?=/)", "", path)
-    if not local.startswith(f"{tree.anchor}/"):
+def _is_there(directory: ConfinedDirectory, path: str) -> bool | None:
+    """Return whether there is a file; None if it is not below the directory."""
+    place = re.sub(r"^file:(//)?(?=/)", "", path)
+    anchor = directory.full().rstrip("/") + "/"
+    if not place.startswith(anchor):
         return None
     try:
-        below = relative_path(local.removeprefix(f"{tree.anchor}/"), what="a manifest")
-        os.close(tree.open(below))
-    except MissingFileError:
-        return False
-    except SnapshotError:  # a link, a path that leads above, or one that may not be read
+        return directory.is_file(place.removeprefix(anchor))
+    except SnapshotError:  # a link, or a path that leads above
         return None
-    return True
 
 
 def _whole(read: Callable[[DataInput], Value], data: bytes) -> Value | None:
