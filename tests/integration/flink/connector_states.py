@@ -1,6 +1,8 @@
 """State of connectors that need servers, written by real Flink with their own serializers.
 
 `python -m tests.integration.flink.connector_states DIRECTORY [NAME...]` writes golden savepoints.
+Those of Kinesis and Delta were written by classes compiled from the connectors' sources, laid into
+the cache as `connector-kinesis` and `connector-delta`: their coordinates here are untried.
 """
 
 from __future__ import annotations
