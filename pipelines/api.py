@@ -1441,10 +1441,11 @@ class SnapshotEditor:
         return self._put("keep_keys", operator, file)
 
     def set_offsets(self, *offsets: str) -> Self:
-        """Have Kafka's partitions read from elsewhere.
+        """Have Kafka's partitions, and the logs of Flink CDC, read from elsewhere.
 
         Args:
-            offsets: `topic:partition=offset`, or files with one a line.
+            offsets: `topic:partition=offset`, or files with one a line; of Flink CDC
+                `binlog-split=FILE:POSITION` or `stream-split=LSN`.
         """
         from statelake.pipelines.lake.catalog.recorded_sources import read_new_offsets
 

@@ -5,9 +5,13 @@
 `elements`            elements of operator state with such bytes
 `kafka`               Kafka's sources, old and new
 `files`               the file source
+`cdc`                 Flink CDC's sources: chunks of tables, and logs of databases
+`kinesis`             Kinesis's sources, old and new
+`pulsar`              Pulsar's source
 `sequences`           number sequences, and generators of data
 `sources`             the sources of a snapshot: splits of readers and enumerators
-`offsets`             other offsets for partitions of Kafka
+`offsets`             other offsets for partitions of Kafka, and logs of Flink CDC
+`committables`        what committers of tables have pending: Iceberg, Paimon, Delta
 `sinks`               the sinks of a snapshot: transactions, and pending commits
 ====================  ===============================================================
 

@@ -299,10 +299,10 @@ def _read_old_element(source: DataInput, data: bytes) -> OldKafkaElement:
     source.read_varint()
     if source.read_byte() != 1:
         raise source.fault("no new object of Kryo")
-    hash_code, partition = _zigzag(source.read_varint()), _zigzag(source.read_varint())
+    hash_code, partition = zigzag(source.read_varint()), zigzag(source.read_varint())
     if source.read_byte() != 1:
         raise source.fault("no topic")
-    topic = _read_kryo_ascii(source)
+    topic = read_kryo_ascii(source)
     expected = (31 * _java_hash(topic) + partition) & 0xFFFFFFFF
     if hash_code & 0xFFFFFFFF != expected or partition < 0:
         raise source.fault("no topic and partition")
@@ -314,7 +314,8 @@ def _read_old_element(source: DataInput, data: bytes) -> OldKafkaElement:
     return OldKafkaElement(head, topic, partition, marked if marked != stored else stored + 1)
 
 
-def _zigzag(value: int) -> int:
+def zigzag(value: int) -> int:
+    """Return the number that a zigzag code stands for."""
     return (value >> 1) ^ -(value & 1)
 
 
@@ -326,7 +327,7 @@ def _java_hash(text: str) -> int:
     return code
 
 
-def _read_kryo_ascii(source: DataInput) -> str:
+def read_kryo_ascii(source: DataInput) -> str:
     """Read a string of Kryo 2 that consists of ASCII, as the names of topics do.
 
     With 2 to 63 characters the last one has its top bit set; other strings begin with their length

@@ -1,8 +1,8 @@
-"""Changes of offsets for partitions of Kafka, each of which must stay assigned exactly once.
+"""Changes of offsets: of partitions of Kafka, and of the logs that Flink CDC reads.
 
 A partition is read by the reader that has its split, from the split's offset on; an unassigned one
 is read from the enumerator's offset. A partition that would be read twice after a restore, or not
-at all, is refused.
+at all, is refused; and so is a log.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from statelake.state_core.connectors.cdc import MYSQL, OTHERS, CdcEnumerator, CdcSplit
 from statelake.state_core.connectors.kafka import (
     UNASSIGNED,
     EnumeratedPartition,
@@ -27,64 +28,68 @@ from statelake.state_core.errors import EncodeError, NotFoundError
 Partition: TypeAlias = tuple[str, int]
 
 _SHOWN = 10
+LOGS = ("binlog-split", "stream-split")  # the names of splits that Flink CDC gives to logs
 _AT_LAST = "take a new savepoint, or start the source without state and with these offsets"
 
 
 @dataclass(frozen=True)
 class NewOffset:
-    """A new start offset for a partition.
+    """A new start offset for a partition or a log.
 
     Attributes:
-        topic: Its topic.
-        partition: Its number.
-        offset: The next record to read, or a word.
-        operator: The source's uid or id; empty if a single one reads the partition.
+        topic: The partition's topic, or the name of the log's split.
+        partition: Its number; None for a log.
+        offset: The next record to read, or a word; a position in the log as text.
+        operator: The source's uid or id; empty if a single one reads it.
     """
 
     topic: str
-    partition: int
+    partition: int | None
     offset: Offset
     operator: str = ""
 
     def __str__(self) -> str:
         of_operator = f"{self.operator}/" if self.operator else ""
-        return f"{of_operator}{self.topic}:{self.partition}"
+        return f"{of_operator}{_text((self.topic, self.partition))}"
 
 
 def parse_new_offset(text: str) -> NewOffset:
-    """Parse `[operator/]topic:partition=offset`.
+    """Parse `[operator/]topic:partition=offset`, or `[operator/]split=position` of a log.
 
     Raises:
         EncodeError: The text does not have that form.
     """
     place, equals, offset = text.strip().rpartition("=")
     operator, _, name = place.strip().rpartition("/")
+    if equals and name in LOGS:
+        return NewOffset(name, None, offset.strip(), operator)
     topic, colon, partition = name.rpartition(":")
     if not (equals and colon and topic and partition.isascii() and partition.isdigit()) or len(
         partition
     ) > len("2147483647"):
         raise EncodeError(
             f"{text!r} names no partition and offset",
-            remedy="write topic:partition=offset, such as orders:0=4711",
+            remedy="write topic:partition=offset, such as orders:0=4711, or of Flink CDC"
+            " binlog-split=FILE:POSITION, or stream-split=LSN",
         )
     return NewOffset(topic, int(partition), parse_offset(offset.strip()), operator)
 
 
 @dataclass(frozen=True)
 class MovedOffset:
-    """A partition with another offset.
+    """A partition or a log with another offset.
 
     Attributes:
         operator: The source's uid or id.
-        topic: The partition's topic.
-        partition: Its number.
+        topic: The partition's topic, or the name of the log's split.
+        partition: Its number; None for a log.
         before: The old offset of the next record to read.
         after: The new offset of the next record to read.
     """
 
     operator: str
     topic: str
-    partition: int
+    partition: int | None
     before: Offset | None
     after: Offset
 
@@ -114,7 +119,7 @@ class SourceChange:
 
 
 def move_offsets(sources: Iterable[Source], wanted: Sequence[NewOffset]) -> list[SourceChange]:
-    """Return the changes that make partitions of Kafka be read from other offsets.
+    """Return the changes that make partitions of Kafka, and logs, be read from other offsets.
 
     Args:
         sources: The sources of a snapshot.
@@ -128,20 +133,81 @@ def move_offsets(sources: Iterable[Source], wanted: Sequence[NewOffset]) -> list
         EncodeError: A partition is named twice or read by several sources, or is not read exactly
             once, or has no offset that could be changed.
     """
+    sources = list(sources)
+    logs = [new for new in wanted if new.partition is None]
+    changes = (
+        _move_logs([each for each in sources if each.kind in (MYSQL, OTHERS)], logs) if logs else []
+    )
+    wanted = [new for new in wanted if new.partition is not None]
     kafka = [source for source in sources if source.kind == "kafka"]
     partitions = [(source, _partitions(source)) for source in kafka]
     by_source: dict[str, dict[Partition, Offset]] = {}
     for new in wanted:
         source = _source_of(partitions, new)
         offsets = by_source.setdefault(source.operator_id, {})
-        if (new.topic, new.partition) in offsets:
+        partition = new.topic, new.partition or 0
+        if partition in offsets:
             raise EncodeError(f"{new} is given two offsets", remedy="give it one")
-        offsets[new.topic, new.partition] = new.offset
-    return [
+        offsets[partition] = new.offset
+    return changes + [
         _move(source, by_source[source.operator_id])
         for source in kafka
         if source.operator_id in by_source
     ]
+
+
+def _move_logs(sources: Sequence[Source], wanted: Sequence[NewOffset]) -> list[SourceChange]:
+    """Return the changes that make logs be read from other positions."""
+    changes: dict[str, SourceChange] = {}
+    for new in wanted:
+        asked = [
+            (source, element)
+            for source in sources
+            for element in source.elements
+            if isinstance(element.split, CdcSplit)
+            and element.split.is_log
+            and element.split.split_id == new.topic
+            and new.operator in ("", source.operator, source.operator_id)
+        ]
+        if not asked:
+            names = ", ".join(source.operator for source in sources[:_SHOWN]) or "none"
+            raise NotFoundError(
+                f"no reader has the log {new}: Flink CDC reads it after its snapshot of the tables",
+                remedy=f"sources of Flink CDC in it: {names}; take a savepoint when it reads the"
+                " log",
+            )
+        if len({source.operator_id for source, _ in asked}) > 1:
+            names = ", ".join(source.operator for source, _ in asked[:_SHOWN])
+            raise EncodeError(
+                f"{new} is read by several sources: {names}",
+                remedy=f"name one: OPERATOR/{new.topic}=...",
+            )
+        source, element = asked[0]
+        place = f"source {source.operator}"
+        if len(asked) > 1:
+            raise EncodeError(
+                f"{new} is assigned twice, in the state of two readers",
+                place=place,
+                remedy=_AT_LAST,
+            )
+        if not isinstance(source.enumerator, CdcEnumerator) or not source.enumerator.log_assigned:
+            raise EncodeError(
+                f"{new} would be assigned twice: subtask {element.subtask} has it, and the"
+                " enumerator does not know that",
+                place=place,
+                remedy=_AT_LAST,
+            )
+        if source.operator_id in changes:
+            raise EncodeError(f"{new} is given two offsets", remedy="give it one")
+        split = element.split
+        if not isinstance(split, CdcSplit):  # as asked above
+            raise TypeError(type(split))
+        moved = split.with_offset(str(new.offset))
+        change = changes[source.operator_id] = SourceChange(source.operator_id)
+        change.elements[element.state, element.subtask, element.position] = write_split(moved)
+        before, after = split.shown_offset(), moved.shown_offset()
+        change.moved.append(MovedOffset(source.operator, new.topic, None, before, after))
+    return list(changes.values())
 
 
 def partitions_read(source: Source) -> list[Partition]:
@@ -167,7 +233,7 @@ def _source_of(sources: Sequence[tuple[Source, set[Partition]]], new: NewOffset)
         )
         labels = ", ".join(source.operator for source, _ in sources[:_SHOWN]) or "none"
         raise NotFoundError(whose, remedy=f"sources of Kafka in it: {labels}")
-    place = new.topic, new.partition
+    place = new.topic, new.partition or 0
     having = [source for source, partitions in asked if place in partitions]
     if len(having) > 1:
         names = ", ".join(source.operator for source in having[:_SHOWN])
@@ -315,5 +381,6 @@ def _check_end(source: Source, split: KafkaSplit | OldKafkaElement, offset: Offs
         )
 
 
-def _text(partition: Partition) -> str:
-    return f"{partition[0]}:{partition[1]}"
+def _text(place: tuple[str, int | None]) -> str:
+    name, number = place
+    return name if number is None else f"{name}:{number}"

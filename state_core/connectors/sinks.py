@@ -14,7 +14,8 @@
     subtask                versions 1, 2: i32 number; list of requests; i32 committables;
                            versions 0, 1: i32 drained; i32 failed
     request, version 0     i32 version, i32 length, committable; i32 retries, i32 state
-    committable, version 1 of Kafka: i16 epoch, i64 producer, UTF transactional id
+    committable, version 1 of Kafka: i16 epoch, i64 producer, UTF transactional id; of others see
+                           `committables`
     list                   i32 version, i32 n, n * (i32 length, member)
 
 These are only read, never written. A file in progress, and one to be committed, depend on their
@@ -27,20 +28,32 @@ Source: `SinkWriterOperator`, `CommittableCollectorSerializer`; `KafkaWriterStat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
+from statelake.state_core.connectors.committables import (
+    ICEBERG_STATE,
+    PAIMON_VERSIONS,
+    read_delta,
+    read_delta_table,
+    read_iceberg,
+    read_iceberg_checkpoints,
+    read_paimon,
+    read_pulsar,
+)
 from statelake.state_core.connectors.elements import Element, StateElement, elements_of
 from statelake.state_core.connectors.versioned import read_versioned
-from statelake.state_core.errors import StateError
+from statelake.state_core.errors import SnapshotError, StateError
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import Printed, Table
 
 WRITER_STATE = "writer_raw_states"
 COMMITTER_STATE = "streaming_committer_raw_states"
-SINK_STATES = (WRITER_STATE, COMMITTER_STATE)
+SINK_STATES = (WRITER_STATE, COMMITTER_STATE, ICEBERG_STATE)
 _MAGIC = 0xB91F252C - (1 << 32)
 _BUCKET_MAGIC = 0x1E764B79
 _REQUEST_STATES = ("received", "retry", "failed", "committed")
@@ -67,6 +80,24 @@ class Sink(Printed):
     operator: str
     writers: tuple[Row, ...]
     to_commit: tuple[Row, ...]
+
+    def looked_up(self, directory: str) -> Sink:
+        """Return the sink, with `there` for each manifest of Iceberg below a directory.
+
+        It is true if the manifest is there, and false if not. Others are not looked for, and no
+        link is followed.
+
+        Args:
+            directory: The directory of a table or of a warehouse.
+        """
+        inside = Directory(directory).confined()
+        rows = tuple(
+            row
+            if row.get("manifest") is None
+            else row | {"there": _is_there(inside, row["manifest"])}
+            for row in self.to_commit
+        )
+        return replace(self, to_commit=rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
@@ -106,7 +137,8 @@ def sink_of(operator_id: str, operator: str, elements: Sequence[StateElement]) -
         if element.state == WRITER_STATE:
             writers.append({"subtask": element.subtask} | _writer(element.data))
         else:
-            to_commit += [{"subtask": element.subtask} | row for row in _committer(element.data)]
+            read = _iceberg if element.state == ICEBERG_STATE else _committer
+            to_commit += [{"subtask": element.subtask} | row for row in read(element.data)]
     return Sink(operator_id, operator, tuple(writers), tuple(to_commit))
 
 
@@ -121,6 +153,18 @@ def sinks_of(snapshot: Snapshot) -> list[Sink]:
         for operator in snapshot.operators
     )
     return [sink for sink in sinks if sink is not None]
+
+
+def _is_there(directory: ConfinedDirectory, path: str) -> bool | None:
+    """Return whether there is a file; None if it is not below the directory."""
+    place = re.sub(r"^file:(//)?(?=/)", "", path)
+    anchor = directory.full().rstrip("/") + "/"
+    if not place.startswith(anchor):
+        return None
+    try:
+        return directory.is_file(place.removeprefix(anchor))
+    except SnapshotError:  # a link, or a path that leads above
+        return None
 
 
 def _whole(read: Callable[[DataInput], Value], data: bytes) -> Value | None:
@@ -188,11 +232,20 @@ def _named(source: DataInput, names: Sequence[str]) -> str:
     return names[ordinal]
 
 
+def _iceberg(data: bytes) -> list[Row]:
+    rows = _whole(read_iceberg_checkpoints, data)
+    return [{"bytes": len(data)}] if rows is None else rows
+
+
 def _committer(data: bytes) -> list[Row]:
     element = Element.read(data)
     if element is None:
         return [{"version": None, "bytes": len(data)}]
-    rows = _whole(_read_committer, element.data) if element.version == 2 else None
+    version, rows = element.version, None
+    if version == 2:
+        rows = _whole(_read_committer, element.data)
+    elif version in PAIMON_VERSIONS:
+        rows = _whole(lambda source: read_paimon(version, source), element.data)
     if rows is None:
         return [{"version": element.version, "bytes": len(element.data)}]
     return rows
@@ -228,21 +281,30 @@ def _read_checkpoint(version: int, source: DataInput) -> Iterator[Row]:
         if subtask_version > 0:
             subtask.read_int()
         for _, request in _members(subtask, (0,)):
-            yield {"checkpoint": checkpoint} | _read_request(request)
+            for row in _read_request(request):
+                yield {"checkpoint": checkpoint} | row
         for _ in range(2 if subtask_version == 2 else 3):
             subtask.read_int()
 
 
-def _read_request(source: DataInput) -> Row:
+def _read_request(source: DataInput) -> list[Row]:
     version, data = read_versioned(source)
-    committable = _whole(_read_committable, data) if version == 1 else None
-    return {
+    row: Row = {
         "version": version,
         "retries": source.read_int(),
         "state": _named(source, _REQUEST_STATES),
-    } | (committable or {"bytes": len(data)})
+    }
+    for read in _COMMITTABLES if version == 1 else ():
+        found = _whole(read, data)
+        if found is not None:
+            return [row | one for one in found]
+    return [row | {"bytes": len(data)}]
 
 
-def _read_committable(source: DataInput) -> Row:
+def _read_kafka(source: DataInput) -> list[Row]:
     epoch, producer = source.read_short(), source.read_long()
-    return {"transactional_id": source.read_utf(), "producer_id": producer, "epoch": epoch}
+    return [{"transactional_id": source.read_utf(), "producer_id": producer, "epoch": epoch}]
+
+
+# by their first bytes, and because all bytes have to be read, only one of them can succeed
+_COMMITTABLES = (read_delta, read_delta_table, _read_kafka, read_iceberg, read_pulsar)

@@ -19,6 +19,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from statelake.state_core.connectors.cdc import (
+    MYSQL,
+    OTHERS,
+    CdcEnumerator,
+    CdcSplit,
+    read_cdc_enumerator,
+    read_cdc_split,
+)
 from statelake.state_core.connectors.elements import Element, StateElement, elements_of
 from statelake.state_core.connectors.files import (
     FileSplit,
@@ -35,6 +43,19 @@ from statelake.state_core.connectors.kafka import (
     read_kafka_split,
     read_old_kafka_element,
 )
+from statelake.state_core.connectors.kinesis import (
+    KinesisEnumerator,
+    KinesisShard,
+    read_kinesis_element,
+    read_kinesis_enumerator,
+    read_kinesis_split,
+)
+from statelake.state_core.connectors.pulsar import (
+    PulsarEnumerator,
+    PulsarSplit,
+    read_pulsar_enumerator,
+    read_pulsar_split,
+)
 from statelake.state_core.connectors.sequences import (
     PendingSequences,
     SequenceSplit,
@@ -48,13 +69,18 @@ from statelake.state_core.printable import Printed, Table
 
 READER_STATE = "SourceReaderState"
 OLD_KAFKA_STATE = "topic-partition-offset-states"
-SOURCE_STATES = (READER_STATE, OLD_KAFKA_STATE)
+KINESIS_STATE = "Kinesis-Stream-Shard-State"
+SOURCE_STATES = (READER_STATE, OLD_KAFKA_STATE, KINESIS_STATE)
 _COORDINATOR_VERSIONS = (0, 1)
 SHOWN = 1000  # splits of one source, to people
 _TITLES = {
     "kafka": "Kafka",
     "file": "files",
     "sequence": "number sequence",
+    "mysql-cdc": "MySQL, by Flink CDC",
+    "cdc": "a database, by Flink CDC",
+    "kinesis": "Kinesis",
+    "pulsar": "Pulsar",
     "bytes": "a source that is not known",
 }
 # what is shown of a split: its name, and the column's head
@@ -70,8 +96,33 @@ _COLUMNS = {
     "sequence": (
         ("split_id", "<split"), ("next_number", ">next"), ("last_number", ">last"),
     ),
+    "mysql-cdc": (
+        ("split_id", "<split"), ("chunk_start", ">from"), ("chunk_end", ">to"), ("offset", "<at"),
+        ("file", "<file"), ("position", ">position"), ("skipped_events", ">skips events"),
+        ("skipped_rows", ">and rows"), ("gtids", "<GTIDs"),
+    ),
+    "cdc": (
+        ("split_id", "<split"), ("chunk_start", ">from"), ("chunk_end", ">to"), ("lsn", "<LSN"),
+        ("transaction", ">transaction"), ("place", "<position"),
+    ),
+    "kinesis": (
+        ("stream", "<stream"), ("split_id", "<shard"), ("starts", "<starts"),
+        ("sequence_number", "<sequence number"), ("timestamp_ms", ">time in ms"),
+        ("read", "<read to its end"),
+    ),
+    "pulsar": (
+        ("topic", "<topic"), ("partition", ">partition"), ("message_id", "<last message"),
+        ("stops", "<stops by"), ("transaction", "<transaction"),
+    ),
     "bytes": (("version", ">version"), ("bytes", ">bytes")),
 }  # fmt: skip
+
+# columns that are not shown if no split has them
+_LEFT_OUT = {
+    "kafka": {"stopping_offset"},
+    "kinesis": {"timestamp_ms"},
+    "pulsar": {"transaction"},
+} | {kind: {name for name, _ in _COLUMNS[kind] if name != "split_id"} for kind in (MYSQL, OTHERS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +143,47 @@ class SplitBytes:
         return {"bytes": len(self.data)}
 
 
-Split: TypeAlias = KafkaSplit | OldKafkaElement | FileSplit | SequenceSplit | SplitBytes
-Enumerator: TypeAlias = KafkaEnumerator | PendingFiles | PendingSequences
+Split: TypeAlias = (
+    KafkaSplit
+    | OldKafkaElement
+    | FileSplit
+    | SequenceSplit
+    | CdcSplit
+    | KinesisShard
+    | PulsarSplit
+    | SplitBytes
+)
+_Detailed: TypeAlias = CdcEnumerator | KinesisEnumerator | PulsarEnumerator
+Enumerator: TypeAlias = KafkaEnumerator | PendingFiles | PendingSequences | _Detailed
+_READERS = (read_kafka_split, read_sequence_split, read_file_split, read_cdc_split,
+            read_kinesis_split, read_pulsar_split)  # fmt: skip
+_ENUMERATOR_READERS = (
+    read_kafka_enumerator,
+    read_pending_files,
+    read_pending_sequences,
+    read_cdc_enumerator,
+    read_kinesis_enumerator,
+    read_pulsar_enumerator,
+)
 
 
 def read_split(state: str, data: bytes) -> Split:
     """Return the split in an element of a source's state."""
     if state == OLD_KAFKA_STATE:
         return read_old_kafka_element(data) or SplitBytes(None, data)
+    if state == KINESIS_STATE:
+        return read_kinesis_element(data) or SplitBytes(None, data)
     element = Element.read(data)
     if element is None:
         return SplitBytes(None, data)
-    for read in (read_kafka_split, read_sequence_split, read_file_split):
+    for read in _READERS:
         split = read(element.version, element.data)
         if split is not None:
             return split
     return SplitBytes(element.version, element.data)
 
 
-def write_split(split: KafkaSplit | OldKafkaElement) -> bytes:
+def write_split(split: KafkaSplit | OldKafkaElement | CdcSplit) -> bytes:
     """Return the element of a source's state for a split."""
     if isinstance(split, OldKafkaElement):
         return split.encode()
@@ -166,7 +239,7 @@ class Coordinator:
 
     def enumerators(self) -> Iterator[Enumerator]:
         """Yield the possible forms of the enumerator's state: an empty one has several."""
-        for read in (read_kafka_enumerator, read_pending_files, read_pending_sequences):
+        for read in _ENUMERATOR_READERS:
             enumerator = read(self.enumerator_version, self.data)
             if enumerator is not None:
                 yield enumerator
@@ -228,11 +301,16 @@ class Source(Printed):
         return () if enumerator is None else enumerator.splits
 
     @cached_property
-    def finished(self) -> tuple[KafkaSplit, ...]:
-        """Return finished partitions of Kafka: assigned ones that no reader has any more.
+    def finished(self) -> tuple[Split, ...]:
+        """Return finished partitions of Kafka and chunks: assigned, and in no reader any more.
 
-        The format does not mark them: a lost one looks the same.
+        The format of Kafka's does not mark them: a lost one looks the same.
         """
+        if isinstance(self.enumerator, CdcEnumerator):
+            held = {
+                each.split.split_id for each in self.elements if isinstance(each.split, CdcSplit)
+            }
+            return tuple(each for each in self.enumerator.assigned if each.split_id not in held)
         if not isinstance(self.enumerator, KafkaEnumerator):
             return ()
         places = {
@@ -272,6 +350,8 @@ class Source(Printed):
                 enumerator["initial_discovery_finished"] = self.enumerator.discovered
             if isinstance(self.enumerator, PendingFiles):
                 enumerator["processed_paths"] = list(self.enumerator.processed)
+            if isinstance(self.enumerator, CdcEnumerator | KinesisEnumerator | PulsarEnumerator):
+                enumerator |= self.enumerator.details()
         splits = [
             {"status": status, "subtask": subtask, "version": split.version} | split.columns()
             for status, subtask, split in self.splits()
@@ -291,8 +371,12 @@ class Source(Printed):
         columns = list(_COLUMNS[self.kind])
         if self.kind == "kafka":
             rows.sort(key=lambda row: (row[0]["topic"], row[0]["partition"]))
-            if all(row.get("stopping_offset") is None for row, _ in rows):
-                columns.pop()
+        columns = [
+            (name, head)
+            for name, head in columns
+            if name not in _LEFT_OUT.get(self.kind, ())
+            or any(row.get(name) is not None for row, _ in rows)
+        ]
         yield Table(
             f"{self.operator}: {_TITLES[self.kind]}",
             [*(head for _, head in columns), "<where"],

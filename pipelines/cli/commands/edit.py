@@ -51,7 +51,8 @@ from statelake.pipelines.cli.options import (
 )  # fmt: skip
 @click.option(
     "--set-offsets", multiple=True, metavar="TOPIC:PARTITION=OFFSET|FILE",
-    help="Have Kafka's partitions read from there; a file has one a line.",
+    help="Have Kafka's partitions read from there, or a log of Flink CDC"
+    " (binlog-split=FILE:POSITION, stream-split=LSN); a file has one a line.",
 )  # fmt: skip
 @click.option(
     "--offsets-from-timestamp", type=Instant(), metavar="TIME",

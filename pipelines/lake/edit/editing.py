@@ -82,7 +82,7 @@ class SnapshotEdit:
         expire: By state, the time to live, after which entries are deleted.
         keep_keys: By operator, a file with the keys to keep, one a line, in all its keyed states
             and timers; rows of all other keys are deleted.
-        set_offsets: The offsets from which Kafka's partitions are read.
+        set_offsets: The offsets from which Kafka's partitions, and logs, are read.
         at: The time for which expiry is decided; by default when the snapshot was taken.
     """
 
@@ -122,7 +122,7 @@ class EditResult(Printed):
     Attributes:
         record: The new snapshot.
         changes: The states whose size changed.
-        offsets: The partitions of Kafka with another offset.
+        offsets: The partitions of Kafka, and the logs, with another offset.
         expired_at: The time for which entries were checked for expiry; None if they were not.
         dry_run: Whether no snapshot was made.
     """
@@ -176,7 +176,7 @@ class EditResult(Printed):
             yield Table("", ("<operator", "<state", ">entries", ">now", ">bytes", ">now"), rows)
         if self.offsets:
             moved = [
-                (each.operator, each.topic, str(each.partition),
+                (each.operator, each.topic, "-" if each.partition is None else str(each.partition),
                  "-" if each.before is None else str(each.before), str(each.after))
                 for each in self.offsets
             ]  # fmt: skip

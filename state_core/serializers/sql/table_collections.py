@@ -14,6 +14,7 @@ import pyarrow as pa
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.java_stream import (
     JavaArray,
+    JavaEnum,
     JavaObject,
     JavaValue,
     read_java_stream,
@@ -187,6 +188,7 @@ class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
         self.comparator = b""
         self.comparator_class = ""
         self.order: object = None
+        self.constant: str | None = None
         self.nested: tuple[TypeSerializerSnapshot, ...] = ()
 
     @classmethod
@@ -203,6 +205,10 @@ class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
         start = source.position
         comparator = read_java_stream(source)
         self.comparator = bytes(source.data[start : source.position])
+        if isinstance(comparator, JavaEnum):  # such as Java's natural order, which Iceberg takes
+            self.comparator_class = comparator.java_class.name
+            self.constant = self.order = comparator.constant
+            return
         if not isinstance(comparator, JavaObject):
             raise source.fault("no comparator where one should be")
         self.comparator_class = comparator.java_class.name
@@ -244,7 +250,7 @@ class SortedMapSerializerSnapshot(TypeSerializerSnapshot):
         names = (old.comparator_class, self.comparator_class)
         if names[0] != names[1]:
             return incompatible(*names, "the comparator is another one")
-        if self.comparator_class != COMPARATOR:
+        if self.comparator_class != COMPARATOR and self.constant is None:
             return unknown(*names, f"only {names[1]} says whether it equals what it was")
         if self.order == old.order:
             return as_is()

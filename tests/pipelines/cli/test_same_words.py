@@ -92,7 +92,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     ),
     "offsets": (
         (sl.LakeSnapshot.sources, sl.LakeSnapshot.sinks),
-        SAVEPOINTS | {"operator": "each says whose it is"},
+        SAVEPOINTS | {"operator": "each says whose it is", "look": "`Sink.looked_up`"},
         {},
     ),
     "channels": (

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake.state_core.errors import CorruptSnapshotError, EncodeError, KeyGroupError, StateError
-from statelake.state_core.files.java_stream import JavaArray, write_java_stream
+from statelake.state_core.files.java_stream import (
+    JavaArray,
+    JavaClass,
+    JavaEnum,
+    write_java_stream,
+)
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer, LongSerializer
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
@@ -170,6 +175,15 @@ class TestHashCodes:
             made.hash_code([1])
 
 
+def constant(name: str) -> bytes:
+    """A comparator that is a constant of an enum, as Java's natural order is."""
+    described = JavaClass(
+        "java.util.Comparators$NaturalOrderComparator", 0, 0x12,
+        parent=JavaClass("java.lang.Enum", 0, 0x12),
+    )  # fmt: skip
+    return write_java_stream(JavaEnum(described, name))
+
+
 def comparator(name: str, ascending: bool = True) -> bytes:
     """The stream of a comparator with an order."""
     booleans = java_class("[Z", 6309297032502205922)
@@ -209,6 +223,9 @@ class TestSnapshots:
         [
             (comparator("a.A"), comparator("a.A"), Verdict.UNKNOWN),
             (comparator("a.A"), comparator("a.B"), Verdict.INCOMPATIBLE),
+            (constant("INSTANCE"), constant("INSTANCE"), Verdict.COMPATIBLE_AS_IS),
+            (constant("INSTANCE"), constant("OTHER"), Verdict.INCOMPATIBLE),
+            (comparator("a.A"), constant("INSTANCE"), Verdict.INCOMPATIBLE),
         ],
     )
     def test_other_comparators(self, old: bytes, new: bytes, verdict: Verdict) -> None:

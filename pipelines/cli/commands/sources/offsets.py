@@ -25,22 +25,28 @@ if TYPE_CHECKING:
 @click.command()
 @source_options
 @operator_option
+@click.option(
+    "--look", metavar="DIRECTORY",
+    help="Say whether Iceberg's manifests are still there, if they lie below this local directory.",
+)  # fmt: skip
 @plugins_option
 @json_option
-def offsets(source: NamedSnapshot, operator: str | None, as_json_: bool) -> None:
-    """Show where the sources of a snapshot continue: offsets of Kafka, positions in files, numbers.
+def offsets(source: NamedSnapshot, operator: str | None, look: str | None, as_json_: bool) -> None:
+    """Show where the sources of a snapshot continue: offsets, positions in logs and files, numbers.
 
     The list has the splits in the state of readers, and those that no reader has yet. An offset of
     Kafka is that of the next record to read. Unknown sources and versions are listed by their
-    bytes. `statelake edit --set-offsets` changes offsets of Kafka.
+    bytes. `statelake edit --set-offsets` changes offsets of Kafka, and those of logs that Flink CDC
+    reads.
 
-    Of sinks it has the transactions that are still to be committed.
+    Of sinks it has the transactions, manifests and files that are still to be committed.
 
     \b
     Examples:
       statelake offsets savepoint-5f1e2c-0a1b2c3d4e5f
       statelake offsets savepoint-5f1e2c-0a1b2c3d4e5f --operator orders --json
       statelake offsets --lake lake --job orders --snapshot monday
+      statelake offsets savepoint-5f1e2c-0a1b2c3d4e5f --look /warehouse/orders
     """
     snapshot = source.stored() if source.in_lake else source.open()
     sources, sinks = snapshot.sources(), snapshot.sinks()
@@ -57,6 +63,8 @@ def offsets(source: NamedSnapshot, operator: str | None, as_json_: bool) -> None
                 f"operator {operator!r} has no state of a source or sink",
                 remedy=f"name one that reads or writes{did_you_mean(operator, ids)}",
             )
+    if look is not None:
+        sinks = [each.looked_up(look) for each in sinks]
     if as_json_:
         as_json(
             {

@@ -46,7 +46,21 @@ def offsets_in(savepoint: Path) -> dict[tuple[object, object], object]:
 
 @pytest.mark.parametrize(
     "name",
-    ["kafka-5.0", "kafka-3.2", "old-kafka-3.2", "files-2.3", "numbers-to-kafka-5.0"],
+    [
+        "kafka-5.0",
+        "kafka-3.2",
+        "old-kafka-3.2",
+        "files-2.3",
+        "numbers-to-kafka-5.0",
+        "mysql-cdc-binlog-3.5",
+        "postgres-cdc-snapshot-3.5",
+        "kinesis-source-5.1",
+        "kinesis-consumer-5.1",
+        "pulsar-source-4.1",
+        "iceberg-committer-1.9",
+        "paimon-committer-1.0",
+        "delta-files-0.6",
+    ],
 )
 def test_a_lake_says_what_the_savepoint_says(name: str, tmp_path: Path) -> None:
     """For scripts and for people; and what is exported has the same."""
@@ -242,3 +256,24 @@ def test_what_does_not_go_together(given: tuple[str, ...], tmp_path: Path) -> No
     """Wrong usage, before the lake is looked at."""
     ran = run("edit", "--lake", tmp_path, *PLACE, *given)
     assert (ran.code, ran.out) == (2, "")
+
+
+def test_another_position_of_a_log(tmp_path: Path) -> None:
+    """A log of MySQL is moved in a lake, SQL says so, and so does what is exported."""
+    lake = imported(tmp_path, GOLDEN / "mysql-cdc-binlog-3.5")
+    words = ("--set-offsets", "binlog-split=mysql-bin.000003:200")
+    ran = run("edit", "--lake", lake.location, *PLACE, *words)
+    assert (ran.code, ran.err) == (0, "")
+    assert "mysql-bin.000004:4711" in ran.out
+    query = "SELECT snapshot, file, position FROM statelake.splits WHERE split_id = 'binlog-split'"
+    found = run("sql", "--lake", lake.location, f"{query} ORDER BY snapshot", "--json").out
+    rows = [json.loads(line) for line in found.splitlines()]
+    assert [tuple(row.values()) for row in rows] == [
+        ("edited", "mysql-bin.000003", 200), ("s", "mysql-bin.000004", 4711),
+    ]  # fmt: skip
+    place = ("--lake", lake.location, "--job", "orders", "--snapshot", "edited")
+    assert run("export", *place, "--to", tmp_path / "out").code == 0
+    shown = run("offsets", tmp_path / "out", "--json").json["sources"][0]["splits"]
+    assert (shown[0]["file"], shown[0]["position"], shown[0]["gtids"]) == (
+        "mysql-bin.000003", 200, None,
+    )  # fmt: skip

@@ -1,0 +1,185 @@
+"""Kinesis's sources: shards of the `KinesisStreamsSource`, and of the `FlinkKinesisConsumer`.
+
+::
+
+    split, versions 0 to 2    UTF stream, UTF shard, UTF kind of position; boolean, then boolean,
+                              then i64 time; boolean, then UTF sequence number;
+                              from 1: i32 n, n * UTF parent, UTF first, UTF last hash key;
+                              2: boolean: finished
+    enumerator, 0 and 1       boolean, then UTF last shard; i32 n, i32 version of splits,
+                              n * (i32 length, split; 1: i32 status)
+    element of the consumer   POJO of texts: flags, n * (boolean, unless it is true text); sequence
+                              number by Kryo: class, mark, hash, mark, text, number within it
+
+Source: `KinesisShardSplitSerializer`, `KinesisStreamsSourceEnumeratorStateSerializer` in
+`org.apache.flink.connector.kinesis.source`; `KinesisStateUtil.createShardsStateSerializer`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from statelake.state_core.connectors.kafka import read_kryo_ascii, zigzag
+from statelake.state_core.connectors.versioned import read_exactly
+from statelake.state_core.files.wire import DataInput
+
+_SPLIT_VERSIONS, _ENUMERATOR_VERSIONS = (0, 1, 2), (0, 1)
+_POSITIONS = {
+    "TRIM_HORIZON", "LATEST", "AT_TIMESTAMP", "AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER",
+}  # fmt: skip
+_ASSIGNED, _UNASSIGNED = 0, 1
+# of `StreamShardMetadata`, in the order in which a POJO's serializer writes them
+_FIELDS = (
+    "adjacentParentShardId", "endingHashKey", "endingSequenceNumber", "parentShardId", "shardId",
+    "startingHashKey", "startingSequenceNumber", "streamName",
+)  # fmt: skip
+_NO_SUBCLASS = 2
+_SENTINEL = "_SEQUENCE_NUM"
+
+
+@dataclass(frozen=True, slots=True)
+class KinesisShard:
+    """A shard, and where it is read from.
+
+    Attributes:
+        version: The version of its format; None of the consumer.
+        stream: The stream's name or ARN.
+        split_id: The shard's name.
+        starts: The kind of the position, in small letters.
+        sequence_number: The last record that was read; None before the first.
+        timestamp_ms: The time from which it is read; None if it is another position.
+        finished: Whether it is read to its end.
+        data: Its bytes.
+    """
+
+    kind: ClassVar[str] = "kinesis"
+
+    version: int | None
+    stream: str
+    split_id: str
+    starts: str
+    sequence_number: str | None
+    timestamp_ms: int | None
+    finished: bool
+    data: bytes
+
+    def encode(self) -> bytes:
+        """Return its bytes."""
+        return self.data
+
+    def columns(self) -> dict[str, object]:
+        """Return its content by name."""
+        return {
+            "stream": self.stream, "split_id": self.split_id, "starts": self.starts,
+            "sequence_number": self.sequence_number, "timestamp_ms": self.timestamp_ms,
+            "read": self.finished,
+        }  # fmt: skip
+
+
+def read_kinesis_split(version: int, data: bytes) -> KinesisShard | None:
+    """Return a split of the `KinesisStreamsSource`; None if the bytes are not one."""
+    if version not in _SPLIT_VERSIONS:
+        return None
+    return read_exactly(lambda source: _read_split(version, source), data)
+
+
+def _read_split(version: int, source: DataInput) -> KinesisShard:
+    stream, shard, position = source.read_utf(), source.read_utf(), source.read_utf()
+    if position not in _POSITIONS:
+        raise source.fault("no position in a shard")
+    time = number = None
+    if source.read_boolean():
+        if source.read_boolean():
+            time = source.read_long()
+        if source.read_boolean():
+            number = source.read_utf()
+    if version > 0:
+        for _ in range(source.read_count("parents", 2)):
+            source.read_utf()
+        for _ in range(2):
+            source.read_utf()
+    finished = source.read_boolean() if version > 1 else False
+    data = bytes(source.data[: source.position])
+    return KinesisShard(version, stream, shard, position.lower(), number, time, finished, data)
+
+
+def read_kinesis_element(data: bytes) -> KinesisShard | None:
+    """Return an element of the `FlinkKinesisConsumer`; None if the bytes are not one."""
+    return read_exactly(_read_element, data)
+
+
+def _read_element(source: DataInput) -> KinesisShard:
+    if source.read_byte() != _NO_SUBCLASS:
+        raise source.fault("no shard of Kinesis")
+    fields = {name: None if source.read_boolean() else source.read_string() for name in _FIELDS}
+    source.read_varint()
+    marks = [source.read_byte()]
+    source.read_varint()
+    marks.append(source.read_byte())
+    number = read_kryo_ascii(source)
+    part = zigzag(source.read_varint())
+    stream, shard = fields["streamName"], fields["shardId"]
+    if marks != [1, 1] or stream is None or shard is None:
+        raise source.fault("no sequence number of Kinesis")
+    starts = "after_sequence_number"
+    if number.endswith(_SENTINEL):
+        starts = number.removesuffix(_SENTINEL).lower()
+    shown = None if number.endswith(_SENTINEL) else number if part < 0 else f"{number}-{part}"
+    ended = number.startswith("SHARD_ENDING")
+    return KinesisShard(None, stream, shard, starts, shown, None, ended, bytes(source.data))
+
+
+@dataclass(frozen=True, slots=True)
+class KinesisEnumerator:
+    """The state of the enumerator.
+
+    Attributes:
+        version: The version of its format.
+        splits: The shards that no reader has got.
+        known: The number of all that it knows.
+        last_shard: The last shard that it has seen; None before the first.
+        data: Its bytes.
+    """
+
+    kind: ClassVar[str] = "kinesis"
+
+    version: int
+    splits: tuple[KinesisShard, ...]
+    known: int
+    last_shard: str | None
+    data: bytes
+
+    def encode(self) -> bytes:
+        """Return its bytes."""
+        return self.data
+
+    def details(self) -> dict[str, object]:
+        """Return what it knows beside splits, by name."""
+        return {"shards": self.known, "last_shard": self.last_shard}
+
+
+def read_kinesis_enumerator(version: int, data: bytes) -> KinesisEnumerator | None:
+    """Return the state of Kinesis's enumerator; None if the bytes are not one."""
+    if version not in _ENUMERATOR_VERSIONS:
+        return None
+    return read_exactly(lambda source: _read_enumerator(version, source), data)
+
+
+def _read_enumerator(version: int, source: DataInput) -> KinesisEnumerator:
+    last = source.read_utf() if source.read_boolean() else None
+    count, splits_version = source.read_int(), source.read_int()
+    if splits_version not in _SPLIT_VERSIONS or not 0 <= 4 * count <= source.remaining:
+        raise source.fault(f"{count} splits of version {splits_version}")
+    waiting = []
+    for _ in range(count):
+        split = read_kinesis_split(
+            splits_version, source.read_bytes(source.read_length("bytes of a split"))
+        )
+        status = source.read_int() if version else _UNASSIGNED
+        if split is None or status not in (_ASSIGNED, _UNASSIGNED):
+            raise source.fault("no shard of Kinesis")
+        if status == _UNASSIGNED:
+            waiting.append(split)
+    data = bytes(source.data[: source.position])
+    return KinesisEnumerator(version, tuple(waiting), count, last, data)
