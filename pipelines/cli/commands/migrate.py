@@ -194,7 +194,9 @@ def migrate(
     for name in names or opened.not_migrated(suffix):
         with progress_bar(f"migrating {name}", quiet=quiet) as progress:
             snapshot = Lake(lake).job(job, engine=engine, progress=progress)[name]
-            upgraded.append(snapshot.kryo_to_flink_2(suffix=suffix, dry_run=dry_run, note=note))
+            upgraded.append(
+                snapshot.upgrade(suffix=suffix, dry_run=dry_run, note=note, partly=True)
+            )
         if not as_json_:
             show(upgraded[-1], as_json_=False)
     if as_json_:

@@ -118,10 +118,11 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         NAME | {"save": "makes the snapshot", "time": "of --offsets-from-timestamp"},
     ),
     "migrate": (
-        (sl.LakeSnapshot, sl.Job.migrate, sl.LakeSnapshot.migrate, sl.LakeSnapshot.kryo_to_flink_2),
-        {"all": "no snapshot is named"},
+        (sl.LakeSnapshot, sl.Job.migrate, sl.LakeSnapshot.migrate),
+        {"all": "no snapshot is named", "kryo_to_flink_2": "`LakeSnapshot.upgrade`"},
         {},
     ),
+    "upgrade": ((sl.LakeSnapshot.upgrade, sl.upgrade), {}, {}),
     "check compatibility": ((sl.LakeSnapshot.check_compatibility,), {}, {}),
     "check legality": (
         (sl.LakeSnapshot.check_legality, sl.check_legality), {}, {},
