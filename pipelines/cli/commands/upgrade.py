@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
-from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar, show
 from statelake.pipelines.cli.options import NamedSnapshot, answer, engine_option, source_options
 
 
 @click.command()
 @source_options
+@click.option("--all", "every", is_flag=True,
+              help="Upgrade all snapshots of the job that were not upgraded yet.")  # fmt: skip
 @click.option("--to-flink", default="2", show_default=True, metavar="VERSION",
               help="The Flink that is to restore it.")  # fmt: skip
 @click.option("--to", "target", metavar="DIRECTORY",
@@ -30,6 +34,7 @@ from statelake.pipelines.cli.options import NamedSnapshot, answer, engine_option
 @json_option
 def upgrade(
     source: NamedSnapshot,
+    every: bool,
     to_flink: str,
     target: str | None,
     collections: tuple[str, ...],
@@ -59,7 +64,7 @@ def upgrade(
     Examples:
       statelake upgrade savepoint-5f1e2c-0a1b2c3d4e5f --to-flink 2.3
       statelake upgrade savepoint-5f1e2c-0a1b2c3d4e5f --to-flink 2.3 --to savepoint-flink-2
-      statelake upgrade savepoint-5f1e2c-0a1b2c3d4e5f --to savepoint-flink-2 --kryo classes.yaml \\
+      statelake upgrade savepoint-5f1e2c-0a1b2c3d4e5f --to savepoint-flink-2 \\
           --collection 'customers/customer.tags=List<String>'
       statelake upgrade --lake lake --job shop --snapshot monday --like savepoint-of-the-new-job
     """
@@ -67,12 +72,19 @@ def upgrade(
         raise click.UsageError("--to writes what --dry-run does not: give one of them")
     if source.in_lake and target is not None:
         raise click.UsageError("--to is for a SAVEPOINT: a lake gets a new snapshot, to export")
-    words = {"collection": collections, "like": like, "partly": partly}
+    if every and (not source.in_lake or source.snapshot_id is not None):
+        raise click.UsageError("--all is for a job of a lake, and names no --snapshot")
+    words: Any = {"collection": collections, "like": like, "partly": partly}
     with progress_bar("upgrading", quiet=as_json_) as progress:
-        if source.in_lake:
-            stored = source.stored(engine, progress)
-            done = stored.upgrade(to_flink, suffix=suffix, dry_run=dry_run, note=note, **words)
+        if not source.in_lake:
+            done = [sl.upgrade(source.savepoint, target, to_flink, **words, **source.reading)]
         else:
-            done = sl.upgrade(source.savepoint, target, to_flink, **words, **source.reading)
-    show(done, as_json_=as_json_)
-    answer(yes=done.restorable or (done.complete and bool(done.made)))
+            words |= {"suffix": suffix, "dry_run": dry_run, "note": note}
+            newest = source.stored(engine, progress)
+            names = newest.job.not_migrated(suffix) if every else [newest.name]
+            done = [newest.job[name].upgrade(to_flink, **words) for name in names]
+    if as_json_:
+        as_json([each.to_json() for each in done])
+    for each in () if as_json_ else done:
+        show(each, as_json_=False)
+    answer(yes=all(each.restorable or (each.complete and bool(each.made)) for each in done))

@@ -145,16 +145,19 @@ class KryoUpgrade(Transform):
     Attributes:
         before: The state's meta info as Flink 1 wrote it.
         after: That for Flink 2.
+        plain: Whether the table is written without the users' decoders of now.
     """
 
     keeps_count = True
 
     before: bytes
     after: bytes
+    plain: bool
 
     def apply(self, rows: Rows) -> Rows:
         """Rewrite the values."""
-        return upgrade_rows(rows, value_type(self.before), value_type(self.after))
+        before, after = value_type(self.before), value_type(self.after)
+        return upgrade_rows(rows, before, after, plain=self.plain)
 
 
 def plan_kryo_upgrade(
@@ -370,7 +373,8 @@ class _Upgrade(Derivation):
                 refuse_disagreeing(operator, state)
                 after = planned.meta_info
                 layout = layout_of(self.lake, operator, table).with_meta_info(after)
-                return TableChange(layout, pieces_of(table), [KryoUpgrade(state.meta_info, after)])
+                change = KryoUpgrade(state.meta_info, after, layout.plain)
+                return TableChange(layout, pieces_of(table), [change])
         return None
 
 

@@ -15,6 +15,7 @@ Flink 2.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
@@ -478,13 +479,16 @@ def _fields_of(target: PojoSerializerSnapshot, item: Item) -> dict[str, Any]:
     return values
 
 
-def upgrade_rows(rows: Rows, before: TypeSerializerSnapshot, after: TypeSerializerSnapshot) -> Rows:
+def upgrade_rows(
+    rows: Rows, before: TypeSerializerSnapshot, after: TypeSerializerSnapshot, *, plain: bool
+) -> Rows:
     """Rewrite the values of a state for Flink 2; keys and times stay.
 
     Args:
         rows: The rows, whose values (elements, a map's values) Flink 1 wrote.
         before: The serializer of these values.
         after: That of the new ones, as `for_flink_2` returns it.
+        plain: Whether the new rows are not decoded; those of operator state never are.
 
     Raises:
         StateError: A value can't be parsed, or Flink 2 has no form for it.
@@ -509,7 +513,9 @@ def upgrade_rows(rows: Rows, before: TypeSerializerSnapshot, after: TypeSerializ
             values.append(rewrite_entry(source, rows.layout.kind, upgraded))
         except StateError as error:
             raise error.within(f"state {rows.name!r}, row {row}") from error
-    return rewritten_rows(rows, after.restore_serializer(), pa.array(values, pa.large_binary()))
+    with undecoded() if plain or isinstance(rows, ElementRows) else nullcontext():
+        serializer = after.restore_serializer()
+    return rewritten_rows(rows, serializer, pa.array(values, pa.large_binary()))
 
 
 def find_collections(

@@ -119,10 +119,12 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     ),
     "migrate": (
         (sl.LakeSnapshot, sl.Job.migrate, sl.LakeSnapshot.migrate),
-        {"all": "no snapshot is named", "kryo_to_flink_2": "`LakeSnapshot.upgrade`"},
+        {"all": "no snapshot is named"},
         {},
     ),
-    "upgrade": ((sl.LakeSnapshot.upgrade, sl.upgrade), {}, {}),
+    "upgrade": (
+        (sl.LakeSnapshot.upgrade, sl.upgrade), {"all": "each is upgraded by itself"}, {},
+    ),
     "check compatibility": ((sl.LakeSnapshot.check_compatibility,), {}, {}),
     "check legality": (
         (sl.LakeSnapshot.check_legality, sl.check_legality), {}, {},

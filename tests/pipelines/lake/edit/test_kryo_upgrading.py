@@ -1,4 +1,4 @@
-"""`--kryo`, and `migrate --kryo-to-flink-2`: a savepoint of Flink 1.20, typed and for Flink 2."""
+"""`--kryo`, and `upgrade`: a savepoint of Flink 1.20, typed and for Flink 2."""
 
 from __future__ import annotations
 
@@ -97,21 +97,21 @@ def test_for_flink_2(
     of = ("--lake", tmp_path / "lake", "--job", "shop")
     known = ("--kryo", classes)
     assert run("import", savepoint, *of, "--snapshot", "one", "--engine", engine, *known) == 0
-    words = ("migrate", *of, "--snapshot", "one", "--kryo-to-flink-2", "--engine", engine, *known)
+    words = ("upgrade", *of, "--snapshot", "one", "--engine", engine, *known)
     capsys.readouterr()
-    assert run(*words, "--dry-run", "--json") == 0
+    assert run(*words, "--dry-run", "--json") == 1
     (plan,) = json.loads(capsys.readouterr().out)
     assert {state["state"] for state in plan["states"]} == KRYO
     assert {state["outcome"] for state in plan["states"]} == {"for Flink 2"}
     assert run(*words, "--suffix", "-2") == 0
-    assert "8 states with Kryo, now one-2" in capsys.readouterr().out
+    assert "8 states that Flink 2 can't restore, now one-2" in capsys.readouterr().out
     out = tmp_path / "out"
     assert run("export", *of, "--snapshot", "one-2", "--to", out, "--engine", engine, *known) == 0
     for state in ("basket", "mixed", "ids", "moments", "tier", "point", "path", "count"):
         assert rows_of(out, state) == rows_of(savepoint, state)
     assert b"flink 2" in operator_of(out).state("tier").meta_info
     # what is edited is written for Flink 2, whatever the file says of what was read
-    again = ("migrate", *of, "--snapshot", "one-2", "--kryo-to-flink-2", *known, "--json")
+    again = ("upgrade", *of, "--snapshot", "one-2", *known, "--json")
     capsys.readouterr()
     assert run(*again) == 0
     (again_made,) = json.loads(capsys.readouterr().out)
@@ -121,25 +121,18 @@ def test_for_flink_2(
 def test_without_a_file(
     savepoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What nobody declared is carried as it is, named, and back to the very bytes."""
+    """Classes of the JDK are known; what nobody declared is carried as it is, and named."""
     of = ("--lake", tmp_path / "lake", "--job", "shop")
     assert run("import", savepoint, *of, "--snapshot", "one", "--engine", "local") == 0
-    words = ("migrate", *of, "--snapshot", "one", "--kryo-to-flink-2", "--json")
+    words = ("upgrade", *of, "--snapshot", "one", "--json")
     capsys.readouterr()
     assert run(*words, "--dry-run") == 1
     (plan,) = json.loads(capsys.readouterr().out)
     left = {state["state"]: state["left"] for state in plan["states"]}
     assert set(left) == KRYO
-    why = "nothing is said of its form: say `flink: 1` and the classes in a file for --kryo"
-    assert set(left.values()) == {why}
-    some = tmp_path / "some.yaml"
-    some.write_text("flink: 1\n")
-    assert run(*words, "--dry-run", "--kryo", some) == 1
-    (plan,) = json.loads(capsys.readouterr().out)
-    left = {state["state"]: state["left"] for state in plan["states"]}
-    assert {name for name, reason in left.items() if not reason} == {"ids", "moments", "mixed"}
-    why = "the form of KryoJobs$Basket is not known: declare it in a file for --kryo"
-    assert left["basket"] == left["seen"] == why
+    assert {name for name, reason in left.items() if not reason} == {"ids", "mixed", "moments"}
+    for state in ("basket", "seen", "path", "point", "tier"):
+        assert "whose form is not known: declare the class in a file for --kryo" in left[state]
     out = tmp_path / "out"
     assert run("export", *of, "--snapshot", "one", "--to", out, "--engine", "local") == 0
     assert entries(out) == entries(savepoint)
@@ -199,7 +192,11 @@ def test_mistakes(
     assert run("inspect", savepoint, "--kryo", classes) == 3
     assert "classes.yaml: flink: 9 is neither 1 nor 2" in capsys.readouterr().err
     of = ("--lake", tmp_path / "lake", "--job", "shop", "--all")
-    assert run("migrate", *of, "--kryo-to-flink-2", "--state", "a/b", "--to", "c.yaml") == 2
+    assert run("upgrade", *of, "--snapshot", "one") == 2
+    assert run("upgrade", savepoint, "--to", "x", "--dry-run") == 2
+    assert run("upgrade", savepoint, "--to-flink", "1.20") == 3
+    assert run("upgrade", savepoint, "--collection", "basket") == 3
+    assert run("upgrade", savepoint, "--collection", "b/x.y=List<String>") == 3
     assert run("migrate", *of) == 2
     assert run("migrate", *of, "--state", "a/b") == 2
 
@@ -229,7 +226,7 @@ def test_records_in_flight_are_named(
     lake = ("--lake", tmp_path / "lake", "--job", "shop", "--snapshot", "s", "--kryo", classes)
     assert run("import", savepoint, *lake, "--engine", "local") == 0
     capsys.readouterr()
-    assert run("migrate", *lake, "--kryo-to-flink-2", "--dry-run", "--json") == 1
+    assert run("upgrade", *lake, "--dry-run", "--json") == 1
     (done,) = json.loads(capsys.readouterr().out)
     (found,) = [each for each in done["states"] if each["state"] == "records in flight"]
     assert found["outcome"] == "as it was"
