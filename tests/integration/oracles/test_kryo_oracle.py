@@ -121,7 +121,7 @@ def test_pojos_are_upgraded(backend: str, flink: FlinkOracle, tmp_path: Path) ->
     assert [equal(line) for line in sorted_lines(lines)] == [
         equal(line) for line in sorted_lines(expected)
     ]
-    with pytest.raises(FlinkError, match="Buffer underflow|must not be incompatible"):
+    with pytest.raises(FlinkError, match=r"Buffer underflow|must not be incompatible"):
         flink.restore("pojos", savepoint, **keys)
 
 
