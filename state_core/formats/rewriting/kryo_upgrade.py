@@ -263,7 +263,7 @@ def declared_collection(java_class: str, text: str) -> JavaType:
 class _Part(TypeSerializer):
     """A part of a value that Kryo wrote, whose place and object are noted."""
 
-    arrow_type = pa.null()
+    arrow_type = pa.binary()
     min_length = 1
 
     def __init__(self, path: str, values: KryoValues, version: KryoVersion) -> None:
