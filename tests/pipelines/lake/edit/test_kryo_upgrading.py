@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import statelake as sl
 from statelake import open_snapshot
 from statelake.pipelines.cli.main import main
+from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import ChannelHandle, InlineHandle, MergedChannelPart
 from statelake.state_core.model.snapshot import Operator
@@ -231,3 +234,62 @@ def test_records_in_flight_are_named(
     (found,) = [each for each in done["states"] if each["state"] == "records in flight"]
     assert found["outcome"] == "as it was"
     assert "--drop-channel-state" in found["left"]
+
+
+def test_collections_are_declared_or_found_or_like_those_of_the_new_job(tmp_path: Path) -> None:
+    """Within POJOs; what a snapshot of the new job has wins, and Flink 2's own bytes are read."""
+    savepoint = jdk_savepoint(tmp_path / "pojos", "pojos-1.20")
+    found = {"scores": "Map<String, Integer>", "seen": "Set<Long>", "tags": "List<String>"}
+    told = {"scores": "Map<String, Integer>", "seen": "Set", "tags": "List<Object>"}
+    words = ("customers/customer.tags=List<Object>", "customers/customer.seen=Set")
+    for given, expected in (((), found), (words, told)):
+        planned = sl.upgrade(savepoint, collection=given, uids=["customers"])
+        (customer,) = (each for each in planned.states if each.state == "customer")
+        assert customer.types == expected
+        assert not planned.made
+        assert not planned.restorable
+    made = sl.upgrade(savepoint, tmp_path / "new", uids=["customers"], partly=True)
+    assert made.made == str(tmp_path / "new")
+    state = sl.open_snapshot(made.made, uids=["customers"])["customers"]["customer"]
+    before = sl.open_snapshot(savepoint, uids=["customers"])["customers"]["customer"]
+    assert pa.types.is_list(state.schema.field("value").type.field("tags").type)
+    for old, new in zip(before.to_arrow().to_pylist(), state.to_arrow().to_pylist(), strict=True):
+        assert new["value"]["token"] == old["value"]["token"]
+        tags = json.loads(old["value"]["tags"])
+        assert new["value"]["tags"] == (tags["value"] if isinstance(tags, dict) else tags)
+        assert dict(new["value"]["scores"]) == json.loads(old["value"]["scores"])
+    like = sl.upgrade(savepoint, collection=words, like=made.made, uids=["customers"])
+    (customer,) = (each for each in like.states if each.state == "customer")
+    assert customer.types == {"scores": "as in the new job"} | {
+        name: told[name] for name in ("seen", "tags")
+    }
+    assert {each.left for each in sl.upgrade(made.made, uids=["customers"]).states} == {
+        "Flink 2 wrote it", *(each.left for each in made.states if each.left)
+    }  # fmt: skip
+
+
+def test_a_collection_that_is_not_there(tmp_path: Path) -> None:
+    """Names those that are; a type of another class is refused with its state."""
+    savepoint = jdk_savepoint(tmp_path / "pojos", "pojos-1.20")
+    with pytest.raises(NotFoundError, match=r"no collection by Kryo is at customers/customer\.id"):
+        sl.upgrade(savepoint, collection="customers/customer.id=List<String>", uids=["customers"])
+    planned = sl.upgrade(
+        savepoint, collection="customers/customer.tags=Set<String>", uids=["customers"]
+    )
+    (customer,) = (each for each in planned.states if each.state == "customer")
+    assert customer.left == "Set<String> is no java.util.List"
+
+
+def test_an_upgrade_of_all_snapshots_of_a_job(
+    savepoint: Path, classes: Path, tmp_path: Path
+) -> None:
+    """Those that were not upgraded yet; a second call finds nothing."""
+    of = ("--lake", tmp_path / "lake", "--job", "shop")
+    for name in ("one", "two"):
+        assert run("import", savepoint, *of, "--snapshot", name, "--engine", "local",
+                   "--kryo", classes) == 0  # fmt: skip
+    assert run("upgrade", *of, "--all", "--kryo", classes) == 0
+    names = [each.snapshot_id for each in sl.Lake(tmp_path / "lake").snapshots("shop")]
+    assert names == ["one", "two", "one-flink-2", "two-flink-2"]
+    assert run("upgrade", *of, "--all", "--kryo", classes) == 0
+    assert len(sl.Lake(tmp_path / "lake").snapshots("shop")) == 4
