@@ -336,7 +336,7 @@ class UpgradeOutcome(Printed):
             yield f"{self.made} is there already: {self.snapshot} was upgraded before"
             return
         if self.restorable:
-            yield f"{self.snapshot}: Flink 2 restores all of its state as it is"
+            yield f"{self.snapshot}: nothing was found that Flink 2 can't restore"
             return
         rows = [
             (f"{state.operator}/{state.state}", _upgraded(state), f"{state.entries:,}",

@@ -59,6 +59,18 @@ LATER = "Flink 2 wrote it"
 IN_FLIGHT = "records in flight"
 UNKNOWN = "no snapshot says whether they are Kryo's: export with --drop-channel-state"
 FIRST_OF_FLINK_2 = 5  # the version of `_metadata`
+_AGAIN = "restore the savepoint in Flink 1.20, and take another one"
+# classes of snapshots that Flink 2 lacks, with what to do
+GONE = {
+    b"org.apache.flink.api.scala.": "a type of Flink's Scala API, which Flink 2 does not have:"
+    " migrate it to another type first",
+    b"org.apache.flink.streaming.api.functions.sink.TwoPhaseCommitSinkFunction$": "state of an old"
+    " sink, which Flink 2 does not have: drop its operator, once its transactions are committed",
+    b"org.apache.flink.api.common.typeutils.base.GenericArraySerializerConfigSnapshot": "a"
+    f" serializer's snapshot of Flink 1.7: {_AGAIN}",
+    b"org.apache.flink.api.java.typeutils.runtime.EitherSerializerSnapshot": "a serializer's"
+    f" snapshot of Flink 1.7: {_AGAIN}",
+}
 
 
 @dataclass(frozen=True)
@@ -182,7 +194,7 @@ def plan_kryo_upgrade(
         _planned(lake, record, operator, state, new, known)
         for operator in record.operators
         for state in operator.all_states
-        if NAME in state.meta_info or _has_kryo_keys(operator, state)
+        if NAME in state.meta_info or _has_kryo_keys(operator, state) or _gone(operator, state)
     ]
     missing = sorted(set(new.collections) - known)
     if missing:
@@ -223,6 +235,9 @@ def _planned(
     }
     label = f"{operator.label}/{state.name}"
     known |= {_named(label, path) for path in found}
+    gone = _gone(operator, state)
+    if gone:
+        return left(gone)
     if _has_kryo_keys(operator, state):
         return left(
             "Kryo is in its keys, and entries are found by the bytes of their keys: run the new"
@@ -376,6 +391,12 @@ class _Upgrade(Derivation):
                 change = KryoUpgrade(state.meta_info, after, layout.plain)
                 return TableChange(layout, pieces_of(table), [change])
         return None
+
+
+def _gone(operator: OperatorRecord, state: AnyState) -> str:
+    """Return why Flink 2 lacks a serializer of a state; empty if it has all of them."""
+    keys = operator.key_serializer if isinstance(state, StateRecord) else b""
+    return next((why for name, why in GONE.items() if name in state.meta_info + keys), "")
 
 
 def _has_kryo_keys(operator: OperatorRecord, state: AnyState) -> bool:

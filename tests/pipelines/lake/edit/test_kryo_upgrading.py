@@ -17,7 +17,9 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import read_metad
 from statelake.state_core.model.handles import ChannelHandle, InlineHandle, MergedChannelPart
 from statelake.state_core.model.snapshot import Operator
 from statelake.state_core.serializers.framework.plugins import loaded_plugins
+from statelake.state_core.serializers.framework.registry import registered_classes
 from statelake.state_core.serializers.kryo import decoding
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.lakes import entries
 from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint, kryo_lines
 
@@ -293,3 +295,20 @@ def test_an_upgrade_of_all_snapshots_of_a_job(
     assert names == ["one", "two", "one-flink-2", "two-flink-2"]
     assert run("upgrade", *of, "--all", "--kryo", classes) == 0
     assert len(sl.Lake(tmp_path / "lake").snapshots("shop")) == 4
+
+
+def test_types_that_flink_2_does_not_have(tmp_path: Path) -> None:
+    """Those of the Scala API are named, and a savepoint without Kryo may have them."""
+    scala = "org.apache.flink.api.scala.typeutils.ScalaCaseClassSerializerSnapshot"
+    total = registered_classes()[scala]()
+    total.text, total.nested = "com.acme.Total", (parse_type("Long"),)  # type: ignore[attr-defined]
+    rows = pa.table({"key": [1], "value": pa.array([5], pa.int64())})
+    values = pa.table({"key": [1], "value": [{"f0": 5}]})
+    state = sl.NewKeyedState("total", values, value=total)
+    sl.write_snapshot(tmp_path / "sp", [sl.NewOperator("o", "Long", (state,), parallelism=1)])
+    (planned,) = sl.upgrade(tmp_path / "sp", uids=["o"]).states
+    assert planned.state == "total"
+    assert "a type of Flink's Scala API, which Flink 2 does not have" in planned.left
+    plain = sl.NewKeyedState("plain", rows, value="Long")
+    sl.write_snapshot(tmp_path / "other", [sl.NewOperator("o", "Long", (plain,), parallelism=1)])
+    assert sl.upgrade(tmp_path / "other").restorable
