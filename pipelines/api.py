@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.canary import CanaryResult
     from statelake.pipelines.operations.growth import Growth
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
-    from statelake.pipelines.operations.migrations import KryoOutcome, Migrations, Outcome
+    from statelake.pipelines.operations.migrations import Migrations, Outcome, UpgradeOutcome
     from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import Policy, RetentionPlan
     from statelake.pipelines.report.contents import Report as PageReport
@@ -108,6 +108,7 @@ __all__ = [
     "growth",
     "in_temporary_lake",
     "salvage",
+    "upgrade",
     "warm",
 ]
 
@@ -1107,21 +1108,40 @@ class LakeSnapshot(Snapshot):
         )  # fmt: skip
         return migrated.outcomes[0]
 
-    def kryo_to_flink_2(
-        self, *, suffix: str = "-migrated", dry_run: bool = False, note: str = ""
-    ) -> KryoOutcome:
-        """Make a snapshot in which what Flink 1's Kryo wrote is what Flink 2 reads.
+    def upgrade(
+        self,
+        to_flink: str = "2",
+        *,
+        collection: str | Sequence[str] = (),
+        like: str | os.PathLike[str] | None = None,
+        partly: bool = False,
+        suffix: str = "-flink-2",
+        dry_run: bool = False,
+        note: str = "",
+    ) -> UpgradeOutcome:
+        """Make a snapshot that Flink 2 restores of one that Flink 1 wrote.
 
         Args:
+            to_flink: The Flink that is to restore it, such as `2.3`.
+            collection: Types of collections that no value tells,
+                `OPERATOR/STATE.FIELD=List<String>`.
+            like: A savepoint of the new job in Flink 2, whose types are taken.
+            partly: Whether to make it if some states stay as Flink 1 wrote them.
             suffix: What follows this snapshot's id in the new one's.
             dry_run: Whether it is only said what would become of each state.
             note: Kept with the new snapshot.
-        """
-        from statelake.pipelines.operations.migrations import upgrade_kryo_one
 
-        return upgrade_kryo_one(
-            self._catalog, self.job.name, self.name, f"{self.name}{suffix}", dry_run=dry_run,
-            note=note, engine=self.job.engine, progress=self.job.progress,
+        Raises:
+            EncodeError: An argument can't be understood.
+            ConflictError: There is a snapshot of the new id that something else made.
+        """
+        from statelake.pipelines.lake.edit.kryo_upgrading import new_types
+        from statelake.pipelines.operations.migrations import upgrade_one
+
+        return upgrade_one(
+            self._catalog, self.job.name, self.name, f"{self.name}{suffix}",
+            new=new_types(to_flink, collection, like), partly=partly, dry_run=dry_run, note=note,
+            engine=self.job.engine, progress=self.job.progress,
         )  # fmt: skip
 
     def erase(
@@ -1849,6 +1869,46 @@ def growth(
         for each in savepoints
     )
     return growth_of(snapshots, ahead=ahead, keys=keys)
+
+
+def upgrade(
+    savepoint: str | os.PathLike[str],
+    to: str | os.PathLike[str] | None = None,
+    to_flink: str = "2",
+    *,
+    collection: str | Sequence[str] = (),
+    like: str | os.PathLike[str] | None = None,
+    partly: bool = False,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+) -> UpgradeOutcome:
+    """Write a savepoint that Flink 2 restores of one that Flink 1 wrote.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        to: The new savepoint's directory, which must not exist; without it only the plan is
+            returned.
+        to_flink: The Flink that is to restore it, such as `2.3`.
+        collection: Types of collections that no value tells, `OPERATOR/STATE.FIELD=List<String>`.
+        like: A savepoint of the new job in Flink 2, whose types are taken.
+        partly: Whether to write it if some states stay as Flink 1 wrote them.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise.
+
+    Raises:
+        SnapshotError: The savepoint can't be opened.
+        EncodeError: An argument can't be understood.
+        ConflictError: `to` exists.
+    """
+    place = os.fspath(savepoint)
+    with in_temporary_lake(place, allow_external=allow_external, uids=uids) as snapshot:
+        planned = snapshot.upgrade(
+            to_flink, collection=collection, like=like, partly=partly, dry_run=to is None
+        )
+        if to is None or not (planned.made or planned.restorable):
+            return replace(planned, snapshot=place)
+        snapshot.job[planned.made or snapshot.name].export(to)
+        return replace(planned, snapshot=place, made=os.fspath(to))
 
 
 @contextmanager

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         in_temporary_lake,
         report,
         salvage,
+        upgrade,
         warm,
     )
     from statelake.pipelines.flink.cluster import FlinkCluster
@@ -88,6 +89,7 @@ __all__ = [
     "open_snapshot",
     "report",
     "salvage",
+    "upgrade",
     "warm",
     "write_snapshot",
 ]
@@ -99,7 +101,7 @@ _MODULES = {
     "pipelines.api": (
         "Checkpoints", "Job", "Lake", "LakeSnapshot", "bootstrap", "check_integrity",
         "check_legality", "compress", "diff_types", "growth", "in_temporary_lake", "report",
-        "salvage", "warm",
+        "salvage", "upgrade", "warm",
     ),
     "state_core.errors": ("StateError",),
     "state_core.formats.reader": ("open_snapshot",),

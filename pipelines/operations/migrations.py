@@ -22,6 +22,7 @@ from statelake.pipelines.lake.edit.changes import (
 from statelake.pipelines.lake.edit.field_words import FieldWords
 from statelake.pipelines.lake.edit.kryo_upgrading import (
     LATER,
+    NewTypes,
     Upgraded,
     plan_kryo_upgrade,
     upgrade_kryo,
@@ -293,78 +294,118 @@ def refuse_other_origin(
 
 
 @dataclass(frozen=True)
-class KryoOutcome(Printed):
-    """The result of a snapshot with values of Flink 1's Kryo.
+class UpgradeOutcome(Printed):
+    """The upgrade of a snapshot of Flink 1 to Flink 2.
 
     Attributes:
         snapshot: The snapshot.
-        made: The snapshot that Flink 2 reads; empty for a preview.
-        states: The upgrade of each state; empty if it was done before.
+        made: The snapshot, or the savepoint, that Flink 2 restores; empty if none was made.
+        states: The upgrade of each state with Kryo in it; empty if it was done before.
+        dry_run: Whether only the plan was asked for.
     """
 
     snapshot: str
     made: str
     states: list[Upgraded]
+    dry_run: bool = False
 
     @property
     def complete(self) -> bool:
-        """Whether Flink 2 reads all states afterwards."""
+        """Whether Flink 2 restores all states afterwards."""
         return all(state.left in ("", LATER) for state in self.states)
+
+    @property
+    def restorable(self) -> bool:
+        """Whether Flink 2 restores all states already."""
+        return all(state.left == LATER for state in self.states)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        states = [{**vars(state), "outcome": _upgraded(state)} for state in self.states]
+        states = [
+            {
+                "operator": state.operator, "state": state.state, "entries": state.entries,
+                "left": state.left, "types": state.types, "outcome": _upgraded(state),
+            }
+            for state in self.states
+        ]  # fmt: skip
         return {"snapshot": self.snapshot, "made": self.made, "states": states}
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
         if self.made and not self.states:
-            yield f"{self.made} is there already: {self.snapshot} was migrated before"
+            yield f"{self.made} is there already: {self.snapshot} was upgraded before"
+            return
+        if self.restorable:
+            yield f"{self.snapshot}: nothing was found that Flink 2 can't restore"
             return
         rows = [
-            (f"{state.operator}/{state.state}", _upgraded(state), f"{state.entries:,}", state.left)
+            (f"{state.operator}/{state.state}", _upgraded(state), f"{state.entries:,}",
+             state.left or "; ".join(f"{path or 'value'}: {kind}"
+                                     for path, kind in state.types.items()))
             for state in self.states
-        ]
+        ]  # fmt: skip
         now = f", now {self.made}" if self.made else ""
-        title = f"{self.snapshot}: {len(self.states)} states with Kryo{now}"
-        yield Table(title, ("<state", "<values", ">entries", "<why"), rows)
-        if not self.made:
+        title = f"{self.snapshot}: {len(self.states)} states that Flink 2 can't restore{now}"
+        yield Table(title, ("<state", "<values", ">entries", "<types, or why not"), rows)
+        if self.dry_run:
             yield DRY_RUN
+        elif not self.made:
+            yield (
+                "nothing was made, as not all of it can be upgraded: --partly leaves these states"
+                " as they are"
+            )
 
 
 def _upgraded(state: Upgraded) -> str:
     return "as it was" if state.left else "for Flink 2"
 
 
-def upgrade_kryo_one(
+def upgrade_one(
     lake: Catalog,
     job: str,
     snapshot_id: str,
     target: str,
     *,
+    new: NewTypes | None = None,
+    partly: bool = False,
     dry_run: bool = False,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
-) -> KryoOutcome:
-    """Write what Flink 1's Kryo wrote as Flink 2 reads it, unless that was done before.
+) -> UpgradeOutcome:
+    """Make a snapshot that Flink 2 restores of one that Flink 1 wrote, unless there is one.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        snapshot_id: The snapshot.
+        target: The id of the new one.
+        new: What is known of the new job's types.
+        partly: Whether to make it if some states stay as Flink 1 wrote them.
+        dry_run: Whether it is only said what would become of each state.
+        note: Kept with the new snapshot.
+        engine: `auto`, `spark`, `local`, or an engine.
+        progress: Called with (done, total) after each task of a table.
 
     Raises:
         ConflictError: There is a snapshot of the new id that something else made.
     """
-    if lake.has(job, target):
+    if lake.has(job, target) and not dry_run:
         made = lake.snapshot(job, target)
-        left = [state for state in plan_kryo_upgrade(made) if not state.left]
+        left = [state for state in plan_kryo_upgrade(lake, made) if not state.left]
         if made.parent != snapshot_id or made.origin != "migrate" or left:
             raise ConflictError(
-                f"job {job!r} has a snapshot {target!r} already, which is not what this migration"
+                f"job {job!r} has a snapshot {target!r} already, which is not what this upgrade"
                 f" makes of {snapshot_id!r}",
                 remedy="choose another --suffix, or drop that snapshot first",
             )
-        return KryoOutcome(snapshot_id, target, [])
+        return UpgradeOutcome(snapshot_id, target, [])
     if dry_run:
-        return KryoOutcome(snapshot_id, "", plan_kryo_upgrade(lake.snapshot(job, snapshot_id)))
+        plan = plan_kryo_upgrade(lake, lake.snapshot(job, snapshot_id), new)
+        return UpgradeOutcome(snapshot_id, "", plan, dry_run=True)
     record, states = upgrade_kryo(
-        lake, job, snapshot_id, target, note=note, engine=engine, progress=progress
-    )
-    return KryoOutcome(snapshot_id, record.snapshot_id, states)
+        lake, job, snapshot_id, target, new=new, partly=partly, note=note, engine=engine,
+        progress=progress,
+    )  # fmt: skip
+    made_id = record.snapshot_id if record.snapshot_id != snapshot_id else ""
+    return UpgradeOutcome(snapshot_id, made_id, states)

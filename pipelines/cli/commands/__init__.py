@@ -15,6 +15,7 @@
 `queries`            `sql` and `shell`
 `export`             savepoints made of a lake's tables
 `edit`, `migrate`    a snapshot made of another
+`upgrade`            a snapshot of Flink 1, for Flink 2
 `bootstrap`          a savepoint made of tables
 `compress`           a savepoint with another compression
 `run`                jobs of process functions

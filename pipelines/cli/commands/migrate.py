@@ -7,7 +7,6 @@ import click
 from statelake import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
-    as_json,
     json_option,
     progress_bar,
     show,
@@ -73,11 +72,6 @@ from statelake.pipelines.cli.options import (
     " a field of the values.",
 )  # fmt: skip
 @click.option(
-    "--kryo-to-flink-2",
-    is_flag=True,
-    help="Rewrite the values of Flink 1's Kryo so that Flink 2 can read them.",
-)
-@click.option(
     "--suffix",
     default="-migrated",
     show_default=True,
@@ -105,7 +99,6 @@ def migrate(
     expressions: tuple[str, ...],
     ttl: tuple[str, ...],
     last_access: str,
-    kryo_to_flink_2: bool,
     suffix: str,
     dry_run: bool,
     note: str,
@@ -129,10 +122,6 @@ def migrate(
     Values that Kryo wrote of unknown classes need the fields of these classes, in --kryo, or a
     decoder of yours, in --plugins or in a Python file for --to.
 
-    With --kryo-to-flink-2, all states with Kryo values are rewritten for Flink 2 in one new
-    snapshot; Flink itself can't restore them. States that stay unchanged are listed with the
-    reason.
-
     With --ttl, a state gets time to live, or loses it, its values staying as they are. A snapshot
     does not say how long values live: that is in the job. What has expired meanwhile is deleted by
     `edit --expire`.
@@ -151,7 +140,6 @@ def migrate(
           --state customers/customer --to rule.yaml --state rules/rules
       statelake migrate --lake lake --job shop --all --state rules/rules --to rule.yaml --dry-run
       statelake migrate --lake lake --job shop --all --to all-states.yaml
-      statelake migrate --lake lake --job shop --snapshot monday --kryo-to-flink-2 --suffix -2
       statelake migrate --lake lake --job shop --snapshot monday --ttl kinds/name=on \\
           --last-access taken_at
     """
@@ -166,10 +154,10 @@ def migrate(
         "expression": expressions,
     }
     asked = bool(files or ttl) or any(words.values())
-    if asked == kryo_to_flink_2 or (states and not files):
+    if not asked or (states and not files):
         raise click.UsageError(
             "give --to, and --state if need be, words such as --add-field, or --ttl, or several of"
-            " these; or --kryo-to-flink-2"
+            " these"
         )
     if last_access != "now" and not any(text.endswith("=on") for text in ttl):
         raise click.UsageError("--last-access is for --ttl OPERATOR/STATE=on")
@@ -177,26 +165,15 @@ def migrate(
         raise click.UsageError("give one --state for each --to, in their order, or none")
     opened = Lake(lake).job(job)
     names = list(dict.fromkeys(snapshot_named(opened, name) for name in snapshot_ids))
-    quiet = as_json_ or dry_run
-    if not kryo_to_flink_2:
-        with progress_bar(f"migrating {' '.join(names)}".rstrip(), quiet=quiet) as progress:
-            migrating = Lake(lake).job(job, engine=engine, progress=progress)
-            migrated = migrating.migrate(
-                files, *names, state=states, **words, ttl=ttl, last_access=last_access,
-                suffix=suffix, dry_run=dry_run, note=note,
-            )  # fmt: skip
-        show(migrated, as_json_=as_json_)
-        for outcome in () if as_json_ else migrated.outcomes:
-            tell_times(outcome.times)
-        answer(yes=not migrated.failed)
-        return
-    upgraded = []
-    for name in names or opened.not_migrated(suffix):
-        with progress_bar(f"migrating {name}", quiet=quiet) as progress:
-            snapshot = Lake(lake).job(job, engine=engine, progress=progress)[name]
-            upgraded.append(snapshot.kryo_to_flink_2(suffix=suffix, dry_run=dry_run, note=note))
-        if not as_json_:
-            show(upgraded[-1], as_json_=False)
-    if as_json_:
-        as_json([each.to_json() for each in upgraded])
-    answer(yes=all(each.complete for each in upgraded))
+    with progress_bar(
+        f"migrating {' '.join(names)}".rstrip(), quiet=as_json_ or dry_run
+    ) as progress:
+        migrating = Lake(lake).job(job, engine=engine, progress=progress)
+        migrated = migrating.migrate(
+            files, *names, state=states, **words, ttl=ttl, last_access=last_access,
+            suffix=suffix, dry_run=dry_run, note=note,
+        )  # fmt: skip
+    show(migrated, as_json_=as_json_)
+    for outcome in () if as_json_ else migrated.outcomes:
+        tell_times(outcome.times)
+    answer(yes=not migrated.failed)

@@ -1,13 +1,16 @@
-"""Kryo 1 to 2: a snapshot of Flink 1 becomes one whose Kryo values Flink 2 reads.
+"""Upgrades from Flink 1 to 2: a snapshot of which Flink 2 restores what Flink 1's Kryo wrote.
 
-Every state whose values (elements, a map's values) are Kryo's is rewritten, all in one snapshot.
-What stays as Flink 1 wrote it is named: values of classes whose form is not known, Kryo within
-other types, keys and namespaces, and records in flight, whatever they are.
+Every state with Kryo at any depth of its values (elements, a map's values) is rewritten, all in one
+snapshot. All values are read first, so that the plan says what can't be rewritten: values with
+classes whose form is not known, Kryo in keys and namespaces, and records in flight, whatever they
+are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -29,9 +32,25 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
     TableRecord,
 )
+from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import with_value_bytes
-from statelake.state_core.formats.rewriting.kryo_upgrade import upgrade_rows
-from statelake.state_core.serializers.kryo.decoding import is_declared
+from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.rewriting.kryo_upgrade import (
+    COLLECTIONS,
+    Found,
+    collection_of,
+    declared_collection,
+    find_collections,
+    for_flink_2,
+    kryo_places,
+    targets_in,
+    upgrade_rows,
+)
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.kryo.decoding import declared_version
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
@@ -39,52 +58,151 @@ NAME = KryoSerializerSnapshot.java_class.encode()
 LATER = "Flink 2 wrote it"
 IN_FLIGHT = "records in flight"
 UNKNOWN = "no snapshot says whether they are Kryo's: export with --drop-channel-state"
+FIRST_OF_FLINK_2 = 5  # the version of `_metadata`
+_AGAIN = "restore the savepoint in Flink 1.20, and take another one"
+# classes of snapshots that Flink 2 lacks, with what to do
+GONE = {
+    b"org.apache.flink.api.scala.": "a type of Flink's Scala API, which Flink 2 does not have:"
+    " migrate it to another type first",
+    b"org.apache.flink.streaming.api.functions.sink.TwoPhaseCommitSinkFunction$": "state of an old"
+    " sink, which Flink 2 does not have: drop its operator, once its transactions are committed",
+    b"org.apache.flink.api.common.typeutils.base.GenericArraySerializerConfigSnapshot": "a"
+    f" serializer's snapshot of Flink 1.7: {_AGAIN}",
+    b"org.apache.flink.api.java.typeutils.runtime.EitherSerializerSnapshot": "a serializer's"
+    f" snapshot of Flink 1.7: {_AGAIN}",
+}
 
 
 @dataclass(frozen=True)
 class Upgraded:
-    """The upgrade of a state with values of Kryo.
+    """The upgrade of a state with Kryo in it.
 
     Attributes:
         operator: The operator's uid or id.
         state: The state.
         entries: The state's entries.
         left: Why it stays as Flink 1 wrote it; empty if it is rewritten.
+        types: The types of collections by Kryo for which Flink 2 has serializers of its own, as
+            they were declared, or found in the values; by their paths.
+        meta_info: Its meta info for Flink 2; empty if it stays.
     """
 
     operator: str
     state: str
     entries: int
     left: str = ""
+    types: dict[str, str] = field(default_factory=dict)
+    meta_info: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class NewTypes:
+    """What is known of the types of the new job.
+
+    Attributes:
+        collections: Types of collections, by `OPERATOR/STATE.PATH`, such as `List<String>`.
+        like: A snapshot of the new job, in Flink 2; None without one.
+    """
+
+    collections: Mapping[str, str] = field(default_factory=dict)
+    like: Snapshot | None = None
+
+    def state_like(self, operator: OperatorRecord, state: AnyState) -> bytes:
+        """Return the meta info of the same state in `like`; empty if it has none."""
+        for other in () if self.like is None else self.like.operators:
+            if other.operator_id != operator.operator_id:
+                continue
+            keyed = {held.name: held.meta_info for held in other.keyed_states}
+            others = {held.name: held.meta_info for held in other.operator_states}
+            return (keyed if isinstance(state, StateRecord) else others).get(state.name, b"")
+        return b""
+
+
+def new_types(
+    to_flink: str, collections: str | Sequence[str], like: str | os.PathLike[str] | None
+) -> NewTypes:
+    """Return what is known of the new job's types, as a user says it.
+
+    Args:
+        to_flink: The Flink that is to restore the snapshot.
+        collections: `OPERATOR/STATE.FIELD=List<String>`, each.
+        like: A savepoint of the new job; None without one.
+
+    Raises:
+        EncodeError: It is not of Flink 2, or a collection can't be understood.
+        SnapshotError: The savepoint can't be opened.
+    """
+    if to_flink.split(".", maxsplit=1)[0] != "2":
+        raise EncodeError(
+            f"Flink {to_flink}",
+            remedy="an upgrade is to Flink 2, such as 2.3: within Flink 1, and from 2 on, Flink"
+            " restores older snapshots itself",
+        )
+    given = [collections] if isinstance(collections, str) else collections
+    pairs = [each.partition("=") for each in given]
+    for name, equals, kind in pairs:
+        if not equals or "/" not in name:
+            raise EncodeError(
+                f"--collection {name}{equals}{kind}",
+                remedy="write OPERATOR/STATE.FIELD=List<String>",
+            )
+    said = {name.strip(): kind.strip() for name, _, kind in pairs}
+    return NewTypes(said, None if like is None else open_snapshot(like))
 
 
 @dataclass(frozen=True)
 class KryoUpgrade(Transform):
-    """Rewrite values of Kryo as Flink 2 writes them.
+    """Rewrite values with Kryo in them as Flink 2 writes them.
 
     Attributes:
-        meta_info: The state as Flink 1 wrote it.
+        before: The state's meta info as Flink 1 wrote it.
+        after: That for Flink 2.
+        plain: Whether the table is written without the users' decoders of now.
     """
 
     keeps_count = True
 
-    meta_info: bytes
+    before: bytes
+    after: bytes
+    plain: bool
 
     def apply(self, rows: Rows) -> Rows:
         """Rewrite the values."""
-        before = value_type(self.meta_info)
-        assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned
-        return upgrade_rows(rows, before)
+        before, after = value_type(self.before), value_type(self.after)
+        return upgrade_rows(rows, before, after, plain=self.plain)
 
 
-def plan_kryo_upgrade(record: SnapshotRecord) -> list[Upgraded]:
-    """Return the planned upgrade of each state of a snapshot that has Kryo in it."""
+def plan_kryo_upgrade(
+    lake: Catalog, record: SnapshotRecord, new: NewTypes | None = None
+) -> list[Upgraded]:
+    """Return the planned upgrade of each state of a snapshot that has Kryo in it.
+
+    All values of these states are read.
+
+    Args:
+        lake: The lake.
+        record: The snapshot.
+        new: What is known of the new job's types.
+
+    Raises:
+        NotFoundError: A declared collection is not there.
+        LakeError: A file can't be read.
+    """
+    new = new or NewTypes()
+    known: set[str] = set()
     plan = [
-        Upgraded(operator.label, state.name, state.entries, _why_left(operator, state))
+        _planned(lake, record, operator, state, new, known)
         for operator in record.operators
         for state in operator.all_states
-        if NAME in state.meta_info or _has_kryo_keys(operator, state)
+        if NAME in state.meta_info or _has_kryo_keys(operator, state) or _gone(operator, state)
     ]
+    missing = sorted(set(new.collections) - known)
+    if missing:
+        raise NotFoundError(
+            f"no collection by Kryo is at {missing[0]}",
+            place=f"snapshot {record.snapshot_id!r}",
+            remedy=f"there are: {', '.join(sorted(known)) or 'none'}",
+        )
     if all(upgrade.left == LATER for upgrade in plan):
         return plan
     labels = {operator.operator_id: operator.label for operator in record.operators}
@@ -95,12 +213,121 @@ def plan_kryo_upgrade(record: SnapshotRecord) -> list[Upgraded]:
     ]
 
 
+def _planned(
+    lake: Catalog,
+    record: SnapshotRecord,
+    operator: OperatorRecord,
+    state: AnyState,
+    new: NewTypes,
+    known: set[str],
+) -> Upgraded:
+    """Return the upgrade of a state, and add the names of its collections to `known`."""
+
+    def left(why: str) -> Upgraded:
+        return Upgraded(operator.label, state.name, state.entries, why)
+
+    before = value_type(state.meta_info)
+    places = kryo_places(before)
+    found = {
+        path: Found(kryo.type_class)
+        for path, kryo in places.items()
+        if kryo.type_class in COLLECTIONS
+    }
+    label = f"{operator.label}/{state.name}"
+    known |= {_named(label, path) for path in found}
+    gone = _gone(operator, state)
+    if gone:
+        return left(gone)
+    if _has_kryo_keys(operator, state):
+        return left(
+            "Kryo is in its keys, and entries are found by the bytes of their keys: run the new"
+            " job with keys of another type, and bootstrap this state"
+        )
+    if state.meta_info.count(NAME) > len(places):
+        return left("Kryo is in a map's keys, a namespace, or a type whose parts are not known")
+    if _is_of_flink_2(record, places.values()):
+        return left(LATER)
+    try:
+        for rows in _rows_of(lake, operator, state):
+            find_collections(rows, before, found)
+        targets, types = _targets(label, state, operator, before, places, found, new)
+        after = with_value_bytes(state.meta_info, for_flink_2(before, targets))
+    except StateError as error:
+        hint = f": {error.remedy}" if error.remedy else ""
+        return left(f"{error.problem}{hint}")
+    return Upgraded(operator.label, state.name, state.entries, "", types, after)
+
+
+def _targets(
+    label: str,
+    state: AnyState,
+    operator: OperatorRecord,
+    before: TypeSerializerSnapshot,
+    places: Mapping[str, KryoSerializerSnapshot],
+    found: Mapping[str, Found],
+    new: NewTypes,
+) -> tuple[dict[str, TypeSerializerSnapshot], dict[str, str]]:
+    """Return what becomes of parts by Kryo, by their paths, and the types of collections.
+
+    Raises:
+        EncodeError: Nobody knows the type of a collection's elements.
+    """
+    like = new.state_like(operator, state)
+    targets = targets_in(before, value_type(like)) if like else {}
+    types = {path: "as in the new job" for path in found if path in targets}
+    for path, classes in found.items():
+        said = new.collections.get(_named(label, path))
+        if path in targets and said is None:
+            continue
+        declared = classes.declared if said is None else declared_collection(
+            classes.java_class, said
+        )  # fmt: skip
+        if declared is None:
+            name = classes.java_class.rpartition(".")[2]
+            held = sorted({each.rpartition(".")[2] for part in classes.parts for each in part})
+            raise EncodeError(
+                f"no value tells the type of the elements of the {name}"
+                f" {path or 'itself'}" + (f", which has {', '.join(held[:5])}" if held else ""),
+                remedy=f"say it, --collection '{_named(label, path)}={name}<...>', or name a"
+                " savepoint of the new job, --like",
+            )
+        targets[path] = collection_of(places[path], declared)
+        types[path] = str(declared)
+    return targets, types
+
+
+def _named(label: str, path: str) -> str:
+    return f"{label}.{path}" if path else label
+
+
+def _is_of_flink_2(record: SnapshotRecord, places: Iterable[KryoSerializerSnapshot]) -> bool:
+    """Return whether Flink 2 wrote all parts by Kryo."""
+    declared = declared_version()
+    general = declared or (
+        KryoVersion.FLINK_2 if record.metadata_version >= FIRST_OF_FLINK_2 else KryoVersion.FLINK_1
+    )
+    return all((kryo.kryo or general) is KryoVersion.FLINK_2 for kryo in places)
+
+
+def _rows_of(
+    lake: Catalog, operator: OperatorRecord, state: AnyState
+) -> Iterator[StateRows | ElementRows]:
+    """Yield the rows of a state, file by file."""
+    layout = layout_of(lake, operator, table := operator.table_of(state))
+    for piece in pieces_of(table):
+        for rows in layout.read(piece):
+            if rows.name == state.name:
+                yield rows
+
+
 def upgrade_kryo(
     lake: Catalog,
     job: str,
     parent: str,
     snapshot_id: str,
     *,
+    new: NewTypes | None = None,
+    partly: bool = False,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
@@ -112,22 +339,24 @@ def upgrade_kryo(
         job: The job.
         parent: The snapshot of Flink 1.
         snapshot_id: The name of the new one.
+        new: What is known of the new job's types.
+        partly: Whether to do so if some states stay as Flink 1 wrote them.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
 
     Returns:
-        The new snapshot, or the old one if there is nothing to rewrite; and the upgrade of each
-        state with Kryo in it.
+        The new snapshot, or the old one if there is nothing to rewrite, or not all of it can be;
+        and the upgrade of each state with Kryo in it.
 
     Raises:
         ConflictError: The id is taken.
-        StateError: A value can't be decoded; nothing was registered.
+        StateError: A value can't be rewritten; nothing was registered.
     """
     record = lake.snapshot(job, parent)
-    plan = plan_kryo_upgrade(record)
-    states = {(state.operator, state.state) for state in plan if not state.left}
-    if not states:
+    plan = plan_kryo_upgrade(lake, record, new)
+    states = {(each.operator, each.state): each for each in plan if not each.left}
+    if not states or not (partly or all(each.left in ("", LATER) for each in plan)):
         return record, plan
     paths = [
         state.table
@@ -147,39 +376,28 @@ class _Upgrade(Derivation):
 
     origin = "migrate"
 
-    def __init__(self, lake: Catalog, states: set[tuple[str, str]]) -> None:
+    def __init__(self, lake: Catalog, states: Mapping[tuple[str, str], Upgraded]) -> None:
         self.lake = lake
         self.states = states
 
     def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
         """Return the change of a table if its state is upgraded."""
         for state in operator.states_in(table):
-            if (operator.label, state.name) in self.states:
+            planned = self.states.get((operator.label, state.name))
+            if planned is not None:
                 refuse_disagreeing(operator, state)
-                before = value_type(state.meta_info)
-                assert isinstance(before, KryoSerializerSnapshot)  # noqa: S101 - as it was planned
-                after = with_value_bytes(state.meta_info, before.for_flink_2())
+                after = planned.meta_info
                 layout = layout_of(self.lake, operator, table).with_meta_info(after)
-                return TableChange(layout, pieces_of(table), [KryoUpgrade(state.meta_info)])
+                change = KryoUpgrade(state.meta_info, after, layout.plain)
+                return TableChange(layout, pieces_of(table), [change])
         return None
+
+
+def _gone(operator: OperatorRecord, state: AnyState) -> str:
+    """Return why Flink 2 lacks a serializer of a state; empty if it has all of them."""
+    keys = operator.key_serializer if isinstance(state, StateRecord) else b""
+    return next((why for name, why in GONE.items() if name in state.meta_info + keys), "")
 
 
 def _has_kryo_keys(operator: OperatorRecord, state: AnyState) -> bool:
     return isinstance(state, StateRecord) and NAME in operator.key_serializer
-
-
-def _why_left(operator: OperatorRecord, state: AnyState) -> str:
-    """Return why a state with Kryo in it is not rewritten; empty if it is."""
-    if _has_kryo_keys(operator, state):
-        return "its keys are Kryo's, and entries are found by the bytes of their keys"
-    value = value_type(state.meta_info)
-    if not isinstance(value, KryoSerializerSnapshot) or state.meta_info.count(NAME) > 1:
-        return "Kryo is within another type, or in keys"
-    decoder = value.decoder()
-    if KryoVersion.FLINK_2 in (value.kryo, decoder and decoder.values.version):
-        return LATER
-    if not is_declared():
-        return "nothing is said of its form: say `flink: 1` and the classes in a file for --kryo"
-    if decoder is None:
-        return f"the form of {value.type_class} is not known: declare it in a file for --kryo"
-    return ""

@@ -1,17 +1,29 @@
-"""Conversion of values of Flink 1's Kryo to Flink 2's, which Flink itself can't do.
+"""Conversion of values of Flink 1's Kryo to what Flink 2 reads, which Flink itself can't do.
 
-Objects are read with their references and written again, so that shared objects stay shared.
+Kryo may be the serializer of whole values, or of any part of them. Only the bytes of these parts
+change. Objects are read with their references and written again, so that shared objects stay
+shared.
+
+Flink 2 has serializers of its own for what Flink 1 left to Kryo: collections and maps whose type
+arguments are classes without arguments of their own (FLIP-398). A snapshot has no type arguments,
+so that they are declared, taken from a snapshot of the new job, or found in the values.
+
+Source: `TypeExtractor`, `NullableListTypeInfo`, `NullableSetTypeInfo` and `NullableMapTypeInfo` of
+Flink 2.3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from typing import TypeVar
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from statelake.state_core.errors import StateError
-from statelake.state_core.files.wire import DataInput
+from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.value_migration import (
     TTL_BYTES,
@@ -19,32 +31,479 @@ from statelake.state_core.formats.rewriting.value_migration import (
     rewritten_rows,
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
-from statelake.state_core.serializers.framework.decoders import undecoded
-from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.basic.enums import EnumSerializerSnapshot
+from statelake.state_core.serializers.composite.arrays import SetSerializerSnapshot
+from statelake.state_core.serializers.composite.collections import (
+    ListSerializerSnapshot,
+    MapSerializerSnapshot,
+)
+from statelake.state_core.serializers.composite.optionals import NullableSerializerSnapshot
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.decoders import undecoded, written_by
+from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.kryo.columns import column_of
+from statelake.state_core.serializers.kryo.decoding import KryoValues
+from statelake.state_core.serializers.kryo.graph import Item
+from statelake.state_core.serializers.kryo.java_types import JavaType, parse_java_type
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
+from statelake.state_core.serializers.opaque.optional_map import FramedSnapshot, OptionalEntry
+from statelake.state_core.serializers.type_spec import parse_type
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
+Change: TypeAlias = Callable[[KryoSerializerSnapshot, str], TypeSerializerSnapshot]
+
+LISTS = ("java.util.List", "java.util.Collection")
+COLLECTIONS = (*LISTS, "java.util.Set", "java.util.Map")
+# classes with a serializer of Flink's own, by the name of the type
+_OWN = {
+    **{
+        f"java.lang.{name}": name
+        for name in ("Boolean", "Byte", "Character", "Double", "Float", "Integer", "Long", "Short",
+                     "String", "Void")
+    },
+    "java.math.BigDecimal": "BigDecimal",
+    "java.math.BigInteger": "BigInteger",
+    "java.util.Date": "Date",
+    "java.sql.Date": "SqlDate",
+    "java.sql.Time": "SqlTime",
+    "java.sql.Timestamp": "SqlTimestamp",
+    "java.time.Instant": "Instant",
+    "[B": "byte[]", "[S": "short[]", "[I": "int[]", "[J": "long[]", "[F": "float[]",
+    "[D": "double[]", "[Z": "boolean[]", "[C": "char[]", "[Ljava.lang.String;": "String[]",
+}  # fmt: skip
+# classes with type arguments: Flink 2 leaves a collection of these to Kryo
+_GENERIC = ("java.util.", "org.apache.flink.api.java.tuple.", "scala.")
+_PLAIN = ("java.util.UUID", "java.util.Date", "java.util.Currency", "java.util.Locale",
+          "java.util.BitSet", "java.util.regex.Pattern")  # fmt: skip
 
 
-def upgrade_rows(rows: Rows, before: KryoSerializerSnapshot) -> Rows:
+@dataclass
+class Found:
+    """The classes of the elements of a collection by Kryo, over all its values.
+
+    Attributes:
+        java_class: The collection's class, as the state declares it.
+        parts: The classes of elements; of a map those of keys, and those of values.
+    """
+
+    java_class: str
+    parts: tuple[set[str], set[str]] = field(default_factory=lambda: (set(), set()))
+
+    @property
+    def declared(self) -> JavaType | None:
+        """The type that was declared, as far as values tell: raw for Kryo; None if they do not."""
+        parts = self.parts if self.java_class == "java.util.Map" else self.parts[:1]
+        arguments = []
+        for classes in parts:
+            if len(classes) != 1:
+                return None
+            (name,) = classes
+            if name.startswith(_GENERIC) and name not in _PLAIN:
+                return JavaType(self.java_class)
+            arguments.append(JavaType(name))
+        return JavaType(self.java_class, tuple(arguments))
+
+
+def replaced(
+    snapshot: TypeSerializerSnapshot, change: Change, path: str = ""
+) -> TypeSerializerSnapshot:
+    """Return a serializer snapshot with each one of Kryo within it changed.
+
+    Args:
+        snapshot: The snapshot.
+        change: Returns what replaces a snapshot of Kryo, given it and its path, such as `tags`.
+        path: The path of the snapshot.
+    """
+    if isinstance(snapshot, KryoSerializerSnapshot):
+        return change(snapshot, path)
+    if isinstance(snapshot, CompositeTypeSerializerSnapshot):
+        nested = tuple(
+            replaced(each, change, _below(path, snapshot.nested_name(index)))
+            for index, each in enumerate(snapshot.nested)
+        )
+        if all(new is old for new, old in zip(nested, snapshot.nested, strict=True)):
+            return snapshot
+        new = copy(snapshot)
+        new.nested = nested
+        return new
+    if isinstance(snapshot, PojoSerializerSnapshot):
+        pojo = snapshot.pojo
+        fields = _entries(pojo.fields, change, path)
+        registered = _entries(pojo.registered, change, path)
+        others = _entries(pojo.non_registered, change, path)
+        if (fields, registered, others) == (pojo.fields, pojo.registered, pojo.non_registered):
+            return snapshot
+        changed = copy(snapshot)
+        changed.pojo = replace(pojo, fields=fields, registered=registered, non_registered=others)
+        return changed
+    return snapshot
+
+
+def _entries(
+    entries: tuple[OptionalEntry, ...], change: Change, path: str
+) -> tuple[OptionalEntry, ...]:
+    done = []
+    for entry in entries:
+        old = None if entry.value is None else entry.value.snapshot
+        new = None if old is None else replaced(old, change, _below(path, entry.name))
+        if new is old or new is None:
+            done.append(entry)
+        else:
+            done.append(replace(entry, value=FramedSnapshot(new)))
+    return tuple(done)
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and not name.startswith("[") else f"{path}{name}"
+
+
+def kryo_places(snapshot: TypeSerializerSnapshot) -> dict[str, KryoSerializerSnapshot]:
+    """Return the snapshots of Kryo within a serializer snapshot, by their paths."""
+    places: dict[str, KryoSerializerSnapshot] = {}
+
+    def note(kryo: KryoSerializerSnapshot, path: str) -> TypeSerializerSnapshot:
+        places[path] = kryo
+        return kryo
+
+    replaced(snapshot, note)
+    return places
+
+
+def for_flink_2(
+    snapshot: TypeSerializerSnapshot, targets: Mapping[str, TypeSerializerSnapshot]
+) -> TypeSerializerSnapshot:
+    """Return the serializer snapshot of the same type in Flink 2.
+
+    Args:
+        snapshot: The snapshot of Flink 1.
+        targets: What becomes of parts by Kryo, by their paths; all others stay Kryo's.
+
+    Raises:
+        UnsupportedFormatError: A serializer of Kryo registers no class.
+    """
+
+    def change(kryo: KryoSerializerSnapshot, path: str) -> TypeSerializerSnapshot:
+        target = targets.get(path)
+        return kryo.for_flink_2() if target is None else replaced(target, _marked)
+
+    return replaced(snapshot, change)
+
+
+def _marked(kryo: KryoSerializerSnapshot, _: str) -> KryoSerializerSnapshot:
+    return kryo if kryo.kryo is KryoVersion.FLINK_2 else kryo.for_flink_2()
+
+
+def targets_in(
+    before: TypeSerializerSnapshot, new: TypeSerializerSnapshot
+) -> dict[str, TypeSerializerSnapshot]:
+    """Return what has the place of each part by Kryo in a snapshot of the new job, by its path.
+
+    Args:
+        before: The serializer snapshot of Flink 1.
+        new: That of the new job's state; it may have other fields besides.
+    """
+    return {path: target for path, _, target in _pairs(before, new, "") if target is not None}
+
+
+def collection_of(kryo: KryoSerializerSnapshot, declared: JavaType) -> TypeSerializerSnapshot:
+    """Return the snapshot of the serializer that Flink 2 has for a collection by Kryo.
+
+    Args:
+        kryo: The serializer snapshot of Flink 1.
+        declared: The collection's type; without type arguments it stays Kryo's.
+
+    Raises:
+        EncodeError: It has another number of type arguments than that collection.
+    """
+    if not declared.arguments:
+        return kryo.for_flink_2()
+    wanted = 2 if kryo.type_class == "java.util.Map" else 1
+    if len(declared.arguments) != wanted:
+        raise EncodeError(f"{declared.name} with {len(declared.arguments)} type arguments")
+    elements = [_element(kryo, each) for each in declared.arguments]
+    if kryo.type_class in LISTS:
+        inner: TypeSerializerSnapshot = ListSerializerSnapshot.around(
+            NullableSerializerSnapshot.of(elements[0])
+        )
+    elif kryo.type_class == "java.util.Set":
+        inner = SetSerializerSnapshot.around(elements[0])
+    else:
+        key, value = elements
+        inner = MapSerializerSnapshot.around(NullableSerializerSnapshot.of(key), value)
+    return NullableSerializerSnapshot.of(inner)
+
+
+def _element(kryo: KryoSerializerSnapshot, declared: JavaType) -> TypeSerializerSnapshot:
+    if declared.box in _OWN:
+        return parse_type(_OWN[declared.box])
+    user = kryo.values(KryoVersion.FLINK_1).classes.users.get(declared.name)
+    if user is not None and user.constants:
+        return EnumSerializerSnapshot.of(user.name, user.constants)
+    return kryo.of_class(declared.name).for_flink_2()
+
+
+def declared_collection(java_class: str, text: str) -> JavaType:
+    """Return the declared type of a collection by Kryo.
+
+    Args:
+        java_class: The collection's class.
+        text: The type in Java's syntax, such as `List<String>`.
+
+    Raises:
+        EncodeError: It is not a type, or not one of that class.
+    """
+    declared = parse_java_type(text)
+    if declared.name != java_class:
+        raise EncodeError(f"{text} is no {java_class}")
+    return declared
+
+
+class _Part(TypeSerializer):
+    """A part of a value that Kryo wrote, whose place and object are noted."""
+
+    arrow_type = pa.binary()
+    min_length = 1
+
+    def __init__(self, path: str, values: KryoValues, version: KryoVersion) -> None:
+        self.path = path
+        self.values = values
+        self.version = version
+        self.noted: list[tuple[int, int, Item | None]] = []
+
+    @property
+    def name(self) -> str:
+        """`Kryo`."""
+        return "Kryo"
+
+    def read(self, source: DataInput) -> Item | None:
+        """Read an object, and note it."""
+        start = source.position
+        item = self.values.read_next(source, self.version)
+        self.noted.append((start, source.position, item))
+        return item
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Write an object."""
+        out.write_bytes(self.values.write(value, self.version))
+
+
+class _PartSnapshot(TypeSerializerSnapshot):
+    """The snapshot of a part, which is never written."""
+
+    java_class = "Kryo"
+    current_version = 1
+
+    def __init__(self, part: _Part) -> None:
+        self.part = part
+
+    def read_snapshot(self, version: int, source: DataInput) -> None:
+        """Read nothing: there is no such class in a file."""
+        raise source.fault("no snapshot of a file")
+
+    def write_snapshot(self, out: DataOutput) -> None:
+        """Write nothing."""
+
+    def restore_serializer(self) -> TypeSerializer:
+        """Return the part."""
+        return self.part
+
+
+class PartsOfKryo:
+    """The parts of values that Kryo wrote in Flink 1, found in their bytes.
+
+    Args:
+        value: The serializer snapshot of the values.
+
+    Raises:
+        StateError: The end of another part of the values is not known.
+    """
+
+    def __init__(self, value: TypeSerializerSnapshot) -> None:
+        self.parts: list[_Part] = []
+
+        def change(kryo: KryoSerializerSnapshot, path: str) -> TypeSerializerSnapshot:
+            part = _Part(path, kryo.values(KryoVersion.FLINK_1), KryoVersion.FLINK_1)
+            self.parts.append(part)
+            return _PartSnapshot(part)
+
+        with undecoded(), written_by(KryoVersion.FLINK_1.value):
+            self.serializer = replaced(value, change).restore_serializer()
+        if not self.serializer.self_delimiting:
+            raise EncodeError(
+                f"a part of {value.type_name} besides Kryo has no known end",
+                remedy="register its serializer, see --plugins",
+            )
+
+    def of(self, source: DataInput) -> list[tuple[int, int, str, Item | None]]:
+        """Return start, end, path and object of each part of the next value, in order.
+
+        Raises:
+            StateError: The value can't be parsed.
+        """
+        self.serializer.read(source)
+        found = []
+        for part in self.parts:
+            found += [(start, end, part.path, item) for start, end, item in part.noted]
+            part.noted.clear()
+        return sorted(found, key=lambda each: each[:2])
+
+
+class _Writers:
+    """What writes the parts of values for Flink 2.
+
+    Args:
+        before: The serializer snapshot of Flink 1.
+        after: That of Flink 2.
+    """
+
+    def __init__(self, before: TypeSerializerSnapshot, after: TypeSerializerSnapshot) -> None:
+        self.targets: dict[str, TypeSerializerSnapshot] = {}
+        for path, kryo, target in _pairs(before, after, ""):
+            if target is None:
+                raise EncodeError(f"{path or 'the value'} has nothing in its place")
+            self.targets[path] = replaced(target, _items)
+            if isinstance(target, KryoSerializerSnapshot) and target.type_class != kryo.type_class:
+                raise EncodeError(f"{path}: {kryo.type_class} became {target.type_class}")
+        self.serializers = {
+            path: target.restore_serializer() for path, target in self.targets.items()
+        }
+
+    def write(self, path: str, item: Item | None) -> bytes:
+        """Return the bytes of a part.
+
+        Raises:
+            EncodeError: Flink 2 has no form for it.
+        """
+        out = DataOutput()
+        self.serializers[path].write(_value_of(self.targets[path], item), out)
+        return out.to_bytes()
+
+
+def _items(kryo: KryoSerializerSnapshot, path: str) -> TypeSerializerSnapshot:
+    return _PartSnapshot(_Part(path, kryo.values(KryoVersion.FLINK_2), KryoVersion.FLINK_2))
+
+
+def _pairs(
+    before: TypeSerializerSnapshot, after: TypeSerializerSnapshot | None, path: str
+) -> Iterator[tuple[str, KryoSerializerSnapshot, TypeSerializerSnapshot | None]]:
+    """Yield each snapshot of Kryo, with its path and what has its place, None if nothing has."""
+    if isinstance(before, KryoSerializerSnapshot):
+        yield path, before, after
+    elif isinstance(before, CompositeTypeSerializerSnapshot):
+        same = isinstance(after, CompositeTypeSerializerSnapshot) and (
+            after.java_class == before.java_class and len(after.nested) == len(before.nested)
+        )
+        for index, old in enumerate(before.nested):
+            new = after.nested[index] if same else None  # type: ignore[union-attr]
+            yield from _pairs(old, new, _below(path, before.nested_name(index)))
+    elif isinstance(before, PojoSerializerSnapshot):
+        held = _snapshots(after) if isinstance(after, PojoSerializerSnapshot) else {}
+        for place, old in _snapshots(before).items():
+            yield from _pairs(old, held.get(place), _below(path, place[1]))
+
+
+def _snapshots(
+    snapshot: PojoSerializerSnapshot,
+) -> dict[tuple[bool, str], TypeSerializerSnapshot]:
+    """Return the known snapshots of fields, and of subclasses, by name."""
+    pojo = snapshot.pojo
+    return {
+        (is_field, entry.name): entry.value.snapshot
+        for is_field, entries in (
+            (True, pojo.fields), (False, (*pojo.registered, *pojo.non_registered))
+        )
+        for entry in entries
+        if entry.value is not None and entry.value.snapshot is not None
+    }  # fmt: skip
+
+
+def _value_of(target: TypeSerializerSnapshot, item: Any) -> Any:
+    """Return an object in the form that a serializer of Flink 2 writes.
+
+    Raises:
+        EncodeError: The object is not of the serializer's type.
+    """
+    if isinstance(target, _PartSnapshot):
+        return item
+    if isinstance(target, NullableSerializerSnapshot):
+        return None if item is None else _value_of(target.nested[0], item)
+    if isinstance(item, Item):
+        if isinstance(target, ListSerializerSnapshot):
+            return [_value_of(target.nested[0], each) for each in _elements(item)]
+        if isinstance(target, SetSerializerSnapshot):
+            return [
+                None if each is None else _value_of(target.nested[0], each)
+                for each in _elements(item)
+            ]
+        if isinstance(target, MapSerializerSnapshot):
+            key, value = target.nested
+            return [
+                (_value_of(key, each), None if held is None else _value_of(value, held))
+                for each, held in _elements(item)
+            ]
+        if isinstance(target, PojoSerializerSnapshot):
+            return _fields_of(target, item)
+        if isinstance(target, EnumSerializerSnapshot):
+            return item.value
+    if item is None:
+        raise EncodeError(f"null for a {target.type_name}")
+    if not isinstance(item, Item):
+        return item  # a primitive
+    column = column_of(JavaType(item.java_class), KryoValues((), KryoVersion.FLINK_1,
+                                                             recorded=True).classes)  # fmt: skip
+    return column.to_arrow(item)
+
+
+def _elements(item: Item) -> list[Any]:
+    if not isinstance(item.value, list):
+        raise EncodeError(f"a {item.java_class} where there should be a collection")
+    return item.value
+
+
+def _fields_of(target: PojoSerializerSnapshot, item: Item) -> dict[str, Any]:
+    """Return the fields of an object that becomes a POJO of Flink's."""
+    pojo = target.pojo
+    if item.java_class != pojo.java_class or not isinstance(item.value, dict):
+        raise EncodeError(
+            f"a {item.java_class} where there should be a {pojo.java_class}",
+            remedy="say the fields of the class in a file for --kryo",
+        )
+    values = {}
+    for entry in pojo.fields:
+        if entry.name not in item.value or entry.value is None or entry.value.snapshot is None:
+            raise EncodeError(f"{pojo.java_class} without a field {entry.name!r}")
+        held = item.value[entry.name]
+        values[entry.name] = None if held is None else _value_of(entry.value.snapshot, held)
+    return values
+
+
+def upgrade_rows(
+    rows: Rows, before: TypeSerializerSnapshot, after: TypeSerializerSnapshot, *, plain: bool
+) -> Rows:
     """Rewrite the values of a state for Flink 2; keys and times stay.
 
     Args:
         rows: The rows, whose values (elements, a map's values) Flink 1 wrote.
         before: The serializer of these values.
+        after: That of the new ones, as `for_flink_2` returns it.
+        plain: Whether the new rows are not decoded; those of operator state never are.
 
     Raises:
         StateError: A value can't be parsed, or Flink 2 has no form for it.
     """
-    older, newer = before.values(KryoVersion.FLINK_1), before.values(KryoVersion.FLINK_2)
-
+    parts, writers = PartsOfKryo(before), _Writers(before, after)
     with_ttl = isinstance(rows, StateRows) and rows.layout.with_ttl
 
     def upgraded(source: DataInput) -> bytes:
-        time = source.read_bytes(TTL_BYTES * with_ttl)
-        item = older.read_next(source, KryoVersion.FLINK_1)
-        return time + newer.write(item, KryoVersion.FLINK_2)
+        at = source.position
+        source.read_bytes(TTL_BYTES * with_ttl)
+        pieces: list[bytes] = []
+        for start, end, path, item in parts.of(source):
+            pieces += [bytes(source.data[at:start]), writers.write(path, item)]
+            at = end
+        return b"".join((*pieces, bytes(source.data[at : source.position])))
 
     stored = rows.layout.value_writer(rows.batch).to_binary()
     values = []
@@ -54,7 +513,42 @@ def upgrade_rows(rows: Rows, before: KryoSerializerSnapshot) -> Rows:
             values.append(rewrite_entry(source, rows.layout.kind, upgraded))
         except StateError as error:
             raise error.within(f"state {rows.name!r}, row {row}") from error
-    plain = isinstance(rows.layout.value, OpaqueSerializer)
-    with undecoded() if plain else nullcontext():
-        serializer = before.for_flink_2().restore_serializer()
+    with undecoded() if plain or isinstance(rows, ElementRows) else nullcontext():
+        serializer = after.restore_serializer()
     return rewritten_rows(rows, serializer, pa.array(values, pa.large_binary()))
+
+
+def find_collections(
+    rows: StateRows | ElementRows, before: TypeSerializerSnapshot, found: dict[str, Found]
+) -> None:
+    """Note the classes of the elements of all collections by Kryo in some rows.
+
+    Args:
+        rows: The rows.
+        before: The serializer of their values.
+        found: The classes by the collection's path, to which those of these rows are added.
+
+    Raises:
+        StateError: A value can't be parsed.
+    """
+    parts = PartsOfKryo(before)
+    with_ttl = isinstance(rows, StateRows) and rows.layout.with_ttl
+
+    def note(source: DataInput) -> bytes:
+        source.read_bytes(TTL_BYTES * with_ttl)
+        for _, _, path, item in parts.of(source):
+            if path in found and item is not None:
+                for held in item.value if isinstance(item.value, list) else ():
+                    members = held if isinstance(held, tuple) else (held,)
+                    for classes, member in zip(found[path].parts, members, strict=False):
+                        if member is not None:
+                            classes.add(member.java_class)
+        return b""
+
+    stored = rows.layout.value_writer(rows.batch).to_binary()
+    for row, data in enumerate(stored.to_pylist()):
+        place = f"state {rows.name!r}, row {row}"
+        try:
+            rewrite_entry(DataInput(data, place), rows.layout.kind, note)
+        except StateError as error:
+            raise error.within(place) from error

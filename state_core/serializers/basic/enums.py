@@ -106,6 +106,8 @@ class EnumSerializer(TypeSerializer):
         require_values(values, present, f"constant of {self.enum_class}")
         ordinals = pc.index_in(values, value_set=pa.array(self.constants, pa.string()))
         unknown = pc.and_(ordinals.is_null(), values.is_valid())
+        if present.size:  # what a null struct hides is any text
+            unknown = pc.and_(unknown, pa.array(present != 0))
         row = pc.index(unknown, pa.scalar(True)).as_py()
         if row >= 0:
             raise EncodeError(

@@ -111,9 +111,9 @@ def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
     plugins.note_change()
 
 
-def is_declared() -> bool:
-    """Return whether a user has declared which version of Flink wrote the values."""
-    return _declared.version is not None
+def declared_version() -> KryoVersion | None:
+    """Return the version of Flink that wrote the values, as a user declared it; None if not."""
+    return _declared.version
 
 
 def _mapping(declared: Mapping[str, Any], key: str, place: str) -> Mapping[str, Any]:

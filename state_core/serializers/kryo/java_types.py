@@ -46,6 +46,11 @@ class JavaType:
     name: str
     arguments: tuple[JavaType, ...] = ()
 
+    def __str__(self) -> str:
+        """Return the type without packages: `Map<String, Long>`."""
+        name = self.name.rpartition(".")[2]
+        return f"{name}<{', '.join(map(str, self.arguments))}>" if self.arguments else name
+
     @property
     def box(self) -> str:
         """The class of its values."""

@@ -107,6 +107,27 @@ class KryoSerializerSnapshot(CarriedSnapshot):
         """Return the reader and writer of the values in that version of Flink."""
         return KryoValues(self.registered, version, recorded=self.kryo is version)
 
+    def of_class(self, java_class: str) -> KryoSerializerSnapshot:
+        """Return the snapshot of the serializer of another class, with the same registrations."""
+        key, value = DataOutput(), DataOutput()
+        key.write_utf(java_class)
+        value.write_utf(java_class)
+        value.write_int(UNSPECIFIED)
+        own = RawEntry(java_class, key.to_bytes(), value.to_bytes())
+        others = [
+            entry for entry in self.maps[0] if entry.name not in (self.type_class, java_class)
+        ]
+        return self._with(java_class, (own, *others))
+
+    def _with(self, java_class: str, registered: tuple[RawEntry, ...]) -> KryoSerializerSnapshot:
+        out = DataOutput()
+        out.write_utf(java_class)
+        for entries in (registered, *self.maps[1:]):
+            write_raw_map(entries, out)
+        snapshot = KryoSerializerSnapshot()
+        snapshot.read_snapshot(self.current_version, DataInput(out.to_bytes()))
+        return snapshot
+
     def for_flink_2(self) -> KryoSerializerSnapshot:
         """Return the snapshot of values that were rewritten for Flink 2.
 
@@ -121,13 +142,7 @@ class KryoSerializerSnapshot(CarriedSnapshot):
         registered = [_for_flink_2(entry) for entry in self.maps[0]]
         first = registered[0]
         registered[0] = RawEntry(first.name, (first.key or b"") + MARK, first.value)
-        out = DataOutput()
-        out.write_utf(self.type_class)
-        for entries in (tuple(registered), *self.maps[1:]):
-            write_raw_map(entries, out)
-        snapshot = KryoSerializerSnapshot()
-        snapshot.read_snapshot(self.current_version, DataInput(out.to_bytes()))
-        return snapshot
+        return self._with(self.type_class, tuple(registered))
 
 
 def _registration(entry: RawEntry) -> tuple[str, bool]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
+import statelake as sl
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.kryo_upgrading import upgrade_kryo
 from statelake.pipelines.lake.export.exporting import export_snapshot
@@ -91,6 +93,42 @@ def test_from_rocksdb(flink: FlinkOracle, old_flink: FlinkOracle, tmp_path: Path
     )  # fmt: skip
     lines = flink.restore("kryo", upgraded(savepoint, tmp_path), keys=KRYO_KEYS, parallelism=3)
     assert sorted_lines(lines) == sorted_lines(kryo_lines())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_pojos_are_upgraded(backend: str, flink: FlinkOracle, tmp_path: Path) -> None:
+    """Kryo's fields in values, lists and maps; lists, sets and maps by Flink 2's own serializers.
+
+    Flink 2 makes an `ArrayList` of each list, and a `HashSet` of each set, which are equal.
+    """
+    declare_classes({"flink": 1, "classes": {"PojoJobs$Own": {"fields": {"number": "long"}}}})
+    job = sl.Lake(tmp_path / "lake").job("job", engine="local")
+    savepoint = jdk_savepoint(tmp_path / "sp", "pojos-1.20")
+    job.import_snapshot(savepoint, "s", uids=["customers", "places"])
+    job["s"].edit("values").drop_operator("places").save()  # keyed by a POJO with Kryo in it
+    upgraded = job["values"].upgrade("2.3")
+    types = {state.state: state.types for state in upgraded.states}
+    collections = {"scores": "Map<String, Integer>", "seen": "Set<Long>", "tags": "List<String>"}
+    assert types == {
+        "customer": collections, "listed": collections, "mapped": collections, "odd": {},
+        "pair": {},
+    }  # fmt: skip
+    job[upgraded.made].export(tmp_path / "out", parallelism=3)
+    keys = {"keys": POJO_KEYS, "parallelism": 3, "backend": backend}
+    lines = [line for line in flink.restore("pojos", tmp_path / "out", **keys) if "odd" in line]
+    expected = [line for line in kryo_lines("pojos") if "odd" in line]
+    assert len(expected) == POJO_KEYS
+    assert [equal(line) for line in sorted_lines(lines)] == [
+        equal(line) for line in sorted_lines(expected)
+    ]
+    with pytest.raises(FlinkError, match=r"Buffer underflow|must not be incompatible"):
+        flink.restore("pojos", savepoint, **keys)
+
+
+def equal(line: str) -> str:
+    """A line without the classes of lists, and with the elements of sets in order."""
+    line = re.sub(r"(?<=\])(ArrayList|LinkedList)", "", line)
+    return re.sub(r"\}\[([-\d, ]*)\]", lambda found: str(sorted(found[1].split(", "))), line)
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])

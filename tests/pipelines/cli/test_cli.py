@@ -63,7 +63,9 @@ def test_all_commands_are_there() -> None:
             "import", "snapshots", "sql", "shell", "history", "diff", "hold", "release", "retain",
             "drop", "lake",
         ],
-        "Change": ["edit", "migrate", "commit", "erase", "audit", "compress", "bootstrap"],
+        "Change": [
+            "edit", "migrate", "upgrade", "commit", "erase", "audit", "compress", "bootstrap",
+        ],
         "Check": ["check", "plan-rescale"],
         "Deploy": ["export", "flink"],
         "Run": ["run", "checkpoints", "spark", "warm", "demo"],

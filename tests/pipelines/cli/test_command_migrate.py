@@ -496,6 +496,5 @@ def test_time_to_live_is_switched_by_the_command(
     assert (done["outcome"], done["entries"]) == ("migrated", 240)
     states = Lake(lake).job(JOB)["monday-migrated"]["kinds"]
     assert [states.state(name).with_ttl for name in ("total", "session")] == [True, False]
-    assert run(*words, "--ttl", "kinds/total=on", "--kryo-to-flink-2") == 2
     assert run(*words, "--ttl", "kinds/total=off", "--last-access", "taken_at") == 2
     assert "--last-access is for --ttl OPERATOR/STATE=on" in capsys.readouterr().err

@@ -14,9 +14,11 @@ from statelake import Lake
 from statelake.pipelines.cli import demo
 from tests.support.command import Ran, run
 from tests.support.savepoints.golden_cases import GOLDEN
+from tests.support.savepoints.kryo_jobs import jdk_savepoint
 
 ROOT = Path(__file__).parents[3]
 POJO = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "savepoint"
+UIDS = ("customers", "places")
 README, DOCS = ROOT / "README.md", ROOT / "docs"
 PAGES = [README, *sorted(DOCS.glob("*.md"))]
 TASKS = [
@@ -186,6 +188,21 @@ def test_types_and_words_print_what_the_page_on_upgrades_says(clone: Path) -> No
         ran = run(*shlex.split(command))
         assert ran.code == 0, ran.err
         assert_printed(expected, ran.out)
+
+
+def test_the_page_on_flink_2_shows_a_plan(clone: Path) -> None:
+    """Of customers as Flink 1.20 wrote them, without the operator whose keys are Kryo's."""
+    shop = Lake("lake").job("shop", engine="local")
+    shop.import_snapshot(jdk_savepoint(clone / "pojos", "pojos-1.20"), "s", uids=UIDS)
+    shop["s"].edit("customers").drop_operator("places").save()
+    shop["customers"].export(clone / "savepoint-1.20")
+    own = "flink: 1\nclasses:\n  PojoJobs$Own: {fields: {number: long}}\n"
+    (clone / "own.yaml").write_text(own, "utf-8")
+    (shown,) = (block for block in blocks(DOCS / "flink-2.md", "") if block.startswith("$"))
+    command, _, expected = shown.partition("\n")
+    ran = run(*shlex.split(command)[2:])
+    assert ran.code == 1
+    assert_printed(expected, ran.out)
 
 
 def assert_printed(expected: str, printed: str) -> None:

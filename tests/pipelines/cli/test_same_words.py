@@ -118,9 +118,12 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         NAME | {"save": "makes the snapshot", "time": "of --offsets-from-timestamp"},
     ),
     "migrate": (
-        (sl.LakeSnapshot, sl.Job.migrate, sl.LakeSnapshot.migrate, sl.LakeSnapshot.kryo_to_flink_2),
+        (sl.LakeSnapshot, sl.Job.migrate, sl.LakeSnapshot.migrate),
         {"all": "no snapshot is named"},
         {},
+    ),
+    "upgrade": (
+        (sl.LakeSnapshot.upgrade, sl.upgrade), {"all": "each is upgraded by itself"}, {},
     ),
     "check compatibility": ((sl.LakeSnapshot.check_compatibility,), {}, {}),
     "check legality": (

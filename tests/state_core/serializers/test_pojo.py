@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import skip
+from statelake.state_core.serializers.basic.enums import EnumSerializerSnapshot
 from statelake.state_core.serializers.basic.numbers import (
     SNAPSHOTS,
     BooleanSerializer,
@@ -455,3 +457,14 @@ class TestSnapshot:
             assert found.type_name
             program = outcome(lambda: found.restore_serializer().skip_program())
             assert program is None or isinstance(program, tuple | StateError)
+
+
+def test_a_null_pojo_hides_what_is_no_constant() -> None:
+    """Arrow may hold any text below a null struct: no constant is looked for there."""
+    tier = EnumSerializerSnapshot.of("com.acme.Tier", ["GOLD", "SILVER"])
+    pojo = PojoSerializerSnapshot.of("com.acme.A", {"tier": tier}).restore_serializer()
+    texts = pa.array(["GOLD", ""])
+    values = pa.StructArray.from_arrays([texts], ["tier"], mask=pa.array([False, True]))
+    assert pojo.sizes(values, np.zeros(0, np.uint8)).tolist() == [6, 1]
+    with pytest.raises(EncodeError, match="'' is no constant"):
+        pojo.sizes(pa.StructArray.from_arrays([texts], ["tier"]), np.zeros(0, np.uint8))

@@ -1,0 +1,90 @@
+"""`statelake upgrade`: make a snapshot of Flink 1 one that Flink 2 restores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import statelake as sl
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar, show
+from statelake.pipelines.cli.options import NamedSnapshot, answer, engine_option, source_options
+
+
+@click.command()
+@source_options
+@click.option("--all", "every", is_flag=True,
+              help="Upgrade all snapshots of the job that were not upgraded yet.")  # fmt: skip
+@click.option("--to-flink", default="2", show_default=True, metavar="VERSION",
+              help="The Flink that is to restore it.")  # fmt: skip
+@click.option("--to", "target", metavar="DIRECTORY",
+              help="The new savepoint; without it only the plan is shown.")  # fmt: skip
+@click.option("--collection", "collections", multiple=True, metavar="OPERATOR/STATE.FIELD=TYPE",
+              help="The type of a collection that no value tells: List<String>.")  # fmt: skip
+@click.option("--like", metavar="SAVEPOINT",
+              help="A savepoint of the new job in Flink 2, whose types are taken.")  # fmt: skip
+@click.option("--partly", is_flag=True, help="Leave states that can't be upgraded as they are.")
+@click.option("--suffix", default="-flink-2", show_default=True,
+              help="Follows the snapshot's id in the new one's, in a lake.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
+@click.option("--note", default="", help="Kept with the new snapshot of a lake.")
+@engine_option
+@plugins_option
+@json_option
+def upgrade(
+    source: NamedSnapshot,
+    every: bool,
+    to_flink: str,
+    target: str | None,
+    collections: tuple[str, ...],
+    like: str | None,
+    partly: bool,
+    suffix: str,
+    dry_run: bool,
+    note: str,
+    engine: str,
+    as_json_: bool,
+) -> None:
+    """Upgrade a snapshot of Flink 1 to one that Flink 2 restores.
+
+    Flink 2 can't restore what Flink 1's Kryo wrote, at any depth: in fields of POJOs, tuples and
+    rows, elements of lists, values of maps, operator and broadcast state. For List, Set and Map
+    fields it has serializers of its own. All of that is found and rewritten in one pass; all other
+    bytes stay. Without --to, a savepoint's plan is shown: what would stop Flink, and what becomes
+    of it. In a lake a new snapshot is made.
+
+    The types of a collection's elements are in no snapshot. They are found in the values, declared
+    by --collection, or taken from a savepoint of the new job, --like. Classes of the job's own that
+    Kryo wrote need their fields, in a file for --kryo.
+
+    Exit code 1 if Flink 2 could not restore all of it.
+
+    \b
+    Examples:
+      statelake upgrade savepoint-5f1e2c-0a1b2c3d4e5f --to-flink 2.3
+      statelake upgrade savepoint-5f1e2c-0a1b2c3d4e5f --to-flink 2.3 --to savepoint-flink-2
+      statelake upgrade savepoint-5f1e2c-0a1b2c3d4e5f --to savepoint-flink-2 \\
+          --collection 'customers/customer.tags=List<String>'
+      statelake upgrade --lake lake --job shop --snapshot monday --like savepoint-of-the-new-job
+    """
+    if dry_run and target is not None:
+        raise click.UsageError("--to writes what --dry-run does not: give one of them")
+    if source.in_lake and target is not None:
+        raise click.UsageError("--to is for a SAVEPOINT: a lake gets a new snapshot, to export")
+    if every and (not source.in_lake or source.snapshot_id is not None):
+        raise click.UsageError("--all is for a job of a lake, and names no --snapshot")
+    words: Any = {"collection": collections, "like": like, "partly": partly}
+    with progress_bar("upgrading", quiet=as_json_) as progress:
+        if not source.in_lake:
+            done = [sl.upgrade(source.savepoint, target, to_flink, **words, **source.reading)]
+        else:
+            words |= {"suffix": suffix, "dry_run": dry_run, "note": note}
+            newest = source.stored(engine, progress)
+            names = newest.job.not_migrated(suffix) if every else [newest.name]
+            done = [newest.job[name].upgrade(to_flink, **words) for name in names]
+    if as_json_:
+        as_json([each.to_json() for each in done])
+    for each in () if as_json_ else done:
+        show(each, as_json_=False)
+    answer(yes=all(each.restorable or (each.complete and bool(each.made)) for each in done))

@@ -1,0 +1,343 @@
+"""Types as users write them, drawn at random: a job of real Flink that holds values of each.
+
+The job is Java source in place of `PojoJobs.java`. Flink finds the type information itself, so that
+Flink 1 leaves to Kryo what it has no serializer for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+# of each: how a value is made of `r`, and the class as it is declared for Kryo
+LEAVES = {
+    "Long": "r.nextLong()",
+    "Integer": "r.nextInt()",
+    "String": "text(r)",
+    "Double": "r.nextDouble()",
+    "Boolean": "r.nextBoolean()",
+    "UUID": "new UUID(r.nextLong(), r.nextLong())",
+    "java.math.BigDecimal": "java.math.BigDecimal.valueOf(r.nextLong(), r.nextInt(9))",
+    "java.math.BigInteger": "java.math.BigInteger.valueOf(r.nextLong())",
+    "java.util.Date": "new java.util.Date(r.nextInt())",
+    "java.time.LocalDate": "java.time.LocalDate.ofEpochDay(r.nextInt(90000))",
+    "java.time.LocalDateTime": "java.time.LocalDateTime.of(2020, 1, 1, r.nextInt(24), 7)",
+    "java.time.Duration": "java.time.Duration.ofMillis(r.nextInt())",
+    "java.time.Instant": "java.time.Instant.ofEpochMilli(r.nextInt())",
+    "java.util.BitSet": "java.util.BitSet.valueOf(new long[] {r.nextLong()})",
+    "java.util.Currency": 'java.util.Currency.getInstance(r.nextBoolean() ? "EUR" : "JPY")',
+    "java.net.URI": 'java.net.URI.create("http://host/" + r.nextInt(1000))',
+    "Tier": "Tier.values()[r.nextInt(3)]",
+    "int[]": "new int[] {r.nextInt(), r.nextInt()}",
+    "byte[]": "new byte[] {(byte) r.nextInt(), 7}",
+    "String[]": "new String[] {text(r), text(r)}",
+}
+KEYS = ("String", "Long", "Integer", "UUID", "Tier")
+COLLECTIONS = ("List", "Set", "Collection", "ArrayList", "LinkedList", "HashSet", "TreeSet")
+SORTED = ("Long", "Integer", "String", "UUID", "Double")
+MAPS = ("Map", "HashMap", "LinkedHashMap", "TreeMap", "SortedMap")
+HASHABLE = tuple(name for name in LEAVES if "[]" not in name)
+DEEPEST = 4
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A type: its text in Java, and the expression of a value."""
+
+    java: str
+    value: str
+
+
+@dataclass
+class Types:
+    """Types drawn at random, with the classes that they need.
+
+    Attributes:
+        random: Draws them.
+        classes: The Java source of each class.
+        declared: The fields of each class, as `--kryo` takes them.
+        drawn: The types.
+    """
+
+    random: Random
+    classes: list[str] = field(default_factory=list)
+    declared: dict[str, Any] = field(default_factory=dict)
+    drawn: list[Drawn] = field(default_factory=list)
+
+    def draw(self, depth: int, *, kryo: bool) -> Drawn:
+        """Draw a type; within Kryo without tuples, for which it has no form.
+
+        Nor within Kryo an `Optional`: version 2.24 writes its value in a form that depends on the
+        types of those that it wrote before.
+        """
+        kinds = ["leaf", "collection", "map", "pojo"] + ["tuple", "optional"] * (not kryo)
+        kind = self.random.choice(kinds) if depth < DEEPEST else "leaf"
+        if kind == "leaf":
+            name = self.random.choice(list(LEAVES))
+            return Drawn(name, LEAVES[name])
+        if kind == "collection":
+            return self._collection(depth)
+        if kind == "map":
+            return self._map(depth)
+        if kind == "optional":
+            name = self.random.choice(list(LEAVES))
+            empty, full = f"Optional.<{name}>empty()", f"Optional.of({LEAVES[name]})"
+            return Drawn(f"Optional<{name}>", f"(r.nextInt(3) == 0 ? {empty} : {full})")
+        if kind == "tuple":
+            one, two = self.draw(depth + 1, kryo=False), self.draw(depth + 1, kryo=False)
+            return Drawn(f"Tuple2<{one.java}, {two.java}>", f"Tuple2.of({one.value}, {two.value})")
+        return self._pojo(depth, kryo=kryo)
+
+    def _collection(self, depth: int) -> Drawn:
+        container = self.random.choice(COLLECTIONS)
+        if container == "TreeSet":
+            name = self.random.choice(SORTED)
+            element = Drawn(name, LEAVES[name])
+        elif "Set" in container:
+            name = self.random.choice(HASHABLE)
+            element = Drawn(name, LEAVES[name])
+        else:
+            element = self.draw(depth + 1, kryo=True)
+        made = {"List": "ArrayList", "Collection": "ArrayList", "Set": "HashSet"}
+        return Drawn(
+            f"{container}<{element.java}>",
+            f"many(r, new {made.get(container, container)}<>(), () -> {element.value})",
+        )
+
+    def _map(self, depth: int) -> Drawn:
+        container = self.random.choice(MAPS)
+        is_sorted = container in ("TreeMap", "SortedMap")
+        key = self.random.choice(("String", "Long") if is_sorted else KEYS)
+        value = self.draw(depth + 1, kryo=True)
+        made = {"Map": "HashMap", "SortedMap": "TreeMap"}.get(container, container)
+        return Drawn(
+            f"{container}<{key}, {value.java}>",
+            f"map(r, new {made}<>(), () -> {LEAVES[key]}, () -> {value.value})",
+        )
+
+    def _pojo(self, depth: int, *, kryo: bool) -> Drawn:
+        fields = [self.draw(depth + 1, kryo=kryo) for _ in range(self.random.randint(1, 4))]
+        name = f"P{len(self.classes)}"
+        declarations = "".join(f"public {each.java} f{at}; " for at, each in enumerate(fields))
+        values = "".join(
+            f"p.f{at} = r.nextInt(6) == 0 ? null : {each.value}; " for at, each in enumerate(fields)
+        )
+        self.classes.append(
+            f"public static class {name} {{ public long id; {declarations}"
+            f"static {name} of(Random r) {{ {name} p = new {name}(); p.id = r.nextLong(); {values}"
+            "return p; } }"
+        )
+        self.declared[f"PojoJobs${name}"] = {
+            "fields": {"id": "long"}
+            | {f"f{at}": _kryo(each.java) for at, each in enumerate(fields)}
+        }
+        return Drawn(name, f"{name}.of(r)")
+
+
+def _kryo(java: str) -> str:
+    """Return a type as a declaration for Kryo has it: nested classes by their binary names."""
+    words = "".join(
+        letter if letter.isalnum() or letter in ".[]" else f" {letter} " for letter in java
+    )
+    named = [
+        f"PojoJobs${word}" if word == "Tier" or (word[:1] == "P" and word[1:].isdecimal()) else word
+        for word in words.split()
+    ]
+    return "".join(named).replace(",", ", ")
+
+
+def drawn_types(seed: int, count: int) -> Types:
+    """Draw types."""
+    types = Types(Random(seed))
+    types.declared["PojoJobs$Tier"] = {"enum": ["GOLD", "SILVER", "TIN"]}
+    while len(types.drawn) < count:
+        types.drawn.append(types.draw(0, kryo=False))
+    return types
+
+
+def source_of(types: Types) -> str:
+    """Return the Java source of a job with a value, a list and a map state of each type."""
+    descriptors, writes, reads = [], [], []
+    for at, each in enumerate(types.drawn):
+        info = f"new TypeHint<{each.java}>() {{}}"
+        descriptors.append(
+            f"value{at} = getRuntimeContext().getState(new ValueStateDescriptor<>("
+            f'"value{at}", TypeInformation.of({info})));\n'
+            f"list{at} = getRuntimeContext().getListState(new ListStateDescriptor<>("
+            f'"list{at}", TypeInformation.of({info})));\n'
+            f"map{at} = getRuntimeContext().getMapState(new MapStateDescriptor<>("
+            f'"map{at}", Types.STRING, TypeInformation.of({info})));'
+        )
+        writes.append(
+            f"value{at}.update(of{at}(k, 0));"
+            f" list{at}.add(of{at}(k, 1)); list{at}.add(of{at}(k, 2));"
+            f' map{at}.put("one", of{at}(k, 3));'
+        )
+        reads.append(
+            f'check(found, "value{at}", of{at}(k, 0), value{at}.value());\n'
+            f"{{ int n = 1; for ({each.java} one : list{at}.get()) "
+            f'check(found, "list{at}", of{at}(k, n++), one);'
+            f' if (n != 3) found.add("list{at}: " + n); }}\n'
+            f'check(found, "map{at}", of{at}(k, 3), map{at}.get("one"));'
+        )
+    fields = "\n".join(
+        f"private transient ValueState<{each.java}> value{at};\n"
+        f"private transient ListState<{each.java}> list{at};\n"
+        f"private transient MapState<String, {each.java}> map{at};"
+        for at, each in enumerate(types.drawn)
+    )
+    makers = "\n".join(
+        f"static {each.java} of{at}(long k, int n) {{"
+        f" Random r = new Random(k * 1000003 + n * 31 + {at}); return {each.value}; }}"
+        for at, each in enumerate(types.drawn)
+    )
+    methods = "\n".join(
+        f"private void open{at}() {{ {text} }}" for at, text in enumerate(descriptors)
+    )
+    methods += "\n".join(
+        f"private void write{at}(long k) throws Exception {{ {text} }}"
+        for at, text in enumerate(writes)
+    )
+    methods += "\n".join(
+        f"private void read{at}(long k, List<Object> found) throws Exception {{ {text} }}"
+        for at, text in enumerate(reads)
+    )
+    numbers = range(len(types.drawn))
+    return TEMPLATE.replace("/*CLASSES*/", "\n".join(types.classes)).replace(
+        "/*MAKERS*/", makers
+    ).replace("/*FIELDS*/", fields).replace("/*METHODS*/", methods).replace(
+        "/*OPEN*/", " ".join(f"open{at}();" for at in numbers)
+    ).replace("/*WRITE*/", " ".join(f"write{at}(k);" for at in numbers)).replace(
+        "/*READ*/", " ".join(f"read{at}(k, found);" for at in numbers)
+    )  # fmt: skip
+
+
+TEMPLATE = """
+import java.util.*;
+import java.util.function.Supplier;
+import org.apache.flink.api.common.functions.OpenContext;
+import org.apache.flink.api.common.state.*;
+import org.apache.flink.api.common.typeinfo.TypeHint;
+import org.apache.flink.api.common.typeinfo.TypeInformation;
+import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.api.java.tuple.Tuple2;
+import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
+import org.apache.flink.util.Collector;
+
+class PojoJobs {
+    public enum Tier { GOLD, SILVER, TIN }
+
+    /*CLASSES*/
+
+    /*MAKERS*/
+
+    static String text(Random r) {
+        return r.nextInt(4) == 0 ? "größe ✓ " + r.nextInt() : "word " + r.nextInt(100);
+    }
+
+    static <T, C extends Collection<T>> C many(Random r, C into, Supplier<T> of) {
+        for (int i = r.nextInt(4); i > 0; i--) {
+            into.add(of.get());
+        }
+        return into;
+    }
+
+    static <K, V, M extends Map<K, V>> M map(Random r, M into, Supplier<K> key, Supplier<V> value) {
+        for (int i = r.nextInt(4); i > 0; i--) {
+            into.put(key.get(), value.get());
+        }
+        return into;
+    }
+
+    /** Equal values have equal texts: sets and maps in the order of texts, POJOs field by field. */
+    static String show(Object value) throws Exception {
+        if (value == null) {
+            return "null";
+        }
+        if (value.getClass().isArray()) {
+            StringBuilder text = new StringBuilder("[");
+            for (int i = 0; i < java.lang.reflect.Array.getLength(value); i++) {
+                text.append(show(java.lang.reflect.Array.get(value, i))).append(";");
+            }
+            return text + "]";
+        }
+        if (value instanceof Collection) {
+            List<String> all = new ArrayList<>();
+            for (Object one : (Collection<?>) value) {
+                all.add(show(one));
+            }
+            if (value instanceof Set) {
+                Collections.sort(all);
+            }
+            return all.toString();
+        }
+        if (value instanceof Map) {
+            TreeMap<String, String> all = new TreeMap<>();
+            for (Map.Entry<?, ?> one : ((Map<?, ?>) value).entrySet()) {
+                all.put(show(one.getKey()), show(one.getValue()));
+            }
+            return all.toString();
+        }
+        if (value instanceof Optional) {
+            return "optional " + show(((Optional<?>) value).orElse(null));
+        }
+        if (value instanceof Tuple2) {
+            Tuple2<?, ?> pair = (Tuple2<?, ?>) value;
+            return "(" + show(pair.f0) + "," + show(pair.f1) + ")";
+        }
+        if (value.getClass().getName().startsWith("PojoJobs$P")) {
+            StringBuilder text = new StringBuilder(value.getClass().getName());
+            for (java.lang.reflect.Field field : value.getClass().getFields()) {
+                text.append(" ").append(field.getName()).append("=").append(show(field.get(value)));
+            }
+            return text.toString();
+        }
+        return value.toString();
+    }
+
+    static void check(List<Object> found, String state, Object expected, Object value)
+            throws Exception {
+        if (!show(expected).equals(show(value))) {
+            found.add(state + ": " + show(expected) + " became " + show(value));
+        }
+    }
+
+    static void pojos(DataStream<Long> numbers, boolean restoring) {
+        Jobs.finish(numbers.keyBy(k -> k).process(new Held(restoring)).uid("types").name("types"));
+    }
+
+    static class Held extends KeyedProcessFunction<Long, Long, String> {
+        private final boolean restoring;
+        /*FIELDS*/
+
+        Held(boolean restoring) {
+            this.restoring = restoring;
+        }
+
+        /*METHODS*/
+
+        @Override
+        public void open(OpenContext context) {
+            /*OPEN*/
+        }
+
+        @Override
+        public void processElement(Long k, Context context, Collector<String> out)
+                throws Exception {
+            if (!restoring) {
+                /*WRITE*/
+                Jobs.SEEN.addAndGet(2);
+                return;
+            }
+            List<Object> found = new ArrayList<>();
+            /*READ*/
+            Map<String, Object> line = new TreeMap<>();
+            line.put("key", k);
+            line.put("wrong", found);
+            out.collect(Json.of(line));
+        }
+    }
+}
+"""
