@@ -34,7 +34,11 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 from statelake.state_core.formats import open_snapshot
-from statelake.state_core.formats.layout.keyed_states import with_value_bytes
+from statelake.state_core.formats.layout.keyed_states import (
+    user_key_snapshot,
+    with_user_key_bytes,
+    with_value_bytes,
+)
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
     COLLECTIONS,
@@ -46,6 +50,7 @@ from statelake.state_core.formats.rewriting.kryo_upgrade import (
     kryo_places,
     targets_in,
     upgrade_rows,
+    upgrade_user_keys,
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import Snapshot
@@ -169,7 +174,11 @@ class KryoUpgrade(Transform):
     def apply(self, rows: Rows) -> Rows:
         """Rewrite the values."""
         before, after = value_type(self.before), value_type(self.after)
-        return upgrade_rows(rows, before, after, plain=self.plain)
+        upgraded = upgrade_rows(rows, before, after, plain=self.plain)
+        user_key = user_key_snapshot(self.before)
+        if isinstance(upgraded, StateRows) and isinstance(user_key, KryoSerializerSnapshot):
+            return upgrade_user_keys(upgraded, user_key)
+        return upgraded
 
 
 def plan_kryo_upgrade(
@@ -243,15 +252,24 @@ def _planned(
             "Kryo is in its keys, and entries are found by the bytes of their keys: run the new"
             " job with keys of another type, and bootstrap this state"
         )
-    if state.meta_info.count(NAME) > len(places):
-        return left("Kryo is in a map's keys, a namespace, or a type whose parts are not known")
-    if _is_of_flink_2(record, places.values()):
+    user_key = user_key_snapshot(state.meta_info) if isinstance(state, StateRecord) else None
+    kryo = [*places.values(), *([user_key] if isinstance(user_key, KryoSerializerSnapshot) else ())]
+    if state.meta_info.count(NAME) > len(kryo):
+        return left(
+            "Kryo is in a part of a map's keys, in keys of a broadcast state, in a namespace, or in"
+            " a type whose parts are not known"
+        )
+    if _is_of_flink_2(record, kryo):
         return left(LATER)
     try:
         for rows in _rows_of(lake, operator, state):
             find_collections(rows, before, found)
+            if isinstance(rows, StateRows) and isinstance(user_key, KryoSerializerSnapshot):
+                upgrade_user_keys(rows, user_key)
         targets, types = _targets(label, state, operator, before, places, found, new)
         after = with_value_bytes(state.meta_info, for_flink_2(before, targets))
+        if isinstance(user_key, KryoSerializerSnapshot):
+            after = with_user_key_bytes(after, user_key.for_flink_2())
     except StateError as error:
         hint = f": {error.remedy}" if error.remedy else ""
         return left(f"{error.problem}{hint}")

@@ -198,6 +198,27 @@ def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMeta
     return _with_inner(state, value)
 
 
+def user_key_snapshot(meta_info: bytes) -> TypeSerializerSnapshot | None:
+    """Return the snapshot of a map state's user keys; None for other states."""
+    state = parse_state_meta_info(meta_info)
+    if state.kind not in (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2):
+        return None
+    kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
+    return _parts(state, kind)[1]
+
+
+def with_user_key_bytes(meta_info: bytes, user_key: TypeSerializerSnapshot) -> bytes:
+    """Return the meta info of the same map state with another snapshot of its user keys."""
+    state = parse_state_meta_info(meta_info)
+    name, snapshot = USER_KEY_SERIALIZER, user_key
+    if state.kind is not BackendStateType.KEY_VALUE_V2:
+        whole = _snapshot(state, VALUE_SERIALIZER)
+        assert isinstance(whole, MapSerializerSnapshot)  # noqa: S101 - by _parts
+        name, snapshot = VALUE_SERIALIZER, _renested(whole, user_key, whole.nested[1])
+    entries = {**state.serializers, name: serializer_entry(snapshot)}
+    return meta_info_bytes(replace(state, serializers=entries))
+
+
 def has_ttl(state: StateMetaInfo) -> bool:
     """Return whether each value, list element or map value has the time of its last access."""
     return isinstance(_inner(state), TtlSerializerSnapshot)

@@ -24,11 +24,13 @@ import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_layout import RAW_KEY, USER_KEY
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.value_migration import (
     TTL_BYTES,
     rewrite_entry,
     rewritten_rows,
+    with_columns,
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.serializers.basic.enums import EnumSerializerSnapshot
@@ -516,6 +518,32 @@ def upgrade_rows(
     with undecoded() if plain or isinstance(rows, ElementRows) else nullcontext():
         serializer = after.restore_serializer()
     return rewritten_rows(rows, serializer, pa.array(values, pa.large_binary()))
+
+
+def upgrade_user_keys(rows: StateRows, kryo: KryoSerializerSnapshot) -> StateRows:
+    """Rewrite the user keys of a map state, all of which Kryo wrote, for Flink 2.
+
+    Args:
+        rows: The rows; their column of user keys has bytes.
+        kryo: The serializer of these keys.
+
+    Raises:
+        StateError: A user key can't be parsed, or Flink 2 has no form for it.
+    """
+    older, newer = kryo.values(KryoVersion.FLINK_1), kryo.values(KryoVersion.FLINK_2)
+    batch = rows.batch
+    if batch.column(RAW_KEY).null_count < len(batch):
+        raise EncodeError(
+            "keys of which only the exact bytes are known", place=f"state {rows.name!r}"
+        )
+    keys = []
+    for row, data in enumerate(batch.column(USER_KEY).to_pylist()):
+        try:
+            keys.append(newer.write(older.read(data), KryoVersion.FLINK_2))
+        except StateError as error:  # noqa: PERF203 - which row it is
+            raise error.within(f"state {rows.name!r}, user key of row {row}") from error
+    columns = {USER_KEY: pa.array(keys, batch.column(USER_KEY).type)}
+    return replace(rows, batch=with_columns(rows, rows.layout, columns))
 
 
 def find_collections(

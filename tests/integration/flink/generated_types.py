@@ -6,6 +6,7 @@ Flink 1 leaves to Kryo what it has no serializer for.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -156,8 +157,15 @@ def drawn_types(seed: int, count: int) -> Types:
     return types
 
 
-def source_of(types: Types) -> str:
-    """Return the Java source of a job with a value, a list and a map state of each type."""
+def source_of(types: Types, keys: int) -> str:
+    """Return the Java source of a job with a value, a list and a map state of each type.
+
+    It has operator state too, with elements of the first type.
+
+    Args:
+        types: The types.
+        keys: The number of keys, from 0 on.
+    """
     descriptors, writes, reads = [], [], []
     for at, each in enumerate(types.drawn):
         info = f"new TypeHint<{each.java}>() {{}}"
@@ -204,13 +212,18 @@ def source_of(types: Types) -> str:
         for at, text in enumerate(reads)
     )
     numbers = range(len(types.drawn))
-    return TEMPLATE.replace("/*CLASSES*/", "\n".join(types.classes)).replace(
-        "/*MAKERS*/", makers
-    ).replace("/*FIELDS*/", fields).replace("/*METHODS*/", methods).replace(
-        "/*OPEN*/", " ".join(f"open{at}();" for at in numbers)
-    ).replace("/*WRITE*/", " ".join(f"write{at}(k);" for at in numbers)).replace(
-        "/*READ*/", " ".join(f"read{at}(k, found);" for at in numbers)
-    )  # fmt: skip
+    parts = {
+        "KEYS": str(keys),
+        "FIRST": types.drawn[0].java,
+        "CLASSES": "\n".join(types.classes),
+        "MAKERS": makers,
+        "FIELDS": fields,
+        "METHODS": methods,
+        "OPEN": " ".join(f"open{at}();" for at in numbers),
+        "WRITE": " ".join(f"write{at}(k);" for at in numbers),
+        "READ": " ".join(f"read{at}(k, found);" for at in numbers),
+    }
+    return re.sub(r"/\*([A-Z]+)\*/", lambda found: parts[found[1]], TEMPLATE)
 
 
 TEMPLATE = """
@@ -222,11 +235,16 @@ import org.apache.flink.api.common.typeinfo.TypeHint;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.java.tuple.Tuple2;
+import org.apache.flink.runtime.state.FunctionInitializationContext;
+import org.apache.flink.runtime.state.FunctionSnapshotContext;
+import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.util.Collector;
 
 class PojoJobs {
+    static final int KEYS = /*KEYS*/;
+
     public enum Tier { GOLD, SILVER, TIN }
 
     /*CLASSES*/
@@ -308,8 +326,13 @@ class PojoJobs {
         Jobs.finish(numbers.keyBy(k -> k).process(new Held(restoring)).uid("types").name("types"));
     }
 
-    static class Held extends KeyedProcessFunction<Long, Long, String> {
+    static class Held extends KeyedProcessFunction<Long, Long, String>
+            implements CheckpointedFunction {
         private final boolean restoring;
+        private transient MapState<UUID, Long> byToken;
+        private transient ListState<UUID> tokens;
+        private transient ListState</*FIRST*/> parts;
+        private transient boolean seen;
         /*FIELDS*/
 
         Held(boolean restoring) {
@@ -319,7 +342,21 @@ class PojoJobs {
         /*METHODS*/
 
         @Override
+        public void initializeState(FunctionInitializationContext context) throws Exception {
+            tokens = context.getOperatorStateStore().getListState(
+                    new ListStateDescriptor<>("tokens", UUID.class));
+            parts = context.getOperatorStateStore().getUnionListState(new ListStateDescriptor<>(
+                    "parts", TypeInformation.of(new TypeHint</*FIRST*/>() {})));
+        }
+
+        @Override
+        public void snapshotState(FunctionSnapshotContext context) {
+        }
+
+        @Override
         public void open(OpenContext context) {
+            byToken = getRuntimeContext().getMapState(
+                    new MapStateDescriptor<>("byToken", UUID.class, Long.class));
             /*OPEN*/
         }
 
@@ -328,11 +365,33 @@ class PojoJobs {
                 throws Exception {
             if (!restoring) {
                 /*WRITE*/
+                byToken.put(new UUID(k, -k), k);
+                byToken.put(new UUID(-k, k), -k);
+                tokens.add(new UUID(k, k));
+                parts.add(of0(k, 5));
                 Jobs.SEEN.addAndGet(2);
                 return;
             }
             List<Object> found = new ArrayList<>();
             /*READ*/
+            if (!seen) {
+                seen = true;
+                Set<String> all = new HashSet<>();
+                for (/*FIRST*/ one : parts.get()) {
+                    all.add(show(one));
+                }
+                for (long i = 0; i < KEYS; i++) {
+                    if (!all.contains(show(of0(i, 5)))) {
+                        found.add("parts: no " + show(of0(i, 5)));
+                    }
+                }
+                for (UUID one : tokens.get()) {
+                    check(found, "tokens", one, new UUID(one.getLeastSignificantBits(),
+                            one.getMostSignificantBits()));
+                }
+            }
+            check(found, "byToken", Arrays.asList(k, -k),
+                    Arrays.asList(byToken.get(new UUID(k, -k)), byToken.get(new UUID(-k, k))));
             Map<String, Object> line = new TreeMap<>();
             line.put("key", k);
             line.put("wrong", found);

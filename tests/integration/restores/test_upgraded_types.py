@@ -19,7 +19,7 @@ KEYS = 20
 def oracle(version: str, types: Types, directory: Path) -> FlinkOracle:
     """Flink with the job of these types."""
     source = directory / "PojoJobs.java"
-    source.write_text(source_of(types), "utf-8")
+    source.write_text(source_of(types, KEYS), "utf-8")
     return FlinkOracle(version, changed=[source])
 
 
