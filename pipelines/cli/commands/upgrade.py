@@ -49,10 +49,10 @@ def upgrade(
     """Upgrade a snapshot of Flink 1 to one that Flink 2 restores.
 
     Flink 2 can't restore what Flink 1's Kryo wrote, at any depth: in fields of POJOs, tuples and
-    rows, elements of lists, keys and values of maps, operator and broadcast state. For List, Set and Map
-    fields it has serializers of its own. All of that is found and rewritten in one pass; all other
-    bytes stay. Without --to, a savepoint's plan is shown: what would stop Flink, and what becomes
-    of it. In a lake a new snapshot is made.
+    rows, elements of lists, keys and values of maps, operator and broadcast state. For List, Set
+    and Map fields it has serializers of its own. All of that is found and rewritten in one pass;
+    all other bytes stay. Without --to, a savepoint's plan is shown: what would stop Flink, and what
+    becomes of it. In a lake a new snapshot is made.
 
     The types of a collection's elements are in no snapshot. They are found in the values, declared
     by --collection, or taken from a savepoint of the new job, --like. Classes of the job's own that

@@ -56,7 +56,7 @@ from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.kryo.decoding import declared_version
-from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from statelake.state_core.serializers.kryo.snapshot import MARK, KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 NAME = KryoSerializerSnapshot.java_class.encode()
@@ -152,7 +152,24 @@ def new_types(
                 remedy="write OPERATOR/STATE.FIELD=List<String>",
             )
     said = {name.strip(): kind.strip() for name, _, kind in pairs}
-    return NewTypes(said, None if like is None else open_snapshot(like))
+    return NewTypes(said, None if like is None else _of_flink_2(open_snapshot(like)))
+
+
+def _of_flink_2(like: Snapshot) -> Snapshot:
+    """Return a savepoint of the new job, unless Flink 1 wrote it.
+
+    Raises:
+        EncodeError: Flink 1 wrote it, so that it does not have the new types.
+    """
+    metas = [state.meta_info for each in like.operators for state in each.keyed_states]
+    metas += [state.meta_info for each in like.operators for state in each.operator_states]
+    if like.metadata_version < FIRST_OF_FLINK_2 and not any(MARK in each for each in metas):
+        raise EncodeError(
+            "it is of Flink 1, and has the old types",
+            place=like.location,
+            remedy="take a savepoint of the new job in Flink 2, also without data",
+        )
+    return like
 
 
 @dataclass(frozen=True)
@@ -271,8 +288,7 @@ def _planned(
         if isinstance(user_key, KryoSerializerSnapshot):
             after = with_user_key_bytes(after, user_key.for_flink_2())
     except StateError as error:
-        hint = f": {error.remedy}" if error.remedy else ""
-        return left(f"{error.problem}{hint}")
+        return left(str(error).removeprefix(f"state {state.name!r}, "))
     return Upgraded(operator.label, state.name, state.entries, "", types, after)
 
 

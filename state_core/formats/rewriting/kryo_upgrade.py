@@ -510,11 +510,11 @@ def upgrade_rows(
     stored = rows.layout.value_writer(rows.batch).to_binary()
     values = []
     for row, data in enumerate(stored.to_pylist()):
-        source = DataInput(data, f"state {rows.name!r}, row {row}")
+        place = f"state {rows.name!r}, row {row}"
         try:
-            values.append(rewrite_entry(source, rows.layout.kind, upgraded))
+            values.append(rewrite_entry(DataInput(data, place), rows.layout.kind, upgraded))
         except StateError as error:
-            raise error.within(f"state {rows.name!r}, row {row}") from error
+            raise _at(error, place) from error
     with undecoded() if plain or isinstance(rows, ElementRows) else nullcontext():
         serializer = after.restore_serializer()
     return rewritten_rows(rows, serializer, pa.array(values, pa.large_binary()))
@@ -579,4 +579,9 @@ def find_collections(
         try:
             rewrite_entry(DataInput(data, place), rows.layout.kind, note)
         except StateError as error:
-            raise error.within(place) from error
+            raise _at(error, place) from error
+
+
+def _at(error: StateError, place: str) -> StateError:
+    """Return the error with its place, unless it has that."""
+    return error if error.place.startswith(place) else error.within(place)

@@ -100,7 +100,9 @@ class Types:
             element = Drawn(name, LEAVES[name])
         else:
             element = self.draw(depth + 1, kryo=True)
-        made = {"List": "ArrayList", "Collection": "ArrayList", "Set": "HashSet"}
+        if container in ("List", "Collection"):
+            return Drawn(f"{container}<{element.java}>", f"list(r, () -> {element.value})")
+        made = {"Set": "HashSet"}
         return Drawn(
             f"{container}<{element.java}>",
             f"many(r, new {made.get(container, container)}<>(), () -> {element.value})",
@@ -160,6 +162,7 @@ def drawn_types(seed: int, count: int) -> Types:
 def source_of(types: Types, keys: int) -> str:
     """Return the Java source of a job with a value, a list and a map state of each type.
 
+    A third of them has time to live.
     It has operator state too, with elements of the first type.
 
     Args:
@@ -169,13 +172,14 @@ def source_of(types: Types, keys: int) -> str:
     descriptors, writes, reads = [], [], []
     for at, each in enumerate(types.drawn):
         info = f"new TypeHint<{each.java}>() {{}}"
+        live = "live" if at % 3 == 0 else "plain"
         descriptors.append(
-            f"value{at} = getRuntimeContext().getState(new ValueStateDescriptor<>("
-            f'"value{at}", TypeInformation.of({info})));\n'
-            f"list{at} = getRuntimeContext().getListState(new ListStateDescriptor<>("
-            f'"list{at}", TypeInformation.of({info})));\n'
-            f"map{at} = getRuntimeContext().getMapState(new MapStateDescriptor<>("
-            f'"map{at}", Types.STRING, TypeInformation.of({info})));'
+            f"value{at} = getRuntimeContext().getState({live}(new ValueStateDescriptor<>("
+            f'"value{at}", TypeInformation.of({info}))));\n'
+            f"list{at} = getRuntimeContext().getListState({live}(new ListStateDescriptor<>("
+            f'"list{at}", TypeInformation.of({info}))));\n'
+            f"map{at} = getRuntimeContext().getMapState({live}(new MapStateDescriptor<>("
+            f'"map{at}", Types.STRING, TypeInformation.of({info}))));'
         )
         writes.append(
             f"value{at}.update(of{at}(k, 0));"
@@ -262,11 +266,36 @@ class PojoJobs {
         return into;
     }
 
+    static <T> List<T> list(Random r, Supplier<T> of) {
+        switch (r.nextInt(6)) {
+            case 0:
+                return Collections.emptyList();
+            case 1:
+                return Collections.singletonList(of.get());
+            case 2:
+                return Arrays.asList(of.get(), of.get());
+            case 3:
+                return many(r, new LinkedList<T>(Collections.singletonList(null)), of);
+            default:
+                return many(r, new ArrayList<T>(), of);
+        }
+    }
+
     static <K, V, M extends Map<K, V>> M map(Random r, M into, Supplier<K> key, Supplier<V> value) {
         for (int i = r.nextInt(4); i > 0; i--) {
             into.put(key.get(), value.get());
         }
         return into;
+    }
+
+    static <D extends StateDescriptor<?, ?>> D live(D descriptor) {
+        descriptor.enableTimeToLive(
+                StateTtlConfig.newBuilder(java.time.Duration.ofDays(1000)).build());
+        return descriptor;
+    }
+
+    static <D extends StateDescriptor<?, ?>> D plain(D descriptor) {
+        return descriptor;
     }
 
     /** Equal values have equal texts: sets and maps in the order of texts, POJOs field by field. */

@@ -12,7 +12,7 @@ import pytest
 import statelake as sl
 from statelake import open_snapshot
 from statelake.pipelines.cli.main import main
-from statelake.state_core.errors import NotFoundError
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError, NotFoundError
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import ChannelHandle, InlineHandle, MergedChannelPart
 from statelake.state_core.model.snapshot import Operator
@@ -137,7 +137,7 @@ def test_without_a_file(
     assert set(left) == KRYO
     assert {name for name, reason in left.items() if not reason} == {"ids", "mixed", "moments"}
     for state in ("basket", "seen", "path", "point", "tier"):
-        assert "whose form is not known: declare the class in a file for --kryo" in left[state]
+        assert "whose form is not known; declare the class in a file for --kryo" in left[state]
     out = tmp_path / "out"
     assert run("export", *of, "--snapshot", "one", "--to", out, "--engine", "local") == 0
     assert entries(out) == entries(savepoint)
@@ -295,6 +295,26 @@ def test_an_upgrade_of_all_snapshots_of_a_job(
     assert names == ["one", "two", "one-flink-2", "two-flink-2"]
     assert run("upgrade", *of, "--all", "--kryo", classes) == 0
     assert len(sl.Lake(tmp_path / "lake").snapshots("shop")) == 4
+
+
+def test_a_damaged_value_is_named(tmp_path: Path) -> None:
+    """Its state and its offset; nothing is written."""
+    savepoint = jdk_savepoint(tmp_path / "pojos", "pojos-1.20")
+    metadata = savepoint / "_metadata"
+    data = metadata.read_bytes()
+    assert data.count(b"tag \xb0") > 3  # the last character of a text has another bit
+    damaged = data.replace(b"tag \xb0", b"tag 0", 1)
+    metadata.write_bytes(damaged)
+    with pytest.raises(CorruptSnapshotError, match=r"state 'customer', .*key group 1, offset"):
+        sl.upgrade(savepoint, tmp_path / "new", uids=["customers"])
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_savepoint_of_flink_1_is_like_no_new_job(tmp_path: Path) -> None:
+    """It has the old types."""
+    savepoint = jdk_savepoint(tmp_path / "pojos", "pojos-1.20")
+    with pytest.raises(EncodeError, match="it is of Flink 1, and has the old types"):
+        sl.upgrade(savepoint, like=savepoint)
 
 
 def test_types_that_flink_2_does_not_have(tmp_path: Path) -> None:
