@@ -33,6 +33,7 @@ from statelake.state_core.serializers.framework.snapshots import (
     SimpleTypeSerializerSnapshot,
     simple_snapshot,
 )
+from statelake.state_core.serializers.protobuf import register_messages
 
 __all__ = [
     "CompositeTypeSerializerSnapshot",
@@ -43,6 +44,7 @@ __all__ = [
     "read_serializer_snapshot",
     "register",
     "register_decoder",
+    "register_messages",
     "registered_classes",
     "simple_snapshot",
     "write_serializer_snapshot",
