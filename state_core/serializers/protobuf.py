@@ -12,7 +12,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -118,8 +117,9 @@ class _Descriptors:
         java = _one(options, 1, package.encode()).decode()
         prefix = f"{java}." if java else ""
         if not _one(options, 10):
-            stem = Path(_one(file, 1, b"").decode()).stem.replace("-", "_")
-            outer = "".join(part[:1].upper() + part[1:] for part in stem.split("_"))
+            stem = _one(file, 1, b"").decode().rpartition("/")[2].removesuffix(".proto")
+            parts = stem.replace("-", "_").split("_")
+            outer = "".join(part[:1].upper() + part[1:] for part in parts)
             names = [_one(t, 1, b"").decode() for n in (4, 5, 6) for t in _of(file, n)]
             outer += "OuterClass" if outer in names else ""
             prefix += _one(options, 8, outer.encode()).decode() + "$"
@@ -261,10 +261,10 @@ class _Descriptors:
             return struct.pack(_FIXED[kind], value)
         if kind in (STRING, BYTES, MESSAGE):
             if kind == STRING:
-                value = value.encode()
+                value = str(value).encode()
             elif kind == MESSAGE and not each.recursive:
                 value = self.write(each.type_name, value)
-            return _put(len(value)) + value
+            return _put(len(value)) + bytes(value)
         if kind in (17, 18):
             return _put(value << 1 ^ value >> 63)
         if kind == ENUM:
@@ -320,27 +320,27 @@ class ProtobufDecoder(Decoder):
         return size + at
 
 
-def register_messages(path: str | Path) -> tuple[str, ...]:
+def register_messages(descriptors: bytes) -> tuple[str, ...]:
     """Register decoders for the Java classes of all messages of a descriptor set.
 
     Args:
-        path: What `protoc --include_imports --descriptor_set_out=PATH` has written.
+        descriptors: What `protoc --include_imports --descriptor_set_out=FILE` has written.
 
     Returns:
         The names of the Java classes.
 
     Raises:
-        EncodeError: It can't be read, or is no descriptor set that can be decoded.
+        EncodeError: It is no descriptor set that can be decoded.
     """
     try:
-        descriptors = _Descriptors(Path(path).read_bytes())
+        known = _Descriptors(descriptors)
         decoders = {
-            message.java_class: ProtobufDecoder(descriptors, name)
-            for name, message in descriptors.messages.items()
+            message.java_class: ProtobufDecoder(known, name)
+            for name, message in known.messages.items()
             if not message.is_map
         }
-    except (OSError, ValueError, AttributeError, TypeError, KeyError) as error:
-        raise EncodeError(f"no descriptor set of protoc's: {error}", place=str(path)) from error
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise EncodeError(f"no descriptor set of protoc's: {error}", place="descriptors") from error
     for java_class, decoder in decoders.items():
         register_decoder(java_class, decoder)
     return tuple(decoders)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,11 @@ from statelake.state_core.serializers.protobuf import register_messages
 
 pytest.importorskip("google.protobuf")
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import (  # type: ignore[import-untyped] # no stubs
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+)
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -76,12 +79,10 @@ def framed(body: bytes) -> bytes:
 
 
 @pytest.fixture
-def decoder(tmp_path: Path) -> Any:
+def decoder() -> Any:
     """The decoder of `Car`."""
-    path = tmp_path / "car.pb"
-    path.write_bytes(descriptors().SerializeToString())
     # the message has the name that the outer class would have
-    assert register_messages(path) == ("com.acme.CarOuterClass$Car",)
+    assert register_messages(descriptors().SerializeToString()) == ("com.acme.CarOuterClass$Car",)
     return decoder_of("com.acme.CarOuterClass$Car")
 
 
@@ -123,9 +124,7 @@ def test_any_bytes(decoder: Any) -> None:
     check()
 
 
-def test_no_descriptors(tmp_path: Path) -> None:
-    """Refused with the name of the file."""
-    path = tmp_path / "no.pb"
-    path.write_bytes(b"\x0a\x7f")
+def test_no_descriptors() -> None:
+    """Refused with the reason."""
     with pytest.raises(EncodeError, match="no descriptor set"):
-        register_messages(path)
+        register_messages(b"\x0a\x7f")
