@@ -24,6 +24,7 @@ STRING, GROUP, MESSAGE, BYTES, ENUM = 9, 10, 11, 12, 14
 REPEATED = 3
 MAX_TAG = 1 << 32
 _FIXED = {1: "<d", 2: "<f", 6: "<Q", 7: "<I", 15: "<i", 16: "<q"}
+_UNSIGNED = {8: 2, 13: 2**32, 17: 2**32}  # where fewer than 64 bits are valid
 _ARROW = {
     1: pa.float64(), 2: pa.float32(), 3: pa.int64(), 4: pa.uint64(), 5: pa.int32(),
     6: pa.uint64(), 7: pa.uint32(), 8: pa.bool_(), 9: pa.string(), 12: pa.binary(),
@@ -220,12 +221,16 @@ class _Descriptors:
         if kind == MESSAGE:
             value = self.read(each.type_name, raw)
             return tuple(value.values()) if self.messages[each.type_name].is_map else value
+        if raw >= _UNSIGNED.get(kind, 2**64):
+            raise ValueError(f"{each.name} does not fit its type")
         if kind in (17, 18):
             return (raw >> 1) ^ -(raw & 1)
         if kind == 8:
             return bool(raw)
         if kind in (3, 5, ENUM):
             raw = raw - 2**64 if raw >= 2**63 else raw
+            if kind == 5 and not -(2**31) <= raw < 2**31:
+                raise ValueError(f"{each.name} does not fit its type")
         return self.enums[each.type_name].get(raw, str(raw)) if kind == ENUM else raw
 
     def write(self, name: str, value: Any) -> bytes:

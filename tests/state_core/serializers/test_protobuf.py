@@ -128,3 +128,9 @@ def test_no_descriptors() -> None:
     """Refused with the reason."""
     with pytest.raises(EncodeError, match="no descriptor set"):
         register_messages(b"\x0a\x7f")
+
+
+def test_number_too_large_keeps_bytes(decoder: Any) -> None:
+    """A number that does not fit the column's type is not decoded."""
+    assert decoder.decode(framed(b"\x1a\x05\xff\xff\xff\xff\x07")) is not None  # 2**31 - 1
+    assert decoder.decode(framed(b"\x1a\x05\xff\xff\xff\xff\x7f")) is None
