@@ -1,0 +1,351 @@
+"""Protobuf messages as typed columns, from the descriptors that `protoc` writes.
+
+A message that would not be written back byte for byte (unknown fields, another order of fields)
+is left to its exact bytes. Kryo's serializer is taken to be chill's `ProtobufSerializer`, which
+writes the message behind its length.
+
+Source: Protobuf's encoding and `descriptor.proto`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.serializers.framework.decoders import Decoder, register_decoder
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+STRING, GROUP, MESSAGE, BYTES, ENUM = 9, 10, 11, 12, 14
+REPEATED = 3
+MAX_TAG = 1 << 32
+_FIXED = {1: "<d", 2: "<f", 6: "<Q", 7: "<I", 15: "<i", 16: "<q"}
+_UNSIGNED = {8: 2, 13: 2**32, 17: 2**32}  # where fewer than 64 bits are valid
+_ARROW = {
+    1: pa.float64(), 2: pa.float32(), 3: pa.int64(), 4: pa.uint64(), 5: pa.int32(),
+    6: pa.uint64(), 7: pa.uint32(), 8: pa.bool_(), 9: pa.string(), 12: pa.binary(),
+    13: pa.uint32(), 14: pa.string(), 15: pa.int32(), 16: pa.int64(), 17: pa.int32(),
+    18: pa.int64(),
+}  # fmt: skip
+
+
+@dataclass
+class _Field:
+    name: str
+    number: int
+    kind: int
+    repeated: bool
+    packed: bool
+    presence: bool
+    type_name: str
+    recursive: bool = False
+
+
+@dataclass
+class _Message:
+    java_class: str
+    fields: list[_Field] = field(default_factory=list)
+    is_map: bool = False
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70:
+        if at >= len(data):
+            raise ValueError("a number ends too early")
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value & (2**64 - 1), at
+    raise ValueError("a number of more than 10 bytes")
+
+
+def _put(value: int) -> bytes:
+    value &= 2**64 - 1
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _parts(data: bytes) -> Iterator[tuple[int, int, Any]]:
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == VARINT:
+            value, at = _varint(data, at)
+            yield number, wire, value
+            continue
+        size = {FIXED64: 8, FIXED32: 4}.get(wire, 0)
+        if wire == LENGTH:
+            size, at = _varint(data, at)
+        elif not size:
+            raise ValueError(f"wire type {wire} is not decoded")
+        if tag >= MAX_TAG or size > len(data) - at:
+            raise ValueError("a field is longer than its message")
+        yield number, wire, data[at : at + size]
+        at += size
+
+
+def _of(data: bytes, number: int) -> list[Any]:
+    return [value for found, _, value in _parts(data) if found == number]
+
+
+def _one(data: bytes, number: int, default: Any = 0) -> Any:
+    return [default, *_of(data, number)][-1]
+
+
+class _Descriptors:
+    def __init__(self, data: bytes) -> None:
+        self.messages: dict[str, _Message] = {}
+        self.enums: dict[str, dict[int, str]] = {}
+        for file in _of(data, 1):
+            self._file(file)
+
+    def _file(self, file: bytes) -> None:
+        package, options = _one(file, 2, b"").decode(), _one(file, 8, b"")
+        syntax = _one(file, 12, b"proto2").decode()
+        if syntax not in ("proto2", "proto3"):
+            raise ValueError(f"{_one(file, 1, b'').decode()}: syntax {syntax!r} is not decoded")
+        java = _one(options, 1, package.encode()).decode()
+        prefix = f"{java}." if java else ""
+        if not _one(options, 10):
+            stem = _one(file, 1, b"").decode().rpartition("/")[2].removesuffix(".proto")
+            parts = stem.replace("-", "_").split("_")
+            outer = "".join(part[:1].upper() + part[1:] for part in parts)
+            names = [_one(t, 1, b"").decode() for n in (4, 5, 6) for t in _of(file, n)]
+            outer += "OuterClass" if outer in names else ""
+            prefix += _one(options, 8, outer.encode()).decode() + "$"
+        scope = f".{package}" if package else ""
+        self._types(_of(file, 4), _of(file, 5), scope, prefix, syntax == "proto3")
+
+    def _types(
+        self, messages: list[bytes], enums: list[bytes], scope: str, prefix: str, proto3: bool
+    ) -> None:
+        for enum in enums:
+            values = [(_one(v, 2), _one(v, 1, b"").decode()) for v in _of(enum, 2)]
+            self.enums[f"{scope}.{_one(enum, 1, b'').decode()}"] = dict(reversed(values))
+        for data in messages:
+            name = _one(data, 1, b"").decode()
+            full, java = f"{scope}.{name}", prefix + name
+            found = _Message(java, is_map=bool(_one(_one(data, 7, b""), 7)))
+            found.fields = sorted((_field(f, proto3) for f in _of(data, 2)), key=lambda f: f.number)
+            self.messages[full] = found
+            self._types(_of(data, 3), _of(data, 4), full, java + "$", proto3)
+
+    def arrow(self, name: str) -> pa.DataType:
+        """Return the struct of a message; a message within itself is bytes."""
+        members = []
+        for each in self.messages[name].fields:
+            kind = _ARROW.get(each.kind, pa.binary())
+            inner = self.messages.get(each.type_name) if each.kind == MESSAGE else None
+            if inner is not None:
+                # with map entries, which are no level of their own
+                each.recursive = self._reaches(each.type_name, name, set())
+                kind = pa.binary() if each.recursive else self.arrow(each.type_name)
+                if inner.is_map and not each.recursive:
+                    key, value = kind.field(0).type, kind.field(1).type
+                    members.append((each.name, pa.map_(key, value)))
+                    continue
+            members.append((each.name, pa.list_(kind) if each.repeated else kind))
+        return pa.struct(members)
+
+    def _reaches(self, start: str, goal: str, seen: set[str]) -> bool:
+        if start == goal:
+            return True
+        seen.add(start)
+        return any(
+            f.type_name not in seen and self._reaches(f.type_name, goal, seen)
+            for f in self.messages[start].fields
+            if f.kind == MESSAGE and f.type_name in self.messages
+        )
+
+    def read(self, name: str, data: bytes) -> dict[str, Any]:
+        """Return the value of a message."""
+        message = self.messages[name]
+        found: dict[int, list[tuple[int, Any]]] = {}
+        for number, wire, value in _parts(data):
+            found.setdefault(number, []).append((wire, value))
+        result: dict[str, Any] = {}
+        for each in message.fields:
+            values: list[Any] = []
+            for wire, raw in found.get(each.number, ()):
+                values.extend(self._values(each, wire, raw))
+            if each.repeated:
+                result[each.name] = values
+            elif values:
+                result[each.name] = values[-1]
+            else:
+                result[each.name] = None if each.presence else self._default(each)
+        return result
+
+    def _default(self, each: _Field) -> Any:
+        if each.kind == ENUM:
+            return self.enums[each.type_name].get(0, "0")
+        return {STRING: "", BYTES: b"", 8: False, 1: 0.0, 2: 0.0}.get(each.kind, 0)
+
+    def _values(self, each: _Field, wire: int, raw: Any) -> Iterator[Any]:
+        own = _wire(each.kind)
+        if wire == own:
+            yield self._value(each, raw)
+        elif wire != LENGTH or not each.repeated:
+            raise ValueError(f"{each.name} has wire type {wire}")
+        elif own == VARINT:
+            at = 0
+            while at < len(raw):
+                number, at = _varint(raw, at)
+                yield self._value(each, number)
+        else:
+            size = struct.calcsize(_FIXED[each.kind])
+            for at in range(0, len(raw), size):
+                yield self._value(each, raw[at : at + size])
+
+    def _value(self, each: _Field, raw: Any) -> Any:
+        kind = each.kind
+        if kind in _FIXED:
+            if len(raw) != struct.calcsize(_FIXED[kind]):
+                raise ValueError("a packed field ends within a number")
+            return struct.unpack(_FIXED[kind], raw)[0]
+        if kind == STRING:
+            return raw.decode()
+        if kind == BYTES or each.recursive:
+            return bytes(raw)
+        if kind == MESSAGE:
+            value = self.read(each.type_name, raw)
+            return tuple(value.values()) if self.messages[each.type_name].is_map else value
+        if raw >= _UNSIGNED.get(kind, 2**64):
+            raise ValueError(f"{each.name} does not fit its type")
+        if kind in (17, 18):
+            return (raw >> 1) ^ -(raw & 1)
+        if kind == 8:
+            return bool(raw)
+        if kind in (3, 5, ENUM):
+            raw = raw - 2**64 if raw >= 2**63 else raw
+            if kind == 5 and not -(2**31) <= raw < 2**31:
+                raise ValueError(f"{each.name} does not fit its type")
+        return self.enums[each.type_name].get(raw, str(raw)) if kind == ENUM else raw
+
+    def write(self, name: str, value: Any) -> bytes:
+        """Return the bytes of a message, as Java writes them: by number, without defaults."""
+        message = self.messages[name]
+        if message.is_map and not isinstance(value, dict):
+            value = {"key": value[0], "value": value[1]}
+        out = bytearray()
+        for each in message.fields:
+            own = value.get(each.name)
+            if each.repeated:
+                items = own.items() if isinstance(own, dict) else own or ()
+                encoded = [self._bytes(each, item) for item in items]
+                if each.packed and encoded:
+                    body = b"".join(encoded)
+                    out += _put(each.number << 3 | LENGTH) + _put(len(body)) + body
+                    continue
+            elif own is None:
+                continue
+            else:
+                encoded = [self._bytes(each, own)]
+                default = not each.presence and not message.is_map
+                if default and encoded[0] == self._bytes(each, self._default(each)):
+                    continue
+            tag = _put(each.number << 3 | _wire(each.kind))
+            for item in encoded:
+                out += tag + item
+        return bytes(out)
+
+    def _bytes(self, each: _Field, value: Any) -> bytes:
+        kind = each.kind
+        if kind in _FIXED:
+            return struct.pack(_FIXED[kind], value)
+        if kind in (STRING, BYTES, MESSAGE):
+            if kind == STRING:
+                value = str(value).encode()
+            elif kind == MESSAGE and not each.recursive:
+                value = self.write(each.type_name, value)
+            return _put(len(value)) + bytes(value)
+        if kind in (17, 18):
+            return _put(value << 1 ^ value >> 63)
+        if kind == ENUM:
+            names = {name: number for number, name in self.enums[each.type_name].items()}
+            value = names[value] if value in names else int(value)
+        return _put(int(value))
+
+
+def _wire(kind: int) -> int:
+    if kind in _FIXED:
+        return FIXED64 if struct.calcsize(_FIXED[kind]) == 8 else FIXED32
+    return LENGTH if kind in (STRING, MESSAGE, BYTES) else VARINT
+
+
+def _field(data: bytes, proto3: bool) -> _Field:
+    kind, repeated = _one(data, 5), _one(data, 4) == REPEATED
+    name = _one(data, 1, b"").decode()
+    if kind == GROUP:
+        raise ValueError(f"{name} is a group, which is not decoded")
+    presence = not proto3 or kind == MESSAGE or bool(_of(data, 9)) or bool(_one(data, 17))
+    packable = repeated and kind not in (STRING, BYTES, MESSAGE)
+    packed = packable and bool(_one(_one(data, 8, b""), 2, int(proto3)))
+    type_name = _one(data, 6, b"").decode()
+    return _Field(name, _one(data, 3), kind, repeated, packed, presence, type_name)
+
+
+class ProtobufDecoder(Decoder):
+    """A message behind its length, as chill's `ProtobufSerializer` writes it for Kryo."""
+
+    def __init__(self, descriptors: _Descriptors, name: str) -> None:
+        self._descriptors, self._name = descriptors, name
+        self.arrow_type = descriptors.arrow(name)
+
+    def decode(self, data: bytes) -> dict[str, Any] | None:
+        """Return the message; None if it would not be written back as the same bytes."""
+        try:
+            size, at = _varint(data, 0)
+            if size != len(data) - at:
+                return None
+            value = self._descriptors.read(self._name, data[at:])
+            return value if self.encode(value) == data else None
+        except (ValueError, struct.error, AttributeError, TypeError, KeyError):
+            return None
+
+    def encode(self, value: Any) -> bytes:
+        """Return the length, and the message."""
+        body = self._descriptors.write(self._name, value)
+        return _put(len(body)) + body
+
+    def length(self, data: memoryview) -> int:
+        """Return the length of the message and of its own length."""
+        size, at = _varint(bytes(data[:10]), 0)
+        return size + at
+
+
+def register_messages(descriptors: bytes) -> tuple[str, ...]:
+    """Register decoders for the Java classes of all messages of a descriptor set.
+
+    Args:
+        descriptors: What `protoc --include_imports --descriptor_set_out=FILE` has written.
+
+    Returns:
+        The names of the Java classes.
+
+    Raises:
+        EncodeError: It is no descriptor set that can be decoded.
+    """
+    try:
+        known = _Descriptors(descriptors)
+        decoders = {
+            message.java_class: ProtobufDecoder(known, name)
+            for name, message in known.messages.items()
+            if not message.is_map
+        }
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise EncodeError(f"no descriptor set of protoc's: {error}", place="descriptors") from error
+    for java_class, decoder in decoders.items():
+        register_decoder(java_class, decoder)
+    return tuple(decoders)
