@@ -8,7 +8,6 @@
 `opaque/`           values that only their class understands: kept as bytes, decoded by users' code
 `avro/`             Avro, in Flink's encoding
 `scala/`            types of the Scala API
-`protobuf`          Protobuf messages, from their descriptors
 `sql/`              Flink SQL's rows and types: logical types, the binary format
 `operators/`        values of Flink's own operators: CEP, joins, sinks, asynchronous I/O
 `type_spec`         types as people write them: `Tuple2<Long, String>`
@@ -17,8 +16,7 @@
 
 A new serializer goes into the package of its kind, and its snapshot class into the table of
 `framework/built_in`, from which it is imported when a snapshot names it. Users add theirs with
-`register` (a snapshot class) and `register_decoder` (for values of a class that is not understood),
-or `register_messages` (Protobuf):
+`register` (a snapshot class) and `register_decoder` (for values of a class that is not understood):
 see `docs/types.md`.
 """
 
@@ -35,7 +33,6 @@ from statelake.state_core.serializers.framework.snapshots import (
     SimpleTypeSerializerSnapshot,
     simple_snapshot,
 )
-from statelake.state_core.serializers.protobuf import register_messages
 
 __all__ = [
     "CompositeTypeSerializerSnapshot",
@@ -46,7 +43,6 @@ __all__ = [
     "read_serializer_snapshot",
     "register",
     "register_decoder",
-    "register_messages",
     "registered_classes",
     "simple_snapshot",
     "write_serializer_snapshot",

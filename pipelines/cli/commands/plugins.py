@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from statelake.state_core.errors import EncodeError
 from statelake.state_core.serializers.framework.plugins import (
     ENVIRONMENT,
     load_plugin,
@@ -15,6 +17,7 @@ from statelake.state_core.serializers.framework.plugins import (
     restore_plugins,
 )
 
+DESCRIPTORS = (".pb", ".binpb", ".desc")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -35,6 +38,9 @@ def _declare(context: click.Context, _: click.Parameter, named: tuple[str, ...])
     from statelake.pipelines.yaml_lines import read_yaml  # noqa: PLC0415 - only when wanted
 
     for path in named:
+        if path.endswith(DESCRIPTORS):
+            _declare_messages(path)
+            continue
         content, _lines = read_yaml(path, "classes", "give a YAML file with `flink` and `classes`")
         text = json.dumps(content, default=str)
         program = (
@@ -43,6 +49,21 @@ def _declare(context: click.Context, _: click.Parameter, named: tuple[str, ...])
             f"declare_classes(json.loads({text!r}))\n"
         )
         load_text(path, program.encode(), declares=True)
+
+
+def _declare_messages(path: str) -> None:
+    """Declare the messages of a file of Protobuf descriptors."""
+    try:
+        with click.open_file(path, "rb") as file:
+            encoded = base64.b64encode(file.read()).decode()
+    except OSError as error:
+        raise EncodeError(f"it can't be read ({error})", place=path) from error
+    program = (
+        "import base64\n"
+        "from statelake.state_core.serializers.kryo.decoding import declare_messages\n"
+        f"declare_messages(base64.b64decode({encoded!r}), {path!r})\n"
+    )
+    load_text(path, program.encode(), declares=True)
 
 
 _plugins = click.option(
@@ -59,7 +80,8 @@ _kryo = click.option(
     metavar="FILE",
     callback=_declare,
     expose_value=False,
-    help="A YAML file with the version of Flink that wrote Kryo's values, and your classes.",
+    help="A YAML file with the version of Flink that wrote Kryo's values, and your classes; or"
+    " Protobuf descriptors (.pb, .binpb, .desc).",
 )
 
 

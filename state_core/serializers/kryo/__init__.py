@@ -7,6 +7,7 @@
 `forms`               values without nested objects: numbers, text, dates, arrays of numbers
 `containers`          collections, maps, arrays of objects
 `objects`             objects field by field, and the table of all forms
+`protobuf`            Protobuf messages, from their descriptors
 `columns`             objects as Arrow's values, and back
 `json_values`         objects as JSON, if their type is not declared
 `decoding`            the decoder of a class, and the version of Kryo

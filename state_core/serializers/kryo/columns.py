@@ -25,6 +25,7 @@ from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, component_of
 from statelake.state_core.serializers.kryo.json_values import JsonValues
 from statelake.state_core.serializers.kryo.objects import FieldForm
+from statelake.state_core.serializers.kryo.protobuf import MessageType
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 UTC_MICROS, MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
@@ -178,6 +179,31 @@ class JsonColumn(Column):
     def from_arrow(self, value: Any) -> Any:
         """Return the item of a JSON text."""
         return None if value is None else JsonValues(self.classes).item(str(value))
+
+
+@dataclass(frozen=True)
+class _Message(Column):
+    """Protobuf messages, field by field."""
+
+    java_class: str
+    message: MessageType
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """A struct."""
+        return self.message.arrow_type
+
+    def to_arrow(self, value: Any) -> Any:
+        """Show the message."""
+        if value is None:
+            return None
+        if value.java_class != self.java_class:
+            raise _not_for(value, self.java_class)
+        return self.message.read(value.value)
+
+    def from_arrow(self, value: Any) -> Any:
+        """Return the item."""
+        return None if value is None else Item(self.java_class, self.message.write(value))
 
 
 @dataclass(frozen=True)
@@ -416,6 +442,8 @@ def column_of(
         return JsonColumn(classes)
     if kind.name in PRIMITIVES:
         return _Primitive(_Scalar(kind.box, *_SCALARS[kind.box]))
+    if kind.name in classes.messages and kind.name in classes.forms:
+        return _Message(kind.name, classes.messages[kind.name])
     user = classes.users.get(kind.name)
     if kind.name in classes.enums:
         return EnumColumn(kind.name, classes)

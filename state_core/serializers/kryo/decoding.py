@@ -38,6 +38,7 @@ from statelake.state_core.serializers.kryo.java_types import (
     parse_java_type,
 )
 from statelake.state_core.serializers.kryo.objects import ENUMS, classes_of
+from statelake.state_core.serializers.kryo.protobuf import MessageType, message_types
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 # types that hold values of well-known classes, but are never a value's class
@@ -61,6 +62,7 @@ class _Declared:
         """Reset the declarations."""
         self.classes: dict[str, UserClass] = {}
         self.types: dict[str, JavaType] = {}
+        self.messages: dict[str, MessageType] = {}
         self.version: KryoVersion | None = None
 
 
@@ -108,6 +110,20 @@ def declare_classes(said: Mapping[str, Any], place: str = "") -> None:
     _declared.classes.update(classes)
     _declared.types.update(types)
     _declared.version = KryoVersion(flink)
+    plugins.note_change()
+
+
+def declare_messages(descriptors: bytes, place: str = "") -> None:
+    """Declare the Protobuf messages that Kryo writes with chill's `ProtobufSerializer`.
+
+    Args:
+        descriptors: What `protoc --include_imports --descriptor_set_out=FILE` has written.
+        place: The file, for messages.
+
+    Raises:
+        EncodeError: It is no such set, or it lacks an import.
+    """
+    _declared.messages.update(message_types(descriptors, place))
     plugins.note_change()
 
 
@@ -175,7 +191,7 @@ class KryoValues:
     def __init__(
         self, registered: Iterable[tuple[str, bool]], version: KryoVersion, *, recorded: bool
     ) -> None:
-        self.classes = classes_of(registered, _declared.classes)
+        self.classes = classes_of(registered, _declared.classes, _declared.messages)
         self.version = version
         self.recorded = recorded
 
@@ -313,6 +329,8 @@ def kryo_decoder(
         version: The version from the snapshot, which takes precedence over users' declarations.
     """
     declared = _declared.version
+    if declared is None and java_class in _declared.messages and writer():
+        declared = KryoVersion(writer())
     if declared is None:
         return None
     values = KryoValues(registered, version or declared, recorded=version is not None)
@@ -354,8 +372,10 @@ def _digest(values: KryoValues, kind: JavaType, column: Column) -> str:
     users = values.classes.users
     reached: dict[str, UserClass] = {}
     todo = [kind] if column.closed else [JavaType(name) for name in users]
+    reached_parts: list[JavaType] = []
     while todo:
         part = todo.pop()
+        reached_parts.append(part)
         todo += part.arguments
         name = component_of("[" + part.name.lstrip("[")) if "[" in part.name else part.name
         if name in users and name not in reached:
@@ -365,7 +385,10 @@ def _digest(values: KryoValues, kind: JavaType, column: Column) -> str:
         (user.name, sorted(user.fields.items()), user.constants, user.final)
         for _, user in sorted(reached.items())
     ]
-    described = repr((values.version.value, kind, classes))
+    messages = values.classes.messages
+    known = {part.name for part in reached_parts} if column.closed else set(messages)
+    digests = sorted(messages[name].digest for name in known if name in messages)
+    described = repr((values.version.value, kind, classes, *digests))
     return hashlib.sha256(described.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from statelake.state_core.bounds import EMPTY_ELEMENTS
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
@@ -24,6 +24,9 @@ from statelake.state_core.serializers.kryo.java_types import (
     component_of,
 )
 from statelake.state_core.serializers.kryo.wire import KryoInput, KryoOutput, KryoVersion
+
+if TYPE_CHECKING:
+    from statelake.state_core.serializers.kryo.protobuf import MessageType
 
 NULL, NEW, FIRST_REFERENCE = 0, 1, 2  # marks in front of an object
 NO_CLASS, BY_NAME, FIRST_ID = 0, 1, 2  # marks in front of an object of unknown class
@@ -75,6 +78,7 @@ class Classes:
         enums: Enums.
         ids: The classes that are registered, by their ids.
         users: The classes of users.
+        messages: The types of Protobuf messages.
     """
 
     forms: Mapping[str, Form]
@@ -82,6 +86,7 @@ class Classes:
     enums: frozenset[str]
     ids: Mapping[int, str]
     users: Mapping[str, UserClass] = field(default_factory=dict)
+    messages: Mapping[str, MessageType] = field(default_factory=dict)
 
     def form_of(self, java_class: str) -> Form | None:
         """Return a class's form, also for an enum constant with a body; None if it is unknown."""

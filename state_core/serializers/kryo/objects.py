@@ -25,6 +25,7 @@ from statelake.state_core.serializers.kryo.graph import (
     ObjectWriter,
 )
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, UserClass
+from statelake.state_core.serializers.kryo.protobuf import MessageForm, MessageType
 
 ENUMS = {
     "java.time.Month": (
@@ -133,13 +134,19 @@ class FieldForm(Form):
                     writer.known(value, kind.arguments)
 
 
-def classes_of(registered: Iterable[tuple[str, bool]], users: Mapping[str, UserClass]) -> Classes:
+def classes_of(
+    registered: Iterable[tuple[str, bool]],
+    users: Mapping[str, UserClass],
+    messages: Mapping[str, MessageType] = MappingProxyType({}),
+) -> Classes:
     """Return the known classes of a job.
 
     Args:
         registered: The classes that its snapshot registers, in order, and whether each has its own
             serializer, whose form is not known.
         users: The classes that a user has declared, by name.
+        messages: The types of Protobuf messages that a user has declared, by their classes; their
+            own serializer is taken for chill's.
     """
     forms = SIMPLE_FORMS | CONTAINER_FORMS
     forms |= {name: EnumForm(constants) for name, constants in ENUMS.items()}
@@ -151,7 +158,9 @@ def classes_of(registered: Iterable[tuple[str, bool]], users: Mapping[str, UserC
     number = FIRST_OF_JOB
     for given, custom in registered:
         name = JavaType(given).box
-        if custom:
+        if name in messages:
+            forms[name] = MessageForm()
+        elif custom:
             forms.pop(name, None)
         elif name in classes:  # Flink keeps its id
             continue
@@ -160,4 +169,4 @@ def classes_of(registered: Iterable[tuple[str, bool]], users: Mapping[str, UserC
         number += 1
     final = _FINAL | {user.name for user in users.values() if user.final}
     enums = frozenset(ENUMS) | {user.name for user in users.values() if user.constants}
-    return Classes(forms, final, enums, ids, users)
+    return Classes(forms, final, enums, ids, users, messages)

@@ -1,16 +1,29 @@
-"""Protobuf messages under Kryo: compared with Protobuf's own Python library."""
+"""Protobuf messages by Kryo: what real Flink wrote, and what Protobuf's own library says."""
 
 from __future__ import annotations
 
+import json
+import lzma
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.state_core.errors import EncodeError
-from statelake.state_core.serializers.framework.decoders import decoder_of
-from statelake.state_core.serializers.protobuf import register_messages
+import statelake as sl
+from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
+from statelake.state_core.serializers.kryo.decoding import declare_messages
+from statelake.state_core.serializers.kryo.protobuf import MessageType, message_types
+from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from statelake.state_core.serializers.kryo.wire import KryoVersion
+from tests.support.command import run
+from tests.support.lakes import entries
+from tests.support.savepoints.golden_cases import GOLDEN
 
 pytest.importorskip("google.protobuf")
 
@@ -72,65 +85,130 @@ cars = st.fixed_dictionaries(
 )
 
 
-def framed(body: bytes) -> bytes:
-    """As chill writes a message of fewer than 128 bytes."""
-    assert len(body) < 128
-    return bytes([len(body)]) + body
+def vectors() -> tuple[bytes, list[dict[str, str]]]:
+    """The descriptors, and what Flink 1.20 wrote: by `ProtobufVectors.java`."""
+    text = lzma.decompress((GOLDEN / "vectors" / "protobuf-1.20.jsonl.xz").read_bytes())
+    first, *lines = map(json.loads, text.splitlines())
+    return bytes.fromhex(first["descriptors"]), lines
+
+
+EXPECTED: dict[str, Any] = {
+    "timestamp": {"seconds": -5, "nanos": 7},
+    "nothing": {"seconds": 0, "nanos": 0},
+    "duration": {"seconds": 1 << 40, "nanos": 0},
+    "text": {"value": "größe ✓"},
+    "mask": {"paths": ["a.b", "c"]},
+}
 
 
 @pytest.fixture
-def decoder() -> Any:
-    """The decoder of `Car`."""
+def car() -> MessageType:
+    """The type of `Car`."""
     # the message has the name that the outer class would have
-    assert register_messages(descriptors().SerializeToString()) == ("com.acme.CarOuterClass$Car",)
-    return decoder_of("com.acme.CarOuterClass$Car")
+    types = message_types(descriptors().SerializeToString(), "cars.pb")
+    assert list(types) == ["com.acme.CarOuterClass$Car"]
+    return types["com.acme.CarOuterClass$Car"]
 
 
-def test_round_trip(decoder: Any) -> None:
+def test_what_flink_wrote() -> None:
+    """Fields of messages, and the same bytes again, behind the class and the reference."""
+    descriptors, lines = vectors()
+    declare_messages(descriptors)
+    assert len(lines) == 8
+    for line in lines:
+        snapshot = read_serializer_snapshot(DataInput(bytes.fromhex(line["snapshot"])))
+        assert isinstance(snapshot, KryoSerializerSnapshot)
+        values = snapshot.values(KryoVersion.FLINK_1)
+        item = values.read(bytes.fromhex(line["value"]))
+        assert item is not None
+        assert item.value.hex() == line["message"]
+        message = values.classes.messages[line["class"]]
+        value = message.read(item.value)
+        assert value == EXPECTED.get(line["name"], value)
+        assert message.write(value).hex() == line["message"]
+        assert values.write(item, KryoVersion.FLINK_1).hex() == line["value"]
+        pa.array([value], message.arrow_type).validate(full=True)
+    api = next(line for line in lines if line["name"] == "api")
+    shown = values.classes.messages["com.google.protobuf.Api"].read(bytes.fromhex(api["message"]))
+    assert [method["name"] for method in shown["methods"]] == ["buy", "sell"]
+    assert shown["syntax"] == "SYNTAX_PROTO3"
+
+
+def test_through_the_lake(tmp_path: Path) -> None:
+    """A state of messages has columns with `--kryo`; without, it is exact bytes, both ways."""
+    descriptors, lines = vectors()
+    (tmp_path / "messages.pb").write_bytes(descriptors)
+    (line,) = (line for line in lines if line["name"] == "timestamp")
+    kryo = read_serializer_snapshot(DataInput(bytes.fromhex(line["snapshot"])))
+    rows = pa.table({"key": [1], "value": [bytes.fromhex(line["value"])]})
+    state = sl.NewKeyedState("at", rows, value=kryo)
+    sl.write_snapshot(tmp_path / "sp", [sl.NewOperator("o", "Long", (state,), parallelism=1)])
+    (operator,) = sl.open_snapshot(tmp_path / "sp").operators
+    for name, options in (("typed", ("--kryo", tmp_path / "messages.pb")), ("plain", ())):
+        lake = ("--lake", tmp_path / name, "--job", "j")
+        assert run("import", tmp_path / "sp", *lake, "--snapshot", "s", *options).code == 0
+        out = tmp_path / f"out-{name}"
+        assert run("export", *lake, "--snapshot", "s", "--to", out, *options).code == 0
+        assert entries(out) == entries(tmp_path / "sp")
+    query = f'SELECT value.seconds, value.nanos FROM j."{operator.label}".at'
+    shown = run("sql", "--lake", tmp_path / "typed", query, "--json")
+    assert shown.lines == [{"seconds": -5, "nanos": 7}]
+
+
+@pytest.mark.parametrize("flipped", range(8))
+def test_a_damaged_message(flipped: int, car: MessageType) -> None:
+    """Each byte with a flipped bit: a message that is written back, or an error."""
+    body = CAR(id=300, name="vw", places=[4, -1], fuel="GAS", price=1.5, seats={"a": 3})
+    data = body.SerializeToString(deterministic=True)
+    for at in range(len(data)):
+        damaged = bytes([*data[:at], data[at] ^ 1 << flipped, *data[at + 1 :]])
+        with suppress(UnsupportedFormatError):
+            assert car.write(car.read(damaged)) == damaged
+
+
+@given(cars)
+def test_round_trip(fields: dict[str, Any]) -> None:
     """What Protobuf wrote is read with equal values, and written back as the same bytes."""
-
-    @given(cars)
-    def check(car: dict[str, Any]) -> None:
-        message = CAR(**{name: value for name, value in car.items() if value is not None})
-        data = framed(message.SerializeToString(deterministic=True))
-        expected = {**car, "towed": None, "seats": list(car["seats"].items())}
-        assert decoder.decode(data) == expected
-        assert decoder.encode(expected) == data
-        assert decoder.length(memoryview(data + b"more")) == len(data)
-
-    check()
+    (car,) = message_types(descriptors().SerializeToString(), "cars.pb").values()
+    message = CAR(**{name: value for name, value in fields.items() if value is not None})
+    data = message.SerializeToString(deterministic=True)
+    expected = {**fields, "towed": None, "seats": list(fields["seats"].items())}
+    assert car.read(data) == expected
+    assert car.write(expected) == data
 
 
-def test_recursive_is_bytes(decoder: Any) -> None:
+def test_recursive_is_bytes(car: MessageType) -> None:
     """A message within itself stays bytes, which are exact."""
-    data = framed(CAR(id=1, towed=CAR(id=2)).SerializeToString())
-    assert decoder.decode(data)["towed"] == CAR(id=2).SerializeToString()
+    data = CAR(id=1, towed=CAR(id=2)).SerializeToString()
+    assert car.read(data)["towed"] == CAR(id=2).SerializeToString()
 
 
-def test_unknown_field_keeps_bytes(decoder: Any) -> None:
-    """A value that could not be written back is not decoded."""
-    assert decoder.decode(framed(b"\x08\x01")) is not None
-    assert decoder.decode(framed(b"\x08\x01\x78\x05")) is None
+@pytest.mark.parametrize(
+    "body", [b"\x08\x01\x78\x05", b"\x1a\x05\xff\xff\xff\xff\x7f"], ids=["unknown", "large"]
+)
+def test_what_would_be_lost_stays_bytes(body: bytes, car: MessageType) -> None:
+    """A field that is not described, and a number that does not fit its type."""
+    assert car.read(b"\x08\x01")["id"] == 1
+    assert car.read(b"\x1a\x05\xff\xff\xff\xff\x07")["places"] == [2**31 - 1]
+    with pytest.raises(UnsupportedFormatError):
+        car.read(body)
 
 
-def test_any_bytes(decoder: Any) -> None:
-    """Whatever is decoded encodes to exactly the same bytes; nothing fails."""
-
-    @given(st.binary(max_size=60))
-    def check(body: bytes) -> None:
-        value = decoder.decode(framed(body))
-        assert value is None or decoder.encode(value) == framed(body)
-
-    check()
+@given(st.binary(max_size=60))
+def test_any_bytes(body: bytes) -> None:
+    """Whatever is read is written as the same bytes; all else is an error of ours."""
+    (car,) = message_types(descriptors().SerializeToString(), "cars.pb").values()
+    with suppress(UnsupportedFormatError):
+        assert car.write(car.read(body)) == body
 
 
 def test_no_descriptors() -> None:
-    """Refused with the reason."""
-    with pytest.raises(EncodeError, match="no descriptor set"):
-        register_messages(b"\x0a\x7f")
-
-
-def test_number_too_large_keeps_bytes(decoder: Any) -> None:
-    """A number that does not fit the column's type is not decoded."""
-    assert decoder.decode(framed(b"\x1a\x05\xff\xff\xff\xff\x07")) is not None  # 2**31 - 1
-    assert decoder.decode(framed(b"\x1a\x05\xff\xff\xff\xff\x7f")) is None
+    """Refused with the reason: other bytes, an import that is missing, no message."""
+    with pytest.raises(EncodeError, match=r"x\.pb: no descriptors"):
+        message_types(b"\x0a\x7f", "x.pb")
+    with pytest.raises(EncodeError, match="descriptors without a message"):
+        message_types(b"", "x.pb")
+    lacking = descriptors()
+    lacking.file[0].enum_type.pop()
+    with pytest.raises(EncodeError, match=r"acme\.Car\.fuel is a \.acme\.Fuel, which is missing"):
+        message_types(lacking.SerializeToString(), "x.pb")

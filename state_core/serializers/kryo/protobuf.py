@@ -4,11 +4,12 @@ A message that would not be written back byte for byte (unknown fields, another 
 is left to its exact bytes. Kryo's serializer is taken to be chill's `ProtobufSerializer`, which
 writes the message behind its length.
 
-Source: Protobuf's encoding and `descriptor.proto`.
+Source: Protobuf's encoding and `descriptor.proto`; `com.twitter.chill.protobuf` 0.7.6.
 """
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,8 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.state_core.errors import EncodeError
-from statelake.state_core.serializers.framework.decoders import Decoder, register_decoder
+from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
+from statelake.state_core.serializers.kryo.java_types import JavaType
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 STRING, GROUP, MESSAGE, BYTES, ENUM = 9, 10, 11, 12, 14
@@ -140,6 +142,18 @@ class _Descriptors:
             found.fields = sorted((_field(f, proto3) for f in _of(data, 2)), key=lambda f: f.number)
             self.messages[full] = found
             self._types(_of(data, 3), _of(data, 4), full, java + "$", proto3)
+
+    def check(self) -> None:
+        """Refuse fields of a type that is not described.
+
+        Raises:
+            ValueError: An import is missing.
+        """
+        for name, message in self.messages.items():
+            for each in message.fields:
+                known = self.messages if each.kind == MESSAGE else self.enums
+                if each.kind in (MESSAGE, ENUM) and each.type_name not in known:
+                    raise ValueError(f"{name}.{each.name} is a {each.type_name}, which is missing")
 
     def arrow(self, name: str) -> pa.DataType:
         """Return the struct of a message; a message within itself is bytes."""
@@ -296,56 +310,80 @@ def _field(data: bytes, proto3: bool) -> _Field:
     return _Field(name, _one(data, 3), kind, repeated, packed, presence, type_name)
 
 
-class ProtobufDecoder(Decoder):
-    """A message behind its length, as chill's `ProtobufSerializer` writes it for Kryo."""
+class MessageType:
+    """A type of messages.
 
-    def __init__(self, descriptors: _Descriptors, name: str) -> None:
+    Attributes:
+        arrow_type: The struct of its fields.
+        digest: Eight digits of the descriptors that determine it.
+    """
+
+    def __init__(self, descriptors: _Descriptors, name: str, digest: str) -> None:
         self._descriptors, self._name = descriptors, name
         self.arrow_type = descriptors.arrow(name)
+        self.digest = digest
 
-    def decode(self, data: bytes) -> dict[str, Any] | None:
-        """Return the message; None if it would not be written back as the same bytes."""
+    def read(self, data: bytes) -> dict[str, Any]:
+        """Return a message as a value of the struct.
+
+        Raises:
+            UnsupportedFormatError: It would not be written back as the same bytes.
+        """
         try:
-            size, at = _varint(data, 0)
-            if size != len(data) - at:
-                return None
-            value = self._descriptors.read(self._name, data[at:])
-            return value if self.encode(value) == data else None
-        except (ValueError, struct.error, AttributeError, TypeError, KeyError):
-            return None
+            value = self._descriptors.read(self._name, data)
+            if self._descriptors.write(self._name, value) == data:
+                return value
+        except (ValueError, struct.error, AttributeError, TypeError, KeyError) as error:
+            raise UnsupportedFormatError(f"no message of {self._name}: {error}") from error
+        raise UnsupportedFormatError(f"a message of {self._name} with more than its fields")
 
-    def encode(self, value: Any) -> bytes:
-        """Return the length, and the message."""
-        body = self._descriptors.write(self._name, value)
-        return _put(len(body)) + body
+    def write(self, value: Any) -> bytes:
+        """Return the bytes of a message.
 
-    def length(self, data: memoryview) -> int:
-        """Return the length of the message and of its own length."""
-        size, at = _varint(bytes(data[:10]), 0)
-        return size + at
+        Raises:
+            EncodeError: It is no value of the struct.
+        """
+        try:
+            return self._descriptors.write(self._name, value)
+        except (ValueError, struct.error, AttributeError, TypeError, KeyError) as error:
+            raise EncodeError(f"no message of {self._name}: {error}") from error
 
 
-def register_messages(descriptors: bytes) -> tuple[str, ...]:
-    """Register decoders for the Java classes of all messages of a descriptor set.
+class MessageForm(Form):
+    """A message behind its length, as chill's serializer writes it: its value is bytes."""
+
+    def read(self, reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
+        """Read the message."""
+        item.value = bytes(reader.source.read_bytes(reader.length("bytes of a message")))
+
+    def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
+        """Write the message."""
+        writer.varint(len(item.value))
+        writer.out.write_bytes(item.value)
+
+
+def message_types(descriptors: bytes, place: str) -> dict[str, MessageType]:
+    """Return the types of all messages of a set of descriptors, by their Java classes.
 
     Args:
         descriptors: What `protoc --include_imports --descriptor_set_out=FILE` has written.
-
-    Returns:
-        The names of the Java classes.
+        place: The file, for messages.
 
     Raises:
-        EncodeError: It is no descriptor set that can be decoded.
+        EncodeError: It is no such set, or it lacks an import.
     """
+    remedy = "give what `protoc --include_imports --descriptor_set_out=FILE` writes"
+    digest = hashlib.sha256(descriptors).hexdigest()[:8]
     try:
         known = _Descriptors(descriptors)
-        decoders = {
-            message.java_class: ProtobufDecoder(known, name)
+        known.check()
+        types = {
+            message.java_class: MessageType(known, name, digest)
             for name, message in known.messages.items()
             if not message.is_map
         }
-    except (ValueError, AttributeError, TypeError, KeyError) as error:
-        raise EncodeError(f"no descriptor set of protoc's: {error}", place="descriptors") from error
-    for java_class, decoder in decoders.items():
-        register_decoder(java_class, decoder)
-    return tuple(decoders)
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
+        raise EncodeError(f"no descriptors: {error}", place=place, remedy=remedy) from error
+    if not types:
+        raise EncodeError("descriptors without a message", place=place, remedy=remedy)
+    return types
