@@ -217,7 +217,8 @@ def collection_of(kryo: KryoSerializerSnapshot, declared: JavaType) -> TypeSeria
         declared: The collection's type; without type arguments it stays Kryo's.
 
     Raises:
-        EncodeError: It has another number of type arguments than that collection.
+        EncodeError: It has another number of type arguments than that collection, or elements of a
+            class of the job's own, whose serializer in Flink 2 nobody can tell.
     """
     if not declared.arguments:
         return kryo.for_flink_2()
@@ -243,6 +244,11 @@ def _element(kryo: KryoSerializerSnapshot, declared: JavaType) -> TypeSerializer
     user = kryo.values(KryoVersion.FLINK_1).classes.users.get(declared.name)
     if user is not None and user.constants:
         return EnumSerializerSnapshot.of(user.name, user.constants)
+    if not declared.name.startswith("java."):
+        raise EncodeError(
+            f"elements of {declared.name}, which Flink 2 may take for a POJO",
+            remedy="name a savepoint of the new job, --like",
+        )
     return kryo.of_class(declared.name).for_flink_2()
 
 

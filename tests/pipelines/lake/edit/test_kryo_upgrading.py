@@ -280,6 +280,11 @@ def test_a_collection_that_is_not_there(tmp_path: Path) -> None:
     )
     (customer,) = (each for each in planned.states if each.state == "customer")
     assert customer.left == "Set<String> is no java.util.List"
+    planned = sl.upgrade(
+        savepoint, collection="customers/customer.tags=List<com.acme.Tag>", uids=["customers"]
+    )
+    (customer,) = (each for each in planned.states if each.state == "customer")
+    assert "com.acme.Tag, which Flink 2 may take for a POJO; name a savepoint" in customer.left
 
 
 def test_an_upgrade_of_all_snapshots_of_a_job(
