@@ -21,9 +21,12 @@ from statelake.state_core.serializers.sql.types.logical_types import LogicalType
 MAX_TEXT = 1 << 20  # nested expressions repeat what they read: the text of a field can explode
 MAX_DEPTH = 200
 COMMUTATIVE = ("AND", "OR", "=", "<>", "+", "*")
-# connectors, and formats, whose tables only get inserts
-INSERTS = ("datagen", "filesystem", "faker", "kinesis", "socket")
-INSERT_FORMATS = ("avro", "avro-confluent", "csv", "json", "orc", "parquet", "protobuf", "raw")
+# connectors, and formats of any connector but one, whose tables only get inserts
+INSERTS = ("datagen", "faker", "socket")
+INSERT_FORMATS = (
+    "avro", "avro-confluent", "csv", "json", "orc", "parquet", "protobuf", "raw",
+)  # fmt: skip
+UPSERTS = "upsert-kafka"
 PASSED = (
     "exchange", "watermark-assigner", "mini-batch-assigner", "drop-update-before",
     "changelog-normalize", "sort", "temporal-sort",
@@ -167,12 +170,10 @@ def _schema_fields(source: Mapping[str, Any], short: str) -> tuple[str, ...]:
 def _only_inserts(options: Mapping[str, Any]) -> bool:
     """Return whether a table is known to get inserts alone."""
     connector = str(options.get("connector", ""))
-    formats = {str(options[name]) for name in ("format", "value.format") if name in options}
-    if connector in INSERTS or connector == "kafka":
-        return all(each in INSERT_FORMATS for each in formats) and bool(
-            formats or connector != "kafka"
-        )
-    return False
+    formats = [str(options[name]) for name in ("format", "value.format") if name in options]
+    if connector == UPSERTS or not formats:
+        return connector in INSERTS
+    return all(each in INSERT_FORMATS for each in formats)
 
 
 def _calc(node: PlanNode, inputs: Sequence[Relation]) -> Relation:

@@ -280,7 +280,7 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
             had = "nothing like it" if before_state is None else before_state.form
             worse(Fate.UNKNOWN, f"its state {state.name!r} holds {state.form}, and there was {had}")
             continue
-        states.append(_state_match(before_state, state, new))
+        states.append(_state_match(before_state, state))
     names = {each.name for each in new.states}
     for gone in old.states:
         if gone.name not in names:
@@ -314,7 +314,7 @@ def _filters_text(old: NodeStates, new: NodeStates) -> str:
     return f"another filter: {'; '.join(parts)}. What it holds was counted by the old one"
 
 
-def _state_match(old: NodeState, new: NodeState, node: NodeStates) -> StateMatch:
+def _state_match(old: NodeState, new: NodeState) -> StateMatch:
     columns: dict[Place, tuple[ColumnMatch, ...]] = {}
     left_out: list[StateColumn] = []
     for place, row in new.rows.items():
@@ -322,7 +322,7 @@ def _state_match(old: NodeState, new: NodeState, node: NodeStates) -> StateMatch
         taken: set[int] = set()
         matches = []
         for column in row:
-            match = _column_match(column, before, taken, new, node)
+            match = _column_match(column, before, taken, new)
             if match.old is not None:
                 taken.add(match.old)
             matches.append(match)
@@ -336,7 +336,6 @@ def _column_match(
     before: Sequence[StateColumn],
     taken: set[int],
     state: NodeState,
-    node: NodeStates,
 ) -> ColumnMatch:
     for free in (True, False):  # two columns of one meaning each take their own, if there are two
         for index, old in enumerate(before):
@@ -348,8 +347,8 @@ def _column_match(
             "only Java knows what it begins as: name a savepoint of the new job, --like",
         )  # fmt: skip
     if not column.counts:
-        return _new_column(column, state, node)
-    if node.updates:
+        return _new_column(column, state)
+    if state.updates:
         return ColumnMatch(
             column, None, Fate.UNKNOWN,
             "it is new, and what it reads is updated: retractions of old rows would be taken from"
@@ -358,15 +357,15 @@ def _column_match(
     return ColumnMatch(column, None, Fate.STARTS_NOW, "it is new: it counts from now on")
 
 
-def _new_column(column: StateColumn, state: NodeState, node: NodeStates) -> ColumnMatch:
+def _new_column(column: StateColumn, state: NodeState) -> ColumnMatch:
     """Return what becomes of a column that rows in state do not have."""
     if column.type is not None and not column.type.nullable:
         why = "it is new, and can't be null in the rows that are there"
         return ColumnMatch(column, None, Fate.UNKNOWN, why)
-    if node.updates and Place.USER_KEY in state.rows and state.form.startswith("rows with counts"):
+    if state.updates and state.form.startswith("rows with counts"):
         why = "it is new, and rows are found by all of their columns: a later update of a row that"
         return ColumnMatch(column, None, Fate.UNKNOWN, f"{why} is there would not find it")
-    if node.updates and "sort key" in state.form:
+    if state.updates and "sort key" in state.form:
         why = "it is new, and a later update of a row that is there would not find it"
         return ColumnMatch(column, None, Fate.UNKNOWN, why)
     return ColumnMatch(column, None, Fate.NULL, "it is new: null in the rows that are there")

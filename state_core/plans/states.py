@@ -96,12 +96,14 @@ class NodeState:
         form: How its rows are held; a state goes on from another of the same form alone.
         rows: Its rows, by place.
         index: Which of the plan's times to live it has; -1 for none.
+        updates: Whether the rows that come to it may be updated or deleted.
     """
 
     name: str
     form: str
     rows: Mapping[Place, tuple[StateColumn, ...]] = field(default_factory=dict)
     index: int = 0
+    updates: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,6 @@ class NodeStates:
         keys: The text of each column of its key; empty if all rows have one.
         settings: What else must be equal, by its name.
         states: Its states; others of the operator, and timers, stay as they are.
-        updates: Whether the rows that it reads may be updated or deleted.
         limits: Settings that may change, with a consequence.
         identity: Whether no column is known, so that all must be equal.
     """
@@ -128,7 +129,6 @@ class NodeStates:
     keys: tuple[str, ...]
     settings: Mapping[str, str]
     states: tuple[NodeState, ...]
-    updates: bool
     limits: Mapping[str, str] = field(default_factory=dict)
     identity: bool = False
     key_types: tuple[LogicalType, ...] = ()
@@ -182,8 +182,7 @@ def _made(
     return NodeStates(
         node, family, tuple(each.rows for each in inputs),
         frozenset().union(*(each.filters for each in inputs)),
-        inputs[0].named(keys or ()), settings or {}, tuple(states),
-        any(each.updates for each in inputs), limits or {},
+        inputs[0].named(keys or ()), settings or {}, tuple(states), limits or {},
         key_types=tuple(inputs[0].columns[index].type for index in keys or ()),
     )  # fmt: skip
 
@@ -193,8 +192,7 @@ def _unknown(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) -> N
     reads = tuple(f"{each.rows} {each.fields}" for each in inputs)
     filters = frozenset().union(*(each.filters for each in inputs))
     settings = {"content": f"{emitted.rows} {emitted.fields}"}
-    updates = any(each.updates for each in inputs)
-    return NodeStates(node, node.kind, reads, filters, (), settings, (), updates, identity=True)
+    return NodeStates(node, node.kind, reads, filters, (), settings, (), identity=True)
 
 
 def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
@@ -204,7 +202,7 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
         rows = {Place.VALUE: _columns(inputs[0])}
         return _made(node, node.kind, inputs, None, [NodeState("values", "list of rows", rows)],
                      settings)  # fmt: skip
-    return NodeStates(node, node.kind, (), frozenset(), (), settings, (), updates=False)
+    return NodeStates(node, node.kind, (), frozenset(), (), settings, ())
 
 
 def _columns(read: Relation) -> tuple[StateColumn, ...]:
@@ -232,14 +230,14 @@ def _aggregate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeState
     counted = retracts or _is_hopping(spec)
     columns = accumulators(spec["aggCalls"], needs, source, hidden_count=counted)
     state = NodeState("window-aggs" if windowed else "accState", "accumulators",
-                      {Place.VALUE: tuple(columns)})  # fmt: skip
+                      {Place.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
     made = _made(
         node, "windows" if node.kind.endswith("window-aggregate") else "groups", [source], None,
         [state], {"window": window} if windowed else {},
     )  # fmt: skip
     types = tuple(inputs[0].columns[index].type for index in spec["grouping"])
     return NodeStates(
-        **{**vars(made), "keys": keys, "key_types": types, "updates": retracts,
+        **{**vars(made), "keys": keys, "key_types": types,
            "family": "group windows" if node.kind == "group-window-aggregate" else made.family},
     )  # fmt: skip
 
@@ -375,7 +373,7 @@ def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
         group["lowerBound"]["kind"] == "BOUNDED_WINDOW" for group in over["groups"]
     )
     columns = accumulators(
-        [call for _, call in calls], [bounded] * len(calls), source, hidden_count=True
+        [call for _, call in calls], [bounded] * len(calls), source, hidden_count=bounded
     )
     states = [
         NodeState("accState", "accumulators", {Place.VALUE: tuple(columns)}),
@@ -426,14 +424,14 @@ def _side(
     held = "row and matches" if outer else "row"
     if not unique:
         form = f"rows with counts{' and matches' if outer else ''}"
-        return NodeState(name, form, {Place.USER_KEY: rows}, index)
+        return NodeState(name, form, {Place.USER_KEY: rows}, index, read.updates)
     if any(set(each) <= set(keys) for each in unique):
-        return NodeState(name, held, {Place.VALUE: rows}, index)
+        return NodeState(name, held, {Place.VALUE: rows}, index, read.updates)
     shortest = min(unique, key=len)
     of = ", ".join(sorted(read.named(shortest)))
     return NodeState(
         name, f"{held} by unique key {of}",
-        {Place.USER_KEY: _chosen(read, shortest), Place.VALUE: rows}, index,
+        {Place.USER_KEY: _chosen(read, shortest), Place.VALUE: rows}, index, read.updates,
     )  # fmt: skip
 
 
@@ -507,7 +505,7 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     else:
         states = [
             NodeState("data-state", "lists of rows by sort key",
-                      {Place.USER_KEY: sort_key, Place.VALUE: rows}),
+                      {Place.USER_KEY: sort_key, Place.VALUE: rows}, updates=read.updates),
             NodeState("sorted-map", f"counts by sort key {order_text(order, read)}"),
         ]  # fmt: skip
     return _made(

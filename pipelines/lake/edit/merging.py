@@ -109,12 +109,12 @@ def merged_tables(job: str, other: SnapshotRecord, taken: Collection[str]) -> li
     tables = other.tables
     places = [_free(_path_in(job, other.job, table.path), table, taken) for table in tables]
     return places + [
-        _free(_beside(place, table), table, taken)
+        _free(path_beside(place, table), table, taken)
         for place, table in zip(places, tables, strict=True)
     ]
 
 
-def _beside(path: str, table: TableRecord) -> str:
+def path_beside(path: str, table: TableRecord) -> str:
     """Return the path for a table whose own path has another partitioning, which can't change."""
     return f"{path}~{table.partition_by or 'whole'}"
 
@@ -122,7 +122,7 @@ def _beside(path: str, table: TableRecord) -> str:
 def _free(path: str, table: TableRecord, taken: Collection[str]) -> str:
     """Return the path, or one beside it if another table of the snapshot has it."""
     while path in taken:
-        path = _beside(path, table)
+        path = path_beside(path, table)
     return path
 
 
@@ -137,11 +137,32 @@ def _copy_table(
 ) -> TableRecord:
     """Copy a version of a table as the next version of its counterpart in `job`."""
     path = _free(_path_in(job, other, table.path), table, taken)
+    return copy_table(lake, snapshot_id, table, path, token, taken)
+
+
+def copy_table(
+    lake: Catalog,
+    snapshot_id: str,
+    table: TableRecord,
+    path: str,
+    token: str,
+    taken: Collection[str] = (),
+) -> TableRecord:
+    """Copy a version of a table as the next version of another one.
+
+    Args:
+        lake: The lake.
+        snapshot_id: The snapshot that is to have it.
+        table: The table, as a snapshot has it.
+        path: The other table; the result is in one beside it if that has another partitioning.
+        token: The attempt's, which `path` and `path_beside` must be claimed by.
+        taken: Paths of the new snapshot's other tables.
+    """
     source, target = lake.table(table.path), lake.table(path)
     present = target.open()
     columns = [table.partition_by] if table.partition_by else []
     if present is not None and present.metadata().partition_columns != columns:
-        path = _free(_beside(path, table), table, taken)
+        path = _free(path_beside(path, table), table, taken)
         target = lake.table(path)
     with ThreadPoolExecutor(COPIERS) as pool:
         units = list(pool.map(lambda unit: _copy_unit(source, target, unit, token), table.units))

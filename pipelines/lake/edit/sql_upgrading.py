@@ -7,6 +7,7 @@ column by column; operators get the uids of the new plan. What was not matched i
 
 from __future__ import annotations
 
+import posixpath
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
 from statelake.pipelines.lake.edit.migrating import SwitchedTtl, value_type
+from statelake.pipelines.lake.edit.merging import copy_table, path_beside
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
     Derivation,
@@ -32,6 +34,7 @@ from statelake.pipelines.lake.edit.rewriting import (
     pieces_of,
 )
 from statelake.pipelines.lake.edit.selecting import refuse_cut_channels
+from statelake.pipelines.lake.tables.names import path_segment
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     SnapshotRecord,
@@ -53,7 +56,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     write_metadata,
 )
-from statelake.state_core.formats.rewriting.value_migration import with_columns
+from statelake.state_core.formats.rewriting.value_migration import TTL_BYTES, with_columns
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.model.snapshot import Snapshot, StateKind
@@ -83,6 +86,7 @@ NAMES = (
     "source", "sink", "kafka", "values", "upsert-materialize", "constraint-validator",
     "partitioner", "rowtime-inserter", "csv-source", "filesystem", "committer", "writer",
 )  # fmt: skip
+KIND_AT = 4  # of a row's bytes, behind their length: the kind of change
 _LIKE = "name a savepoint of the new job, --like, also one without data"
 
 
@@ -118,11 +122,13 @@ class RowChange:
         fields = [kind.field(index) for index in range(kind.num_fields)]
         children = [
             rows.field(old).cast(each.type) if old >= 0 else _constant(initial, each.type, len(rows))
-            for old, initial, each in zip(self.old, self.initial, fields, strict=True)
+            for old, initial, each in zip(
+                self.old, self.initial, fields if self.old else (), strict=True
+            )
         ]
+        if not self.old:  # the columns of a row without fields have a placeholder
+            children = [pa.nulls(len(rows), each.type) for each in fields]
         mask = rows.is_null() if rows.null_count else None
-        if not fields:
-            return pa.array([{}] * len(rows), kind)
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
 
@@ -156,12 +162,13 @@ class SqlRows(Transform):
         """
         assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
         batch = rows.batch
-        for name in (RAW_KEY, RAW_VALUE):
-            if batch.column(name).null_count < len(batch):
-                raise EncodeError(
-                    "a row of which only the exact bytes are known", place=f"state {rows.name!r}"
-                )
-        layout, columns = rows.layout, dict[str, pa.Array]()
+        if batch.column(RAW_KEY).null_count < len(batch) or not _typed_only(
+            rows, value_type(self.before)
+        ):
+            raise EncodeError(
+                "a row of which only the exact bytes are known", place=f"state {rows.name!r}"
+            )
+        layout, columns = rows.layout, {RAW_VALUE: pa.nulls(len(batch), pa.binary())}
         if Place.VALUE in self.changes:
             value = value_type(self.after)
             layout = replace(layout, value=value.restore_serializer())
@@ -180,6 +187,37 @@ class SqlRows(Transform):
             columns[USER_KEY] = self.changes[Place.USER_KEY].rebuilt(batch.column(USER_KEY), kind)
         changed = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
         return _merged(changed) if self.merges else changed
+
+
+def _begins_with_row(value: TypeSerializerSnapshot) -> bool:
+    """Return whether a value's first bytes are those of a row."""
+    while isinstance(value, CompositeTypeSerializerSnapshot) and value.nested:
+        if isinstance(value, ListSerializerSnapshot):
+            return False
+        value = value.nested[0]
+    return isinstance(value, RowDataSerializerSnapshot)
+
+
+def _typed_only(rows: StateRows, before: TypeSerializerSnapshot) -> bool:
+    """Return whether exact bytes differ from those of typed columns in kinds of changes alone.
+
+    What an operator holds it has by its kind of change as it came. No operator reads that again.
+    """
+    batch = rows.batch
+    raw = batch.column(RAW_VALUE)
+    if raw.null_count == len(raw):
+        return True
+    if rows.layout.kind is StateKind.LIST or not _begins_with_row(before):
+        return False
+    held = replace(rows, batch=batch.filter(raw.is_valid()))
+    exact = held.layout.value_writer(held.batch).to_binary()
+    typed = with_columns(
+        held, held.layout, {RAW_VALUE: pa.nulls(len(held.batch), pa.binary())}
+    )
+    in_map = held.layout.kind is StateKind.MAP  # whose values begin with whether they are null
+    at = KIND_AT + TTL_BYTES * held.layout.with_ttl + in_map
+    inserted = pc.binary_replace_slice(exact, start=at, stop=at + 1, replacement=b"\0")
+    return bool(inserted.equals(held.layout.value_writer(typed).to_binary()))
 
 
 def _rebuilt(
@@ -595,12 +633,13 @@ class _SqlUpgrade(Derivation):
     ) -> Sequence[OperatorRecord]:
         """Leave out operators and states that do not go on."""
         self.metadata = carried_metadata(record)
+        self.record = record
         going = {each.operator_id for each in self.metadata.operators} - set(self.uids)
         refuse_cut_channels(self.metadata.operators, going)
         self.metadata.operators = [
             each for each in self.metadata.operators if each.operator_id in self.uids
         ]
-        return [
+        kept = [
             operator.with_states(
                 [each for each in operator.states
                  if (operator.operator_id, each.name) in self.states],
@@ -609,6 +648,44 @@ class _SqlUpgrade(Derivation):
             for operator in record.operators
             if operator.operator_id in self.uids
         ]  # fmt: skip
+        if rewriter is None:
+            return kept
+        return [self._moved(operator, rewriter) for operator in kept]
+
+    def paths(self, record: SnapshotRecord) -> list[str]:
+        """Return the tables that the upgrade may write."""
+        paths = []
+        for operator in self.begin(record):
+            paths += [table.path for table in operator.tables]
+            for state in self._to_move(operator):
+                path = self._path(operator, state)
+                paths += [path, path_beside(path, operator.table_of(state))]
+        return paths
+
+    def _to_move(self, operator: OperatorRecord) -> list[StateRecord]:
+        """Return the states with other names, whose tables have their names."""
+        states = self.states
+        return [
+            each for each in operator.states
+            if states[operator.operator_id, each.name].name != each.name
+        ]  # fmt: skip
+
+    def _path(self, operator: OperatorRecord, state: StateRecord) -> str:
+        name = self.states[operator.operator_id, state.name].name
+        return f"{posixpath.dirname(state.table)}/{path_segment(name)}"
+
+    def _moved(self, operator: OperatorRecord, rewriter: TableRewriter) -> OperatorRecord:
+        """Return the operator with the tables of renamed states under their new names."""
+        snapshot_id = rewriter.attempt.claim.snapshot_id
+        going = {each.table: self._path(operator, each) for each in self._to_move(operator)}
+        tables = {
+            table.path: copy_table(self.lake, snapshot_id, table, going[table.path],
+                                   rewriter.token, list(going.values()))
+            if table.path in going else table
+            for table in operator.tables
+        }  # fmt: skip
+        states = [replace(each, table=tables[each.table].path) for each in operator.states]
+        return replace(operator, tables=list(tables.values()), states=states)
 
     def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
         """Return the change of a table whose rows change."""
@@ -693,11 +770,7 @@ def upgrade_sql(
     """
     upgrade = _SqlUpgrade(lake, plan)
     record = lake.snapshot(job, parent)
-    paths = [
-        table.path
-        for operator in upgrade.begin(record)
-        for table in operator.tables
-    ]
+    paths = list(dict.fromkeys(upgrade.paths(record)))
     return derive(
         lake, job, record, snapshot_id, upgrade, note=note, paths=paths, engine=engine,
         progress=progress,

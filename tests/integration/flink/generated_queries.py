@@ -19,6 +19,7 @@ TABLES = {
     "p": ("proc AS PROCTIME(), ", ""),
     "u": ("PRIMARY KEY (id) NOT ENFORCED, ", ", 'updating' = 'true'"),
 }
+INSERTS = ", 'format' = 'csv'"
 WATERMARK = "WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
 AGGREGATES = (
     "COUNT(*)", "SUM(v)", "AVG(v)", "AVG(price)", "MIN(v)", "MAX(name)", "MAX(v)", "COUNT(v)",
@@ -39,7 +40,7 @@ def write_tables(to: Path, random: Random) -> str:
         file.write_text("\n".join(_rows(random, updates=table == "u")))
         statements.append(
             f"CREATE TABLE {table} ({COLUMNS}, {columns}{WATERMARK})"
-            f" WITH ('connector' = 'halves', 'rows' = '{file}'{options});\n"
+            f" WITH ('connector' = 'halves', 'rows' = '{file}'{options or INSERTS});\n"
         )
     return "".join(statements)
 
@@ -163,7 +164,7 @@ def _interval(query: Query) -> str:
 
 def _rows_of(query: Query) -> str:
     order = {"first": "proc ASC", "last": "proc DESC", "early": "ts ASC", "late": "ts DESC"}.get(
-        query.shape, "id DESC"
+        query.shape, "id DESC, name DESC"
     )
     most = query.setting if query.shape == "top" else "1"
     source = "p" if query.shape != "top" else SOURCES[query.source]

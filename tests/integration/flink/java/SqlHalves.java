@@ -79,6 +79,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
     static final Map<String, long[]> RANGES = new ConcurrentHashMap<>();
     static final Queue<String> OUTPUT = new ConcurrentLinkedQueue<>();
     static final ConfigOption<String> ROWS = ConfigOptions.key("rows").stringType().defaultValue("");
+    static final ConfigOption<String> FORMAT = ConfigOptions.key("format").stringType().defaultValue("");
     static final ConfigOption<Boolean> UPDATING = ConfigOptions.key("updating").booleanType().defaultValue(false);
 
     @Override
@@ -93,7 +94,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
 
     @Override
     public Set<ConfigOption<?>> optionalOptions() {
-        return new HashSet<>(List.of(ROWS, UPDATING));
+        return new HashSet<>(List.of(ROWS, FORMAT, UPDATING));
     }
 
     @Override
