@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.migrations import Migrations, Outcome, UpgradeOutcome
     from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import Policy, RetentionPlan
+    from statelake.pipelines.operations.sql_upgrades import SqlUpgrade
     from statelake.pipelines.report.contents import Report as PageReport
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.runtime import RunResult
@@ -103,11 +104,13 @@ __all__ = [
     "bootstrap",
     "check_integrity",
     "check_legality",
+    "check_sql",
     "compress",
     "diff_types",
     "growth",
     "in_temporary_lake",
     "salvage",
+    "sql_upgrade",
     "upgrade",
     "warm",
 ]
@@ -1144,6 +1147,67 @@ class LakeSnapshot(Snapshot):
             engine=self.job.engine, progress=self.job.progress,
         )  # fmt: skip
 
+    def check_sql(
+        self,
+        old_plan: str | os.PathLike[str],
+        new_plan: str | os.PathLike[str],
+        *,
+        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
+        like: str | os.PathLike[str] | None = None,
+    ) -> SqlUpgrade:
+        """Say what a Flink SQL job of a changed query keeps of this snapshot.
+
+        Args:
+            old_plan: The compiled plan of the job that took it, a file of JSON.
+            new_plan: That of the job that is to go on from it.
+            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
+            like: A savepoint of the new job, whose types are taken.
+
+        Raises:
+            DeclarationError: A plan can't be understood.
+            IncompatibleError: The snapshot is not of the old plan.
+        """
+        return self.sql_upgrade(old_plan, new_plan, map=map, like=like, dry_run=True)
+
+    def sql_upgrade(
+        self,
+        old_plan: str | os.PathLike[str],
+        new_plan: str | os.PathLike[str],
+        *,
+        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
+        like: str | os.PathLike[str] | None = None,
+        accept: str | Sequence[str] = (),
+        suffix: str = "-sql",
+        dry_run: bool = False,
+        note: str = "",
+    ) -> SqlUpgrade:
+        """Make a snapshot from which a Flink SQL job of a changed query goes on.
+
+        Args:
+            old_plan: The compiled plan of the job that took it, a file of JSON.
+            new_plan: That of the job that is to go on from it.
+            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
+            like: A savepoint of the new job, whose types are taken.
+            accept: `partly` for what starts now or is null in old rows, `filter` for what another
+                filter counted, `lost=OPERATOR` for state that may be lost.
+            suffix: What follows this snapshot's id in the new one's.
+            dry_run: Whether only the verdict is returned.
+            note: Kept with the new snapshot.
+
+        Raises:
+            DeclarationError: A plan can't be understood.
+            IncompatibleError: The snapshot is not of the old plan.
+            ConflictError: There is a snapshot of the new id.
+        """
+        from statelake.pipelines.operations.sql_upgrades import read_pairs, upgrade_sql_job
+
+        words = [accept] if isinstance(accept, str) else accept
+        return upgrade_sql_job(
+            self._catalog, self.job.name, self.name, f"{self.name}{suffix}", old_plan, new_plan,
+            pairs=read_pairs(map), like=like, accept=words, dry_run=dry_run, note=note,
+            engine=self.job.engine, progress=self.job.progress,
+        )  # fmt: skip
+
     def erase(
         self,
         request: str,
@@ -1909,6 +1973,80 @@ def upgrade(
             return replace(planned, snapshot=place)
         snapshot.job[planned.made or snapshot.name].export(to)
         return replace(planned, snapshot=place, made=os.fspath(to))
+
+
+def check_sql(
+    savepoint: str | os.PathLike[str],
+    old_plan: str | os.PathLike[str],
+    new_plan: str | os.PathLike[str],
+    *,
+    map: str | Sequence[str] = (),  # noqa: A002 - the option's name
+    like: str | os.PathLike[str] | None = None,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+) -> SqlUpgrade:
+    """Say what a Flink SQL job of a changed query keeps of a savepoint.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        old_plan: The compiled plan of the job that took it, a file of JSON.
+        new_plan: That of the job that is to go on from it.
+        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
+        like: A savepoint of the new job, whose types are taken.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for savepoints of before Flink 2.0.
+
+    Raises:
+        DeclarationError: A plan can't be understood.
+        IncompatibleError: The savepoint is not of the old plan.
+    """
+    return sql_upgrade(
+        savepoint, None, old_plan, new_plan, map=map, like=like, allow_external=allow_external,
+        uids=uids,
+    )  # fmt: skip
+
+
+def sql_upgrade(
+    savepoint: str | os.PathLike[str],
+    to: str | os.PathLike[str] | None,
+    old_plan: str | os.PathLike[str],
+    new_plan: str | os.PathLike[str],
+    *,
+    map: str | Sequence[str] = (),  # noqa: A002 - the option's name
+    like: str | os.PathLike[str] | None = None,
+    accept: str | Sequence[str] = (),
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+) -> SqlUpgrade:
+    """Write a savepoint from which a Flink SQL job of a changed query goes on.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        to: The new savepoint's directory, which must not exist; with None only the verdict is
+            returned.
+        old_plan: The compiled plan of the job that took it, a file of JSON.
+        new_plan: That of the job that is to go on from it.
+        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
+        like: A savepoint of the new job, whose types are taken.
+        accept: `partly` for what starts now or is null in old rows, `filter` for what another
+            filter counted, `lost=OPERATOR` for state that may be lost.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for savepoints of before Flink 2.0.
+
+    Raises:
+        DeclarationError: A plan can't be understood.
+        IncompatibleError: The savepoint is not of the old plan.
+        ConflictError: `to` exists.
+    """
+    place = os.fspath(savepoint)
+    with in_temporary_lake(place, allow_external=allow_external, uids=uids) as snapshot:
+        done = snapshot.sql_upgrade(
+            old_plan, new_plan, map=map, like=like, accept=accept, dry_run=to is None
+        )
+        if to is None or not done.made:
+            return replace(done, snapshot=place)
+        snapshot.job[done.made].export(to)
+        return replace(done, snapshot=place, made=os.fspath(to))
 
 
 @contextmanager

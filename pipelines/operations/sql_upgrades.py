@@ -1,4 +1,4 @@
-"""The upgrade of a Flink SQL job whose query changed: the verdict, and the snapshot it goes on from.
+"""The upgrade of a Flink SQL job whose query changed: the verdict, and the new snapshot.
 
 The verdict says of each operator and column what the new job finds, beside what Flink would do by
 itself. Nothing is made of what is lost, unknown or ambiguous, unless each is accepted by name.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
@@ -20,14 +21,20 @@ from statelake.pipelines.lake.edit.sql_upgrading import (
     upgrade_sql,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
-from statelake.state_core.errors import EncodeError, NotFoundError
+from statelake.state_core.errors import (
+    DeclarationError,
+    EncodeError,
+    MissingFileError,
+    NotFoundError,
+)
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.plans.matching import Fate, match_plans
-from statelake.state_core.plans.plan import read_plan
+from statelake.state_core.plans.plan import REMEDY, Plan, parse_plan
 from statelake.state_core.plans.states import NodeStates
 from statelake.state_core.plans.unaided import flink_unaided
 from statelake.state_core.printable import Printed, Table
 
+MAX_PLAN_BYTES = 64 << 20
 PARTLY, FILTER = "partly", "filter"
 MOST_TITLE = 100
 
@@ -123,10 +130,30 @@ class SqlUpgrade(Printed):
             if details:
                 yield f"{each.operator} {each.query}"
                 yield from (f"  {detail}" for detail in details)
-        for each in self.refused:
-            yield f"refused: {each}"
+        for refusal in self.refused:
+            yield f"refused: {refusal}"
         if self.refused and not self.dry_run:
             yield "nothing was made"
+
+
+def read_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read a compiled plan that a user names.
+
+    Raises:
+        DeclarationError: It is no plan of Flink SQL.
+        MissingFileError: It can't be read.
+    """
+    place = os.fspath(path)
+    try:
+        with Path(place).open("rb") as file:
+            data = file.read(MAX_PLAN_BYTES + 1)
+    except OSError as error:
+        raise MissingFileError(
+            f"it can't be read ({error.strerror})", place=place, remedy=REMEDY
+        ) from error
+    if len(data) > MAX_PLAN_BYTES:
+        raise DeclarationError(f"more than {MAX_PLAN_BYTES >> 20} MiB", place=place, remedy=REMEDY)
+    return parse_plan(data, place)
 
 
 def read_pairs(given: str | Sequence[str]) -> dict[int, int]:
@@ -181,7 +208,7 @@ def verdicts_of(plan: SqlUpgradePlan) -> list[OperatorVerdict]:
             continue
         if not each.entries and (each.worst is Fate.KEEPS or not each.operators):
             continue
-        node = (match.new or match.old or _none()).node
+        node = match.node
         flink = unaided.get(match.label)
         verdicts.append(
             OperatorVerdict(
@@ -199,10 +226,6 @@ def verdicts_of(plan: SqlUpgradePlan) -> list[OperatorVerdict]:
             )
         )  # fmt: skip
     return verdicts
-
-
-def _none() -> NodeStates:
-    raise AssertionError("an operator of neither plan")
 
 
 def _has_state(states: NodeStates) -> bool:
@@ -247,12 +270,12 @@ def refusals_of(plan: SqlUpgradePlan, accept: Sequence[str]) -> list[str]:
         if not each.entries and not each.operators:
             continue
         for fate in sorted(fates, key=lambda fate: -fate.rank):
-            word = {
+            accepted: str | None = {
                 Fate.STARTS_NOW: PARTLY, Fate.NULL: PARTLY, Fate.FILTER: FILTER,
                 Fate.LOST: f"lost={each.match.label}", Fate.UNKNOWN: f"lost={each.match.label}",
             }.get(fate)  # fmt: skip
-            if word is not None and word not in accept:
-                refused.append(f"{each.match.label}: {fate.value}; --accept {word}")
+            if accepted is not None and accepted not in accept:
+                refused.append(f"{each.match.label}: {fate.value}; --accept {accepted}")
     return refused
 
 
@@ -308,9 +331,7 @@ def upgrade_sql_job(
         IncompatibleError: The snapshot is not of the old plan.
         ConflictError: There is a snapshot of the new id.
     """
-    plan = judge_sql(
-        lake.snapshot(job, snapshot_id), old_plan, new_plan, pairs=pairs, like=like
-    )
+    plan = judge_sql(lake.snapshot(job, snapshot_id), old_plan, new_plan, pairs=pairs, like=like)
     verdicts = verdicts_of(plan)
     refused = refusals_of(plan, accept)
     if dry_run or refused:

@@ -99,7 +99,7 @@ def insert_only(plan: Plan) -> frozenset[int]:
     A plan does not say which changes a table gets, but Flink compiles some nodes for inserts alone.
     """
     found: set[int] = set()
-    for node in reversed(plan.nodes.values()):
+    for node in reversed(list(plan.nodes.values())):
         if _reads_inserts(node) or (node.id in found and node.kind in (*THROUGH, *PASSED)):
             found |= set(node.inputs)
     return frozenset(found)
@@ -191,7 +191,7 @@ def _field(projected: Mapping[str, Any], read: Relation) -> str:
         if operand.get("kind") == "INPUT_REF":
             index = operand["inputIndex"]
             if read.columns[index].type.text == plan_type(projected["type"]).text:
-                return read.fields[index]
+                return str(read.fields[index])
     return expression(projected, read.fields)
 
 
@@ -241,9 +241,9 @@ def window_text(node: PlanNode, read: Relation) -> str:
     """Return the text of a node's window, with the field of its time; empty without one."""
     spec = node.spec
     if "window" in spec:  # of the old group windows
-        window = {k: v for k, v in spec["window"].items() if k not in ("alias", "timeField")}
+        group = {k: v for k, v in spec["window"].items() if k not in ("alias", "timeField")}
         time = read.fields[spec["window"]["timeField"]["fieldIndex"]]
-        return f" IN {json.dumps(window, sort_keys=True)} OF {time}"
+        return f" IN {json.dumps(group, sort_keys=True)} OF {time}"
     windowing = spec.get("windowing")
     if windowing is None:
         return ""
@@ -297,9 +297,11 @@ def _join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     kind = join["joinType"]
     fields = (*left.fields, *right.fields) if kind not in ("SEMI", "ANTI") else left.fields
     if kind in ("LEFT", "RIGHT", "FULL"):  # null where nothing matches
-        sides = [f" OR NULL BY {text}" if kind in (side, "FULL") else "" for side in
-                 ("RIGHT", "LEFT")]  # fmt: skip
-        fields = (*(f"{f}{sides[0]}" for f in left.fields), *(f"{f}{sides[1]}" for f in right.fields))  # fmt: skip
+        sides = [
+            f" OR NULL BY {text}" if kind in (side, "FULL") else "" for side in ("RIGHT", "LEFT")
+        ]
+        pairs = [(left, sides[0]), (right, sides[1])]
+        fields = tuple(f"{text}{side}" for read, side in pairs for text in read.fields)
     updates = left.updates or right.updates or kind not in ("INNER", "SEMI")
     if interval is not None or node.kind in ("window-join", "temporal-join", "lookup-join"):
         updates = left.updates
@@ -452,22 +454,19 @@ def expression(value: Any, fields: Sequence[str], depth: int = 0) -> str:
         raise DeclarationError(f"an expression nested more than {MAX_DEPTH} deep")
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if kind == "INPUT_REF":
-        return fields[value["inputIndex"]]
+        return str(fields[value["inputIndex"]])
     if kind == "LITERAL":
         return json.dumps(value.get("value", value), sort_keys=True)
     if kind == "CALL" and "sarg" not in value:
         name = function_name(value)
-        operands = [
-            expression(each, fields, depth + 1) for each in value.get("operands") or ()
-        ]
+        operands = [expression(each, fields, depth + 1) for each in value.get("operands") or ()]
         if name in COMMUTATIVE:
             operands.sort()
         to = f" AS {plan_type(value['type']).text}" if name.endswith("CAST") else ""
         return _bounded(f"{name}({', '.join(operands)}{to})")
     if isinstance(value, Mapping):
         parts = [
-            f"{name}: {expression(each, fields, depth + 1)}"
-            for name, each in sorted(value.items())
+            f"{name}: {expression(each, fields, depth + 1)}" for name, each in sorted(value.items())
         ]
         return _bounded(f"{{{', '.join(parts)}}}")
     if isinstance(value, list):

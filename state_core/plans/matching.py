@@ -13,7 +13,7 @@ from enum import Enum
 
 from statelake.state_core.errors import NotFoundError, did_you_mean
 from statelake.state_core.plans.lineage import lineage_of
-from statelake.state_core.plans.plan import Plan
+from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
     NO_INITIAL,
     NodeState,
@@ -117,10 +117,16 @@ class OperatorMatch:
     why: tuple[str, ...] = ()
 
     @property
+    def node(self) -> PlanNode:
+        """The new operator's node, or the old one's."""
+        one = self.new or self.old
+        assert one is not None  # noqa: S101 - an operator is of one plan at least
+        return one.node
+
+    @property
     def label(self) -> str:
         """The new operator's label, or the old one's."""
-        one = self.new or self.old
-        return one.node.label if one is not None else ""
+        return self.node.label
 
     @property
     def worst(self) -> Fate:
@@ -191,8 +197,8 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         matches = [_match(free[old_], after[number]) for old_ in ties]
         match = matches[0]
         if len(ties) > 1 and any(not _exact(each) for each in matches):
-            labels = " and ".join(free[each].node.label for each in ties)
-            why = f"{labels} fit alike: say which one it is, --map OLD={number}"
+            fitting = " and ".join(free[each].node.label for each in ties)
+            why = f"{fitting} fit alike: say which one it is, --map OLD={number}"
             found[number] = replace(match, fate=Fate.UNKNOWN, why=(*match.why, why))
         else:
             found[number] = match
@@ -237,9 +243,7 @@ def _score(old: NodeStates, new: NodeStates) -> float:
 
 
 def _texts(states: NodeStates) -> set[str]:
-    return {
-        column.text for state in states.states for row in state.rows.values() for column in row
-    }
+    return {column.text for state in states.states for row in state.rows.values() for column in row}
 
 
 # --------------------------------------------------------------------------- one operator
@@ -375,9 +379,7 @@ def _typed(column: StateColumn, index: int, old: StateColumn) -> ColumnMatch:
     """Return the match of a column that is there, whose type may have changed."""
     if column.type is None or old.type is None or _widened(old.type, column.type):
         return ColumnMatch(column, index, Fate.KEEPS)
-    return ColumnMatch(
-        column, index, Fate.LOST, f"it was {old.type}, and is {column.type}"
-    )
+    return ColumnMatch(column, index, Fate.LOST, f"it was {old.type}, and is {column.type}")
 
 
 def _widened(old: LogicalType, new: LogicalType) -> bool:

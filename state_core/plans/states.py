@@ -16,6 +16,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from statelake.state_core.plans.data_views import EMPTY_VIEW, map_view_type
 from statelake.state_core.plans.lineage import (
     Relation,
     aggregated,
@@ -42,8 +43,6 @@ from statelake.state_core.serializers.sql.types.logical_types import (
 BIGINT = SimpleType("BIGINT")
 MOST_LONG, LEAST_LONG = (1 << 63) - 1, -(1 << 63)
 MAX_DECIMAL = 38
-# what a new map view begins as: the view itself is a state of its own
-EMPTY_VIEW = b"\x00"
 # functions whose accumulator is one object of a class: one column, whatever it holds
 STRUCTURED = ("FIRST_VALUE", "LAST_VALUE")
 INSERT_ONLY_DEDUPLICATION = (2, 1)
@@ -133,13 +132,16 @@ class NodeStates:
     identity: bool = False
     key_types: tuple[LogicalType, ...] = ()
 
-    def ttl(self, state: NodeState) -> str:
-        """Return the time to live of a state, as the plan says it; empty if it says none."""
-        for each in self.node.spec.get("state") or ():
-            if each.get("index") == state.index:
-                ttl = str(each.get("ttl", ""))
-                return "" if ttl.split(" ")[0] == "0" else ttl
-        return ""
+    def has_ttl(self, index: int) -> bool | None:
+        """Return whether states have a time to live; None if the plan does not say it.
+
+        Args:
+            index: Which of the plan's times it is, as in `NodeState.index`.
+        """
+        times = {each.get("index"): each.get("ttl") for each in self.node.spec.get("state") or ()}
+        if times.get(index) is None:
+            return None
+        return not str(times[index]).startswith("0 ")
 
 
 def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeStates]:
@@ -330,7 +332,7 @@ def _views(calls: Sequence[Mapping[str, Any]], source: Relation) -> list[StateCo
         StateColumn(
             f"DISTINCT {source.named(arguments)} FILTER {filters}",
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
-            None, EMPTY_VIEW, True, f"distinctAcc_{number}",
+            map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
         )
         for number, (arguments, filters) in enumerate(views.items())
     ]  # fmt: skip
@@ -369,9 +371,7 @@ def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     calls = over_calls(node, read)
     over = node.spec["overSpec"]
     windows = sorted({text for text, _ in calls})
-    bounded = any(
-        group["lowerBound"]["kind"] == "BOUNDED_WINDOW" for group in over["groups"]
-    )
+    bounded = any(group["lowerBound"]["kind"] == "BOUNDED_WINDOW" for group in over["groups"])
     columns = accumulators(
         [call for _, call in calls], [bounded] * len(calls), source, hidden_count=bounded
     )
@@ -405,9 +405,7 @@ def _joined(
         "condition": join_text(spec, inputs) + bounds_text(node, inputs),
         "keys": str(join_keys(spec, inputs)),
     }
-    made = _made(node, node.kind, inputs, spec["leftKeys"], states, settings)
-    # which rows an input has is told by the rows of each side
-    return made
+    return _made(node, node.kind, inputs, spec["leftKeys"], states, settings)
 
 
 def _side(

@@ -84,16 +84,19 @@ def _same_types(old: NodeStates, new: NodeStates) -> bool:
 def _row_types(state: NodeState) -> object:
     # what only Java knows is the same for the same function
     return state.form.partition(" by unique key ")[0], [
-        (place, [column.type or column.text for column in row])
-        for place, row in state.rows.items()
+        (place, [column.type or column.text for column in row]) for place, row in state.rows.items()
     ]
 
 
 def _meaning(states: NodeStates) -> object:
-    return states.keys, states.reads, [
-        (state.name, [column.text for row in state.rows.values() for column in row])
-        for state in states.states
-    ]
+    return (
+        states.keys,
+        states.reads,
+        [
+            (state.name, [column.text for row in state.rows.values() for column in row])
+            for state in states.states
+        ],
+    )
 
 
 def _restored(old: NodeStates, new: NodeStates) -> Unaided:

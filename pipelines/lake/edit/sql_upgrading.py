@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
-from statelake.pipelines.lake.edit.migrating import SwitchedTtl, value_type
 from statelake.pipelines.lake.edit.merging import copy_table, path_beside
+from statelake.pipelines.lake.edit.migrating import SwitchedTtl, value_type
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
     Derivation,
@@ -60,6 +60,7 @@ from statelake.state_core.formats.rewriting.value_migration import TTL_BYTES, wi
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.model.snapshot import Snapshot, StateKind
+from statelake.state_core.plans.data_views import map_view_serializer, map_view_type
 from statelake.state_core.plans.matching import (
     ColumnMatch,
     Fate,
@@ -79,6 +80,7 @@ from statelake.state_core.serializers.sql.row_data import (
     internal_snapshot,
 )
 from statelake.state_core.serializers.sql.types.logical_type_streams import WrittenType
+from statelake.state_core.serializers.sql.types.logical_types import RawType
 
 _UID = re.compile(r"(\d+)_(.+)")
 # names of operators behind the number of their node, where a savepoint of Flink 1 has hashes alone
@@ -121,7 +123,9 @@ class RowChange:
         """
         fields = [kind.field(index) for index in range(kind.num_fields)]
         children = [
-            rows.field(old).cast(each.type) if old >= 0 else _constant(initial, each.type, len(rows))
+            rows.field(old).cast(each.type)
+            if old >= 0
+            else _constant(initial, each.type, len(rows))
             for old, initial, each in zip(
                 self.old, self.initial, fields if self.old else (), strict=True
             )
@@ -176,9 +180,7 @@ class SqlRows(Transform):
             kind = layout.schema.field(VALUE).type
             if layout.kind is StateKind.LIST:
                 before = ListSerializerSnapshot.around(before)
-            columns[VALUE] = _rebuilt(
-                batch.column(VALUE), kind, before, self.changes[Place.VALUE]
-            )
+            columns[VALUE] = _rebuilt(batch.column(VALUE), kind, before, self.changes[Place.VALUE])
         if Place.USER_KEY in self.changes:
             user_key = user_key_snapshot(self.after)
             assert user_key is not None  # noqa: S101 - only maps have rows there
@@ -211,9 +213,7 @@ def _typed_only(rows: StateRows, before: TypeSerializerSnapshot) -> bool:
         return False
     held = replace(rows, batch=batch.filter(raw.is_valid()))
     exact = held.layout.value_writer(held.batch).to_binary()
-    typed = with_columns(
-        held, held.layout, {RAW_VALUE: pa.nulls(len(held.batch), pa.binary())}
-    )
+    typed = with_columns(held, held.layout, {RAW_VALUE: pa.nulls(len(held.batch), pa.binary())})
     in_map = held.layout.kind is StateKind.MAP  # whose values begin with whether they are null
     at = KIND_AT + TTL_BYTES * held.layout.with_ttl + in_map
     inserted = pc.binary_replace_slice(exact, start=at, stop=at + 1, replacement=b"\0")
@@ -358,9 +358,7 @@ def plan_sql_upgrade(
         IncompatibleError: The snapshot is not of the old plan.
     """
     named = operators_by_node(record, match.old)
-    upgrades = [
-        _operator_upgrade(record, each, named, like) for each in match.operators
-    ]
+    upgrades = [_operator_upgrade(record, each, named, like) for each in match.operators]
     return SqlUpgradePlan(match, tuple(upgrades))
 
 
@@ -379,9 +377,13 @@ def operators_by_node(record: SnapshotRecord, plan: Plan) -> dict[int, dict[str,
     found: dict[int, dict[str, str]] = {}
     unknown = []
     for operator in carried_metadata(record).operators:
-        uid = next(
-            (each.uid for each in record.operators if each.operator_id == operator.operator_id), ""
-        ) or operator.uid
+        uid = (
+            next(
+                (each.uid for each in record.operators if each.operator_id == operator.operator_id),
+                "",
+            )
+            or operator.uid
+        )
         parts = _UID.fullmatch(uid)
         node, name = (int(parts[1]), parts[2]) if parts else guesses.get(
             operator.operator_id, (-1, "")
@@ -410,9 +412,7 @@ def _operator_upgrade(
     old, new = match.old, match.new
     held = {} if old is None else named.get(old.node.id, {})
     records = [each for each in record.operators if each.operator_id in held]
-    entries = sum(
-        state.entries for each in records for state in each.all_states if _is_kept(state)
-    )
+    entries = sum(state.entries for each in records for state in each.all_states if _is_kept(state))
     if old is None or new is None:
         fate = match.fate
         if old is not None and fate is Fate.KEEPS and records:
@@ -433,7 +433,7 @@ def _operator_upgrade(
     for operator in records:
         for state in operator.states:
             try:
-                upgrade = _state_upgrade(operator, state, match, uids[operator.operator_id], like)
+                upgrade = _state_upgrade(state, match, uids[operator.operator_id], like)
             except StateError as error:
                 fate = worst([fate, Fate.UNKNOWN])
                 why.append(f"its state {state.name!r}: {str(error).removeprefix(': ')}")
@@ -448,7 +448,6 @@ def _is_kept(state: Any) -> bool:
 
 
 def _state_upgrade(
-    operator: OperatorRecord,
     state: StateRecord,
     match: OperatorMatch,
     uid: str,
@@ -489,12 +488,7 @@ def _state_upgrade(
 
 def _switched(meta_info: bytes, new: NodeStates, index: int) -> bool | None:
     """Return whether time to live is switched on or off; None if it stays."""
-    if index < 0 or not new.node.spec.get("state"):
-        return None
-    wanted = any(
-        each.get("index") == index and str(each.get("ttl", "")).split(" ")[0] not in ("", "0")
-        for each in new.node.spec["state"]
-    )
+    wanted = new.has_ttl(index)
     return None if wanted == has_ttl(parse_state_meta_info(meta_info)) else wanted
 
 
@@ -503,8 +497,11 @@ def _view_name(name: str, match: OperatorMatch) -> str | None:
 
     A state of the operator that is no view, such as a counter of its own, stays.
     """
-    olds = [column for state in match.old.states for row in state.rows.values() for column in row] \
-        if match.old is not None else []
+    olds = (
+        [column for state in match.old.states for row in state.rows.values() for column in row]
+        if match.old is not None
+        else []
+    )
     mine = next((column for column in olds if column.view and _is_of(name, column.view)), None)
     if mine is None:
         return name
@@ -574,18 +571,17 @@ def _new_row(
         if wanted is not None:
             types.append(wanted.types[index])
             nested.append(wanted.nested[index])
-        elif match.old is not None and (
-            kind is None or columns[match.old].type in (None, kind)
-        ):
+        elif match.old is not None and (kind is None or columns[match.old].type in (None, kind)):
             types.append(before.types[match.old])
             nested.append(before.nested[match.old])
+        elif isinstance(kind, RawType):
+            types.append(map_view_type())
+            nested.append(map_view_serializer())
         elif kind is not None:
             types.append(WrittenType.of(kind))
             nested.append(internal_snapshot(kind))
         else:
-            raise IncompatibleError(
-                f"the type of {match.column.name} is in no plan", remedy=_LIKE
-            )
+            raise IncompatibleError(f"the type of {match.column.name} is in no plan", remedy=_LIKE)
     row = RowDataSerializerSnapshot()
     row.types, row.nested = tuple(types), tuple(nested)
     return row
@@ -612,7 +608,9 @@ class _SqlUpgrade(Derivation):
     def __init__(self, lake: Catalog, plan: SqlUpgradePlan) -> None:
         self.lake = lake
         self.uids = {
-            operator_id: uid for each in plan.operators for operator_id, uid in each.operators.items()
+            operator_id: uid
+            for each in plan.operators
+            for operator_id, uid in each.operators.items()
         }
         self.labels = {
             operator_id: (each.match.old.node, each.match.new.node)
@@ -697,9 +695,7 @@ class _SqlUpgrade(Derivation):
         transforms: list[Transform] = []
         after = state.meta_info
         if upgrade.changes:
-            transforms.append(
-                SqlRows(after, upgrade.meta_info, upgrade.changes, upgrade.merges)
-            )
+            transforms.append(SqlRows(after, upgrade.meta_info, upgrade.changes, upgrade.merges))
             after = upgrade.meta_info
         if upgrade.ttl is not None:
             transforms.append(SwitchedTtl(upgrade.ttl, self.now))

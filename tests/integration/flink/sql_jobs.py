@@ -1,4 +1,4 @@
-"""Jobs of Flink SQL in real Flink: plans are compiled, and run over a part of their tables' rows."""
+"""Jobs of Flink SQL in real Flink: compiled plans, run over a part of their tables' rows."""
 
 from __future__ import annotations
 

@@ -125,6 +125,8 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "upgrade": (
         (sl.LakeSnapshot.upgrade, sl.upgrade), {"all": "each is upgraded by itself"}, {},
     ),
+    "sql-upgrade": ((sl.LakeSnapshot.sql_upgrade, sl.sql_upgrade), {}, {}),
+    "check sql": ((sl.LakeSnapshot.check_sql, sl.check_sql), {}, {}),
     "check compatibility": ((sl.LakeSnapshot.check_compatibility,), {}, {}),
     "check legality": (
         (sl.LakeSnapshot.check_legality, sl.check_legality), {}, {},
