@@ -202,14 +202,13 @@ def verdicts_of(plan: SqlUpgradePlan) -> list[OperatorVerdict]:
     """Return the verdict on each operator, as people read it; without those that have no state."""
     unaided = flink_unaided(plan.plans)
     verdicts = []
-    for each in plan.operators:
+    for each, flink in zip(plan.operators, unaided, strict=True):
         match = each.match
         if match.old is None and match.new is not None and not _has_state(match.new):
             continue
         if not each.entries and (each.worst is Fate.KEEPS or not each.operators):
             continue
         node = match.node
-        flink = unaided.get(match.label)
         verdicts.append(
             OperatorVerdict(
                 node.label, _short(node.title),
@@ -221,8 +220,8 @@ def verdicts_of(plan: SqlUpgradePlan) -> list[OperatorVerdict]:
                     if not column.column.text.startswith("DISTINCT (")
                 ],
                 sorted({column.name for state in match.states for column in state.left_out}),
-                flink.says if flink is not None else "",
-                flink_wrong=flink is not None and flink.wrong,
+                flink.says,
+                flink_wrong=flink.wrong,
             )
         )  # fmt: skip
     return verdicts

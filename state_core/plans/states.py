@@ -380,6 +380,8 @@ def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
         NodeState("inputState", "lists of rows by time", {Place.VALUE: _columns(read)}),
     ]
     settings = {"window": " ".join(windows)}
+    if not bounded:  # whose timers are others in each version
+        settings["version"] = str(node.spec.get("unboundedOverVersion", 1))
     return _made(node, node.kind, inputs, over["partition"]["fields"], states, settings)
 
 
@@ -509,8 +511,15 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     return _made(
         node, f"{node.kind} {kind}", inputs, spec["partition"]["fields"], states,
         {"order": rank_text(node, read)},
-        {"rows kept": str(spec["rankRange"]), "row number": str(spec["outputRowNumber"])},
+        {"rows kept": _range_text(spec["rankRange"])},
     )  # fmt: skip
+
+
+def _range_text(kept: Mapping[str, Any]) -> str:
+    """Return the ranks that a TopN keeps: `1 to 3`."""
+    if kept.get("type") == "Constant":
+        return f"{kept['start']} to {kept['end']}"
+    return str(sorted(kept.items()))
 
 
 def _window_rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
@@ -522,7 +531,7 @@ def _window_rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSta
     return _made(
         node, node.kind, inputs, spec["partitionSpec"]["fields"], [state],
         {"order": rank_text(node, read)},
-        {"rows kept": str(spec["rankRange"]), "row number": str(spec["outputRowNumber"])},
+        {"rows kept": _range_text(spec["rankRange"])},
     )  # fmt: skip
 
 

@@ -26,20 +26,11 @@ class Unaided:
     wrong: bool = False
 
 
-def flink_unaided(match: PlanMatch, *, by_uid: bool = True) -> dict[str, Unaided]:
-    """Return what Flink does by itself, by the label of each operator with state.
-
-    Args:
-        match: The match of the plans.
-        by_uid: Whether the jobs were compiled to plans, whose nodes have uids.
-    """
+def flink_unaided(match: PlanMatch) -> list[Unaided]:
+    """Return what Flink does by itself with each operator of a match, in order."""
     before = {each.old.node.id: each.old for each in match.operators if each.old is not None}
     after = {each.new.node.id: each.new for each in match.operators if each.new is not None}
-    said = {}
-    for each in match.operators:
-        if by_uid and each.label:
-            said[each.label] = _unaided(each, before, after)
-    return said
+    return [_unaided(each, before, after) for each in match.operators]
 
 
 def _unaided(
@@ -63,6 +54,12 @@ def _unaided(
         return Unaided("restores it" if same else "gives it the state of another table", not same)
     if not _same_types(found, new):
         return Unaided("refuses: the new state serializer must not be incompatible")
+    if found.keys != new.keys:
+        return Unaided(
+            f"restores silently: groups of {', '.join(found.keys)} stay and are never read, groups"
+            f" of {', '.join(new.keys)} begin at zero",
+            wrong=True,
+        )
     if each.old is not found and (each.old is None or _meaning(found) != _meaning(new)):
         return Unaided(
             f"restores silently what {found.node.label} of the old job held, which is other state",
@@ -102,12 +99,6 @@ def _meaning(states: NodeStates) -> object:
 def _restored(old: NodeStates, new: NodeStates) -> Unaided:
     """Return what is wrong in state whose types are equal."""
     before = {state.name: state for state in old.states}
-    if old.keys != new.keys:
-        return Unaided(
-            f"restores silently: groups of {', '.join(old.keys)} stay and are never read, groups"
-            f" of {', '.join(new.keys)} begin at zero",
-            wrong=True,
-        )
     if old.reads != new.reads:
         return Unaided("restores silently state of other rows", wrong=True)
     unread = [state.name for state in new.states if state.name not in before]

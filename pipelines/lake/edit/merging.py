@@ -89,9 +89,9 @@ def union_of_operators(
     union = {operator.operator_id: operator for operator in mine[0]}
     for operator in theirs[0]:
         present = union.get(operator.operator_id)
-        if present is None or not _has_state(present, mine[1]):
+        if present is None or not has_state(present, mine[1]):
             union[operator.operator_id] = operator
-        elif _has_state(operator, theirs[1]):
+        elif has_state(operator, theirs[1]):
             raise ConflictError(
                 f"operator {operator.uid or operator.operator_id} is in both snapshots",
                 remedy="drop it from one of them, or give it another uid there, first",
@@ -99,7 +99,13 @@ def union_of_operators(
     return list(union.values())
 
 
-def _has_state(operator: OperatorMetadata, with_tables: set[str]) -> bool:
+def has_state(operator: OperatorMetadata, with_tables: set[str]) -> bool:
+    """Return whether an operator has state, in tables or carried.
+
+    Args:
+        operator: Its part of the carried `_metadata`.
+        with_tables: The ids of the operators that have tables.
+    """
     carried = any(subtask_bytes(subtask) for subtask in (operator.subtasks or {}).values())
     return operator.operator_id in with_tables or carried or operator.coordinator is not None
 

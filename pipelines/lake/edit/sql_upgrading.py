@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
-from statelake.pipelines.lake.edit.merging import copy_table, path_beside
+from statelake.pipelines.lake.edit.merging import copy_table, has_state, path_beside
 from statelake.pipelines.lake.edit.migrating import SwitchedTtl, value_type
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
@@ -363,7 +363,7 @@ def plan_sql_upgrade(
 
 
 def operators_by_node(record: SnapshotRecord, plan: Plan) -> dict[int, dict[str, str]]:
-    """Return the operators of a snapshot by the number of their node: id, and name behind it.
+    """Return a snapshot's operators with state by the number of their node: id, and name behind it.
 
     Raises:
         IncompatibleError: An operator with state is of no node.
@@ -377,6 +377,8 @@ def operators_by_node(record: SnapshotRecord, plan: Plan) -> dict[int, dict[str,
     found: dict[int, dict[str, str]] = {}
     unknown = []
     for operator in carried_metadata(record).operators:
+        if not has_state(operator, with_state):  # Flink would hold it to its maximum parallelism
+            continue
         uid = (
             next(
                 (each.uid for each in record.operators if each.operator_id == operator.operator_id),
@@ -390,7 +392,7 @@ def operators_by_node(record: SnapshotRecord, plan: Plan) -> dict[int, dict[str,
         )  # fmt: skip
         if node in plan.nodes:
             found.setdefault(node, {})[operator.operator_id] = name
-        elif operator.operator_id in with_state or operator.coordinator is not None:
+        else:
             unknown.append(uid or operator.operator_id)
     if unknown:
         raise IncompatibleError(

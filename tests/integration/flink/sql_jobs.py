@@ -35,6 +35,7 @@ class SqlFlink:
     def __init__(self, version: str, to: Path) -> None:
         self.version = version
         self._to = to
+        to.mkdir(parents=True, exist_ok=True)
         self._numbers = itertools.count()
         jars = flink_jars(version, MODULES)
         classes = compiled([JAVA_SOURCES / name for name in SOURCES], jars, f"sql-{version}")

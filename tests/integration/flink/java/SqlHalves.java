@@ -56,6 +56,7 @@ import org.apache.flink.table.factories.DynamicTableFactory;
 import org.apache.flink.table.factories.DynamicTableSinkFactory;
 import org.apache.flink.table.factories.DynamicTableSourceFactory;
 import org.apache.flink.table.factories.FactoryUtil;
+import org.apache.flink.table.planner.plan.nodes.exec.ExecNodeContext;
 import org.apache.flink.table.runtime.typeutils.InternalTypeInfo;
 import org.apache.flink.table.types.logical.DecimalType;
 import org.apache.flink.table.types.logical.LogicalType;
@@ -391,6 +392,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
     private static String compile(Path file, Path plan) throws Exception {
         StreamTableEnvironment tables = tables(StreamExecutionEnvironment.getExecutionEnvironment());
         List<String> inserts = prepared(tables, file);
+        ExecNodeContext.resetIdCounter(); // as in a JVM that compiles one plan
         if (inserts.size() == 1) {
             Files.writeString(plan, tables.compilePlanSql(inserts.get(0)).asJsonString());
         } else {
