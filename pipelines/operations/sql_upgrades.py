@@ -130,8 +130,10 @@ class SqlUpgrade(Printed):
             if details:
                 yield f"{each.operator} {each.query}"
                 yield from (f"  {detail}" for detail in details)
+        if not any(each.why or any(c.why for c in each.columns) for each in self.operators):
+            yield "the new job goes on as if it had run from the beginning"
         for refusal in self.refused:
-            yield f"refused: {refusal}"
+            yield f"to be accepted: {refusal}" if self.dry_run else f"refused: {refusal}"
         if self.refused and not self.dry_run:
             yield "nothing was made"
 

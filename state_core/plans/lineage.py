@@ -10,11 +10,12 @@ aggregates have the text of one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from statelake.state_core.errors import DeclarationError
+from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType
 
@@ -73,24 +74,34 @@ def lineage_of(plan: Plan) -> dict[int, Relation]:
         DeclarationError: A node refers to a field that its input does not have.
     """
     relations: dict[int, Relation] = {}
-    try:
-        inserts = insert_only(plan)
-    except (KeyError, TypeError) as error:
-        raise DeclarationError(f"no plan of Flink SQL ({error})", place=plan.place) from error
+    inserts = insert_only(plan)
     for node in plan.nodes.values():
         inputs = [relations[each] for each in node.inputs]
-        try:
+        with understood(plan, node):
             relation = replace(_relation(node, inputs), columns=node.columns)
             if node.id in inserts:
                 relation = replace(relation, updates=False)
             relations[node.id] = relation
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise DeclarationError(
-                f"{node.label} can't be understood ({type(error).__name__}: {error})",
-                place=plan.place,
-                remedy="its Flink may be newer than this statelake: report it with the plan",
-            ) from error
     return relations
+
+
+@contextmanager
+def understood(plan: Plan, node: PlanNode) -> Iterator[None]:
+    """Turn what fails at a node's JSON into an error that names the plan and the node.
+
+    Raises:
+        DeclarationError: The node has another content than is known.
+    """
+    try:
+        yield
+    except StateError as error:
+        raise error.within(f"{plan.place}, {node.label}") from error
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise DeclarationError(
+            f"it can't be understood ({type(error).__name__}: {error})",
+            place=f"{plan.place}, {node.label}",
+            remedy="its Flink may be newer than this statelake: report it with the plan",
+        ) from error
 
 
 def insert_only(plan: Plan) -> frozenset[int]:
@@ -100,7 +111,9 @@ def insert_only(plan: Plan) -> frozenset[int]:
     """
     found: set[int] = set()
     for node in reversed(list(plan.nodes.values())):
-        if _reads_inserts(node) or (node.id in found and node.kind in (*THROUGH, *PASSED)):
+        with understood(plan, node):
+            reads = _reads_inserts(node)
+        if reads or (node.id in found and node.kind in (*THROUGH, *PASSED)):
             found |= set(node.inputs)
     return frozenset(found)
 

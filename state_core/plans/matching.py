@@ -358,7 +358,7 @@ def _column_match(
             "it is new, and what it reads is updated: retractions of old rows would be taken from"
             " it, which never counted them",
         )  # fmt: skip
-    return ColumnMatch(column, None, Fate.STARTS_NOW, "it is new: it counts from now on")
+    return ColumnMatch(column, None, Fate.STARTS_NOW, "it is new, and counts from now on")
 
 
 def _new_column(column: StateColumn, state: NodeState) -> ColumnMatch:
@@ -374,7 +374,7 @@ def _new_column(column: StateColumn, state: NodeState) -> ColumnMatch:
     if state.updates and "sort key" in state.form:
         why = "it is new, and a later update of a row that is there would not find it"
         return ColumnMatch(column, None, Fate.UNKNOWN, why)
-    return ColumnMatch(column, None, Fate.NULL, "it is new: null in the rows that are there")
+    return ColumnMatch(column, None, Fate.NULL, "it is new, and null in the rows that are there")
 
 
 def _typed(column: StateColumn, index: int, old: StateColumn) -> ColumnMatch:

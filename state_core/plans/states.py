@@ -30,6 +30,7 @@ from statelake.state_core.plans.lineage import (
     over_input,
     rank_text,
     table_of,
+    understood,
 )
 from statelake.state_core.plans.plan import Plan, PlanNode, plan_type
 from statelake.state_core.serializers.sql.types.logical_types import (
@@ -156,9 +157,8 @@ def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeSt
         inputs = [relations[each] for each in node.inputs]
         rule = RULES.get(node.kind)
         if rule is not None:
-            states = rule(plan, node, inputs)
-            if states is not None:
-                found[node.id] = states
+            with understood(plan, node):
+                found[node.id] = rule(plan, node, inputs)
         elif node.kind not in STATELESS:
             found[node.id] = _unknown(node, relations[node.id], inputs)
     return found
@@ -342,7 +342,9 @@ def _call_name(call: Mapping[str, Any], source: Relation) -> str:
     names = ", ".join(source.columns[index].name for index in call["argList"])
     distinct = "DISTINCT " if call.get("distinct") else ""
     function = function_name(call).removeprefix("$")
-    return f"{function}({distinct}{names or '*'})"
+    text = f"{function}({distinct}{names or '*'})"
+    alias = str(call.get("name", ""))
+    return text if "$" in alias or not alias else f"{alias} = {text}"
 
 
 def _nullable(kind: LogicalType) -> LogicalType:
@@ -548,7 +550,7 @@ def _normalize(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeState
     return _made(node, node.kind, inputs, node.spec["uniqueKeys"], [state])
 
 
-Rule = Callable[[Plan, PlanNode, Sequence[Relation]], "NodeStates | None"]
+Rule = Callable[[Plan, PlanNode, Sequence[Relation]], NodeStates]
 RULES: Mapping[str, Rule] = {
     "table-source-scan": _table,
     "sink": _table,

@@ -38,17 +38,20 @@ def _unaided(
 ) -> Unaided:
     new = each.new
     if new is None:
-        old = each.old
-        taken = after.get(old.node.id) if old is not None else None
-        if old is None or (taken is not None and taken.node.kind == old.node.kind):
+        if each.old is None or _is_taken(each.old, after):
             return Unaided("its state goes to another operator, see there")
         return Unaided(
             "refuses: cannot map its state; with --allowNonRestoredState its state is lost"
         )
     found = before.get(new.node.id)
     if found is None or found.node.kind != new.node.kind:
-        begins = "begins empty" if each.old is not None else "begins empty, as it should"
-        return Unaided(begins, wrong=False)
+        if each.old is None:
+            return Unaided("begins empty")
+        if _is_taken(each.old, after):
+            return Unaided("begins empty", wrong=True)
+        return Unaided(
+            f"refuses: cannot map {each.old.node.label}; with --allowNonRestoredState begins empty"
+        )
     if new.family in CONNECTORS:
         same = found.settings == new.settings
         return Unaided("restores it" if same else "gives it the state of another table", not same)
@@ -66,6 +69,12 @@ def _unaided(
             wrong=True,
         )
     return _restored(found, new)
+
+
+def _is_taken(old: NodeStates, after: dict[int, NodeStates]) -> bool:
+    """Return whether an operator of the new job has the uid of an old one."""
+    new = after.get(old.node.id)
+    return new is not None and new.node.kind == old.node.kind
 
 
 def _same_types(old: NodeStates, new: NodeStates) -> bool:

@@ -100,8 +100,17 @@ class SqlFlink:
         restored: Path | str = "",
         backend: str = "hashmap",
         parallelism: int = 1,
+        inline: int = 0,
     ) -> tuple[Path, Sequence[str]]:
         """Run a plan, or a file of SQL, over a part of the rows of each table.
+
+        Args:
+            plan: The file.
+            ranges: The first row and the end, by table.
+            restored: A savepoint to begin with; empty for none.
+            backend: `hashmap` or `rocksdb`.
+            parallelism: Of the job.
+            inline: The bytes of a file of state that is within `_metadata`.
 
         Returns:
             The savepoint at its end, and what its sinks got.
@@ -111,6 +120,6 @@ class SqlFlink:
         words = ",".join(f"{table}:{first}-{end}" for table, (first, end) in ranges.items())
         made = self._ask(
             "run", plan, words, restored, self._to / f"savepoints-{self.version}-{number}", backend,
-            parallelism, output,
+            parallelism, output, inline,
         )  # fmt: skip
         return Path(made.removeprefix("file:")), output.read_text().splitlines()

@@ -197,5 +197,47 @@ def compile_all(to: Path = GOLDEN) -> None:
     to.write_bytes(lzma.compress("\n".join(lines).encode()))
 
 
+SHOP = Path(__file__).parents[2] / "golden" / "sqljobs"
+SHOP_OPTIONS = "'connector' = 'halves', 'format' = 'csv', 'rows'"
+SHOP_TABLES = (
+    f"CREATE TABLE orders (id BIGINT, customer BIGINT, shop STRING, amount BIGINT, item STRING)"
+    f" WITH ({SHOP_OPTIONS} = '%s/orders');\n"
+    f"CREATE TABLE customers (id BIGINT, name STRING, city STRING)"
+    f" WITH ({SHOP_OPTIONS} = '%s/customers');\n"
+)
+SHOP_OLD = """
+SELECT shop, COUNT(amount) AS orders, SUM(amount) AS total FROM orders GROUP BY shop;
+SELECT o.id, o.amount, c.name FROM orders AS o JOIN customers AS c ON o.customer = c.id
+"""
+SHOP_NEW = """
+SELECT shop, SUM(amount) AS total, COUNT(amount) AS orders, MAX(item) AS item FROM orders
+    GROUP BY shop;
+SELECT o.id, o.amount, c.name, c.city FROM orders AS o JOIN customers AS c ON o.customer = c.id
+"""
+
+
+def take_example(to: Path = SHOP) -> None:
+    """Take a savepoint of a job of two queries, with its plan and that of a changed job."""
+    to.mkdir(exist_ok=True)
+    orders = [f"+I|{k}|{k % 4}|shop-{k % 3}|{k * 7 % 90}|item-{k % 5}" for k in range(24)]
+    customers = [f"+I|{k}|name-{k}|city-{k}" for k in range(4)]
+    with tempfile.TemporaryDirectory() as directory, SqlFlink(VERSION, Path(directory)) as flink:
+        for name, rows in (("orders", orders), ("customers", customers)):
+            (Path(directory) / name).write_text("\n".join(rows))
+        tables = SHOP_TABLES.replace("%s", directory)
+        files = {}
+        for name, queries in (("old", SHOP_OLD), ("new", SHOP_NEW)):
+            files[name], plan = flink.compile(tables + queries.strip())
+            text = json.dumps(plan, indent=1).replace(directory, "/data")
+            (to / f"{name}.json.xz").write_bytes(lzma.compress(text.encode()))
+        ranges = {"orders": (0, 24), "customers": (0, 4)}
+        taken, _ = flink.run(files["old"], ranges, inline=1 << 20)
+        empty, _ = flink.run(files["new"], dict.fromkeys(ranges, (0, 0)), inline=1 << 20)
+        for name, savepoint in (("shop", taken), ("shop-new-empty", empty)):
+            packed = lzma.compress((savepoint / "_metadata").read_bytes())
+            (to / f"{name}.metadata.xz").write_bytes(packed)
+
+
 if __name__ == "__main__":
     compile_all()
+    take_example()

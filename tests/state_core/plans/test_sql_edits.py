@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import lzma
 from functools import cache
+from random import Random
 from typing import Any
 
 import pytest
 
+from statelake.state_core.errors import StateError
 from statelake.state_core.plans.matching import Fate, PlanMatch, match_plans, worst
 from statelake.state_core.plans.plan import parse_plan
 from statelake.state_core.plans.unaided import flink_unaided
@@ -59,3 +61,35 @@ def test_every_reason_is_said() -> None:
         for each in matched(edit).operators:
             said = [*each.why, *(column.why for column in each.column_matches)]
             assert each.worst is Fate.KEEPS or each.old is None or any(said), edit.name
+
+
+def _mutated(value: Any, random: Random) -> Any:
+    """A plan with something in it removed, exchanged, or of another type."""
+    if isinstance(value, dict) and value and random.random() < 0.97:
+        name = random.choice(sorted(value))
+        if random.random() < 0.15:
+            return {other: each for other, each in value.items() if other != name}
+        return {**value, name: _mutated(value[name], random)}
+    if isinstance(value, list) and value and random.random() < 0.97:
+        at = random.randrange(len(value))
+        if random.random() < 0.15:
+            return value[:at] + value[at + 1 :]
+        return [*value[:at], _mutated(value[at], random), *value[at + 1 :]]
+    return random.choice([None, -1, 0, 7, 1 << 70, "", "x", [], {}, True, [[]], {"kind": "CALL"}])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_mutated_plans_are_judged_or_refused(seed: int) -> None:
+    """Whatever is in them: no other error than one of ours."""
+    random = Random(seed)
+    for _ in range(60):
+        edit = random.choice(EDITS)
+        before, after = plans()[edit.name]
+        for _ in range(random.choice([1, 1, 3])):
+            before = _mutated(before, random)
+        try:
+            old = parse_plan(json.dumps(before), "old")
+            match = match_plans(old, parse_plan(json.dumps(after), "new"))
+            flink_unaided(match)
+        except StateError as error:
+            assert "old" in str(error)

@@ -67,7 +67,7 @@ import org.apache.flink.types.RowKind;
  *
  * <pre>
  * compile  SQL_FILE  PLAN_FILE
- * run      PLAN_FILE  RANGES  RESTORED  TO  BACKEND  PARALLELISM  OUTPUT_FILE
+ * run      PLAN_FILE  RANGES  RESTORED  TO  BACKEND  PARALLELISM  OUTPUT_FILE  INLINE_BYTES
  * </pre>
  *
  * A table of the connector `halves` has its rows in the file of its option `rows`; RANGES says which of
@@ -417,7 +417,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
         conf.setString("state.backend.type", words[5]);
         conf.setString("restart-strategy.type", "none");
         conf.setString("pipeline.auto-watermark-interval", "1ms");
-        conf.setString("execution.checkpointing.data-inline-threshold", "0");
+        conf.setString("execution.checkpointing.data-inline-threshold", words[8]);
         Shared env = new Shared(conf, words[3].isEmpty()
                 ? SavepointRestoreSettings.none()
                 : SavepointRestoreSettings.forPath(words[3], false));
