@@ -89,7 +89,8 @@ def judge(old: SqlFlink, new: SqlFlink, seed: int, to: Path, judged: Judged) -> 
     exported = directory / "exported"
     export_snapshot(lake, "job", "new", exported, engine=ENGINE)
     _, got = new.run(new_plan, half(changed, 1), exported, *other)
-    _, wanted = new.run(new_plan, half(changed, 1), begun, *other)
+    # Flink holds stateless operators to the maximum parallelism that they had at another one
+    _, wanted = new.run(new_plan, half(changed, 1), begun, backend, parallelism)
     limited = any("come as they change" in why for each in upgrade.operators for why in each.why)
     if fate is Fate.FILTER or limited:
         return
