@@ -11,7 +11,7 @@ operators in `org.apache.flink.table.runtime.operators`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -265,12 +265,17 @@ def accumulators(
         source: What they read.
         hidden_count: Whether all rows are counted, even if no call does.
     """
+    views = _views(calls, source)
     columns: list[StateColumn] = []
     for index, (call, retracts) in enumerate(zip(calls, needs, strict=True)):
-        columns += _accumulator(call, source, index, retracts=retracts)
+        made = _accumulator(call, source, index, retracts=retracts)
+        if call.get("distinct"):  # what it has counted stands in its view
+            view = views[tuple(call["argList"])].text
+            made = [replace(column, text=f"{column.text} OVER {view}") for column in made]
+        columns += made
     if hidden_count and not any(_counts_rows(call) for call in calls):
         columns.append(StateColumn("COUNT()", "COUNT(*)", BIGINT, 0, counts=True))
-    return columns + _views(calls, source)
+    return [*columns, *views.values()]
 
 
 def _counts_rows(call: Mapping[str, Any]) -> bool:
@@ -318,31 +323,38 @@ def _accumulator(
     return [StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$")]
 
 
-def _views(calls: Sequence[Mapping[str, Any]], source: Relation) -> list[StateColumn]:
-    """Return the column of each set of distinct values: one for each list of arguments."""
-    views: dict[tuple[int, ...], list[str]] = {}
+def _views(
+    calls: Sequence[Mapping[str, Any]], source: Relation
+) -> dict[tuple[int, ...], StateColumn]:
+    """Return the column of each set of distinct values: one for each list of arguments.
+
+    A value is held with a bit for each filter of the calls, in their order.
+    """
+    filters: dict[tuple[int, ...], list[str]] = {}
     for call in calls:
         if call.get("distinct"):
             condition = call.get("filterArg", -1)
             only = source.fields[condition] if condition >= 0 else ""
-            filters = views.setdefault(tuple(call["argList"]), [])
-            if only not in filters:
-                filters.append(only)
-    return [
-        StateColumn(
-            f"DISTINCT {source.named(arguments)} FILTER {filters}",
+            of = filters.setdefault(tuple(call["argList"]), [])
+            if only not in of:
+                of.append(only)
+    return {
+        arguments: StateColumn(
+            f"DISTINCT {source.named(arguments)} FILTER {of}",
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
         )
-        for number, (arguments, filters) in enumerate(views.items())
-    ]  # fmt: skip
+        for number, (arguments, of) in enumerate(filters.items())
+    }  # fmt: skip
 
 
 def _call_name(call: Mapping[str, Any], source: Relation) -> str:
     names = ", ".join(source.columns[index].name for index in call["argList"])
     distinct = "DISTINCT " if call.get("distinct") else ""
     function = function_name(call).removeprefix("$")
-    text = f"{function}({distinct}{names or '*'})"
+    condition = call.get("filterArg", -1)
+    only = f" FILTER ({source.fields[condition]})" if condition >= 0 else ""
+    text = f"{function}({distinct}{names or '*'}){only}"
     alias = str(call.get("name", ""))
     return text if "$" in alias or not alias else f"{alias} = {text}"
 

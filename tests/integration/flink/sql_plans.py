@@ -102,6 +102,12 @@ EDITS = (
     Edit("a distinct aggregate removed",
          "SELECT a, SUM(b), COUNT(DISTINCT c), COUNT(DISTINCT b) FROM MyTable GROUP BY a",
          "SELECT a, SUM(b), COUNT(DISTINCT b) FROM MyTable GROUP BY a", NOT, "keeps"),
+    Edit("filters of one DISTINCT in another order",
+         "SELECT a, COUNT(DISTINCT b) FILTER (WHERE d > 1), COUNT(DISTINCT b) FILTER (WHERE d > 2)"
+         " FROM MyTable GROUP BY a",
+         "SELECT a, COUNT(DISTINCT b) FILTER (WHERE d > 2), COUNT(DISTINCT b) FILTER (WHERE d > 1)"
+         " FROM MyTable GROUP BY a", NOT, "starts now",
+         "restores silently what was COUNT(DISTINCT b) FILTER"),
     Edit("a key more in GROUP BY", SUMS, "SELECT a, d, SUM(b), MAX(c) FROM MyTable GROUP BY a, d",
          NOT, "lost"),
     Edit("another key of the same type", SUMS, "SELECT d, SUM(b), MAX(c) FROM MyTable GROUP BY d",
