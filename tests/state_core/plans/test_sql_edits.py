@@ -93,7 +93,7 @@ def test_mutated_plans_are_judged_or_refused(seed: int) -> None:
             match = match_plans(old, parse_plan(json.dumps(after), "new"))
             flink_unaided(match)
         except StateError as error:
-            assert "old" in str(error)
+            assert "old" in str(error)  # noqa: PT017 - most are no errors at all
 
 
 def test_the_page_has_a_row_for_each_edit() -> None:
