@@ -1154,6 +1154,7 @@ class LakeSnapshot(Snapshot):
         *,
         map: str | Sequence[str] = (),  # noqa: A002 - the option's name
         like: str | os.PathLike[str] | None = None,
+        no_uids: bool = False,
     ) -> SqlUpgrade:
         """Say what a Flink SQL job of a changed query keeps of this snapshot.
 
@@ -1162,12 +1163,15 @@ class LakeSnapshot(Snapshot):
             new_plan: That of the job that is to go on from it.
             map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
             like: A savepoint of the new job, whose types are taken.
+            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
 
         Raises:
             DeclarationError: A plan can't be understood.
             IncompatibleError: The snapshot is not of the old plan.
         """
-        return self.sql_upgrade(old_plan, new_plan, map=map, like=like, dry_run=True)
+        return self.sql_upgrade(
+            old_plan, new_plan, map=map, like=like, no_uids=no_uids, dry_run=True
+        )
 
     def sql_upgrade(
         self,
@@ -1176,6 +1180,7 @@ class LakeSnapshot(Snapshot):
         *,
         map: str | Sequence[str] = (),  # noqa: A002 - the option's name
         like: str | os.PathLike[str] | None = None,
+        no_uids: bool = False,
         accept: str | Sequence[str] = (),
         suffix: str = "-sql",
         dry_run: bool = False,
@@ -1188,6 +1193,7 @@ class LakeSnapshot(Snapshot):
             new_plan: That of the job that is to go on from it.
             map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
             like: A savepoint of the new job, whose types are taken.
+            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
             accept: `partly` for what starts now or is null in old rows, `filter` for what another
                 filter counted, `lost=OPERATOR` for state that may be lost.
             suffix: What follows this snapshot's id in the new one's.
@@ -1204,8 +1210,8 @@ class LakeSnapshot(Snapshot):
         words = [accept] if isinstance(accept, str) else accept
         return upgrade_sql_job(
             self._catalog, self.job.name, self.name, f"{self.name}{suffix}", old_plan, new_plan,
-            pairs=read_pairs(map), like=like, accept=words, dry_run=dry_run, note=note,
-            engine=self.job.engine, progress=self.job.progress,
+            pairs=read_pairs(map), like=like, accept=words, no_uids=no_uids, dry_run=dry_run,
+            note=note, engine=self.job.engine, progress=self.job.progress,
         )  # fmt: skip
 
     def erase(
@@ -1982,6 +1988,7 @@ def check_sql(
     *,
     map: str | Sequence[str] = (),  # noqa: A002 - the option's name
     like: str | os.PathLike[str] | None = None,
+    no_uids: bool = False,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
 ) -> SqlUpgrade:
@@ -1993,6 +2000,7 @@ def check_sql(
         new_plan: That of the job that is to go on from it.
         map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
         like: A savepoint of the new job, whose types are taken.
+        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
         allow_external: Directories elsewhere to which its handles may lead.
         uids: Operator uids to recognise, for savepoints of before Flink 2.0.
 
@@ -2001,8 +2009,8 @@ def check_sql(
         IncompatibleError: The savepoint is not of the old plan.
     """
     return sql_upgrade(
-        savepoint, None, old_plan, new_plan, map=map, like=like, allow_external=allow_external,
-        uids=uids,
+        savepoint, None, old_plan, new_plan, map=map, like=like, no_uids=no_uids,
+        allow_external=allow_external, uids=uids,
     )  # fmt: skip
 
 
@@ -2014,6 +2022,7 @@ def sql_upgrade(
     *,
     map: str | Sequence[str] = (),  # noqa: A002 - the option's name
     like: str | os.PathLike[str] | None = None,
+    no_uids: bool = False,
     accept: str | Sequence[str] = (),
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
@@ -2028,6 +2037,7 @@ def sql_upgrade(
         new_plan: That of the job that is to go on from it.
         map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
         like: A savepoint of the new job, whose types are taken.
+        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
         accept: `partly` for what starts now or is null in old rows, `filter` for what another
             filter counted, `lost=OPERATOR` for state that may be lost.
         allow_external: Directories elsewhere to which its handles may lead.
@@ -2041,7 +2051,8 @@ def sql_upgrade(
     place = os.fspath(savepoint)
     with in_temporary_lake(place, allow_external=allow_external, uids=uids) as snapshot:
         done = snapshot.sql_upgrade(
-            old_plan, new_plan, map=map, like=like, accept=accept, dry_run=to is None
+            old_plan, new_plan, map=map, like=like, accept=accept, no_uids=no_uids,
+            dry_run=to is None,
         )
         if to is None or not done.made:
             return replace(done, snapshot=place)

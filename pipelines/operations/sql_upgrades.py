@@ -31,10 +31,11 @@ from statelake.state_core.formats import open_snapshot
 from statelake.state_core.plans.matching import Fate, match_plans
 from statelake.state_core.plans.plan import REMEDY, Plan, parse_plan
 from statelake.state_core.plans.states import NodeStates
-from statelake.state_core.plans.unaided import flink_unaided
+from statelake.state_core.plans.unaided import Unaided, flink_unaided
 from statelake.state_core.printable import Printed, Table
 
 MAX_PLAN_BYTES = 64 << 20
+NOT_KNOWN = Unaided("")
 PARTLY, FILTER = "partly", "filter"
 MOST_TITLE = 100
 
@@ -182,6 +183,7 @@ def judge_sql(
     *,
     pairs: Mapping[int, int] | None = None,
     like: str | os.PathLike[str] | None = None,
+    no_uids: bool = False,
 ) -> SqlUpgradePlan:
     """Return what becomes of each operator of a snapshot.
 
@@ -191,18 +193,21 @@ def judge_sql(
         new_plan: That of the job that is to go on from it.
         pairs: Pairs of nodes that the user gives.
         like: A savepoint of the new job, whose types are taken.
+        no_uids: Whether both jobs run without a compiled plan.
 
     Raises:
         DeclarationError: A plan can't be understood.
         IncompatibleError: The snapshot is not of the old plan.
     """
     match = match_plans(read_plan(old_plan), read_plan(new_plan), pairs)
-    return plan_sql_upgrade(record, match, None if like is None else open_snapshot(like))
+    known = None if like is None else open_snapshot(like)
+    return plan_sql_upgrade(record, match, known, no_uids=no_uids)
 
 
-def verdicts_of(plan: SqlUpgradePlan) -> list[OperatorVerdict]:
+def verdicts_of(plan: SqlUpgradePlan, *, no_uids: bool = False) -> list[OperatorVerdict]:
     """Return the verdict on each operator, as people read it; without those that have no state."""
-    unaided = flink_unaided(plan.plans)
+    # without uids Flink goes by the topology, of which the nodes' numbers say nothing
+    unaided = [NOT_KNOWN] * len(plan.operators) if no_uids else flink_unaided(plan.plans)
     verdicts = []
     for each, flink in zip(plan.operators, unaided, strict=True):
         match = each.match
@@ -305,6 +310,7 @@ def upgrade_sql_job(
     pairs: Mapping[int, int] | None = None,
     like: str | os.PathLike[str] | None = None,
     accept: Sequence[str] = (),
+    no_uids: bool = False,
     dry_run: bool = False,
     note: str = "",
     engine: Engine | str = "auto",
@@ -322,6 +328,7 @@ def upgrade_sql_job(
         pairs: Pairs of nodes that the user gives.
         like: A savepoint of the new job, whose types are taken.
         accept: As for `refusals_of`.
+        no_uids: Whether both jobs run without a compiled plan.
         dry_run: Whether only the verdict is returned.
         note: Kept with the new snapshot.
         engine: `auto`, `spark`, `local`, or an engine.
@@ -332,8 +339,9 @@ def upgrade_sql_job(
         IncompatibleError: The snapshot is not of the old plan.
         ConflictError: There is a snapshot of the new id.
     """
-    plan = judge_sql(lake.snapshot(job, snapshot_id), old_plan, new_plan, pairs=pairs, like=like)
-    verdicts = verdicts_of(plan)
+    plan = judge_sql(lake.snapshot(job, snapshot_id), old_plan, new_plan, pairs=pairs, like=like,
+                     no_uids=no_uids)  # fmt: skip
+    verdicts = verdicts_of(plan, no_uids=no_uids)
     refused = refusals_of(plan, accept)
     if dry_run or refused:
         return SqlUpgrade(snapshot_id, "", verdicts, refused, dry_run)

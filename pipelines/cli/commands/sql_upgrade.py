@@ -17,6 +17,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def plan_options(command: Command) -> Command:
     """Add the options that name both plans, and what they can't tell."""
     for option in (
+        click.option("--no-uids", is_flag=True,
+                     help="Both jobs run without a compiled plan."),
         click.option("--like", metavar="SAVEPOINT",
                      help="A savepoint of the new job, whose types are taken."),
         click.option("--map", "pairs", multiple=True, metavar="OLD=NEW",
@@ -49,6 +51,7 @@ def sql_upgrade(
     new_plan: str,
     pairs: tuple[str, ...],
     like: str | None,
+    no_uids: bool,
     target: str | None,
     accept: tuple[str, ...],
     suffix: str,
@@ -79,7 +82,7 @@ def sql_upgrade(
         raise click.UsageError("--to writes what --dry-run does not: give one of them")
     if source.in_lake and target is not None:
         raise click.UsageError("--to is for a SAVEPOINT: a lake gets a new snapshot, to export")
-    words: Any = {"map": pairs, "like": like, "accept": accept}
+    words: Any = {"map": pairs, "like": like, "no_uids": no_uids, "accept": accept}
     with progress_bar("upgrading", quiet=as_json_) as progress:
         if source.in_lake:
             snapshot = source.stored(engine, progress)
@@ -104,6 +107,7 @@ def check_sql(
     new_plan: str,
     pairs: tuple[str, ...],
     like: str | None,
+    no_uids: bool,
     as_json_: bool,
 ) -> None:
     """Say what a Flink SQL job keeps of a savepoint when its query has changed.
@@ -119,7 +123,7 @@ def check_sql(
       statelake check sql savepoint-5f1e2c --old-plan old.json --new-plan new.json
       statelake check sql --lake lake --job orders --old-plan old.json --new-plan new.json
     """
-    words: Any = {"map": pairs, "like": like}
+    words: Any = {"map": pairs, "like": like, "no_uids": no_uids}
     if source.in_lake:
         done = source.stored().check_sql(old_plan, new_plan, **words)
     else:

@@ -69,8 +69,9 @@ from statelake.state_core.plans.matching import (
     StateMatch,
     worst,
 )
-from statelake.state_core.plans.plan import Plan
+from statelake.state_core.plans.plan import PlanNode
 from statelake.state_core.plans.states import NO_INITIAL, NodeStates, Place, StateColumn
+from statelake.state_core.plans.topology import operator_ids_of, shape_in
 from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.opaque_values import restore_key
@@ -311,12 +312,20 @@ class StateUpgrade:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """The id of an operator, and its uid; a job without a compiled plan has none."""
+
+    operator_id: str
+    uid: str = ""
+
+
+@dataclass(frozen=True)
 class OperatorUpgrade:
     """What becomes of an operator with state.
 
     Attributes:
         match: The operators in both plans.
-        operators: The operators of the snapshot that the old node is, with their new uids.
+        operators: The operators of the snapshot that the old node is, with what they become.
         states: The states that go on; others of these operators are left out.
         entries: The entries of the old operator.
         fate: What becomes of its state, held to the snapshot.
@@ -324,7 +333,7 @@ class OperatorUpgrade:
     """
 
     match: OperatorMatch
-    operators: Mapping[str, str] = field(default_factory=dict)
+    operators: Mapping[str, Identity] = field(default_factory=dict)
     states: tuple[StateUpgrade, ...] = ()
     entries: int = 0
     fate: Fate = Fate.KEEPS
@@ -345,7 +354,11 @@ class SqlUpgradePlan:
 
 
 def plan_sql_upgrade(
-    record: SnapshotRecord, match: PlanMatch, like: Snapshot | None = None
+    record: SnapshotRecord,
+    match: PlanMatch,
+    like: Snapshot | None = None,
+    *,
+    no_uids: bool = False,
 ) -> SqlUpgradePlan:
     """Hold a match of two plans to a snapshot.
 
@@ -353,66 +366,112 @@ def plan_sql_upgrade(
         record: The snapshot.
         match: The match of the old job's plan and the new one's.
         like: A snapshot of the new job, whose types are taken; None without one.
+        no_uids: Whether both jobs run without a compiled plan, so that their operators have no
+            uids.
 
     Raises:
         IncompatibleError: The snapshot is not of the old plan.
     """
-    named = operators_by_node(record, match.old)
+    named = (_named_by_topology if no_uids else _named_by_uid)(record, match)
     upgrades = [_operator_upgrade(record, each, named, like) for each in match.operators]
     return SqlUpgradePlan(match, tuple(upgrades))
 
 
-def operators_by_node(record: SnapshotRecord, plan: Plan) -> dict[int, dict[str, str]]:
-    """Return a snapshot's operators with state by the number of their node: id, and name behind it.
+@dataclass(frozen=True)
+class Named:
+    """The operators of both jobs.
+
+    Attributes:
+        old: The snapshot's operators with state, by the number of their node: id, and name in it.
+        new: The ids of the new job's, by number and name; empty if uids make them.
+    """
+
+    old: Mapping[int, Mapping[str, str]]
+    new: Mapping[tuple[int, str], str] = field(default_factory=dict)
+
+    def identity(self, node: PlanNode, name: str) -> Identity | None:
+        """Return the identity of an operator of the new job; None if it has none of that name."""
+        if not self.new:
+            uid = f"{node.id}_{name}"
+            return Identity(operator_id_of_uid(uid), uid)
+        operator_id = self.new.get((node.id, name))
+        return None if operator_id is None else Identity(operator_id)
+
+
+def _with_state(record: SnapshotRecord) -> dict[str, str]:
+    """Return the operators of a snapshot that have state, with their uids."""
+    tables = {each.operator_id: each.uid for each in record.operators}
+    return {
+        # Flink would hold an operator without state to its maximum parallelism
+        each.operator_id: tables.get(each.operator_id) or each.uid
+        for each in carried_metadata(record).operators
+        if has_state(each, set(tables))
+    }
+
+
+def _named_by_topology(record: SnapshotRecord, match: PlanMatch) -> Named:
+    """Return the operators of jobs that run without compiled plans.
+
+    Raises:
+        IncompatibleError: The snapshot's ids are not those of the old plan's topology.
+    """
+    held = _with_state(record)
+    shape = shape_in(match.old, held)
+    if shape is None:
+        raise IncompatibleError(
+            "the ids of the snapshot's operators do not follow from the old plan",
+            place=match.old.place,
+            remedy="compile the plan of the SQL that the job ran, in the same Flink and with the"
+            " same settings; a job that runs a compiled plan has uids: leave out --no-uids",
+        )
+    nodes: dict[int, dict[str, str]] = {}
+    for (node, name), operator_id in operator_ids_of(match.old, shape).items():
+        if operator_id in held:
+            nodes.setdefault(node, {})[operator_id] = name
+    return Named(nodes, operator_ids_of(match.new, shape))
+
+
+def _named_by_uid(record: SnapshotRecord, match: PlanMatch) -> Named:
+    """Return the operators of jobs that run compiled plans.
 
     Raises:
         IncompatibleError: An operator with state is of no node.
     """
+    plan = match.old
     guesses = {
         operator_id_of_uid(f"{node.id}_{name}"): (node.id, name)
         for node in plan.nodes.values()
         for name in (node.kind, *NAMES)
     }
-    with_state = {operator.operator_id for operator in record.operators}
     found: dict[int, dict[str, str]] = {}
     unknown = []
-    for operator in carried_metadata(record).operators:
-        if not has_state(operator, with_state):  # Flink would hold it to its maximum parallelism
-            continue
-        uid = (
-            next(
-                (each.uid for each in record.operators if each.operator_id == operator.operator_id),
-                "",
-            )
-            or operator.uid
-        )
+    for operator_id, uid in _with_state(record).items():
         parts = _UID.fullmatch(uid)
-        node, name = (int(parts[1]), parts[2]) if parts else guesses.get(
-            operator.operator_id, (-1, "")
-        )  # fmt: skip
+        node, name = (int(parts[1]), parts[2]) if parts else guesses.get(operator_id, (-1, ""))
         if node in plan.nodes:
-            found.setdefault(node, {})[operator.operator_id] = name
+            found.setdefault(node, {})[operator_id] = name
         else:
-            unknown.append(uid or operator.operator_id)
+            unknown.append(uid or operator_id)
     if unknown:
         raise IncompatibleError(
             f"{', '.join(unknown[:5])} of the snapshot {'are' if len(unknown) > 1 else 'is'} no"
             f" operator of the old plan",
             place=plan.place,
-            remedy="give the plan of the job that took the savepoint; of a savepoint of Flink 1,"
-            " which has hashes alone, name the uids of its sources and sinks, --uid 1_orders",
+            remedy="give the plan of the job that took the savepoint. If it ran without a compiled"
+            " plan, say --no-uids. A savepoint of Flink 1 has hashes alone: name the uids of its"
+            " sources and sinks, --uid 1_orders",
         )
-    return found
+    return Named(found)
 
 
 def _operator_upgrade(
     record: SnapshotRecord,
     match: OperatorMatch,
-    named: Mapping[int, Mapping[str, str]],
+    named: Named,
     like: Snapshot | None,
 ) -> OperatorUpgrade:
     old, new = match.old, match.new
-    held = {} if old is None else named.get(old.node.id, {})
+    held = {} if old is None else named.old.get(old.node.id, {})
     records = [each for each in record.operators if each.operator_id in held]
     entries = sum(state.entries for each in records for state in each.all_states if _is_kept(state))
     if old is None or new is None:
@@ -422,10 +481,11 @@ def _operator_upgrade(
         if old is not None and not records and fate is Fate.LOST and not held:
             fate = Fate.KEEPS
         return OperatorUpgrade(match, {}, (), entries, fate, match.why)
-    uids = {
-        operator_id: f"{new.node.id}_{new.node.kind if name == old.node.kind else name}"
-        for operator_id, name in held.items()
-    }
+    identities = {}
+    for operator_id, name in held.items():
+        found = named.identity(new.node, new.node.kind if name == old.node.kind else name)
+        if found is not None:
+            identities[operator_id] = found
     if match.fate is Fate.LOST:
         return OperatorUpgrade(match, {}, (), entries, Fate.LOST, match.why)
     states: list[StateUpgrade] = []
@@ -433,16 +493,21 @@ def _operator_upgrade(
     if not records and old.states:
         why.append(f"the snapshot has no state of {old.node.label}")
     for operator in records:
+        identity = identities.get(operator.operator_id)
+        if identity is None:
+            fate = worst([fate, Fate.LOST])
+            why.append(f"the new job has no operator for {operator.name or operator.operator_id}")
+            continue
         for state in operator.states:
             try:
-                upgrade = _state_upgrade(state, match, uids[operator.operator_id], like)
+                upgrade = _state_upgrade(state, match, identity.operator_id, like)
             except StateError as error:
                 fate = worst([fate, Fate.UNKNOWN])
                 why.append(f"its state {state.name!r}: {str(error).removeprefix(': ')}")
                 continue
             if upgrade is not None:
                 states.append(upgrade)
-    return OperatorUpgrade(match, uids, tuple(states), entries, fate, tuple(why))
+    return OperatorUpgrade(match, identities, tuple(states), entries, fate, tuple(why))
 
 
 def _is_kept(state: Any) -> bool:
@@ -452,7 +517,7 @@ def _is_kept(state: Any) -> bool:
 def _state_upgrade(
     state: StateRecord,
     match: OperatorMatch,
-    uid: str,
+    operator_id: str,
     like: Snapshot | None,
 ) -> StateUpgrade | None:
     """Return what becomes of a state of a matched operator; None if it is left out."""
@@ -471,7 +536,7 @@ def _state_upgrade(
     ttl = _switched(state.meta_info, new, found.new.index)
     if found.same:
         return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl)
-    target = _meta_info_like(like, uid, found.new.name)
+    target = _meta_info_like(like, operator_id, found.new.name)
     after = state.meta_info
     for place, matches in found.columns.items():
         before = _row_at(state.meta_info, place)
@@ -589,10 +654,10 @@ def _new_row(
     return row
 
 
-def _meta_info_like(like: Snapshot | None, uid: str, name: str) -> bytes | None:
+def _meta_info_like(like: Snapshot | None, operator_id: str, name: str) -> bytes | None:
     """Return the meta info of a state in a snapshot of the new job; None if it has none."""
     for operator in () if like is None else like.operators:
-        if operator.operator_id == operator_id_of_uid(uid):
+        if operator.operator_id == operator_id:
             for state in operator.keyed_states:
                 if state.name == name:
                     return state.meta_info
@@ -609,10 +674,10 @@ class _SqlUpgrade(Derivation):
 
     def __init__(self, lake: Catalog, plan: SqlUpgradePlan) -> None:
         self.lake = lake
-        self.uids = {
-            operator_id: uid
+        self.identities = {
+            operator_id: identity
             for each in plan.operators
-            for operator_id, uid in each.operators.items()
+            for operator_id, identity in each.operators.items()
         }
         self.labels = {
             operator_id: (each.match.old.node, each.match.new.node)
@@ -634,10 +699,10 @@ class _SqlUpgrade(Derivation):
         """Leave out operators and states that do not go on."""
         self.metadata = carried_metadata(record)
         self.record = record
-        going = {each.operator_id for each in self.metadata.operators} - set(self.uids)
+        going = {each.operator_id for each in self.metadata.operators} - set(self.identities)
         refuse_cut_channels(self.metadata.operators, going)
         self.metadata.operators = [
-            each for each in self.metadata.operators if each.operator_id in self.uids
+            each for each in self.metadata.operators if each.operator_id in self.identities
         ]
         kept = [
             operator.with_states(
@@ -646,7 +711,7 @@ class _SqlUpgrade(Derivation):
                 operator.operator_states,
             )
             for operator in record.operators
-            if operator.operator_id in self.uids
+            if operator.operator_id in self.identities
         ]  # fmt: skip
         if rewriter is None:
             return kept
@@ -710,7 +775,7 @@ class _SqlUpgrade(Derivation):
     def finish(self, record: SnapshotRecord) -> SnapshotRecord:
         """Give operators their new uids, and states their new names."""
         operators = [self._renamed(operator) for operator in record.operators]
-        self.metadata.operators = [self._with_uid(each) for each in self.metadata.operators]
+        self.metadata.operators = [self._renamed_metadata(each) for each in self.metadata.operators]
         return replace(record, operators=operators, metadata=write_metadata(self.metadata))
 
     def _renamed(self, operator: OperatorRecord) -> OperatorRecord:
@@ -721,16 +786,14 @@ class _SqlUpgrade(Derivation):
                 info = replace(parse_state_meta_info(state.meta_info), name=name)
                 state = replace(state, name=name, meta_info=meta_info_bytes(info))  # noqa: PLW2901
             states.append(state)
-        uid = self.uids[operator.operator_id]
+        new = self.identities[operator.operator_id]
         name = self._name(operator.operator_id, operator.name)
-        return replace(
-            operator, uid=uid, operator_id=operator_id_of_uid(uid), name=name, states=states
-        )
+        return replace(operator, uid=new.uid, operator_id=new.operator_id, name=name, states=states)
 
-    def _with_uid(self, operator: OperatorMetadata) -> OperatorMetadata:
-        uid = self.uids[operator.operator_id]
+    def _renamed_metadata(self, operator: OperatorMetadata) -> OperatorMetadata:
+        new = self.identities[operator.operator_id]
         return replace(
-            operator, operator_id=operator_id_of_uid(uid), uid=uid if operator.uid else "",
+            operator, operator_id=new.operator_id, uid=new.uid if operator.uid else "",
             name=self._name(operator.operator_id, operator.name),
         )  # fmt: skip
 
