@@ -21,7 +21,7 @@ from statelake.state_core.plans.plan import Plan, PlanNode
 
 SOURCE, SINK = "table-source-scan", "sink"
 MOST_OPERATORS = 4  # of a source, or a sink
-MOST_SHAPES = 4096
+MOST_HASHES = 1 << 20  # of all shapes that are tried
 VIRTUAL = ("exchange", "union")  # nodes that are no operators
 
 
@@ -56,7 +56,7 @@ def shapes_of(plan: Plan) -> Iterator[Shape]:
     )  # fmt: skip
     counts = range(1, MOST_OPERATORS + 1)
     for number, chosen in enumerate(product(counts, repeat=len(kinds))):
-        if number == MOST_SHAPES:
+        if number * len(plan.nodes) > MOST_HASHES:
             return
         yield Shape(dict(zip(kinds, chosen, strict=True)))
 

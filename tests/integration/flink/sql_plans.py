@@ -14,7 +14,10 @@ import lzma
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
+from statelake.state_core.formats import open_snapshot
+from tests.integration.flink.generated_queries import drawn_query, write_tables
 from tests.integration.flink.sql_jobs import SqlFlink
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "vectors" / "sql-plans-2.3.jsonl.xz"
@@ -244,6 +247,32 @@ def take_example(to: Path = SHOP) -> None:
             (to / f"{name}.metadata.xz").write_bytes(packed)
 
 
+TOPOLOGIES = GOLDEN.with_name("sql-topologies.jsonl.xz")
+
+
+def take_topologies(to: Path = TOPOLOGIES) -> None:
+    """Run queries without their plans, and write each plan with the ids of the job's operators."""
+    lines = []
+    for version in (VERSION, "1.20.0"):
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            SqlFlink(version, Path(directory)) as flink,
+        ):
+            for seed in range(15):
+                random = Random(seed)
+                tables = write_tables(Path(directory), random)
+                query = drawn_query(random)
+                file, plan = flink.compile(tables + query.sql)
+                ranges = dict.fromkeys(sorted(query.tables), (0, 9))
+                sql = file.with_suffix(".sql")
+                taken, _ = flink.run(sql, ranges, parallelism=random.choice([1, 3]))
+                ids = [each.operator_id for each in open_snapshot(taken).operators]
+                text = json.dumps({"plan": plan, "ids": sorted(ids)})
+                lines.append(text.replace(directory, "/data"))
+    to.write_bytes(lzma.compress("\n".join(lines).encode()))
+
+
 if __name__ == "__main__":
     compile_all()
     take_example()
+    take_topologies()
