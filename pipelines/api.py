@@ -109,6 +109,7 @@ __all__ = [
     "diff_types",
     "growth",
     "in_temporary_lake",
+    "job_types",
     "salvage",
     "sql_upgrade",
     "upgrade",
@@ -1905,6 +1906,42 @@ def diff_types(
             for each in (old, new)
         )
     )
+
+
+def job_types(
+    jar: str | os.PathLike[str],
+    flink_home: str | os.PathLike[str],
+    *,
+    entry_class: str = "",
+    arguments: Sequence[str] = (),
+    operator: str | Sequence[str] = (),
+    timeout: float = 60.0,
+) -> StateTypes:
+    """Return the types of the states that a job registers when it starts, which has never run.
+
+    The job's `main` is run here, by Java, and what it submits runs in one process with silent
+    sources, and sinks that discard. Give only a JAR that you would deploy. States that are
+    registered later, at a record, are not seen.
+
+    Args:
+        jar: The job's JAR.
+        flink_home: The directory of Flink, whose `lib` has its JARs.
+        entry_class: The class with `main`; by default that of the JAR's manifest.
+        arguments: The program's arguments.
+        operator: Only these operators, by uid or id.
+        timeout: The seconds in which the job must start.
+
+    Raises:
+        MissingFileError: There is no such JAR, or no Flink.
+        DeclarationError: The JAR names no class with `main`.
+        FlinkJobError: The job can't be started.
+    """
+    from statelake.pipelines.operations import job_types as started
+
+    return started.job_types(
+        jar, flink_home, entry_class=entry_class, arguments=arguments, operator=operator,
+        timeout=timeout,
+    )  # fmt: skip
 
 
 def growth(

@@ -195,6 +195,7 @@ PATHS_BY_HAND = {
         {"pathlib", "Directory", "DeltaTable", ".filesystem", ".get_file_info",
          ".open_input_stream"}, USERS_OWN,
     ),
+    "pipelines.operations.job_types": ({"pathlib"}, USERS_OWN),
     "pipelines.operations.sql_upgrades": ({"pathlib"}, USERS_OWN),
     "pipelines.yaml_lines": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.catalog.processes": (

@@ -6,6 +6,7 @@
 `states`      the states of each node, and the meaning of each column in them
 `data_views`  the column of an accumulator row that stands for a view
 `matching`    which operator of the new plan goes on from which of the old one, and its columns
+`topology`    ids of operators without uids, in jobs that run without a plan
 `unaided`     what Flink does by itself with the savepoint and the new plan
 ============  ============================================================================
 

@@ -74,9 +74,9 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         },
     ),
     "types": (
-        (sl.Snapshot.types, sl.LakeSnapshot.types, sl.diff_types),
-        SAVEPOINTS | {"diff": "given as `old`"},
-        {"old": "--diff", "new": "the SAVEPOINT"},
+        (sl.Snapshot.types, sl.LakeSnapshot.types, sl.diff_types, sl.job_types),
+        SAVEPOINTS | {"diff": "given as `old`", "arg": "given as `arguments`"},
+        {"old": "--diff", "new": "the SAVEPOINT", "jar": "the same", "arguments": "--arg"},
     ),
     "report": (
         (sl.LakeSnapshot.report, sl.report),
