@@ -2088,7 +2088,12 @@ def sql_upgrade(
     place = os.fspath(savepoint)
     with in_temporary_lake(place, allow_external=allow_external, uids=uids) as snapshot:
         done = snapshot.sql_upgrade(
-            old_plan, new_plan, map=map, like=like, accept=accept, no_uids=no_uids,
+            old_plan,
+            new_plan,
+            map=map,
+            like=like,
+            accept=accept,
+            no_uids=no_uids,
             dry_run=to is None,
         )
         if to is None or not done.made:

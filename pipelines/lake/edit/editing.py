@@ -466,8 +466,7 @@ class _Edit(Derivation):
             uids[self._id(old) if old in known or old not in by_new else by_new[old]] = new
         self.renamed = {each: operator_id_of_uid(uid) for each, uid in uids.items()}
         counts = Counter(
-            self.renamed.get(each.operator_id, each.operator_id)
-            for each in self.metadata.operators
+            self.renamed.get(each.operator_id, each.operator_id) for each in self.metadata.operators
         )
         for uid in uids.values():
             if counts[operator_id_of_uid(uid)] > 1:
