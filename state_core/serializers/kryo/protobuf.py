@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from statelake.state_core.bounds import COLUMNS
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
 from statelake.state_core.serializers.kryo.java_types import JavaType
@@ -109,6 +110,7 @@ class _Descriptors:
     def __init__(self, data: bytes) -> None:
         self.messages: dict[str, _Message] = {}
         self.enums: dict[str, dict[int, str]] = {}
+        self._structs: dict[str, tuple[pa.DataType, int]] = {}
         for file in _of(data, 1):
             self._file(file)
 
@@ -156,21 +158,35 @@ class _Descriptors:
                     raise ValueError(f"{name}.{each.name} is a {each.type_name}, which is missing")
 
     def arrow(self, name: str) -> pa.DataType:
-        """Return the struct of a message; a message within itself is bytes."""
-        members = []
+        """Return the struct of a message: within it, what is too large is bytes, and itself."""
+        return self._struct(name)[0]
+
+    def _struct(self, name: str) -> tuple[pa.DataType, int]:
+        """Return the struct of a message, and the number of all fields in it."""
+        if name not in self._structs:
+            self._structs[name] = self._new_struct(name)
+        return self._structs[name]
+
+    def _new_struct(self, name: str) -> tuple[pa.DataType, int]:
+        members, count = [], 1
         for each in self.messages[name].fields:
             kind = _ARROW.get(each.kind, pa.binary())
             inner = self.messages.get(each.type_name) if each.kind == MESSAGE else None
             if inner is not None:
                 # with map entries, which are no level of their own
                 each.recursive = self._reaches(each.type_name, name, set())
-                kind = pa.binary() if each.recursive else self.arrow(each.type_name)
+                if not each.recursive:
+                    kind, inside = self._struct(each.type_name)
+                    each.recursive = inside > COLUMNS.most
+                    count += 0 if each.recursive else inside
+                kind = pa.binary() if each.recursive else kind
                 if inner.is_map and not each.recursive:
                     key, value = kind.field(0).type, kind.field(1).type
                     members.append((each.name, pa.map_(key, value)))
                     continue
             members.append((each.name, pa.list_(kind) if each.repeated else kind))
-        return pa.struct(members)
+            count += 1
+        return pa.struct(members), count
 
     def _reaches(self, start: str, goal: str, seen: set[str]) -> bool:
         if start == goal:

@@ -212,3 +212,24 @@ def test_no_descriptors() -> None:
     lacking.file[0].enum_type.pop()
     with pytest.raises(EncodeError, match=r"acme\.Car\.fuel is a \.acme\.Fuel, which is missing"):
         message_types(lacking.SerializeToString(), "x.pb")
+
+
+def test_messages_that_unfold_without_end_are_bytes_within() -> None:
+    """Thirty messages, each of which has the next one ten times: few bytes, 10^30 columns."""
+    file = descriptor_pb2.FileDescriptorProto(name="fan.proto", package="fan", syntax="proto3")
+    for number in range(30):
+        message = file.message_type.add(name=f"M{number}")
+        for index in range(10):
+            each = message.field.add(name=f"x{index}", number=index + 1, label=F.LABEL_OPTIONAL)
+            each.type = F.TYPE_MESSAGE if number < 29 else F.TYPE_INT32
+            if number < 29:
+                each.type_name = f".fan.M{number + 1}"
+    types = message_types(
+        descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString(), "fan.pb"
+    )
+    assert len(types) == 30
+    inner = b"\x08\x07"  # x0 of the last message is 7
+    for _ in range(29):
+        inner = b"\x0a" + bytes([len(inner)]) + inner
+    (outermost,) = (each for name, each in types.items() if name.endswith("M0"))
+    assert outermost.write(outermost.read(inner)) == inner
