@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.migrations import Migrations, Outcome, UpgradeOutcome
     from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import Policy, RetentionPlan
+    from statelake.pipelines.operations.scanning import Scan
     from statelake.pipelines.report.contents import Report as PageReport
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.runtime import RunResult
@@ -108,6 +109,7 @@ __all__ = [
     "growth",
     "in_temporary_lake",
     "salvage",
+    "scan",
     "upgrade",
     "warm",
 ]
@@ -1750,6 +1752,39 @@ def salvage(
     return salvage_snapshot(
         savepoint, to, allow_external=allow_external, uids=uids, progress=progress
     )
+
+
+def scan(
+    directory: str | os.PathLike[str],
+    *,
+    job_id: str = "",
+    latest: bool = False,
+    sound: bool = False,
+    deep: bool = False,
+    path_map: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> Scan:
+    """Find every savepoint and checkpoint below a directory, the newest first.
+
+    Args:
+        directory: A path or URI.
+        job_id: Only those of a job, by its id or the beginning of it.
+        latest: Only the newest; no others are read.
+        sound: Only those that can be restored.
+        deep: Read every byte, as `check_integrity` does.
+        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+        progress: Called with (done, total) after each snapshot.
+
+    Raises:
+        SnapshotError: The directory can't be listed.
+    """
+    from statelake.pipelines.flink.path_map import PathMap
+    from statelake.pipelines.operations.scanning import scan
+
+    return scan(
+        directory, job_id=job_id, latest=latest, sound=sound, deep=deep,
+        paths=PathMap.parse(path_map), progress=progress,
+    )  # fmt: skip
 
 
 def report(

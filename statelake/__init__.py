@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         in_temporary_lake,
         report,
         salvage,
+        scan,
         upgrade,
         warm,
     )
@@ -89,6 +90,7 @@ __all__ = [
     "open_snapshot",
     "report",
     "salvage",
+    "scan",
     "upgrade",
     "warm",
     "write_snapshot",
@@ -101,7 +103,7 @@ _MODULES = {
     "pipelines.api": (
         "Checkpoints", "Job", "Lake", "LakeSnapshot", "bootstrap", "check_integrity",
         "check_legality", "compress", "diff_types", "growth", "in_temporary_lake", "report",
-        "salvage", "upgrade", "warm",
+        "salvage", "scan", "upgrade", "warm",
     ),
     "state_core.errors": ("StateError",),
     "state_core.formats.reader": ("open_snapshot",),

@@ -54,6 +54,7 @@ OWN_PROCESS = "own process"  # of the command, and of nothing else that may use 
 GROUPS = {
     "Look": {
         "inspect": ("inspect:inspect", "Show what a savepoint or checkpoint holds"),
+        "scan": ("scanning:scan", "Find every savepoint and checkpoint below a directory"),
         "types": ("types:types", "Print the types of a snapshot's states"),
         "dump": ("dump:dump", "Print the entries of a savepoint's state"),
         "get": ("keys.one_key:get", "Show all that is held for one key"),

@@ -83,6 +83,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {},
         {"progress": "a savepoint has no `Job`"},
     ),
+    "scan": ((sl.scan,), {"print_path": "how it is printed"}, PROGRESS),
     "growth": (
         (sl.Job.growth, sl.growth), {}, {},
     ),

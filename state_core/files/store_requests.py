@@ -1,7 +1,8 @@
-"""Objects that are written only if their name is free, so that one of several writers wins.
+"""Requests to object stores that Arrow's file systems don't have.
 
-Arrow's file systems have no conditional requests. obstore is built on the same Rust library as
-delta-rs, and takes the same options.
+An object is written only if its name is free, so that one of several writers wins; and an object
+whose size is known from a listing is read in one request, where Arrow asks for its size first.
+obstore is built on the same Rust library as delta-rs, and takes the same options.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from statelake.state_core.errors import SnapshotError
+from statelake.state_core.errors import MissingFileError, SnapshotError
 from statelake.state_core.files.object_stores import S3_SCHEMES, STORE_REMEDY, first_line
 from statelake.state_core.files.storage_options import options_of_environment, storage_options
 
@@ -43,13 +44,8 @@ def put_new(directory: Directory, path: str, data: bytes) -> bool:
         PreconditionError,
     )
 
-    options = storage_options(directory) or {}
-    if directory.scheme in S3_SCHEMES:
-        keys_are_given = "AWS_ACCESS_KEY_ID" in options or "AWS_SKIP_SIGNATURE" in options
-        options = options_of_environment(with_keys=not keys_are_given) | options
     try:
-        store = _opened(directory.uri, tuple(sorted(options.items())))
-        obstore.put(store, path, data, mode="create")
+        obstore.put(_store(directory), path, data, mode="create")
     except (AlreadyExistsError, PreconditionError):
         return False
     except NotSupportedError as error:
@@ -66,6 +62,42 @@ def put_new(directory: Directory, path: str, data: bytes) -> bool:
             remedy=STORE_REMEDY,
         ) from error
     return True
+
+
+def get(directory: Directory, path: str, size: int) -> bytes:
+    """Return the first `size` bytes of an object, by one request.
+
+    Args:
+        directory: A directory of a store.
+        path: The object's path below it.
+        size: The size that a listing gave, at least 1.
+
+    Raises:
+        MissingFileError: The object does not exist.
+        SnapshotError: The store can't be reached, or refuses.
+    """
+    import obstore  # noqa: PLC0415 - who reads a snapshot on a disk needs no store
+    from obstore.exceptions import BaseError, NotFoundError  # noqa: PLC0415 - the same
+
+    try:
+        return bytes(obstore.get_range(_store(directory), path, start=0, length=size))
+    except (NotFoundError, FileNotFoundError) as error:
+        raise MissingFileError("no such file", place=directory.full(path)) from error
+    except (BaseError, OSError, ValueError) as error:
+        raise SnapshotError(
+            f"can't be read: {first_line(error)}",
+            place=directory.full(path),
+            remedy=STORE_REMEDY,
+        ) from error
+
+
+def _store(directory: Directory) -> Any:
+    """Return the store whose root is a directory."""
+    options = storage_options(directory) or {}
+    if directory.scheme in S3_SCHEMES:
+        keys_are_given = "AWS_ACCESS_KEY_ID" in options or "AWS_SKIP_SIGNATURE" in options
+        options = options_of_environment(with_keys=not keys_are_given) | options
+    return _opened(directory.uri, tuple(sorted(options.items())))
 
 
 @lru_cache(maxsize=64)
