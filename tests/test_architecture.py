@@ -213,7 +213,7 @@ PATHS_BY_HAND = {
     ),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
     "pipelines.operations.rescale_steps": ({"Directory"}, USERS_OWN),
-    "pipelines.operations.scanning": ({"Directory"}, USERS_OWN),
+    "pipelines.operations.scanning": ({"Directory", "os.path.realpath"}, USERS_OWN),
     "pipelines.operations.verified_savepoints": ({"Directory"}, USERS_OWN),
     "pipelines.spark.class_archive": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.spark.frames": ({"Directory"}, USERS_OWN),
