@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.growth import Growth
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.operations.migrations import Migrations, Outcome, UpgradeOutcome
+    from statelake.pipelines.operations.orphans import Orphans
     from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import Policy, RetentionPlan
     from statelake.pipelines.operations.scanning import Scan
@@ -108,6 +109,7 @@ __all__ = [
     "diff_types",
     "growth",
     "in_temporary_lake",
+    "orphans",
     "salvage",
     "scan",
     "upgrade",
@@ -1785,6 +1787,45 @@ def scan(
         directory, job_id=job_id, latest=latest, sound=sound, deep=deep,
         paths=PathMap.parse(path_map), progress=progress,
     )  # fmt: skip
+
+
+def orphans(
+    directory: str | os.PathLike[str],
+    cluster: FlinkCluster | None = None,
+    *,
+    older_than: timedelta | None = None,
+    no_cluster: bool = False,
+    path_map: Iterable[str] = (),
+    delete: bool = False,
+) -> Orphans:
+    """Find, and delete, the files below a directory of checkpoints that no snapshot needs.
+
+    Args:
+        directory: A path or URI.
+        cluster: The cluster whose jobs write there.
+        older_than: The age of the files; by default 7 days.
+        no_cluster: Whether no cluster is asked, as no job needs files without a reference of that
+            age.
+        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+        delete: Whether to delete them; if not, they are only listed.
+
+    Raises:
+        DeclarationError: No cluster is given and `no_cluster` is not set, or that without an age.
+        ClusterError: The cluster can't be asked.
+        SnapshotError: The directory can't be listed, or a file can't be deleted.
+    """
+    from statelake.pipelines.flink.path_map import PathMap
+    from statelake.pipelines.operations.orphans import asked, check_asked, delete_orphans
+    from statelake.pipelines.operations.orphans import find_orphans as find
+
+    check_asked(cluster is not None, no_cluster=no_cluster, older_than=older_than)
+    plan = find(
+        directory,
+        partial(asked, cluster) if cluster is not None else None,
+        older_than=older_than or timedelta(days=7),
+        paths=PathMap.parse(path_map),
+    )
+    return delete_orphans(directory, plan) if delete else plan
 
 
 def report(

@@ -84,10 +84,9 @@ class Tree:
     """
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
-        given = Directory(location)
-        name = posixpath.basename(given.root)
-        self.within = name if CHECKPOINT_DIRECTORY.fullmatch(name) else ""
-        self.named = given.child("..") if self.within else given
+        given, self.named = Directory(location), self.listed_directory(location)
+        is_above = given.root != self.named.root
+        self.within = posixpath.basename(given.root) if is_above else ""
         self.directory = self.named.confined()
         listed = list(self.directory.listed())
         if not listed and not given.exists():
@@ -100,6 +99,18 @@ class Tree:
         if self.directory.local:
             roots.add(os.path.realpath(self.directory.root))
         self._prefixes = tuple(f"{root.rstrip('/')}/" for root in roots)
+
+    @staticmethod
+    def listed_directory(location: str | os.PathLike[str]) -> Directory:
+        """Return the directory that is listed for a location."""
+        given = Directory(location)
+        is_checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(given.root))
+        return given.child("..") if is_checkpoint else given
+
+    def leads_outside(self, link: str) -> bool:
+        """Return whether a link leads out of the directory, by where it leads now."""
+        place = os.path.realpath(self.directory.full(link))
+        return not f"{place}/".startswith(self._prefixes)
 
     @cached_property
     def by_name(self) -> dict[str, list[str]]:
@@ -353,7 +364,7 @@ def candidates(tree: Tree) -> list[FoundSnapshot]:
     families: dict[str, list[tuple[int, str]]] = {}
     for path in times:
         above, _, name = path.rpartition("/")
-        number = _number(name)
+        number = checkpoint_number(name)
         if number is not None:
             families.setdefault(above, []).append((number, path))
     order = {path: (time, -1) for path, time in times.items()}
@@ -374,7 +385,7 @@ def candidates(tree: Tree) -> list[FoundSnapshot]:
             if path in halves
             else (),
             job=_job_of(tree, path, jobs),
-            checkpoint_id=_number(posixpath.basename(path)),
+            checkpoint_id=checkpoint_number(posixpath.basename(path)),
         )
         for path in listed
     ]
@@ -389,7 +400,8 @@ def snapshot_directory_of(path: str) -> str | None:
     return None
 
 
-def _number(name: str) -> int | None:
+def checkpoint_number(name: str) -> int | None:
+    """Return the number in a name like `chk-42`, None if it is another name."""
     return int(name[4:]) if CHECKPOINT_DIRECTORY.fullmatch(name) and name[4:].isascii() else None
 
 

@@ -14,7 +14,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import cached_property
@@ -471,6 +471,16 @@ class Directory:
 
             problem = f"can't be removed: {first_line(error)}"
             raise SnapshotError(problem, place=self.full(path)) from error
+
+    def delete_files(self, paths: Sequence[str]) -> None:
+        """Remove files, those that exist: an object store is asked once for up to 1,000."""
+        if self.is_object_store:
+            from statelake.state_core.files.store_requests import delete_all
+
+            delete_all(self, paths)
+            return
+        for path in paths:
+            self.delete(path)
 
     def delete_tree(self, path: str = "") -> None:
         """Remove a directory and all below it, if it exists."""

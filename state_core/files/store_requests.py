@@ -7,6 +7,8 @@ obstore is built on the same Rust library as delta-rs, and takes the same option
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +90,33 @@ def get(directory: Directory, path: str, size: int) -> bytes:
             f"can't be read: {first_line(error)}",
             place=directory.full(path),
             remedy=STORE_REMEDY,
+        ) from error
+
+
+def delete_all(directory: Directory, paths: Sequence[str]) -> None:
+    """Remove objects, those that exist.
+
+    Args:
+        directory: A directory of a store.
+        paths: The objects' paths below it.
+
+    Raises:
+        SnapshotError: The store can't be reached, or refuses.
+    """
+    import obstore  # noqa: PLC0415 - who reads a snapshot on a disk needs no store
+    from obstore.exceptions import BaseError, NotFoundError  # noqa: PLC0415 - the same
+
+    try:
+        store = _store(directory)
+        try:
+            obstore.delete(store, list(paths))
+        except (NotFoundError, FileNotFoundError):  # of stores that delete one by one
+            for path in paths:
+                with suppress(NotFoundError, FileNotFoundError):
+                    obstore.delete(store, path)
+    except (BaseError, OSError, ValueError) as error:
+        raise SnapshotError(
+            f"can't be removed: {first_line(error)}", place=directory.full(), remedy=STORE_REMEDY
         ) from error
 
 

@@ -35,5 +35,5 @@ def test_flink_starts_from_the_newest_sound_one(flink: FlinkOracle, tmp_path: Pa
     assert (ran.code, ran.out) == (1, "")
     moved = tmp_path / "moved" / places[1].relative_to(written)
     assert f"{moved} is moved: Flink looks for " in ran.err
-    with pytest.raises(RuntimeError, match="FileNotFound|does not exist|NoSuchFile"):
+    with pytest.raises(RuntimeError, match=r"FileNotFound|does not exist|NoSuchFile"):
         flink.restore("chain", moved, **options)
