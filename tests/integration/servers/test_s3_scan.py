@@ -7,12 +7,14 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import obstore
 import pytest
 from obstore.store import S3Store
 
 import statelake as sl
+from statelake.state_core.files.filesystem import Directory
 from tests.integration.s3.proxy import BUCKET, KEY, SECRET, S3Proxy
 from tests.integration.s3.relay import Relay
 from tests.support.command import run
@@ -68,3 +70,26 @@ def test_two_thousand_checkpoints_in_a_store(s3: S3Proxy, relay: Relay) -> None:
     ran = run("scan", location, "--latest", "--sound", "--print-path")
     assert re.fullmatch(f"s3://{BUCKET}/{at}/[0-9a-f]{{32}}/chk-{EACH}\n", ran.out)
     assert relay.taken().requests["GET"] <= 8
+
+
+def test_orphans_in_a_store(s3: S3Proxy, relay: Relay) -> None:
+    """They are deleted by one request, and nothing else is."""
+    at = f"orphans/{uuid.uuid4().hex[:12]}"
+    tree = made_tree(f"s3a://{BUCKET}/{at}", 1, 3, families=("incremental",))
+    left = [f"{tree.snapshots[0].job}/shared/{number}" for number in range(50)]
+    tree.files |= dict.fromkeys(left, (b"left", 0.0))
+    put(tree, s3, at)
+    location = relay.through(s3.location(at))
+    none_is_old = sl.orphans(location, no_cluster=True, older_than=timedelta(days=1))
+    assert (none_is_old.files, sum(kept.files for kept in none_is_old.kept)) == ((), len(left))
+    time.sleep(1.1)  # the store knows seconds
+    relay.taken()
+    age = timedelta(milliseconds=1)
+    done = sl.orphans(location, no_cluster=True, older_than=age, delete=True)
+    assert sorted(file.path for file in done.files) == sorted(left)
+    assert done.deleted == len(left)
+    asked = relay.taken().requests
+    assert (asked["POST"], asked["LIST"]) == (1, 2)
+    files = {path for path, _ in Directory(location).files_below()}
+    assert files == tree.files.keys() - set(left)
+    assert all(each.restorable for each in sl.scan(location).snapshots)

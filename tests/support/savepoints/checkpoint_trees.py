@@ -199,8 +199,6 @@ def made_tree(
     for number in range(jobs):
         job = job_id(number + 1)
         family = _family(families[number % len(families)])
-        for below, data in family.shared.items():
-            tree.files[f"{job}/{below}"] = (data, START)
         for index in range(each):
             template = family.templates[index % len(family.templates)]
             time = START + 60 * (index * jobs + number + 1)
@@ -210,6 +208,10 @@ def made_tree(
             time = START + 60 * (index * each * jobs // max(1, savepoints) + number + 1) + 30
             path = f"savepoints/savepoint-{job[:6]}-{number:06x}{index:06x}"
             _add(tree, at, job, path, index + 1, time, template)
+        for path in {path for made in tree.snapshots for path in made.elsewhere}:
+            of_job, _, below = path.partition("/")
+            if of_job == job:
+                tree.files[path] = (family.shared[below], START)
     tree.snapshots.sort(key=lambda made: made.time)
     return tree
 
