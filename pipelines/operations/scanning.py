@@ -253,13 +253,13 @@ class Scan(Printed):
             return
         columns = (
             "<snapshot", "<kind", ">id", "<written", ">state", ">wrote", ">shared", ">operators",
-            ">parallelism", "<is",
+            "<is",
         )  # fmt: skip
         shown = self.snapshots[:SHOWN]
         rows = [
             (found.path or ".", _kind(found),
              "" if found.checkpoint_id is None else str(found.checkpoint_id),
-             f"{found.time:%Y-%m-%d %H:%M:%S}", *_sizes(found), found.state)
+             f"{found.time:%Y-%m-%d %H:%M}", *_sizes(found), found.state)
             for found in shown
         ]  # fmt: skip
         yield Table("", columns, rows, len(self.snapshots) - len(rows))
@@ -269,17 +269,21 @@ class Scan(Printed):
 
 
 def _kind(found: FoundSnapshot) -> str:
-    return ", ".join(filter(None, (kind_text(found.format, found.kind), *found.traits)))
+    if found.kind == "checkpoint" and found.traits:
+        return ", ".join(found.traits)
+    return kind_text(found.format, found.kind)
 
 
 def _sizes(found: FoundSnapshot) -> tuple[str, ...]:
     if not found.operators:
-        return ("",) * 5
+        return ("",) * 4
     shared = "" if found.shared_bytes is None else bytes_text(found.shared_bytes)
     return (
-        bytes_text(found.bytes), bytes_text(found.incremental_bytes), shared,
-        str(found.operators), str(found.parallelism),
-    )  # fmt: skip
+        bytes_text(found.bytes),
+        bytes_text(found.incremental_bytes),
+        shared,
+        f"{found.operators} (p{found.parallelism})",
+    )
 
 
 def scan(
@@ -381,7 +385,7 @@ def candidates(tree: Tree) -> list[FoundSnapshot]:
             tree.directory.child(path).uri if path else tree.directory.uri,
             INCOMPLETE if path in halves else DAMAGED,
             datetime.fromtimestamp(times[path], timezone.utc),
-            ("no `_metadata`: it is being written, or was left by one that failed",)
+            ("it has no `_metadata`: it is being written, or one that failed left it",)
             if path in halves
             else (),
             job=_job_of(tree, path, jobs),

@@ -187,7 +187,7 @@ def test_a_script_gets_the_path_alone_and_the_reasons_beside(root: Path) -> None
     (root / newest.path / "_metadata").unlink()
     ran = run(*words)
     assert (ran.code, ran.out) == (0, f"{root / before.path}\n")
-    assert ran.err.startswith(f"{root / newest.path} is incomplete: no `_metadata`")
+    assert ran.err.startswith(f"{root / newest.path} is incomplete: it has no `_metadata`")
     shutil.rmtree(root / newest.job / "shared")
     ran = run(*words)
     assert (ran.code, ran.out) == (1, "")
