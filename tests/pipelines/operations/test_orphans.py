@@ -47,7 +47,14 @@ def found_in(
     )
 
 
-@pytest.mark.parametrize("histories", [40, pytest.param(1000, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "histories",
+    [
+        24,
+        pytest.param(300, marks=pytest.mark.full),
+        pytest.param(1000, marks=[pytest.mark.full, pytest.mark.nightly]),
+    ],
+)
 def test_random_histories(histories: int, tmp_path: Path) -> None:
     """Of five backends: checkpoints that complete, fail, are claimed, dropped, deleted by hand."""
     counts = Counter[str]()

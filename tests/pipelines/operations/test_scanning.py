@@ -95,7 +95,7 @@ def test_bytes_are_those_that_a_snapshot_says(tmp_path: Path) -> None:
     assert len(tree.snapshots) == 2 * len(FAMILIES)
 
 
-@pytest.mark.parametrize("damages", [30, pytest.param(200, marks=pytest.mark.full)])
+@pytest.mark.parametrize("damages", [20, pytest.param(200, marks=pytest.mark.full)])
 def test_the_newest_sound_one_is_right_after_random_damage(
     damages: int, root: Path, tmp_path: Path
 ) -> None:

@@ -38,7 +38,7 @@ FAMILIES = {
     "hashmap": (CHURN.format("hashmap"), ""),
     "changelog of RocksDB": ("changelog/changelog.tar.xz", "rocksdb/chk"),
 }
-LIGHT = ("changelog", "hashmap")
+LIGHT = ("changelog",)
 SAVEPOINTS = (
     "wordcount-hashmap-canonical-p2-m128-flink1.20.0",
     "kinds-rocksdb-native-p2-m128-flink2.3.0",
