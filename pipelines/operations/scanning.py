@@ -53,7 +53,7 @@ from statelake.state_core.model.handles import (
     StreamHandle,
     keyed_bytes,
 )
-from statelake.state_core.printable import Printed, Table, bytes_text, kind_text
+from statelake.state_core.printable import Printed, Table, bytes_text, kind_text, printable
 
 RESTORABLE, MOVED, INCOMPLETE, DAMAGED = "restorable", "moved", "incomplete", "damaged"
 JOB_ID = re.compile(r"[0-9a-f]{32}")
@@ -265,7 +265,7 @@ class Scan(Printed):
         yield Table("", columns, rows, len(self.snapshots) - len(rows))
         for found in (*self.skipped, *shown):
             if found.problems:
-                yield f"{found.path or '.'} is {found.state}: {found.reason}"
+                yield printable(f"{found.path or '.'} is {found.state}: {found.reason}")
 
 
 def _kind(found: FoundSnapshot) -> str:
@@ -382,7 +382,7 @@ def candidates(tree: Tree) -> list[FoundSnapshot]:
     return [
         FoundSnapshot(
             path,
-            tree.directory.child(path).uri if path else tree.directory.uri,
+            f"{tree.directory.uri}/{path}".rstrip("/"),
             INCOMPLETE if path in halves else DAMAGED,
             datetime.fromtimestamp(times[path], timezone.utc),
             ("it has no `_metadata`: it is being written, or one that failed left it",)

@@ -51,7 +51,7 @@ def found_in(
     "histories",
     [
         24,
-        pytest.param(300, marks=pytest.mark.full),
+        pytest.param(150, marks=pytest.mark.full),
         pytest.param(1000, marks=[pytest.mark.full, pytest.mark.nightly]),
     ],
 )

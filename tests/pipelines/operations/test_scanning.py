@@ -8,6 +8,7 @@ import shutil
 import time
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -297,6 +298,24 @@ def test_foreign_metadata_leads_nowhere(root: Path, tmp_path: Path) -> None:
     (garbage / "_metadata").write_bytes(os.urandom(100))
     (found,) = sl.scan(tmp_path / "tree").snapshots
     assert found.state == "damaged"
+
+
+def test_names_that_are_none_are_told(root: Path) -> None:
+    """And printed escaped; nothing that lies below one is read, or an orphan."""
+    for name in (b"\xff\xfe", b"a\n\x1b[31mb"):
+        directory = root / os.fsdecode(name) / "chk-1"
+        directory.mkdir(parents=True)
+        (directory / "_metadata").write_bytes(b"x")
+    found = sl.scan(root)
+    assert [each.state for each in found.snapshots] == ["damaged", "damaged"]
+    assert "\x1b" not in str(found)
+    assert len(run("scan", root, "--json").json["snapshots"]) == 2
+    left = root / ("a" * 32) / "shared" / "left"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"left")
+    os.utime(left, (1e9, 1e9))
+    plan = sl.orphans(root, no_cluster=True, older_than=timedelta(days=1))
+    assert (plan.files, plan.kept[0].files) == ((), 1)
 
 
 @pytest.mark.full
