@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from statelake.pipelines import api
 from statelake.pipelines.cli.commands.flink.connecting import connected, path_map_option
+from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
 from statelake.pipelines.cli.commands.times import Duration
 from statelake.pipelines.cli.options import answer, configured_option
@@ -27,6 +28,7 @@ from statelake.state_core.printable import printable
 @click.option("--deep", is_flag=True, help="Read every byte, as `check integrity` does.")
 @click.option("--print-path", is_flag=True, help="Print their paths alone, for a submit script.")
 @path_map_option
+@plugins_option
 @json_option
 def scan(
     directory: str,
