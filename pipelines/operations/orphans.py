@@ -36,6 +36,7 @@ from statelake.pipelines.operations.scanning import (
 from statelake.state_core.errors import (
     DeclarationError,
     MissingFileError,
+    NotFoundError,
     SnapshotError,
     StateError,
     UnsafePathError,
@@ -213,7 +214,7 @@ class AskedJob:
 
     Attributes:
         id: Its id.
-        runs: Whether it has not ended.
+        runs: Whether it has not ended for good.
         paths: The paths of its snapshots, and of the one that it was started from.
         own: Those of its checkpoints.
         newest: The path of its newest completed checkpoint; empty without one.
@@ -240,7 +241,16 @@ def asked(cluster: ClusterView) -> list[AskedJob]:
     Raises:
         ClusterError: It can't be asked.
     """
-    return [_asked_job(cluster, job.id, runs=not job.ended) for job in cluster.jobs()]
+    told = []
+    for job in cluster.jobs():
+        # another JobManager goes on with a suspended one, by the same id
+        runs = not job.ended or job.state == "SUSPENDED"
+        try:
+            told.append(_asked_job(cluster, job.id, runs=runs))
+        except NotFoundError:  # it has been forgotten meanwhile
+            if runs:
+                raise
+    return told
 
 
 def _asked_job(cluster: ClusterView, job_id: str, *, runs: bool) -> AskedJob:

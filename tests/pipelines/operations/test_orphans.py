@@ -134,14 +134,16 @@ def aged(root: Path, days: float) -> None:
         os.utime(path, (then, then))
 
 
-def answering(root: Path, running: str, *, completed: int = 3, late: float = 0) -> FakeRest:
+def answering(
+    root: Path, running: str, *, completed: int = 3, late: float = 0, state: str = "RUNNING"
+) -> FakeRest:
     """A cluster with one job that runs."""
     now = int((time.time() - late * DAY) * 1000)
     done = {
         "id": completed, "status": "COMPLETED", "trigger_timestamp": now,
         "external_path": f"file:{root}/{running}/chk-{completed}",
     }  # fmt: skip
-    job = {"jid": running, "name": "orders", "state": "RUNNING", "start-time": 0, "tasks": {}}
+    job = {"jid": running, "name": "orders", "state": state, "start-time": 0, "tasks": {}}
 
     def answer(_: str, path: str) -> Answer:
         if path == "/jobs/overview":
@@ -219,10 +221,14 @@ def test_a_job_that_runs_keeps_what_it_may_name(tree: MadeTree, tmp_path: Path) 
     )  # fmt: skip
     leave(root, *kept)
     listed = leave(root, f"{job}/chk-1/f", f"{job}/shared/g")
-    with answering(root, job, late=1) as cluster:
-        ran = run("orphans", root, "--flink", cluster.url, "--json")
+    for state in ("RUNNING", "RESTARTING", "SUSPENDED"):
+        with answering(root, job, late=1, state=state) as cluster:
+            ran = run("orphans", root, "--flink", cluster.url, "--json")
         assert paths_of(ran) == listed
         assert sum(each["files"] for each in ran.json["kept"]) == len(kept)
+    with answering(root, job, late=1, state="FINISHED") as cluster:
+        ran = run("orphans", root, "--flink", cluster.url, "--json")
+    assert paths_of(ran) == sorted({*listed, *kept})
     with answering(root, job, late=25) as cluster:
         assert paths_of(run("orphans", root, "--flink", cluster.url, "--json")) == listed[:1]
     for checkpoint in (root / job).glob("chk-*"):
