@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import Policy, RetentionPlan
     from statelake.pipelines.operations.scanning import Scan
+    from statelake.pipelines.operations.sql_upgrades import SqlUpgrade
     from statelake.pipelines.report.contents import Report as PageReport
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.runtime import RunResult
@@ -105,13 +106,16 @@ __all__ = [
     "bootstrap",
     "check_integrity",
     "check_legality",
+    "check_sql",
     "compress",
     "diff_types",
     "growth",
     "in_temporary_lake",
+    "job_types",
     "orphans",
     "salvage",
     "scan",
+    "sql_upgrade",
     "upgrade",
     "warm",
 ]
@@ -1148,6 +1152,73 @@ class LakeSnapshot(Snapshot):
             engine=self.job.engine, progress=self.job.progress,
         )  # fmt: skip
 
+    def check_sql(
+        self,
+        old_plan: str | os.PathLike[str],
+        new_plan: str | os.PathLike[str],
+        *,
+        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
+        like: str | os.PathLike[str] | None = None,
+        no_uids: bool = False,
+    ) -> SqlUpgrade:
+        """Say what a Flink SQL job of a changed query keeps of this snapshot.
+
+        Args:
+            old_plan: The compiled plan of the job that took it, a file of JSON.
+            new_plan: That of the job that is to go on from it.
+            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
+            like: A savepoint of the new job, whose types are taken.
+            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
+
+        Raises:
+            DeclarationError: A plan can't be understood.
+            IncompatibleError: The snapshot is not of the old plan.
+        """
+        return self.sql_upgrade(
+            old_plan, new_plan, map=map, like=like, no_uids=no_uids, dry_run=True
+        )
+
+    def sql_upgrade(
+        self,
+        old_plan: str | os.PathLike[str],
+        new_plan: str | os.PathLike[str],
+        *,
+        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
+        like: str | os.PathLike[str] | None = None,
+        no_uids: bool = False,
+        accept: str | Sequence[str] = (),
+        suffix: str = "-sql",
+        dry_run: bool = False,
+        note: str = "",
+    ) -> SqlUpgrade:
+        """Make a snapshot from which a Flink SQL job of a changed query goes on.
+
+        Args:
+            old_plan: The compiled plan of the job that took it, a file of JSON.
+            new_plan: That of the job that is to go on from it.
+            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
+            like: A savepoint of the new job, whose types are taken.
+            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
+            accept: `partly` for what starts now or is null in old rows, `filter` for what another
+                filter counted, `lost=OPERATOR` for state that may be lost.
+            suffix: What follows this snapshot's id in the new one's.
+            dry_run: Whether only the verdict is returned.
+            note: Kept with the new snapshot.
+
+        Raises:
+            DeclarationError: A plan can't be understood.
+            IncompatibleError: The snapshot is not of the old plan.
+            ConflictError: There is a snapshot of the new id.
+        """
+        from statelake.pipelines.operations.sql_upgrades import read_pairs, upgrade_sql_job
+
+        words = [accept] if isinstance(accept, str) else accept
+        return upgrade_sql_job(
+            self._catalog, self.job.name, self.name, f"{self.name}{suffix}", old_plan, new_plan,
+            pairs=read_pairs(map), like=like, accept=words, no_uids=no_uids, dry_run=dry_run,
+            note=note, engine=self.job.engine, progress=self.job.progress,
+        )  # fmt: skip
+
     def erase(
         self,
         request: str,
@@ -1913,6 +1984,42 @@ def diff_types(
     )
 
 
+def job_types(
+    jar: str | os.PathLike[str],
+    flink_home: str | os.PathLike[str],
+    *,
+    entry_class: str = "",
+    arguments: Sequence[str] = (),
+    operator: str | Sequence[str] = (),
+    timeout: float = 60.0,
+) -> StateTypes:
+    """Return the types of the states that a job registers when it starts, which has never run.
+
+    The job's `main` is run here, by Java, and what it submits runs in one process with silent
+    sources, and sinks that discard. Give only a JAR that you would deploy. States that are
+    registered later, at a record, are not seen.
+
+    Args:
+        jar: The job's JAR.
+        flink_home: The directory of Flink, whose `lib` has its JARs.
+        entry_class: The class with `main`; by default that of the JAR's manifest.
+        arguments: The program's arguments.
+        operator: Only these operators, by uid or id.
+        timeout: The seconds in which the job must start.
+
+    Raises:
+        MissingFileError: There is no such JAR, or no Flink.
+        DeclarationError: The JAR names no class with `main`.
+        FlinkJobError: The job can't be started.
+    """
+    from statelake.pipelines.operations import job_types as started
+
+    return started.job_types(
+        jar, flink_home, entry_class=entry_class, arguments=arguments, operator=operator,
+        timeout=timeout,
+    )  # fmt: skip
+
+
 def growth(
     savepoints: Iterable[str | os.PathLike[str]],
     *,
@@ -1985,6 +2092,90 @@ def upgrade(
             return replace(planned, snapshot=place)
         snapshot.job[planned.made or snapshot.name].export(to)
         return replace(planned, snapshot=place, made=os.fspath(to))
+
+
+def check_sql(
+    savepoint: str | os.PathLike[str],
+    old_plan: str | os.PathLike[str],
+    new_plan: str | os.PathLike[str],
+    *,
+    map: str | Sequence[str] = (),  # noqa: A002 - the option's name
+    like: str | os.PathLike[str] | None = None,
+    no_uids: bool = False,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+) -> SqlUpgrade:
+    """Say what a Flink SQL job of a changed query keeps of a savepoint.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        old_plan: The compiled plan of the job that took it, a file of JSON.
+        new_plan: That of the job that is to go on from it.
+        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
+        like: A savepoint of the new job, whose types are taken.
+        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for savepoints of before Flink 2.0.
+
+    Raises:
+        DeclarationError: A plan can't be understood.
+        IncompatibleError: The savepoint is not of the old plan.
+    """
+    return sql_upgrade(
+        savepoint, None, old_plan, new_plan, map=map, like=like, no_uids=no_uids,
+        allow_external=allow_external, uids=uids,
+    )  # fmt: skip
+
+
+def sql_upgrade(
+    savepoint: str | os.PathLike[str],
+    to: str | os.PathLike[str] | None,
+    old_plan: str | os.PathLike[str],
+    new_plan: str | os.PathLike[str],
+    *,
+    map: str | Sequence[str] = (),  # noqa: A002 - the option's name
+    like: str | os.PathLike[str] | None = None,
+    no_uids: bool = False,
+    accept: str | Sequence[str] = (),
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+) -> SqlUpgrade:
+    """Write a savepoint from which a Flink SQL job of a changed query goes on.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        to: The new savepoint's directory, which must not exist; with None only the verdict is
+            returned.
+        old_plan: The compiled plan of the job that took it, a file of JSON.
+        new_plan: That of the job that is to go on from it.
+        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
+        like: A savepoint of the new job, whose types are taken.
+        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
+        accept: `partly` for what starts now or is null in old rows, `filter` for what another
+            filter counted, `lost=OPERATOR` for state that may be lost.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise, for savepoints of before Flink 2.0.
+
+    Raises:
+        DeclarationError: A plan can't be understood.
+        IncompatibleError: The savepoint is not of the old plan.
+        ConflictError: `to` exists.
+    """
+    place = os.fspath(savepoint)
+    with in_temporary_lake(place, allow_external=allow_external, uids=uids) as snapshot:
+        done = snapshot.sql_upgrade(
+            old_plan,
+            new_plan,
+            map=map,
+            like=like,
+            accept=accept,
+            no_uids=no_uids,
+            dry_run=to is None,
+        )
+        if to is None or not done.made:
+            return replace(done, snapshot=place)
+        snapshot.job[done.made].export(to)
+        return replace(done, snapshot=place, made=os.fspath(to))
 
 
 @contextmanager

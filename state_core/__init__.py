@@ -7,6 +7,7 @@
 `model/`         the content of a snapshot
 `formats/`       Flink's snapshot formats, read and written
 `connectors/`    state of sources: offsets, positions, splits
+`plans/`         compiled plans of Flink SQL: what their state means
 `declarations/`  a job's declarations of its state
 `checks/`        legality, restorability, integrity
 `backends/`      working state: heap and RocksDB

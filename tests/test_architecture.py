@@ -33,7 +33,8 @@ STRATA = {
     ),
     "types": ("state_core.serializers", "state_core.model", "state_core.declarations"),
     "snapshots": (
-        "state_core", "state_core.formats", "state_core.connectors", "state_core.checks",
+        "state_core", "state_core.formats", "state_core.connectors", "state_core.plans",
+        "state_core.checks",
     ),
     "runtime": ("state_core.backends", "state_core.process", "state_core.commit"),
     "lake": ("pipelines", "pipelines.lake"),
@@ -194,6 +195,8 @@ PATHS_BY_HAND = {
         {"pathlib", "Directory", "DeltaTable", ".filesystem", ".get_file_info",
          ".open_input_stream"}, USERS_OWN,
     ),
+    "pipelines.operations.job_types": ({"pathlib"}, USERS_OWN),
+    "pipelines.operations.sql_upgrades": ({"pathlib"}, USERS_OWN),
     "pipelines.yaml_lines": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.catalog.processes": (
         {"pathlib", ".read_text"}, "what the kernel says of processes",

@@ -84,6 +84,7 @@ GROUPS = {
         "edit": ("edit:edit", "Change a snapshot as a whole"),
         "migrate": ("migrate:migrate", "Give states new types"),
         "upgrade": ("upgrade:upgrade", "Upgrade a snapshot of Flink 1"),
+        "sql-upgrade": ("sql_upgrade:sql_upgrade", "Upgrade a Flink SQL job whose query changed"),
         "commit": ("lake:commit", "Register edited tables as a new snapshot"),
         "erase": ("erasure.erase:erase_command", "Erase keys from every snapshot"),
         "audit": ("erasure.audit:audit", "Prove that erased keys are gone"),

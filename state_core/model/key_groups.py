@@ -129,7 +129,11 @@ _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 def operator_id_of_uid(uid: str) -> str:
     """Return the operator id of a uid, as 32 hex digits."""
-    data = uid.encode("utf-8")
+    return murmur3_128(uid.encode("utf-8")).hex()
+
+
+def murmur3_128(data: bytes) -> bytes:
+    """Return Guava's `Hashing.murmur3_128(0)` of some bytes, by which Flink makes operator ids."""
     h1 = h2 = 0
     blocks = len(data) // 16
     for index in range(blocks):
@@ -146,7 +150,7 @@ def operator_id_of_uid(uid: str) -> str:
     h1, h2 = _finish(h1), _finish(h2)
     h1 = h1 + h2 & _MASK
     h2 = h1 + h2 & _MASK
-    return struct.pack("<QQ", h1, h2).hex()
+    return struct.pack("<QQ", h1, h2)
 
 
 def _rotate(value: int, bits: int) -> int:

@@ -17,6 +17,7 @@
 `export`             savepoints made of a lake's tables
 `edit`, `migrate`    a snapshot made of another
 `upgrade`            a snapshot of Flink 1, for Flink 2
+`sql_upgrade`        a Flink SQL job whose query changed; `check sql`
 `bootstrap`          a savepoint made of tables
 `compress`           a savepoint with another compression
 `run`                jobs of process functions

@@ -14,6 +14,7 @@
 `merging`             operators of another snapshot, or of another job
 `migrating`           the transform by which values become those of other serializers
 `kryo_upgrading`      what Flink 1's Kryo wrote, for Flink 2
+`sql_upgrading`       Flink SQL's state, for a changed query
 `changes`             the file in which a user says what types become
 `field_words`         the same in words: fields added, renamed, dropped
 ====================  ===============================================================

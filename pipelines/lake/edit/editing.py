@@ -7,6 +7,7 @@ merging from another job copies files, since every job keeps and drops its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
@@ -455,18 +456,25 @@ class _Edit(Derivation):
         ]
 
     def _rename(self) -> None:
+        """Give operators their new uids, all at once, so that two can exchange theirs."""
+        uids: dict[str, str] = {}
         for old, new in self.edit.rename.items():
             if not new:  # Flink refuses it, too, and reads it as no uid
                 raise LakeError(f"operator {old} would have an empty uid", remedy="give another")
-            operator_id, renamed = self._id(old), operator_id_of_uid(new)
-            in_parent = (each for each, now in self.renamed.items() if now == operator_id)
-            self.renamed[next(in_parent, operator_id)] = renamed
-            if any(operator.operator_id == renamed for operator in self.metadata.operators):
+            by_new = {uid: operator_id for operator_id, uid in uids.items()}
+            known = {each.uid for each in self.metadata.operators}
+            uids[self._id(old) if old in known or old not in by_new else by_new[old]] = new
+        self.renamed = {each: operator_id_of_uid(uid) for each, uid in uids.items()}
+        counts = Counter(
+            self.renamed.get(each.operator_id, each.operator_id) for each in self.metadata.operators
+        )
+        for uid in uids.values():
+            if counts[operator_id_of_uid(uid)] > 1:
                 raise ConflictError(
-                    f"there is an operator with uid {new!r}", remedy="choose another uid"
+                    f"there is an operator with uid {uid!r}", remedy="choose another uid"
                 )
-            self.metadata.operators = _with_uid(self.metadata.operators, operator_id, new)
-            self.operators = _with_uid(self.operators, operator_id, new)
+        self.metadata.operators = with_uids(self.metadata.operators, uids)
+        self.operators = with_uids(self.operators, uids)
 
     def _with_state(self, name: str) -> OperatorRecord:
         """Return the operator of that name, which has tables."""
@@ -495,15 +503,20 @@ class _Edit(Derivation):
         )
 
 
-def _with_uid(operators: Sequence[Operator], operator_id: str, uid: str) -> list[Operator]:
-    """Return the operators, one of them with a new uid and the id that Flink derives from it."""
-    new_id = operator_id_of_uid(uid)
+def with_uids(operators: Sequence[Operator], uids: Mapping[str, str]) -> list[Operator]:
+    """Return the operators, some with new uids and the ids that Flink derives from them.
+
+    Args:
+        operators: The operators.
+        uids: The new uids, by the operators' ids.
+    """
     return [
-        replace(operator, operator_id=new_id, uid=uid)
-        if operator.operator_id == operator_id
-        else operator
-        for operator in operators
-    ]
+        replace(each, operator_id=operator_id_of_uid(uids[each.operator_id]),
+                uid=uids[each.operator_id])
+        if each.operator_id in uids
+        else each
+        for each in operators
+    ]  # fmt: skip
 
 
 def changed_states(

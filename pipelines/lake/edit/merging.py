@@ -89,9 +89,9 @@ def union_of_operators(
     union = {operator.operator_id: operator for operator in mine[0]}
     for operator in theirs[0]:
         present = union.get(operator.operator_id)
-        if present is None or not _has_state(present, mine[1]):
+        if present is None or not has_state(present, mine[1]):
             union[operator.operator_id] = operator
-        elif _has_state(operator, theirs[1]):
+        elif has_state(operator, theirs[1]):
             raise ConflictError(
                 f"operator {operator.uid or operator.operator_id} is in both snapshots",
                 remedy="drop it from one of them, or give it another uid there, first",
@@ -99,7 +99,13 @@ def union_of_operators(
     return list(union.values())
 
 
-def _has_state(operator: OperatorMetadata, with_tables: set[str]) -> bool:
+def has_state(operator: OperatorMetadata, with_tables: set[str]) -> bool:
+    """Return whether an operator has state, in tables or carried.
+
+    Args:
+        operator: Its part of the carried `_metadata`.
+        with_tables: The ids of the operators that have tables.
+    """
     carried = any(subtask_bytes(subtask) for subtask in (operator.subtasks or {}).values())
     return operator.operator_id in with_tables or carried or operator.coordinator is not None
 
@@ -109,12 +115,12 @@ def merged_tables(job: str, other: SnapshotRecord, taken: Collection[str]) -> li
     tables = other.tables
     places = [_free(_path_in(job, other.job, table.path), table, taken) for table in tables]
     return places + [
-        _free(_beside(place, table), table, taken)
+        _free(path_beside(place, table), table, taken)
         for place, table in zip(places, tables, strict=True)
     ]
 
 
-def _beside(path: str, table: TableRecord) -> str:
+def path_beside(path: str, table: TableRecord) -> str:
     """Return the path for a table whose own path has another partitioning, which can't change."""
     return f"{path}~{table.partition_by or 'whole'}"
 
@@ -122,7 +128,7 @@ def _beside(path: str, table: TableRecord) -> str:
 def _free(path: str, table: TableRecord, taken: Collection[str]) -> str:
     """Return the path, or one beside it if another table of the snapshot has it."""
     while path in taken:
-        path = _beside(path, table)
+        path = path_beside(path, table)
     return path
 
 
@@ -137,11 +143,32 @@ def _copy_table(
 ) -> TableRecord:
     """Copy a version of a table as the next version of its counterpart in `job`."""
     path = _free(_path_in(job, other, table.path), table, taken)
+    return copy_table(lake, snapshot_id, table, path, token, taken)
+
+
+def copy_table(
+    lake: Catalog,
+    snapshot_id: str,
+    table: TableRecord,
+    path: str,
+    token: str,
+    taken: Collection[str] = (),
+) -> TableRecord:
+    """Copy a version of a table as the next version of another one.
+
+    Args:
+        lake: The lake.
+        snapshot_id: The snapshot that is to have it.
+        table: The table, as a snapshot has it.
+        path: The other table; the result is in one beside it if that has another partitioning.
+        token: The attempt's, which `path` and `path_beside` must be claimed by.
+        taken: Paths of the new snapshot's other tables.
+    """
     source, target = lake.table(table.path), lake.table(path)
     present = target.open()
     columns = [table.partition_by] if table.partition_by else []
     if present is not None and present.metadata().partition_columns != columns:
-        path = _free(_beside(path, table), table, taken)
+        path = _free(path_beside(path, table), table, taken)
         target = lake.table(path)
     with ThreadPoolExecutor(COPIERS) as pool:
         units = list(pool.map(lambda unit: _copy_unit(source, target, unit, token), table.units))

@@ -65,7 +65,8 @@ def test_all_commands_are_there() -> None:
             "drop", "lake",
         ],
         "Change": [
-            "edit", "migrate", "upgrade", "commit", "erase", "audit", "compress", "bootstrap",
+            "edit", "migrate", "upgrade", "sql-upgrade", "commit", "erase", "audit", "compress",
+            "bootstrap",
         ],
         "Check": ["check", "plan-rescale"],
         "Deploy": ["export", "flink", "orphans"],

@@ -17,6 +17,7 @@ from tests.support.command import Ran, run
 from tests.support.savepoints.checkpoint_trees import made_tree
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.kryo_jobs import jdk_savepoint
+from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
 
 ROOT = Path(__file__).parents[3]
 POJO = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "savepoint"
@@ -204,6 +205,17 @@ def test_the_page_on_flink_2_shows_a_plan(clone: Path) -> None:
     command, _, expected = shown.partition("\n")
     ran = run(*shlex.split(command)[2:])
     assert ran.code == 1
+    assert_printed(expected, ran.out)
+
+
+def test_the_page_on_flink_sql_shows_a_verdict(clone: Path) -> None:
+    """Of the job whose plans and savepoint real Flink wrote."""
+    unpack_sql_job("shop", clone / "savepoint-5f1e2c")
+    unpack_sql_plans(clone)
+    (shown,) = (block for block in blocks(DOCS / "flink-sql.md", "") if block.startswith("$"))
+    command, _, expected = shown.partition("\n")
+    ran = run(*shlex.split(command)[2:])
+    assert ran.code == 0
     assert_printed(expected, ran.out)
 
 

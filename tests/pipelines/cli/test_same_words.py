@@ -74,9 +74,9 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         },
     ),
     "types": (
-        (sl.Snapshot.types, sl.LakeSnapshot.types, sl.diff_types),
-        SAVEPOINTS | {"diff": "given as `old`"},
-        {"old": "--diff", "new": "the SAVEPOINT"},
+        (sl.Snapshot.types, sl.LakeSnapshot.types, sl.diff_types, sl.job_types),
+        SAVEPOINTS | {"diff": "given as `old`", "arg": "given as `arguments`"},
+        {"old": "--diff", "new": "the SAVEPOINT", "jar": "the same", "arguments": "--arg"},
     ),
     "report": (
         (sl.LakeSnapshot.report, sl.report),
@@ -129,6 +129,8 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "upgrade": (
         (sl.LakeSnapshot.upgrade, sl.upgrade), {"all": "each is upgraded by itself"}, {},
     ),
+    "sql-upgrade": ((sl.LakeSnapshot.sql_upgrade, sl.sql_upgrade), {}, {}),
+    "check sql": ((sl.LakeSnapshot.check_sql, sl.check_sql), {}, {}),
     "check compatibility": ((sl.LakeSnapshot.check_compatibility,), {}, {}),
     "check legality": (
         (sl.LakeSnapshot.check_legality, sl.check_legality), {}, {},

@@ -8,6 +8,7 @@ from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.checks.integrity import integrity
 from statelake.pipelines.cli.commands.checks.legality import legality
 from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.sql_upgrade import check_sql
 from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
     answer,
@@ -32,6 +33,7 @@ def check() -> None:
 
 check.add_command(legality)
 check.add_command(integrity)
+check.add_command(check_sql)
 
 
 @check.command()

@@ -86,10 +86,19 @@ def test_a_uid_that_is_taken(lake: Catalog) -> None:
     assert kept_files(lake) == before
 
 
-def test_operators_that_swap_their_uids_lose_nothing(lake: Catalog) -> None:
-    """By a third uid: no state is said to have changed, and each has the other's uid."""
+@pytest.mark.parametrize(
+    "swapped",
+    [
+        {"tumbling": "sliding", "sliding": "tumbling"},
+        {"tumbling": "third", "sliding": "tumbling", "third": "sliding"},
+    ],
+    ids=["at once", "by a third uid"],
+)
+def test_operators_that_swap_their_uids_lose_nothing(
+    swapped: dict[str, str], lake: Catalog
+) -> None:
+    """No state is said to have changed, and each has the other's uid."""
     import_golden(lake, ("s", WINDOWS))
-    swapped = {"tumbling": "third", "sliding": "tumbling", "third": "sliding"}
     done = edited(lake, rename=swapped)
     assert (done.changes, done.saved_bytes) == ([], 0)
     before = {operator.uid: operator.entries for operator in lake.snapshot("orders", "s").operators}

@@ -1,0 +1,838 @@
+"""Upgrades of Flink SQL jobs: a snapshot from which a job of a changed query goes on.
+
+Two compiled plans are matched by meaning, and held to the snapshot: its operators must be the old
+plan's, their states of the types that it predicts. Then each state whose rows change is rewritten,
+column by column; operators get the uids of the new plan. What was not matched is left out.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import time
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.edit.merging import copy_table, has_state, path_beside
+from statelake.pipelines.lake.edit.migrating import SwitchedTtl, value_type
+from statelake.pipelines.lake.edit.pieces import Rows
+from statelake.pipelines.lake.edit.rewriting import (
+    Derivation,
+    TableChange,
+    TableRewriter,
+    Transform,
+    derive,
+    layout_of,
+    pieces_of,
+)
+from statelake.pipelines.lake.edit.selecting import refuse_cut_channels
+from statelake.pipelines.lake.tables.names import path_segment
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    SnapshotRecord,
+    StateRecord,
+    TableRecord,
+)
+from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
+from statelake.state_core.formats.layout.keyed_layout import RAW_KEY, RAW_VALUE, USER_KEY, VALUE
+from statelake.state_core.formats.layout.keyed_states import (
+    has_ttl,
+    meta_info_bytes,
+    user_key_snapshot,
+    with_ttl_bytes,
+    with_user_key_bytes,
+    with_value_bytes,
+)
+from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    OperatorMetadata,
+    write_metadata,
+)
+from statelake.state_core.formats.rewriting.value_migration import TTL_BYTES, with_columns
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.model.snapshot import Snapshot, StateKind
+from statelake.state_core.plans.data_views import map_view_serializer, map_view_type
+from statelake.state_core.plans.matching import (
+    ColumnMatch,
+    Fate,
+    OperatorMatch,
+    PlanMatch,
+    StateMatch,
+    worst,
+)
+from statelake.state_core.plans.plan import PlanNode
+from statelake.state_core.plans.states import NO_INITIAL, NodeStates, Place, StateColumn
+from statelake.state_core.plans.topology import operator_ids_of, shape_in
+from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.opaque_values import restore_key
+from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.sql.row_data import (
+    RowDataSerializerSnapshot,
+    internal_snapshot,
+)
+from statelake.state_core.serializers.sql.types.logical_type_streams import WrittenType
+from statelake.state_core.serializers.sql.types.logical_types import RawType
+
+_UID = re.compile(r"(\d+)_(.+)")
+# names of operators behind the number of their node, where a savepoint of Flink 1 has hashes alone
+NAMES = (
+    "source", "sink", "kafka", "values", "upsert-materialize", "constraint-validator",
+    "partitioner", "rowtime-inserter", "csv-source", "filesystem", "committer", "writer",
+)  # fmt: skip
+KIND_AT = 4  # of a row's bytes, behind their length: the kind of change
+_LIKE = "name a savepoint of the new job, --like, also one without data"
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """The columns of a new row: of each the old one that it continues, or a constant.
+
+    Attributes:
+        old: The index of the old column, or -1.
+        initial: The constant of those that continue none.
+    """
+
+    old: tuple[int, ...]
+    initial: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, matches: Sequence[ColumnMatch]) -> RowChange:
+        """Return the change of a row whose columns were matched."""
+        old = tuple(-1 if match.old is None else match.old for match in matches)
+        constants = tuple(
+            match.column.initial if match.column.initial is not NO_INITIAL else None
+            for match in matches
+        )
+        return cls(old, constants)
+
+    def rebuilt(self, rows: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
+        """Return rows with the new columns.
+
+        Args:
+            rows: The old rows.
+            kind: The new rows' type.
+        """
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        children = [
+            rows.field(old).cast(each.type)
+            if old >= 0
+            else _constant(initial, each.type, len(rows))
+            for old, initial, each in zip(
+                self.old, self.initial, fields if self.old else (), strict=True
+            )
+        ]
+        if not self.old:  # the columns of a row without fields have a placeholder
+            children = [pa.nulls(len(rows), each.type) for each in fields]
+        mask = rows.is_null() if rows.null_count else None
+        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def _constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(length, kind)
+    return pa.array([value], kind).take(pa.array([0] * length, pa.int64()))
+
+
+@dataclass(frozen=True)
+class SqlRows(Transform):
+    """Rewrite the rows of Flink SQL's state for other columns.
+
+    Attributes:
+        before: The state's meta info.
+        after: That of the new state, with the same time to live.
+        changes: What becomes of the rows, by place.
+        merges: Whether rows of a map's keys may become equal, so that their counts are added up.
+    """
+
+    before: bytes
+    after: bytes
+    changes: Mapping[Place, RowChange]
+    merges: bool = False
+
+    def apply(self, rows: Rows) -> Rows:
+        """Rewrite the rows.
+
+        Raises:
+            EncodeError: Of a value only the exact bytes are known.
+        """
+        assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
+        batch = rows.batch
+        if batch.column(RAW_KEY).null_count < len(batch) or not _typed_only(
+            rows, value_type(self.before)
+        ):
+            raise EncodeError(
+                "a row of which only the exact bytes are known", place=f"state {rows.name!r}"
+            )
+        layout, columns = rows.layout, {RAW_VALUE: pa.nulls(len(batch), pa.binary())}
+        if Place.VALUE in self.changes:
+            value = value_type(self.after)
+            layout = replace(layout, value=value.restore_serializer())
+            before: TypeSerializerSnapshot = value_type(self.before)
+            kind = layout.schema.field(VALUE).type
+            if layout.kind is StateKind.LIST:
+                before = ListSerializerSnapshot.around(before)
+            columns[VALUE] = _rebuilt(batch.column(VALUE), kind, before, self.changes[Place.VALUE])
+        if Place.USER_KEY in self.changes:
+            user_key = user_key_snapshot(self.after)
+            assert user_key is not None  # noqa: S101 - only maps have rows there
+            layout = replace(layout, user_key=restore_key(user_key))
+            kind = layout.schema.field(USER_KEY).type
+            columns[USER_KEY] = self.changes[Place.USER_KEY].rebuilt(batch.column(USER_KEY), kind)
+        changed = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
+        return _merged(changed) if self.merges else changed
+
+
+def _begins_with_row(value: TypeSerializerSnapshot) -> bool:
+    """Return whether a value's first bytes are those of a row."""
+    while isinstance(value, CompositeTypeSerializerSnapshot) and value.nested:
+        if isinstance(value, ListSerializerSnapshot):
+            return False
+        value = value.nested[0]
+    return isinstance(value, RowDataSerializerSnapshot)
+
+
+def _typed_only(rows: StateRows, before: TypeSerializerSnapshot) -> bool:
+    """Return whether exact bytes differ from those of typed columns in kinds of changes alone.
+
+    What an operator holds it has by its kind of change as it came. No operator reads that again.
+    """
+    batch = rows.batch
+    raw = batch.column(RAW_VALUE)
+    if raw.null_count == len(raw):
+        return True
+    if rows.layout.kind is StateKind.LIST or not _begins_with_row(before):
+        return False
+    held = replace(rows, batch=batch.filter(raw.is_valid()))
+    exact = held.layout.value_writer(held.batch).to_binary()
+    typed = with_columns(held, held.layout, {RAW_VALUE: pa.nulls(len(held.batch), pa.binary())})
+    in_map = held.layout.kind is StateKind.MAP  # whose values begin with whether they are null
+    at = KIND_AT + TTL_BYTES * held.layout.with_ttl + in_map
+    inserted = pc.binary_replace_slice(exact, start=at, stop=at + 1, replacement=b"\0")
+    return bool(inserted.equals(held.layout.value_writer(typed).to_binary()))
+
+
+def _rebuilt(
+    values: pa.Array, kind: pa.DataType, before: TypeSerializerSnapshot, change: RowChange
+) -> pa.Array:
+    """Return values with the new columns in their row, which lists and tuples may hold."""
+    if isinstance(before, RowDataSerializerSnapshot):
+        return change.rebuilt(values, kind)
+    assert isinstance(before, CompositeTypeSerializerSnapshot)  # noqa: S101 - by row_in
+    mask = values.is_null() if values.null_count else None
+    if isinstance(before, ListSerializerSnapshot):
+        inner = _rebuilt(values.values, kind.value_type, before.nested[0], change)
+        offsets = values.offsets
+        return type(values).from_arrays(offsets, inner, type=kind, mask=mask)
+    fields = [kind.field(index) for index in range(kind.num_fields)]
+    first = _rebuilt(values.field(0), fields[0].type, before.nested[0], change)
+    others = [values.field(index) for index in range(1, len(fields))]
+    return pa.StructArray.from_arrays([first, *others], fields=fields, mask=mask)
+
+
+def _merged(rows: StateRows) -> StateRows:
+    """Return rows of a map without equal keys: their counts are added up."""
+    batch = rows.batch
+    keys = rows.layout.key_writer(batch).to_binary().dictionary_encode()
+    if len(keys.dictionary) == len(batch):
+        return rows
+    value = batch.column(VALUE)
+    structured = pa.types.is_struct(value.type)
+    counts = value.field(0) if structured else value
+    table = pa.table({"key": keys.indices, "count": counts, "row": range(len(batch))})
+    grouped = table.group_by("key", use_threads=False).aggregate([("count", "sum"), ("row", "min")])
+    grouped = grouped.sort_by("row_min")
+    taken = batch.take(grouped["row_min"].combine_chunks())
+    total = grouped["count_sum"].combine_chunks().cast(counts.type)
+    held = taken.column(VALUE)
+    if structured:
+        fields = [held.type.field(index) for index in range(held.type.num_fields)]
+        others = [held.field(index) for index in range(1, len(fields))]
+        total = pa.StructArray.from_arrays([total, *others], fields=fields)
+    changed = replace(rows, batch=taken)
+    return replace(changed, batch=with_columns(changed, rows.layout, {VALUE: total}))
+
+
+def row_in(snapshot: TypeSerializerSnapshot) -> RowDataSerializerSnapshot:
+    """Return the row that a value is, or holds in a list or as the first part of a tuple.
+
+    Raises:
+        IncompatibleError: There is none.
+    """
+    if isinstance(snapshot, RowDataSerializerSnapshot):
+        return snapshot
+    if isinstance(snapshot, CompositeTypeSerializerSnapshot) and snapshot.nested:
+        return row_in(snapshot.nested[0])
+    raise IncompatibleError(f"{snapshot.type_name}, and not a row of Flink SQL")
+
+
+def with_row(
+    snapshot: TypeSerializerSnapshot, row: RowDataSerializerSnapshot
+) -> TypeSerializerSnapshot:
+    """Return the same value with another row in it."""
+    if isinstance(snapshot, RowDataSerializerSnapshot):
+        return row
+    assert isinstance(snapshot, CompositeTypeSerializerSnapshot)  # noqa: S101 - by row_in
+    changed = copy(snapshot)
+    changed.nested = (with_row(snapshot.nested[0], row), *snapshot.nested[1:])
+    return changed
+
+
+# --------------------------------------------------------------------------- the plan of an upgrade
+
+
+@dataclass(frozen=True)
+class StateUpgrade:
+    """What becomes of a state in a snapshot.
+
+    Attributes:
+        state: Its name.
+        name: Its name in the new job.
+        meta_info: The meta info of its rows in the new job, with the old name and time to live.
+        changes: What becomes of its rows, by place; empty if they stay.
+        merges: Whether rows may become equal.
+        ttl: Whether time to live is switched on or off; None if it stays.
+    """
+
+    state: str
+    name: str
+    meta_info: bytes = field(repr=False)
+    changes: Mapping[Place, RowChange] = field(default_factory=dict)
+    merges: bool = False
+    ttl: bool | None = None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The id of an operator, and its uid; a job without a compiled plan has none."""
+
+    operator_id: str
+    uid: str = ""
+
+
+@dataclass(frozen=True)
+class OperatorUpgrade:
+    """What becomes of an operator with state.
+
+    Attributes:
+        match: The operators in both plans.
+        operators: The operators of the snapshot that the old node is, with what they become.
+        states: The states that go on; others of these operators are left out.
+        entries: The entries of the old operator.
+        fate: What becomes of its state, held to the snapshot.
+        why: Reasons, each a sentence.
+    """
+
+    match: OperatorMatch
+    operators: Mapping[str, Identity] = field(default_factory=dict)
+    states: tuple[StateUpgrade, ...] = ()
+    entries: int = 0
+    fate: Fate = Fate.KEEPS
+    why: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> Fate:
+        """The worst of its fate and those of its columns."""
+        return worst([self.fate, self.match.worst])
+
+
+@dataclass(frozen=True)
+class SqlUpgradePlan:
+    """What becomes of every operator with state of a snapshot of a Flink SQL job."""
+
+    plans: PlanMatch
+    operators: tuple[OperatorUpgrade, ...]
+
+
+def plan_sql_upgrade(
+    record: SnapshotRecord,
+    match: PlanMatch,
+    like: Snapshot | None = None,
+    *,
+    no_uids: bool = False,
+) -> SqlUpgradePlan:
+    """Hold a match of two plans to a snapshot.
+
+    Args:
+        record: The snapshot.
+        match: The match of the old job's plan and the new one's.
+        like: A snapshot of the new job, whose types are taken; None without one.
+        no_uids: Whether both jobs run without a compiled plan, so that their operators have no
+            uids.
+
+    Raises:
+        IncompatibleError: The snapshot is not of the old plan.
+    """
+    named = (_named_by_topology if no_uids else _named_by_uid)(record, match)
+    upgrades = [_operator_upgrade(record, each, named, like) for each in match.operators]
+    return SqlUpgradePlan(match, tuple(upgrades))
+
+
+@dataclass(frozen=True)
+class Named:
+    """The operators of both jobs.
+
+    Attributes:
+        old: The snapshot's operators with state, by the number of their node: id, and name in it.
+        new: The ids of the new job's, by number and name; empty if uids make them.
+    """
+
+    old: Mapping[int, Mapping[str, str]]
+    new: Mapping[tuple[int, str], str] = field(default_factory=dict)
+
+    def identity(self, node: PlanNode, name: str) -> Identity | None:
+        """Return the identity of an operator of the new job; None if it has none of that name."""
+        if not self.new:
+            uid = f"{node.id}_{name}"
+            return Identity(operator_id_of_uid(uid), uid)
+        operator_id = self.new.get((node.id, name))
+        return None if operator_id is None else Identity(operator_id)
+
+
+def _with_state(record: SnapshotRecord) -> dict[str, str]:
+    """Return the operators of a snapshot that have state, with their uids."""
+    tables = {each.operator_id: each.uid for each in record.operators}
+    return {
+        # Flink would hold an operator without state to its maximum parallelism
+        each.operator_id: tables.get(each.operator_id) or each.uid
+        for each in carried_metadata(record).operators
+        if has_state(each, set(tables))
+    }
+
+
+def _named_by_topology(record: SnapshotRecord, match: PlanMatch) -> Named:
+    """Return the operators of jobs that run without compiled plans.
+
+    Raises:
+        IncompatibleError: The snapshot's ids are not those of the old plan's topology.
+    """
+    held = _with_state(record)
+    shape = shape_in(match.old, held)
+    if shape is None:
+        raise IncompatibleError(
+            "the ids of the snapshot's operators do not follow from the old plan",
+            place=match.old.place,
+            remedy="compile the plan of the SQL that the job ran, in the same Flink and with the"
+            " same settings; a job that runs a compiled plan has uids: leave out --no-uids",
+        )
+    nodes: dict[int, dict[str, str]] = {}
+    for (node, name), operator_id in operator_ids_of(match.old, shape).items():
+        if operator_id in held:
+            nodes.setdefault(node, {})[operator_id] = name
+    return Named(nodes, operator_ids_of(match.new, shape))
+
+
+def _named_by_uid(record: SnapshotRecord, match: PlanMatch) -> Named:
+    """Return the operators of jobs that run compiled plans.
+
+    Raises:
+        IncompatibleError: An operator with state is of no node.
+    """
+    plan = match.old
+    guesses = {
+        operator_id_of_uid(f"{node.id}_{name}"): (node.id, name)
+        for node in plan.nodes.values()
+        for name in (node.kind, *NAMES)
+    }
+    found: dict[int, dict[str, str]] = {}
+    unknown = []
+    for operator_id, uid in _with_state(record).items():
+        parts = _UID.fullmatch(uid)
+        node, name = (int(parts[1]), parts[2]) if parts else guesses.get(operator_id, (-1, ""))
+        if node in plan.nodes:
+            found.setdefault(node, {})[operator_id] = name
+        else:
+            unknown.append(uid or operator_id)
+    if unknown:
+        raise IncompatibleError(
+            f"{', '.join(unknown[:5])} of the snapshot {'are' if len(unknown) > 1 else 'is'} no"
+            f" operator of the old plan",
+            place=plan.place,
+            remedy="give the plan of the job that took the savepoint. If it ran without a compiled"
+            " plan, say --no-uids. A savepoint of Flink 1 has hashes alone: name the uids of its"
+            " sources and sinks, --uid 1_orders",
+        )
+    return Named(found)
+
+
+def _operator_upgrade(
+    record: SnapshotRecord,
+    match: OperatorMatch,
+    named: Named,
+    like: Snapshot | None,
+) -> OperatorUpgrade:
+    old, new = match.old, match.new
+    held = {} if old is None else named.old.get(old.node.id, {})
+    records = [each for each in record.operators if each.operator_id in held]
+    entries = sum(state.entries for each in records for state in each.all_states if _is_kept(state))
+    if old is None or new is None:
+        fate = match.fate
+        if old is not None and fate is Fate.KEEPS and records:
+            fate = Fate.LOST
+        if old is not None and not records and fate is Fate.LOST and not held:
+            fate = Fate.KEEPS
+        return OperatorUpgrade(match, {}, (), entries, fate, match.why)
+    identities = {}
+    for operator_id, name in held.items():
+        found = named.identity(new.node, new.node.kind if name == old.node.kind else name)
+        if found is not None:
+            identities[operator_id] = found
+    if match.fate is Fate.LOST:
+        return OperatorUpgrade(match, {}, (), entries, Fate.LOST, match.why)
+    states: list[StateUpgrade] = []
+    why, fate = list(match.why), match.fate
+    if not records and old.states:
+        why.append(f"the snapshot has no state of {old.node.label}")
+    for operator in records:
+        identity = identities.get(operator.operator_id)
+        if identity is None:
+            fate = worst([fate, Fate.LOST])
+            why.append(f"the new job has no operator for {operator.name or operator.operator_id}")
+            continue
+        for state in operator.states:
+            try:
+                upgrade = _state_upgrade(state, match, identity.operator_id, like)
+            except StateError as error:
+                fate = worst([fate, Fate.UNKNOWN])
+                why.append(f"its state {state.name!r}: {str(error).removeprefix(': ')}")
+                continue
+            if upgrade is not None:
+                states.append(upgrade)
+    return OperatorUpgrade(match, identities, tuple(states), entries, fate, tuple(why))
+
+
+def _is_kept(state: Any) -> bool:
+    return not isinstance(state, StateRecord) or state.kind != "timers"
+
+
+def _state_upgrade(
+    state: StateRecord,
+    match: OperatorMatch,
+    operator_id: str,
+    like: Snapshot | None,
+) -> StateUpgrade | None:
+    """Return what becomes of a state of a matched operator; None if it is left out."""
+    new = match.new
+    assert new is not None and match.old is not None  # noqa: S101, PT018 - by the caller
+    found = next((each for each in match.states if each.old.name == state.name), None)
+    if state.kind == "timers":
+        return StateUpgrade(state.name, state.name, state.meta_info)
+    if found is None:
+        name = _view_name(state.name, match)
+        if name is None:
+            return None
+        ttl = _switched(state.meta_info, new, 0) if new.states else None
+        return StateUpgrade(state.name, name, state.meta_info, ttl=ttl)
+    _refuse_other_types(state, found)
+    ttl = _switched(state.meta_info, new, found.new.index)
+    if found.same:
+        return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl)
+    target = _meta_info_like(like, operator_id, found.new.name)
+    after = state.meta_info
+    for place, matches in found.columns.items():
+        before = _row_at(state.meta_info, place)
+        wanted = None if target is None else _row_at(target, place)
+        row = _new_row(before, matches, found.old.rows[place], wanted)
+        if place is Place.USER_KEY:
+            user_key = user_key_snapshot(after)
+            assert user_key is not None  # noqa: S101 - by _row_at
+            after = with_user_key_bytes(after, with_row(user_key, row))
+        else:
+            after = with_value_bytes(after, with_row(value_type(after), row))
+    changes = {place: RowChange.of(matches) for place, matches in found.columns.items()}
+    merges = set(found.columns) == {Place.USER_KEY}
+    return StateUpgrade(state.name, found.new.name, after, changes, merges, ttl)
+
+
+def _switched(meta_info: bytes, new: NodeStates, index: int) -> bool | None:
+    """Return whether time to live is switched on or off; None if it stays."""
+    wanted = new.has_ttl(index)
+    return None if wanted == has_ttl(parse_state_meta_info(meta_info)) else wanted
+
+
+def _view_name(name: str, match: OperatorMatch) -> str | None:
+    """Return the new name of a data view's state; None if its call is gone.
+
+    A state of the operator that is no view, such as a counter of its own, stays.
+    """
+    olds = (
+        [column for state in match.old.states for row in state.rows.values() for column in row]
+        if match.old is not None
+        else []
+    )
+    mine = next((column for column in olds if column.view and _is_of(name, column.view)), None)
+    if mine is None:
+        return name
+    for state in match.states:
+        for place, matches in state.columns.items():
+            for each in matches:
+                if each.old is not None and state.old.rows[place][each.old] is mine:
+                    return each.column.view + name.removeprefix(mine.view)
+    return None
+
+
+def _is_of(name: str, view: str) -> bool:
+    return name == view or name.startswith((f"{view}_", view if view.endswith("$") else f"{view}_"))
+
+
+def _row_at(meta_info: bytes, place: Place) -> RowDataSerializerSnapshot:
+    if place is Place.USER_KEY:
+        user_key = user_key_snapshot(meta_info)
+        if user_key is None:
+            raise IncompatibleError("it is no map")
+        return row_in(user_key)
+    return row_in(value_type(meta_info))
+
+
+def _refuse_other_types(state: StateRecord, match: StateMatch) -> None:
+    """Refuse a state whose types are not those that the old plan predicts.
+
+    Raises:
+        IncompatibleError: They differ.
+    """
+    for place, columns in match.old.rows.items():
+        held = _row_at(state.meta_info, place).types
+        predicted = [column.type for column in columns]
+        if len(held) != len(columns) or any(
+            kind is not None and kind.text != has.type.text
+            for kind, has in zip(predicted, held, strict=False)
+        ):
+            shown = ", ".join("?" if kind is None else kind.text for kind in predicted)
+            raise IncompatibleError(
+                f"the snapshot has ({', '.join(each.type.text for each in held)}), and the old"
+                f" plan says ({shown})",
+                remedy="give the plan of the job that took the savepoint",
+            )
+
+
+def _new_row(
+    before: RowDataSerializerSnapshot,
+    matches: Sequence[ColumnMatch],
+    columns: Sequence[StateColumn],
+    wanted: RowDataSerializerSnapshot | None,
+) -> RowDataSerializerSnapshot:
+    """Return the snapshot of the new rows.
+
+    Raises:
+        IncompatibleError: The type of a new column is not known.
+    """
+    if wanted is not None and len(wanted.types) != len(matches):
+        raise IncompatibleError(
+            f"the savepoint of --like has {len(wanted.types)} columns, and the new plan"
+            f" {len(matches)}",
+            remedy=_LIKE,
+        )
+    types: list[WrittenType] = []
+    nested: list[TypeSerializerSnapshot] = []
+    for index, match in enumerate(matches):
+        kind = match.column.type
+        if wanted is not None:
+            types.append(wanted.types[index])
+            nested.append(wanted.nested[index])
+        elif match.old is not None and (kind is None or columns[match.old].type in (None, kind)):
+            types.append(before.types[match.old])
+            nested.append(before.nested[match.old])
+        elif isinstance(kind, RawType):
+            types.append(map_view_type())
+            nested.append(map_view_serializer())
+        elif kind is not None:
+            types.append(WrittenType.of(kind))
+            nested.append(internal_snapshot(kind))
+        else:
+            raise IncompatibleError(f"the type of {match.column.name} is in no plan", remedy=_LIKE)
+    row = RowDataSerializerSnapshot()
+    row.types, row.nested = tuple(types), tuple(nested)
+    return row
+
+
+def _meta_info_like(like: Snapshot | None, operator_id: str, name: str) -> bytes | None:
+    """Return the meta info of a state in a snapshot of the new job; None if it has none."""
+    for operator in () if like is None else like.operators:
+        if operator.operator_id == operator_id:
+            for state in operator.keyed_states:
+                if state.name == name:
+                    return state.meta_info
+    return None
+
+
+# --------------------------------------------------------------------------- the upgrade
+
+
+class _SqlUpgrade(Derivation):
+    """An upgrade, by the id of each operator."""
+
+    origin = "migrate"
+
+    def __init__(self, lake: Catalog, plan: SqlUpgradePlan) -> None:
+        self.lake = lake
+        self.identities = {
+            operator_id: identity
+            for each in plan.operators
+            for operator_id, identity in each.operators.items()
+        }
+        self.labels = {
+            operator_id: (each.match.old.node, each.match.new.node)
+            for each in plan.operators
+            for operator_id in each.operators
+            if each.match.old is not None and each.match.new is not None
+        }
+        self.states = {
+            (operator_id, state.state): state
+            for each in plan.operators
+            for operator_id in each.operators
+            for state in each.states
+        }
+        self.now = time.time_ns() // 1_000_000
+
+    def begin(
+        self, record: SnapshotRecord, rewriter: TableRewriter | None = None
+    ) -> Sequence[OperatorRecord]:
+        """Leave out operators and states that do not go on."""
+        self.metadata = carried_metadata(record)
+        self.record = record
+        going = {each.operator_id for each in self.metadata.operators} - set(self.identities)
+        refuse_cut_channels(self.metadata.operators, going)
+        self.metadata.operators = [
+            each for each in self.metadata.operators if each.operator_id in self.identities
+        ]
+        kept = [
+            operator.with_states(
+                [each for each in operator.states
+                 if (operator.operator_id, each.name) in self.states],
+                operator.operator_states,
+            )
+            for operator in record.operators
+            if operator.operator_id in self.identities
+        ]  # fmt: skip
+        if rewriter is None:
+            return kept
+        return [self._moved(operator, rewriter) for operator in kept]
+
+    def paths(self, record: SnapshotRecord) -> list[str]:
+        """Return the tables that the upgrade may write."""
+        paths = []
+        for operator in self.begin(record):
+            paths += [table.path for table in operator.tables]
+            for state in self._to_move(operator):
+                path = self._path(operator, state)
+                paths += [path, path_beside(path, operator.table_of(state))]
+        return paths
+
+    def _to_move(self, operator: OperatorRecord) -> list[StateRecord]:
+        """Return the states with other names, whose tables have their names."""
+        states = self.states
+        return [
+            each for each in operator.states
+            if states[operator.operator_id, each.name].name != each.name
+        ]  # fmt: skip
+
+    def _path(self, operator: OperatorRecord, state: StateRecord) -> str:
+        name = self.states[operator.operator_id, state.name].name
+        return f"{posixpath.dirname(state.table)}/{path_segment(name)}"
+
+    def _moved(self, operator: OperatorRecord, rewriter: TableRewriter) -> OperatorRecord:
+        """Return the operator with the tables of renamed states under their new names."""
+        snapshot_id = rewriter.attempt.claim.snapshot_id
+        going = {each.table: self._path(operator, each) for each in self._to_move(operator)}
+        tables = {
+            table.path: copy_table(self.lake, snapshot_id, table, going[table.path],
+                                   rewriter.token, list(going.values()))
+            if table.path in going else table
+            for table in operator.tables
+        }  # fmt: skip
+        states = [replace(each, table=tables[each.table].path) for each in operator.states]
+        return replace(operator, tables=list(tables.values()), states=states)
+
+    def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
+        """Return the change of a table whose rows change."""
+        held = operator.states_in(table)
+        if len(held) != 1 or not isinstance(held[0], StateRecord):
+            return None
+        (state,) = held
+        upgrade = self.states[operator.operator_id, state.name]
+        transforms: list[Transform] = []
+        after = state.meta_info
+        if upgrade.changes:
+            transforms.append(SqlRows(after, upgrade.meta_info, upgrade.changes, upgrade.merges))
+            after = upgrade.meta_info
+        if upgrade.ttl is not None:
+            transforms.append(SwitchedTtl(upgrade.ttl, self.now))
+            after = with_ttl_bytes(after, on=upgrade.ttl)
+        if not transforms:
+            return None
+        layout = layout_of(self.lake, operator, table).with_meta_info(after)
+        return TableChange(layout, pieces_of(table), transforms)
+
+    def finish(self, record: SnapshotRecord) -> SnapshotRecord:
+        """Give operators their new uids, and states their new names."""
+        operators = [self._renamed(operator) for operator in record.operators]
+        self.metadata.operators = [self._renamed_metadata(each) for each in self.metadata.operators]
+        return replace(record, operators=operators, metadata=write_metadata(self.metadata))
+
+    def _renamed(self, operator: OperatorRecord) -> OperatorRecord:
+        states = []
+        for state in operator.states:
+            name = self.states[operator.operator_id, state.name].name
+            if name != state.name:
+                info = replace(parse_state_meta_info(state.meta_info), name=name)
+                state = replace(state, name=name, meta_info=meta_info_bytes(info))  # noqa: PLW2901
+            states.append(state)
+        new = self.identities[operator.operator_id]
+        name = self._name(operator.operator_id, operator.name)
+        return replace(operator, uid=new.uid, operator_id=new.operator_id, name=name, states=states)
+
+    def _renamed_metadata(self, operator: OperatorMetadata) -> OperatorMetadata:
+        new = self.identities[operator.operator_id]
+        return replace(
+            operator, operator_id=new.operator_id, uid=new.uid if operator.uid else "",
+            name=self._name(operator.operator_id, operator.name),
+        )  # fmt: skip
+
+    def _name(self, operator_id: str, name: str) -> str:
+        old, new = self.labels[operator_id]
+        return name.replace(old.label, new.label).replace(f"[{old.id}]", f"[{new.id}]")
+
+
+def upgrade_sql(
+    lake: Catalog,
+    job: str,
+    parent: str,
+    snapshot_id: str,
+    plan: SqlUpgradePlan,
+    *,
+    note: str = "",
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> SnapshotRecord:
+    """Register a snapshot from which the job of the new plan goes on.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        parent: The snapshot of the old plan.
+        snapshot_id: The name of the new one.
+        plan: What becomes of each operator, as `plan_sql_upgrade` returns it.
+        note: Kept with it.
+        engine: `auto`, `spark`, `local`, or an engine.
+        progress: Called with (done, total) after each task of a table.
+
+    Raises:
+        ConflictError: There is a snapshot of that name.
+        EncodeError: A row can't be rewritten; nothing was registered.
+    """
+    upgrade = _SqlUpgrade(lake, plan)
+    record = lake.snapshot(job, parent)
+    paths = list(dict.fromkeys(upgrade.paths(record)))
+    return derive(
+        lake, job, record, snapshot_id, upgrade, note=note, paths=paths, engine=engine,
+        progress=progress,
+    ).record  # fmt: skip

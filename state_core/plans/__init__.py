@@ -1,0 +1,15 @@
+"""Compiled plans of Flink SQL: what each operator's state means, and what a changed query keeps.
+
+============  ============================================================================
+`plan`        a plan's nodes, from the JSON of `COMPILE PLAN`
+`lineage`     what each field of each node is, as text over the tables
+`states`      the states of each node, and the meaning of each column in them
+`data_views`  the column of an accumulator row that stands for a view
+`matching`    which operator of the new plan goes on from which of the old one, and its columns
+`topology`    ids of operators without uids, in jobs that run without a plan
+`unaided`     what Flink does by itself with the savepoint and the new plan
+============  ============================================================================
+
+Nothing here reads a snapshot. `pipelines.lake.edit.sql_upgrading` holds a match to the states of
+one, and rewrites them.
+"""

@@ -1,0 +1,493 @@
+"""The lineage of each field of a plan, as text over the tables: `SUM(o.v) BY [o.g]`.
+
+Two fields of different plans with the same text have the same values, as far as their nodes also
+have the same rows: the text of a node's rows says of which tables, by which joins and groups, and
+apart from that its filters are kept, since a changed filter changes what was counted. Names,
+aliases and numbers of nodes are in none of these texts. Calcs are substituted, and two-phase
+aggregates have the text of one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from statelake.state_core.errors import DeclarationError, StateError
+from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
+from statelake.state_core.serializers.sql.types.logical_types import LogicalType
+
+MAX_TEXT = 1 << 20  # nested expressions repeat what they read: the text of a field can explode
+MAX_DEPTH = 200
+COMMUTATIVE = ("AND", "OR", "=", "<>", "+", "*")
+# connectors, and formats of any connector but one, whose tables only get inserts
+INSERTS = ("datagen", "faker", "socket")
+INSERT_FORMATS = (
+    "avro", "avro-confluent", "csv", "json", "orc", "parquet", "protobuf", "raw",
+)  # fmt: skip
+UPSERTS = "upsert-kafka"
+PASSED = (
+    "exchange", "watermark-assigner", "mini-batch-assigner", "drop-update-before",
+    "changelog-normalize", "sort", "temporal-sort",
+)  # fmt: skip
+THROUGH = ("calc", "union", "join", "correlate")
+LOCAL = ("local-group-aggregate", "local-window-aggregate")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The rows that a node emits.
+
+    Attributes:
+        rows: Of what they are: equal texts are the same rows, but for filters and columns.
+        filters: The conditions that rows passed.
+        fields: The text of each field.
+        columns: The fields' names and types.
+        updates: Whether rows may be updated or deleted.
+        before: What a local aggregate reads; None for other nodes.
+        window: The text of a local aggregate's window.
+    """
+
+    rows: str
+    filters: frozenset[str]
+    fields: tuple[str, ...]
+    columns: tuple[Column, ...]
+    updates: bool
+    before: Relation | None = None
+    window: str = ""
+
+    def named(self, indexes: Sequence[int]) -> tuple[str, ...]:
+        """Return the texts of some fields."""
+        return tuple(self.fields[index] for index in indexes)
+
+    def types(self) -> tuple[LogicalType, ...]:
+        """Return the types of all fields."""
+        return tuple(column.type for column in self.columns)
+
+
+def lineage_of(plan: Plan) -> dict[int, Relation]:
+    """Return the relation of each node of a plan.
+
+    Raises:
+        DeclarationError: A node refers to a field that its input does not have.
+    """
+    relations: dict[int, Relation] = {}
+    inserts = insert_only(plan)
+    for node in plan.nodes.values():
+        inputs = [relations[each] for each in node.inputs]
+        with understood(plan, node):
+            relation = replace(_relation(node, inputs), columns=node.columns)
+            if node.id in inserts:
+                relation = replace(relation, updates=False)
+            relations[node.id] = relation
+    return relations
+
+
+@contextmanager
+def understood(plan: Plan, node: PlanNode) -> Iterator[None]:
+    """Turn what fails at a node's JSON into an error that names the plan and the node.
+
+    Raises:
+        DeclarationError: The node has another content than is known.
+    """
+    try:
+        yield
+    except StateError as error:
+        raise error.within(f"{plan.place}, {node.label}") from error
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise DeclarationError(
+            f"it can't be understood ({type(error).__name__}: {error})",
+            place=f"{plan.place}, {node.label}",
+            remedy="its Flink may be newer than this statelake: report it with the plan",
+        ) from error
+
+
+def insert_only(plan: Plan) -> frozenset[int]:
+    """Return the nodes whose output has inserts alone, as the nodes that read it demand.
+
+    A plan does not say which changes a table gets, but Flink compiles some nodes for inserts alone.
+    """
+    found: set[int] = set()
+    for node in reversed(list(plan.nodes.values())):
+        with understood(plan, node):
+            reads = _reads_inserts(node)
+        if reads or (node.id in found and node.kind in (*THROUGH, *PASSED)):
+            found |= set(node.inputs)
+    return frozenset(found)
+
+
+def _reads_inserts(node: PlanNode) -> bool:
+    spec = node.spec
+    if node.kind == "sink":
+        return bool(spec.get("inputChangelogMode") == ["INSERT"])
+    if node.kind in ("group-aggregate", *LOCAL, "window-aggregate", "group-window-aggregate"):
+        return spec.get("needRetraction") is False
+    if node.kind == "rank":
+        return bool(spec["rankStrategy"]["type"] == "AppendFast")
+    return node.kind in ("deduplicate", "over-aggregate", "interval-join", "window-join",
+                         "window-rank", "window-deduplicate")  # fmt: skip
+
+
+def _relation(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    rule = RULES.get(node.kind)
+    if rule is not None and inputs:
+        return rule(node, inputs)
+    if node.kind == "table-source-scan":
+        return _scan(node)
+    if node.kind in PASSED and len(inputs) == 1:
+        return inputs[0]
+    return _unknown(node, inputs)
+
+
+def _unknown(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return the relation of a node without a rule, which its whole content identifies."""
+    left_out = ("id", "type", "description", "inputProperties", "configuration", "outputType")
+    spec = {name: value for name, value in node.spec.items() if name not in left_out}
+    reads = [(each.rows, each.fields) for each in inputs]
+    rows = _bounded(f"{node.kind}({json.dumps(spec, sort_keys=True)} OF {json.dumps(reads)})")
+    fields = tuple(f"{rows}[{index}]" for index in range(len(node.columns)))
+    filters = frozenset().union(*(each.filters for each in inputs))
+    updates = any(each.updates for each in inputs)
+    return Relation(rows, filters, fields, node.columns, updates)
+
+
+def table_of(node: PlanNode) -> str:
+    """Return the name of the table that a scan reads, or a sink writes."""
+    for name in ("scanTableSource", "dynamicTableSink"):
+        if name in node.spec:
+            return str(node.spec[name]["table"]["identifier"])
+    return ""
+
+
+def _scan(node: PlanNode) -> Relation:
+    source = node.spec["scanTableSource"]
+    table = table_of(node)
+    short = table.rpartition(".")[2].strip("`")
+    fields = tuple(f"{short}.{column.name}" for column in node.columns)
+    filters = set()
+    for ability in source.get("abilities") or ():
+        if ability.get("type") == "FilterPushDown":
+            full = _schema_fields(source, short) or fields
+            filters |= {expression(each, full) for each in ability.get("predicates") or ()}
+    options = source["table"].get("resolvedTable", {}).get("options", {})
+    return Relation(table, frozenset(filters), fields, node.columns, not _only_inserts(options))
+
+
+def _schema_fields(source: Mapping[str, Any], short: str) -> tuple[str, ...]:
+    schema = source["table"].get("resolvedTable", {}).get("schema", {})
+    return tuple(f"{short}.{each['name']}" for each in schema.get("columns", ()))
+
+
+def _only_inserts(options: Mapping[str, Any]) -> bool:
+    """Return whether a table is known to get inserts alone."""
+    connector = str(options.get("connector", ""))
+    formats = [str(options[name]) for name in ("format", "value.format") if name in options]
+    if connector == UPSERTS or not formats:
+        return connector in INSERTS
+    return all(each in INSERT_FORMATS for each in formats)
+
+
+def _calc(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    (read,) = inputs
+    fields = tuple(_bounded(_field(each, read)) for each in node.spec["projection"])
+    condition = node.spec.get("condition")
+    filters = read.filters if condition is None else read.filters | conjuncts(condition, read)
+    return replace(read, fields=fields, filters=filters)
+
+
+def _field(projected: Mapping[str, Any], read: Relation) -> str:
+    """Return the text of a projected field; a cast that only drops a time attribute is none."""
+    if projected.get("internalName") == "$CAST$1":
+        (operand,) = projected["operands"]
+        if operand.get("kind") == "INPUT_REF":
+            index = operand["inputIndex"]
+            if read.columns[index].type.text == plan_type(projected["type"]).text:
+                return str(read.fields[index])
+    return expression(projected, read.fields)
+
+
+def _union(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    rows = " UNION ".join(sorted(_with_filters(each) for each in inputs))
+    fields = tuple(
+        " | ".join(sorted(set(texts))) for texts in zip(*(i.fields for i in inputs), strict=True)
+    )
+    updates = any(each.updates for each in inputs)
+    return Relation(_bounded(rows), frozenset(), fields, node.columns, updates)
+
+
+def _with_filters(read: Relation) -> str:
+    return f"{read.rows} WHERE {sorted(read.filters)}" if read.filters else read.rows
+
+
+def _local(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    (read,) = inputs
+    keys = read.named(node.spec["grouping"])
+    partial = ("a partial aggregate",) * (len(node.columns) - len(keys))
+    window = window_text(node, read)
+    return replace(read, fields=(*keys, *partial), before=read, window=window)
+
+
+def aggregated(node: PlanNode, read: Relation) -> tuple[Relation, tuple[str, ...], str]:
+    """Return what an aggregate reads, before a local one; its keys' texts, and its window's."""
+    keys = read.named(node.spec["grouping"])
+    if read.before is None:
+        return read, keys, window_text(node, read)
+    return read.before, keys, read.window
+
+
+def _aggregate(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    source, keys, window = aggregated(node, inputs[0])
+    by = f"BY [{', '.join(sorted(keys))}]"
+    rows = _bounded(f"GROUP {source.rows} {by}{window}")
+    calls = [f"{call_text(call, source)} {by}{window}" for call in node.spec["aggCalls"]]
+    properties = [
+        f"{each['property']['kind']}{window}" for each in node.spec.get("namedWindowProperties", ())
+    ]
+    fields = tuple(map(_bounded, (*keys, *calls, *properties)))
+    updates = node.kind in ("group-aggregate", "global-group-aggregate")
+    return Relation(rows, source.filters, fields, node.columns, updates)
+
+
+def window_text(node: PlanNode, read: Relation) -> str:
+    """Return the text of a node's window, with the field of its time; empty without one."""
+    spec = node.spec
+    if "window" in spec:  # of the old group windows
+        group = {k: v for k, v in spec["window"].items() if k not in ("alias", "timeField")}
+        time = read.fields[spec["window"]["timeField"]["fieldIndex"]]
+        return f" IN {json.dumps(group, sort_keys=True)} OF {time}"
+    windowing = spec.get("windowing")
+    if windowing is None:
+        return ""
+    window = json.dumps(windowing["window"], sort_keys=True)
+    for name in ("timeAttributeIndex", "windowStart", "sliceEnd"):
+        if name in windowing:
+            index = windowing[name]
+            return f" IN {window} OF {read.fields[index] if index < len(read.fields) else name}"
+    return f" IN {window}"
+
+
+def call_text(call: Mapping[str, Any], read: Relation) -> str:
+    """Return the text of an aggregate call: `SUM(DISTINCT o.v) FILTER (o.v > 3)`."""
+    distinct = "DISTINCT " if call.get("distinct") else ""
+    condition = call.get("filterArg", -1)
+    only = f" FILTER ({read.fields[condition]})" if condition >= 0 else ""
+    return f"{function_name(call)}({distinct}{', '.join(read.named(call['argList']))}){only}"
+
+
+def function_name(call: Mapping[str, Any]) -> str:
+    """Return the name of a function: `SUM`, or that of a user's function."""
+    for name in ("internalName", "systemName", "catalogName", "class"):
+        if name in call:
+            return str(call[name]).removeprefix("$").removesuffix("$1")
+    return json.dumps(call, sort_keys=True)
+
+
+def join_keys(spec: Mapping[str, Any], inputs: Sequence[Relation]) -> tuple[str, str]:
+    """Return the texts of a join's keys on both sides, pair by pair."""
+    left, right = inputs
+    return str(left.named(spec["leftKeys"])), str(right.named(spec["rightKeys"]))
+
+
+def join_text(spec: Mapping[str, Any], inputs: Sequence[Relation]) -> str:
+    """Return the text of a join: its type, keys and other conditions."""
+    left, right = inputs
+    pairs = zip(left.named(spec["leftKeys"]), right.named(spec["rightKeys"]), strict=True)
+    equal = sorted(f"{one} = {other}" for one, other in pairs)
+    condition = spec.get("nonEquiCondition")
+    more = [] if condition is None else [expression(condition, (*left.fields, *right.fields))]
+    return f"{spec['joinType']} ON {' AND '.join(equal + more)}"
+
+
+def _join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    spec = node.spec
+    interval = spec.get("intervalJoinSpec")
+    join = spec["joinSpec"] if interval is None else interval["joinSpec"]
+    left, right = inputs
+    text = f"{node.kind} {join_text(join, inputs)}{bounds_text(node, inputs)}"
+    rows = _bounded(f"({left.rows}) {text} ({right.rows})")
+    kind = join["joinType"]
+    fields = (*left.fields, *right.fields) if kind not in ("SEMI", "ANTI") else left.fields
+    if kind in ("LEFT", "RIGHT", "FULL"):  # null where nothing matches
+        sides = [
+            f" OR NULL BY {text}" if kind in (side, "FULL") else "" for side in ("RIGHT", "LEFT")
+        ]
+        pairs = [(left, sides[0]), (right, sides[1])]
+        fields = tuple(f"{text}{side}" for read, side in pairs for text in read.fields)
+    updates = left.updates or right.updates or kind not in ("INNER", "SEMI")
+    if interval is not None or node.kind in ("window-join", "temporal-join", "lookup-join"):
+        updates = left.updates
+    filters = left.filters | right.filters
+    return Relation(rows, filters, tuple(map(_bounded, fields)), node.columns, updates)
+
+
+def bounds_text(node: PlanNode, inputs: Sequence[Relation]) -> str:
+    """Return the text of an interval join's bounds, or of a temporal join's times."""
+    left, right = inputs
+    interval = node.spec.get("intervalJoinSpec")
+    if interval is not None:
+        bounds = dict(interval["windowBounds"])
+        times = [
+            relation.fields[bounds.pop(f"{side}TimeIndex")]
+            for side, relation in (("left", left), ("right", right))
+        ]
+        return f" BETWEEN {json.dumps(bounds, sort_keys=True)} OF {times}"
+    for name, relation in (("left", left), ("right", right)):
+        index = node.spec.get(f"{name}TimeAttributeIndex", -1)
+        if index >= 0:
+            return f" AS OF {relation.fields[index]}"
+    return ""
+
+
+def order_text(fields: Sequence[Mapping[str, Any]], read: Relation) -> str:
+    """Return the text of an ORDER BY."""
+    parts = [
+        f"{read.fields[each['index']]} {'ASC' if each['isAscending'] else 'DESC'}"
+        f"{' NULLS LAST' if each['nullIsLast'] else ''}"
+        for each in fields
+    ]
+    return f"ORDER BY {', '.join(parts)}"
+
+
+def rank_text(node: PlanNode, read: Relation) -> str:
+    """Return the text of a TopN or a deduplication, without the number of rows that it keeps."""
+    spec = node.spec
+    if node.kind == "deduplicate":
+        which = "LAST" if spec["keepLastRow"] else "FIRST"
+        time = "ROWTIME" if spec["isRowtime"] else "PROCTIME"
+        return f"{which} BY {time} OF {sorted(read.named(spec['uniqueKeys']))}"
+    if node.kind == "window-deduplicate":
+        which = "LAST" if spec["keepLastRow"] else "FIRST"
+        by = read.fields[spec["orderKey"]]
+        of = sorted(read.named(spec["partitionKeys"]))
+        return f"{which} BY {by} OF {of}{window_text(node, read)}"
+    partition = spec.get("partition", spec.get("partitionSpec"))["fields"]
+    order = order_text((spec.get("orderBy") or spec["sortSpec"])["fields"], read)
+    of = sorted(read.named(partition))
+    return f"TOP {spec['rankType']} {order} OF {of}{window_text(node, read)}"
+
+
+def _rank(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    (read,) = inputs
+    limit = json.dumps(node.spec.get("rankRange", {}), sort_keys=True)
+    text = f"{rank_text(node, read)} {limit}"
+    rows = _bounded(f"{read.rows} {text}")
+    fields = read.fields + (f"RANK {text}",) * (len(node.columns) - len(read.fields))
+    inserts = node.kind.startswith("window-") or bool(node.spec.get("outputInsertOnly")) or (
+        node.kind == "deduplicate"
+        and not node.spec["keepLastRow"]
+        and not node.spec["isRowtime"]
+    )  # fmt: skip
+    return Relation(rows, read.filters, tuple(map(_bounded, fields)), node.columns, not inserts)
+
+
+def _over(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    (read,) = inputs
+    fields = [*read.fields]
+    for text, call in over_calls(node, read):
+        fields.append(_bounded(f"{call_text(call, over_input(node, read))} {text}"))
+    return Relation(read.rows, read.filters, tuple(fields), node.columns, read.updates)
+
+
+def over_input(node: PlanNode, read: Relation) -> Relation:
+    """Return what the calls of an OVER refer to: the fields, and then its constants."""
+    constants = node.spec["overSpec"].get("constants") or ()
+    return replace(read, fields=(*read.fields, *(expression(each, ()) for each in constants)))
+
+
+def over_calls(node: PlanNode, read: Relation) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return each call of an OVER with the text of its window."""
+    over = node.spec["overSpec"]
+    known = over_input(node, read)
+    of = f"OF {sorted(read.named(over['partition']['fields']))}"
+    calls = []
+    for group in over["groups"]:
+        bounds = [_bound(group[name], known) for name in ("lowerBound", "upperBound")]
+        order = order_text(group["orderBy"]["fields"], read)
+        unit = "ROWS" if group["isRows"] else "RANGE"
+        calls += [(f"OVER {unit} {bounds} {order} {of}", call) for call in group["aggCalls"]]
+    return calls
+
+
+def _bound(bound: Mapping[str, Any], known: Relation) -> str:
+    offset = bound.get("offset")
+    text = "" if offset is None else f" {expression(offset, known.fields)}"
+    return f"{bound['kind']}{' PRECEDING' if bound.get('isPreceding') else ''}{text}"
+
+
+def _window_function(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    (read,) = inputs
+    window = window_text(node, read)
+    added = [f"{column.name}{window}" for column in node.columns[len(read.fields) :]]
+    return replace(
+        read, rows=_bounded(f"{read.rows}{window}"), fields=(*read.fields, *map(_bounded, added))
+    )
+
+
+RULES: Mapping[str, Callable[[PlanNode, Sequence[Relation]], Relation]] = {
+    "calc": _calc,
+    "union": _union,
+    "group-aggregate": _aggregate,
+    "global-group-aggregate": _aggregate,
+    "window-aggregate": _aggregate,
+    "global-window-aggregate": _aggregate,
+    "group-window-aggregate": _aggregate,
+    **dict.fromkeys(LOCAL, _local),
+    "join": _join,
+    "interval-join": _join,
+    "window-join": _join,
+    "temporal-join": _join,
+    "rank": _rank,
+    "deduplicate": _rank,
+    "window-rank": _rank,
+    "window-deduplicate": _rank,
+    "over-aggregate": _over,
+    "window-table-function": _window_function,
+}
+
+
+# --------------------------------------------------------------------------- expressions
+
+
+def conjuncts(condition: Mapping[str, Any], read: Relation) -> frozenset[str]:
+    """Return the texts of the parts of a condition, all of which must hold."""
+    if condition.get("internalName") == "$AND$1":
+        return frozenset().union(*(conjuncts(each, read) for each in condition["operands"]))
+    return frozenset((expression(condition, read.fields),))
+
+
+def expression(value: Any, fields: Sequence[str], depth: int = 0) -> str:
+    """Return the text of an expression (a RexNode), its fields by their own texts.
+
+    Raises:
+        DeclarationError: It is nested too deep, or its text is too long.
+    """
+    if depth > MAX_DEPTH:
+        raise DeclarationError(f"an expression nested more than {MAX_DEPTH} deep")
+    kind = value.get("kind") if isinstance(value, Mapping) else None
+    if kind == "INPUT_REF":
+        return str(fields[value["inputIndex"]])
+    if kind == "LITERAL":
+        return json.dumps(value.get("value", value), sort_keys=True)
+    if kind == "CALL" and "sarg" not in value:
+        name = function_name(value)
+        operands = [expression(each, fields, depth + 1) for each in value.get("operands") or ()]
+        if name in COMMUTATIVE:
+            operands.sort()
+        to = f" AS {plan_type(value['type']).text}" if name.endswith("CAST") else ""
+        return _bounded(f"{name}({', '.join(operands)}{to})")
+    if isinstance(value, Mapping):
+        parts = [
+            f"{name}: {expression(each, fields, depth + 1)}" for name, each in sorted(value.items())
+        ]
+        return _bounded(f"{{{', '.join(parts)}}}")
+    if isinstance(value, list):
+        return _bounded(f"[{', '.join(expression(each, fields, depth + 1) for each in value)}]")
+    return json.dumps(value)
+
+
+def _bounded(text: str) -> str:
+    if len(text) > MAX_TEXT:
+        raise DeclarationError(f"the text of an expression has more than {MAX_TEXT:,} letters")
+    return text

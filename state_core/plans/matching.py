@@ -1,0 +1,395 @@
+"""Which operator of a changed job goes on from which of the old one, and what its state keeps.
+
+Operators of one family are paired if they have the same key, by meaning; among several, by the
+share of equal columns. What is not equal is said in a sentence that names it: nothing is paired by
+a name, a place in the query or a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from statelake.state_core.errors import NotFoundError, did_you_mean
+from statelake.state_core.plans.lineage import lineage_of
+from statelake.state_core.plans.plan import Plan, PlanNode
+from statelake.state_core.plans.states import (
+    NO_INITIAL,
+    NodeState,
+    NodeStates,
+    Place,
+    StateColumn,
+    states_of,
+)
+from statelake.state_core.serializers.sql.types.logical_types import (
+    DecimalType,
+    LengthType,
+    LogicalType,
+)
+
+
+class Fate(Enum):
+    """What becomes of an operator's state, or of a column of it, from the best to the worst."""
+
+    KEEPS = "keeps"
+    STARTS_NOW = "starts now"
+    NULL = "null in old rows"
+    FILTER = "counted by another filter"
+    UNKNOWN = "unknown"
+    LOST = "lost"
+
+    @property
+    def rank(self) -> int:
+        """Its place in the order."""
+        return list(Fate).index(self)
+
+
+def worst(fates: Iterable[Fate]) -> Fate:
+    """Return the worst of some fates; `KEEPS` of none."""
+    return max(fates, key=lambda fate: fate.rank, default=Fate.KEEPS)
+
+
+@dataclass(frozen=True)
+class ColumnMatch:
+    """A column of a new state.
+
+    Attributes:
+        column: The column.
+        old: The index of the old column that it continues; None if there is none.
+        fate: What becomes of it.
+        why: The reason, if it does not keep.
+    """
+
+    column: StateColumn
+    old: int | None
+    fate: Fate
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class StateMatch:
+    """A state of the new job, and the one from which it goes on.
+
+    Attributes:
+        new: The new state.
+        old: The old one.
+        columns: The columns of each of its rows.
+        left_out: Columns of the old rows that no new one continues, by place.
+    """
+
+    new: NodeState
+    old: NodeState
+    columns: Mapping[Place, tuple[ColumnMatch, ...]] = field(default_factory=dict)
+    left_out: tuple[StateColumn, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether its rows have the same columns, in the same order and of the same types."""
+        return not self.left_out and all(
+            match.old == index and match.fate is Fate.KEEPS
+            and _same_type(match.column.type, self.old.rows[place][index].type)
+            for place, matches in self.columns.items()
+            for index, match in enumerate(matches)
+        )  # fmt: skip
+
+
+def _same_type(new: LogicalType | None, old: LogicalType | None) -> bool:
+    return new is None or old is None or new == old
+
+
+@dataclass(frozen=True)
+class OperatorMatch:
+    """An operator with state, of the old job, the new one, or both.
+
+    Attributes:
+        old: The old one; None if the operator is new.
+        new: The new one; None if no operator goes on from the old one.
+        states: The states that go on.
+        fate: What becomes of its state as a whole.
+        why: Reasons, each a sentence.
+    """
+
+    old: NodeStates | None
+    new: NodeStates | None
+    states: tuple[StateMatch, ...] = ()
+    fate: Fate = Fate.KEEPS
+    why: tuple[str, ...] = ()
+
+    @property
+    def node(self) -> PlanNode:
+        """The new operator's node, or the old one's."""
+        one = self.new or self.old
+        assert one is not None  # noqa: S101 - an operator is of one plan at least
+        return one.node
+
+    @property
+    def label(self) -> str:
+        """The new operator's label, or the old one's."""
+        return self.node.label
+
+    @property
+    def worst(self) -> Fate:
+        """The worst of the operator's fate and those of its columns."""
+        return worst([self.fate, *(each.fate for each in self.column_matches)])
+
+    @property
+    def column_matches(self) -> list[ColumnMatch]:
+        """The columns of all its states, the first of each meaning."""
+        seen: dict[str, ColumnMatch] = {}
+        for state in self.states:
+            for matches in state.columns.values():
+                for match in matches:
+                    seen.setdefault(match.column.text, match)
+        return list(seen.values())
+
+
+@dataclass(frozen=True)
+class PlanMatch:
+    """The match of two plans: every operator with state of both, the new ones first."""
+
+    old: Plan
+    new: Plan
+    operators: tuple[OperatorMatch, ...]
+
+
+def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> PlanMatch:
+    """Match the operators of two plans.
+
+    Args:
+        old: The plan of the job that took the savepoint.
+        new: The plan of the job that is to go on from it.
+        said: Pairs that the user gives, the old node's number to the new one's.
+
+    Raises:
+        DeclarationError: A plan can't be understood.
+        NotFoundError: A given pair names no operator with state.
+    """
+    before, after = states_of(old, lineage_of(old)), states_of(new, lineage_of(new))
+    pairs = dict(said or {})
+    for number, (plan, states) in {
+        **dict.fromkeys(pairs, (old, before)),
+        **{value: (new, after) for value in pairs.values() if value not in after},
+    }.items():
+        if number not in states:
+            labels = [each.node.label for each in states.values()]
+            raise NotFoundError(
+                f"no operator with state has the number {number}",
+                place=plan.place,
+                remedy=f"there are: {', '.join(labels)}{did_you_mean(str(number), labels)}",
+            )
+    free = {number: each for number, each in before.items() if number not in pairs}
+    found: dict[int, OperatorMatch] = {
+        new_: _match(before[old_], after[new_]) for old_, new_ in pairs.items()
+    }
+    wanted = [number for number in after if number not in found]
+    # the surest pairs first: an operator that is not sure takes what these have left
+    for number, candidates in sorted(
+        ((number, _candidates(after[number], free)) for number in wanted),
+        key=lambda each: -max((score for score, _ in each[1]), default=0),
+    ):
+        left = [(score, old_) for score, old_ in candidates if old_ in free]
+        if not left:
+            found[number] = OperatorMatch(None, after[number], fate=Fate.STARTS_NOW)
+            continue
+        best = max(score for score, _ in left)
+        ties = [old_ for score, old_ in left if score == best]
+        matches = [_match(free[old_], after[number]) for old_ in ties]
+        match = matches[0]
+        if len(ties) > 1 and any(not _exact(each) for each in matches):
+            fitting = " and ".join(free[each].node.label for each in ties)
+            why = f"{fitting} fit alike: say which one it is, --map OLD={number}"
+            found[number] = replace(match, fate=Fate.UNKNOWN, why=(*match.why, why))
+        else:
+            found[number] = match
+        del free[ties[0]]
+    ordered = [found[number] for number in after]
+    return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
+
+
+def _exact(match: OperatorMatch) -> bool:
+    return match.fate is Fate.KEEPS and all(state.same for state in match.states)
+
+
+def _gone(old: NodeStates) -> OperatorMatch:
+    what = "source" if old.family == "table-source-scan" else "state"
+    if not old.states and not old.identity and what == "state":
+        return OperatorMatch(old, None, fate=Fate.KEEPS)
+    return OperatorMatch(
+        old, None, fate=Fate.LOST, why=(f"no operator of the new job goes on from its {what}",)
+    )
+
+
+def _candidates(new: NodeStates, free: Mapping[int, NodeStates]) -> list[tuple[float, int]]:
+    """Return the old operators that a new one may continue, with their scores above 0."""
+    scored = [(_score(old, new), number) for number, old in free.items()]
+    return [(score, number) for score, number in scored if score > 0]
+
+
+def _score(old: NodeStates, new: NodeStates) -> float:
+    """Return how well an operator fits: 0 if it can't."""
+    if old.family != new.family:
+        return 0.0
+    if new.family in ("table-source-scan", "sink") and old.settings != new.settings:
+        return 0.0
+    if sorted(old.keys) != sorted(new.keys) and not old.identity:
+        return 0.01 if new.keys and set(old.keys) & set(new.keys) else 0.0
+    texts, others = _texts(old), _texts(new)
+    shared = len(texts & others) / max(len(texts | others), 1) if texts | others else 1.0
+    equal = (old.reads == new.reads) + (old.settings == new.settings) + (
+        old.filters == new.filters
+    )  # fmt: skip
+    return 1.0 + shared + equal + (old.keys == new.keys) * 0.1
+
+
+def _texts(states: NodeStates) -> set[str]:
+    return {column.text for state in states.states for row in state.rows.values() for column in row}
+
+
+# --------------------------------------------------------------------------- one operator
+
+
+def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
+    """Return what a new operator keeps of an old one."""
+    fate, why = Fate.KEEPS, list[str]()
+
+    def worse(than: Fate, because: str) -> None:
+        nonlocal fate
+        fate = worst([fate, than])
+        why.append(because)
+
+    if old.family != new.family:
+        worse(Fate.LOST, f"it was {old.node.label}, which keeps other state")
+    if old.keys != new.keys:
+        worse(Fate.LOST, _keys_text(old, new))
+    if old.reads != new.reads:
+        worse(Fate.LOST, _reads_text(old, new))
+    for name, setting in new.settings.items():
+        before = old.settings.get(name)
+        if before != setting:
+            worse(Fate.LOST, f"its {name} is another: {setting}, and it was {before}")
+    if old.filters != new.filters:
+        worse(Fate.FILTER, _filters_text(old, new))
+    for name, limit in new.limits.items():
+        before = old.limits.get(name)
+        if before != limit:
+            worse(Fate.STARTS_NOW, f"{name}: {limit}, and it was {before}: rows that were not kept"
+                  " come as they change")  # fmt: skip
+    if fate is Fate.LOST:
+        return OperatorMatch(old, new, (), fate, tuple(why))
+    states = []
+    for state in new.states:
+        before_state = next((each for each in old.states if each.name == state.name), None)
+        if before_state is None or before_state.form != state.form:
+            had = "nothing like it" if before_state is None else before_state.form
+            worse(Fate.UNKNOWN, f"its state {state.name!r} holds {state.form}, and there was {had}")
+            continue
+        states.append(_state_match(before_state, state))
+    names = {each.name for each in new.states}
+    for gone in old.states:
+        if gone.name not in names:
+            worse(Fate.UNKNOWN, f"its state {gone.name!r} is not read by the new job")
+    return OperatorMatch(old, new, tuple(states), fate, tuple(why))
+
+
+def _keys_text(old: NodeStates, new: NodeStates) -> str:
+    return (
+        f"its key was {', '.join(old.keys) or 'one for all rows'}, and is"
+        f" {', '.join(new.keys) or 'one for all rows'}: what belongs to which key is not known"
+    )
+
+
+def _reads_text(old: NodeStates, new: NodeStates) -> str:
+    for before, after in zip(old.reads, new.reads, strict=False):
+        if before != after:
+            return f"it reads other rows: {_short(after)}, and it read {_short(before)}"
+    return f"it has {len(new.reads)} inputs, and had {len(old.reads)}"
+
+
+def _short(text: str, most: int = 160) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _filters_text(old: NodeStates, new: NodeStates) -> str:
+    added = sorted(new.filters - old.filters)
+    gone = sorted(old.filters - new.filters)
+    parts = [f"now only {', '.join(map(_short, added))}"] if added else []
+    parts += [f"no longer only {', '.join(map(_short, gone))}"] if gone else []
+    return f"another filter: {'; '.join(parts)}. What it holds was counted by the old one"
+
+
+def _state_match(old: NodeState, new: NodeState) -> StateMatch:
+    columns: dict[Place, tuple[ColumnMatch, ...]] = {}
+    left_out: list[StateColumn] = []
+    for place, row in new.rows.items():
+        before = old.rows.get(place, ())
+        taken: set[int] = set()
+        matches = []
+        for column in row:
+            match = _column_match(column, before, taken, new)
+            if match.old is not None:
+                taken.add(match.old)
+            matches.append(match)
+        columns[place] = tuple(matches)
+        left_out += [column for index, column in enumerate(before) if index not in taken]
+    return StateMatch(new, old, columns, tuple(left_out))
+
+
+def _column_match(
+    column: StateColumn,
+    before: Sequence[StateColumn],
+    taken: set[int],
+    state: NodeState,
+) -> ColumnMatch:
+    for free in (True, False):  # two columns of one meaning each take their own, if there are two
+        for index, old in enumerate(before):
+            if old.text == column.text and (index not in taken) is free:
+                return _typed(column, index, old)
+    if column.initial is NO_INITIAL:
+        return ColumnMatch(
+            column, None, Fate.UNKNOWN,
+            "only Java knows what it begins as: name a savepoint of the new job, --like",
+        )  # fmt: skip
+    if not column.counts:
+        return _new_column(column, state)
+    if state.updates:
+        return ColumnMatch(
+            column, None, Fate.UNKNOWN,
+            "it is new, and what it reads is updated: retractions of old rows would be taken from"
+            " it, which never counted them",
+        )  # fmt: skip
+    return ColumnMatch(column, None, Fate.STARTS_NOW, "it is new, and counts from now on")
+
+
+def _new_column(column: StateColumn, state: NodeState) -> ColumnMatch:
+    """Return what becomes of a column that rows in state do not have."""
+    if column.text == "PROCTIME()":  # a mark in the type: rows hold nothing there
+        return ColumnMatch(column, None, Fate.KEEPS)
+    if column.type is not None and not column.type.nullable:
+        why = "it is new, and can't be null in the rows that are there"
+        return ColumnMatch(column, None, Fate.UNKNOWN, why)
+    if state.updates and state.form.startswith("rows with counts"):
+        why = "it is new, and rows are found by all of their columns: a later update of a row that"
+        return ColumnMatch(column, None, Fate.UNKNOWN, f"{why} is there would not find it")
+    if state.updates and "sort key" in state.form:
+        why = "it is new, and a later update of a row that is there would not find it"
+        return ColumnMatch(column, None, Fate.UNKNOWN, why)
+    return ColumnMatch(column, None, Fate.NULL, "it is new, and null in the rows that are there")
+
+
+def _typed(column: StateColumn, index: int, old: StateColumn) -> ColumnMatch:
+    """Return the match of a column that is there, whose type may have changed."""
+    if column.type is None or old.type is None or _widened(old.type, column.type):
+        return ColumnMatch(column, index, Fate.KEEPS)
+    return ColumnMatch(column, index, Fate.LOST, f"it was {old.type}, and is {column.type}")
+
+
+def _widened(old: LogicalType, new: LogicalType) -> bool:
+    """Return whether values of a type have the same bytes in another one."""
+    if old.root != new.root:
+        return False
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale == new.scale and old.precision == new.precision
+    if isinstance(old, LengthType) and isinstance(new, LengthType):
+        return old.root == "VARCHAR" or old.length == new.length
+    return old.text == new.text

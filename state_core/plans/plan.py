@@ -1,0 +1,173 @@
+"""Plans as `COMPILE PLAN` and `CompiledPlan.asJsonString` write them: nodes, and edges between.
+
+Ids of nodes are numbers of the JVM that compiled the plan, and no evidence of anything. An operator
+of the job has the uid `<id>_<name>`; one node may be several operators.
+
+Source: `org.apache.flink.table.planner.plan.nodes.exec.serde`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from statelake.state_core.errors import DeclarationError, StateError
+from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from statelake.state_core.serializers.sql.types.logical_types import (
+    LogicalType,
+    RowField,
+    RowType,
+    TimestampType,
+    UnknownType,
+)
+
+MAX_DEPTH = 40
+REMEDY = "give the JSON that Flink's COMPILE PLAN writes"
+_NODE_TYPE = re.compile(r"stream-exec-([a-z0-9-]+)_(\d+)")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A field of a node's output; its type is unknown if no text says it."""
+
+    name: str
+    type: LogicalType
+
+
+@dataclass(frozen=True)
+class PlanNode:
+    """A node of a plan.
+
+    Attributes:
+        id: Its number.
+        kind: Its type without version, such as `group-aggregate`.
+        version: The version of that type.
+        spec: Its JSON.
+        inputs: The numbers of its inputs, in order.
+        columns: The fields of its output.
+    """
+
+    id: int
+    kind: str
+    version: int
+    spec: Mapping[str, Any]
+    inputs: tuple[int, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def label(self) -> str:
+        """`GroupAggregate[5]`, as Flink names the operator."""
+        return f"{''.join(part.capitalize() for part in self.kind.split('-'))}[{self.id}]"
+
+    @property
+    def title(self) -> str:
+        """Flink's description, in which users recognise their query; the label without one."""
+        return str(self.spec.get("description") or self.label)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A compiled plan.
+
+    Attributes:
+        place: Where it was read.
+        flink: The minor version of Flink that compiled it.
+        nodes: The nodes by number, each after its inputs.
+    """
+
+    place: str
+    flink: tuple[int, int]
+    nodes: Mapping[int, PlanNode]
+
+
+def parse_plan(data: bytes | str, place: str) -> Plan:
+    """Return the plan in a JSON text.
+
+    Args:
+        data: The text.
+        place: Where it was read, for messages.
+
+    Raises:
+        DeclarationError: It is no plan of Flink SQL.
+    """
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DeclarationError(f"no JSON ({error})", place=place, remedy=REMEDY) from error
+    try:
+        return _plan(content, place)
+    except StateError as error:
+        raise error.within(place) from error
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise DeclarationError(
+            f"no plan of Flink SQL ({type(error).__name__}: {error})", place=place, remedy=REMEDY
+        ) from error
+
+
+def _plan(content: Any, place: str) -> Plan:
+    if not isinstance(content, Mapping) or not isinstance(content.get("nodes"), list):
+        raise DeclarationError("no plan of Flink SQL: it has no `nodes`", remedy=REMEDY)
+    major, minor = (int(part) for part in str(content["flinkVersion"]).split(".")[:2])
+    inputs: dict[int, list[int]] = {}
+    for edge in content.get("edges", ()):
+        inputs.setdefault(int(edge["target"]), []).append(int(edge["source"]))
+    nodes = {}
+    for spec in content["nodes"]:
+        node = _node(spec, inputs)
+        if node.id in nodes:
+            raise DeclarationError(f"two nodes have the number {node.id}", remedy=REMEDY)
+        nodes[node.id] = node
+    for node in nodes.values():
+        missing = [each for each in node.inputs if each not in nodes]
+        if missing:
+            raise DeclarationError(f"node {node.id} reads {missing[0]}, which is not there")
+    try:
+        order = list(TopologicalSorter({id_: nodes[id_].inputs for id_ in nodes}).static_order())
+    except CycleError as error:
+        raise DeclarationError("its nodes read each other in a ring", remedy=REMEDY) from error
+    return Plan(place, (major, minor), {id_: nodes[id_] for id_ in order})
+
+
+def _node(spec: Mapping[str, Any], inputs: Mapping[int, Sequence[int]]) -> PlanNode:
+    id_, named = int(spec["id"]), _NODE_TYPE.fullmatch(str(spec["type"]))
+    if named is None:
+        raise DeclarationError(
+            f"node {id_} is a {spec['type']}", remedy="only plans of streaming jobs have state"
+        )
+    row = plan_type(spec["outputType"]) if "outputType" in spec else RowType(())
+    if not isinstance(row, RowType):
+        raise DeclarationError(f"the output of node {id_} is {row}", remedy=REMEDY)
+    columns = tuple(Column(each.name, each.type) for each in row.fields)
+    return PlanNode(id_, named[1], int(named[2]), spec, tuple(inputs.get(id_, ())), columns)
+
+
+def plan_type(value: Any, depth: int = 0) -> LogicalType:
+    """Return a logical type, of which a plan has text, or an object if text can't say all.
+
+    Source: `LogicalTypeJsonSerializer`.
+
+    Raises:
+        DeclarationError: Types are nested too deep.
+    """
+    if depth > MAX_DEPTH:
+        raise DeclarationError(f"types nested more than {MAX_DEPTH} deep", remedy=REMEDY)
+    if isinstance(value, str):
+        try:
+            return parse_logical_type(value)
+        except StateError:
+            return UnknownType("", value)
+    root, nullable = str(value["type"]), bool(value.get("nullable", True))
+    if root in ("TIMESTAMP_WITHOUT_TIME_ZONE", "TIMESTAMP_WITH_LOCAL_TIME_ZONE"):
+        kind = str(value.get("kind", "REGULAR"))
+        return TimestampType(int(value["precision"]), root, kind, nullable=nullable)
+    if root == "ROW":
+        fields = [
+            RowField(str(each["name"]), plan_type(each["fieldType"], depth + 1))
+            for each in value["fields"]
+        ]
+        return RowType(tuple(fields), nullable=nullable)
+    return UnknownType("", root, nullable=nullable)

@@ -1,0 +1,583 @@
+"""The states of each node of a plan, and what each column of them means.
+
+A state is one or two rows, each in a place: the value, a map's key, an element of a list. Each
+column of a row has the text of what it holds, so that columns of two plans are paired by meaning.
+Types are those that Flink's planner derives; where only Java knows them, they are None.
+
+Source: `AggregateUtil`, `AggFunctionFactory`, `JoinInputSideSpec`, `JoinRecordStateViews` and the
+operators in `org.apache.flink.table.runtime.operators`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from statelake.state_core.plans.data_views import EMPTY_VIEW, map_view_type
+from statelake.state_core.plans.lineage import (
+    Relation,
+    aggregated,
+    bounds_text,
+    call_text,
+    function_name,
+    join_keys,
+    join_text,
+    order_text,
+    over_calls,
+    over_input,
+    rank_text,
+    table_of,
+    understood,
+)
+from statelake.state_core.plans.plan import Plan, PlanNode, plan_type
+from statelake.state_core.serializers.sql.types.logical_types import (
+    DecimalType,
+    LogicalType,
+    RowField,
+    RowType,
+    SimpleType,
+)
+
+BIGINT = SimpleType("BIGINT")
+MOST_LONG, LEAST_LONG = (1 << 63) - 1, -(1 << 63)
+MAX_DECIMAL = 38
+# functions whose accumulator is one object of a class: one column, whatever it holds
+STRUCTURED = ("FIRST_VALUE", "LAST_VALUE")
+INSERT_ONLY_DEDUPLICATION = (2, 1)
+
+
+class Place(Enum):
+    """The place of a row in a state's entry; what comes in a list or tuple is within the value."""
+
+    KEY = "the key"
+    USER_KEY = "the map's key"
+    VALUE = "the value"
+
+
+class NoInitial(Enum):
+    """The initial value of a column that has none."""
+
+    NONE = "none"
+
+
+NO_INITIAL = NoInitial.NONE
+
+
+@dataclass(frozen=True)
+class StateColumn:
+    """A column of a row in state.
+
+    Attributes:
+        text: What it holds.
+        name: What people call it: a column, or an accumulator such as `SUM(v)`.
+        type: Its type; None if only Java knows it.
+        initial: The value that it has before the first record; `NO_INITIAL` if there is none.
+        counts: Whether it counts from the first record on, rather than hold a column of rows.
+        view: The states of a data view that belong to it, as the prefix of their names.
+    """
+
+    text: str
+    name: str
+    type: LogicalType | None
+    initial: Any = None
+    counts: bool = False
+    view: str = ""
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """A state of a node.
+
+    Attributes:
+        name: Its name in a snapshot.
+        form: How its rows are held; a state goes on from another of the same form alone.
+        rows: Its rows, by place.
+        index: Which of the plan's times to live it has; -1 for none.
+        updates: Whether the rows that come to it may be updated or deleted.
+    """
+
+    name: str
+    form: str
+    rows: Mapping[Place, tuple[StateColumn, ...]] = field(default_factory=dict)
+    index: int = 0
+    updates: bool = False
+
+
+@dataclass(frozen=True)
+class NodeStates:
+    """A node that keeps state.
+
+    Attributes:
+        node: The node.
+        family: The kinds of nodes that may go on from each other have the same.
+        reads: The text of the rows of each input.
+        filters: The conditions on its input.
+        keys: The text of each column of its key; empty if all rows have one.
+        settings: What else must be equal, by its name.
+        states: Its states; others of the operator, and timers, stay as they are.
+        limits: Settings that may change, with a consequence.
+        identity: Whether no column is known, so that all must be equal.
+    """
+
+    node: PlanNode
+    family: str
+    reads: tuple[str, ...]
+    filters: frozenset[str]
+    keys: tuple[str, ...]
+    settings: Mapping[str, str]
+    states: tuple[NodeState, ...]
+    limits: Mapping[str, str] = field(default_factory=dict)
+    identity: bool = False
+    key_types: tuple[LogicalType, ...] = ()
+
+    def has_ttl(self, index: int) -> bool | None:
+        """Return whether states have a time to live; None if the plan does not say it.
+
+        Args:
+            index: Which of the plan's times it is, as in `NodeState.index`.
+        """
+        times = {each.get("index"): each.get("ttl") for each in self.node.spec.get("state") or ()}
+        if times.get(index) is None:
+            return None
+        return not str(times[index]).startswith("0 ")
+
+
+def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeStates]:
+    """Return the nodes of a plan that keep state, by number.
+
+    Args:
+        plan: The plan.
+        relations: What each of its nodes emits, as `lineage_of` returns it.
+    """
+    found = {}
+    for node in plan.nodes.values():
+        inputs = [relations[each] for each in node.inputs]
+        rule = RULES.get(node.kind)
+        if rule is not None:
+            with understood(plan, node):
+                found[node.id] = rule(plan, node, inputs)
+        elif node.kind not in STATELESS:
+            found[node.id] = _unknown(node, relations[node.id], inputs)
+    return found
+
+
+STATELESS = (
+    "calc", "exchange", "union", "local-group-aggregate", "local-window-aggregate", "expand",
+    "correlate", "python-calc", "python-correlate", "values", "lookup-join",
+    "drop-update-before", "mini-batch-assigner", "watermark-assigner",
+)  # fmt: skip
+
+
+def _made(
+    node: PlanNode,
+    family: str,
+    inputs: Sequence[Relation],
+    keys: Sequence[int] | None,
+    states: Sequence[NodeState],
+    settings: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+) -> NodeStates:
+    """Return a node with state; its keys are fields of its first input."""
+    return NodeStates(
+        node, family, tuple(each.rows for each in inputs),
+        frozenset().union(*(each.filters for each in inputs)),
+        inputs[0].named(keys or ()), settings or {}, tuple(states), limits or {},
+        key_types=tuple(inputs[0].columns[index].type for index in keys or ()),
+    )  # fmt: skip
+
+
+def _unknown(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a node whose states are not modelled: they stay if all of the node is equal."""
+    reads = tuple(f"{each.rows} {each.fields}" for each in inputs)
+    filters = frozenset().union(*(each.filters for each in inputs))
+    settings = {"content": f"{emitted.rows} {emitted.fields}"}
+    return NodeStates(node, node.kind, reads, filters, (), settings, (), identity=True)
+
+
+def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a source or a sink: its state is the connector's, and goes with the table."""
+    settings = {"table": table_of(node)}
+    if inputs and node.spec.get("requireUpsertMaterialize"):
+        rows = {Place.VALUE: _columns(inputs[0])}
+        return _made(node, node.kind, inputs, None, [NodeState("values", "list of rows", rows)],
+                     settings)  # fmt: skip
+    return NodeStates(node, node.kind, (), frozenset(), (), settings, ())
+
+
+def _columns(read: Relation) -> tuple[StateColumn, ...]:
+    """Return the columns of the rows of a relation, as state holds them: null where it is new."""
+    return tuple(
+        StateColumn(text, column.name, column.type)
+        for text, column in zip(read.fields, read.columns, strict=True)
+    )
+
+
+def _chosen(read: Relation, indexes: Sequence[int]) -> tuple[StateColumn, ...]:
+    columns = _columns(read)
+    return tuple(columns[index] for index in indexes)
+
+
+# --------------------------------------------------------------------------- aggregates
+
+
+def _aggregate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    source, keys, window = aggregated(node, inputs[0])
+    windowed = bool(window)
+    spec = node.spec
+    retracts = bool(spec.get("needRetraction"))
+    needs = spec.get("aggCallNeedRetractions") or [retracts] * len(spec["aggCalls"])
+    counted = retracts or _is_hopping(spec)
+    columns = accumulators(spec["aggCalls"], needs, source, hidden_count=counted)
+    state = NodeState("window-aggs" if windowed else "accState", "accumulators",
+                      {Place.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
+    made = _made(
+        node, "windows" if node.kind.endswith("window-aggregate") else "groups", [source], None,
+        [state], {"window": window} if windowed else {},
+    )  # fmt: skip
+    types = tuple(inputs[0].columns[index].type for index in spec["grouping"])
+    return NodeStates(
+        **{**vars(made), "keys": keys, "key_types": types,
+           "family": "group windows" if node.kind == "group-window-aggregate" else made.family},
+    )  # fmt: skip
+
+
+def _is_hopping(spec: Mapping[str, Any]) -> bool:
+    """Return whether slices of windows overlap, so that empty ones must be told."""
+    window = (spec.get("windowing") or {}).get("window") or {}
+    return bool(window.get("type") == "HoppingWindow")
+
+
+def accumulators(
+    calls: Sequence[Mapping[str, Any]],
+    needs: Sequence[bool],
+    source: Relation,
+    *,
+    hidden_count: bool,
+) -> list[StateColumn]:
+    """Return the columns of an accumulator row.
+
+    Args:
+        calls: The aggregate calls.
+        needs: Whether each must retract.
+        source: What they read.
+        hidden_count: Whether all rows are counted, even if no call does.
+    """
+    views = _views(calls, source)
+    columns: list[StateColumn] = []
+    for index, (call, retracts) in enumerate(zip(calls, needs, strict=True)):
+        made = _accumulator(call, source, index, retracts=retracts)
+        if call.get("distinct"):  # what it has counted stands in its view
+            view = views[tuple(call["argList"])].text
+            made = [replace(column, text=f"{column.text} OVER {view}") for column in made]
+        columns += made
+    if hidden_count and not any(_counts_rows(call) for call in calls):
+        columns.append(StateColumn("COUNT()", "COUNT(*)", BIGINT, 0, counts=True))
+    return [*columns, *views.values()]
+
+
+def _counts_rows(call: Mapping[str, Any]) -> bool:
+    return (
+        function_name(call) == "COUNT" and not call["argList"] and call.get("filterArg", -1) < 0
+        and not call.get("distinct")
+    )  # fmt: skip
+
+
+def _accumulator(
+    call: Mapping[str, Any], source: Relation, index: int, *, retracts: bool
+) -> list[StateColumn]:
+    function, text = function_name(call), call_text(call, source)
+    name = _call_name(call, source)
+    of = text.partition("(")[2]
+    result = plan_type(call["type"])
+    argument = source.columns[call["argList"][0]].type if call["argList"] else result
+
+    def counted(part: str, kind: LogicalType | None, initial: Any) -> StateColumn:
+        return StateColumn(part, name, kind, initial, counts=True)
+
+    count = counted(f"COUNT({of}", BIGINT, 0)
+    if function == "COUNT":
+        return [count]
+    if function == "$SUM0":
+        return [counted(f"SUM0({of}", _nullable(result), _zero(result))]
+    if function == "SUM":
+        total = counted(f"SUM({of}", _nullable(result), None)
+        return [total, count] if retracts else [total]
+    if function == "AVG":
+        kind = _sum_type(argument)
+        return [counted(f"SUM0({of}", kind, _zero(kind) if kind else NO_INITIAL), count]
+    if function in ("MIN", "MAX") and not retracts:
+        return [counted(text, _nullable(result), None)]
+    if function in STRUCTURED and not retracts:
+        first = function == "FIRST_VALUE"
+        names = ("firstValue", "firstOrder") if first else ("lastValue", "lastOrder")
+        row = RowType((RowField(names[0], _nullable(result)), RowField(names[1], BIGINT)))
+        begin = MOST_LONG if first else LEAST_LONG
+        return [counted(text, row, {names[0]: None, names[1]: begin})]
+    if function == "LISTAGG" and not retracts and len(call["argList"]) == 1:
+        return [counted(f"{text} delimiter", None, NO_INITIAL), counted(text, None, NO_INITIAL)]
+    # an object of a class, which may have data views of its own, named after the call's position
+    mode = " retracting" if retracts else ""
+    return [StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$")]
+
+
+def _views(
+    calls: Sequence[Mapping[str, Any]], source: Relation
+) -> dict[tuple[int, ...], StateColumn]:
+    """Return the column of each set of distinct values: one for each list of arguments.
+
+    A value is held with a bit for each filter of the calls, in their order.
+    """
+    filters: dict[tuple[int, ...], list[str]] = {}
+    for call in calls:
+        if call.get("distinct"):
+            condition = call.get("filterArg", -1)
+            only = source.fields[condition] if condition >= 0 else ""
+            of = filters.setdefault(tuple(call["argList"]), [])
+            if only not in of:
+                of.append(only)
+    return {
+        arguments: StateColumn(
+            f"DISTINCT {source.named(arguments)} FILTER {of}",
+            f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
+            map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
+        )
+        for number, (arguments, of) in enumerate(filters.items())
+    }  # fmt: skip
+
+
+def _call_name(call: Mapping[str, Any], source: Relation) -> str:
+    names = ", ".join(source.columns[index].name for index in call["argList"])
+    distinct = "DISTINCT " if call.get("distinct") else ""
+    function = function_name(call).removeprefix("$")
+    condition = call.get("filterArg", -1)
+    only = f" FILTER ({source.fields[condition]})" if condition >= 0 else ""
+    text = f"{function}({distinct}{names or '*'}){only}"
+    alias = str(call.get("name", ""))
+    return text if "$" in alias or not alias else f"{alias} = {text}"
+
+
+def _nullable(kind: LogicalType) -> LogicalType:
+    """Return the same type, whose values may be NULL."""
+    return kind if kind.nullable else type(kind)(**{**vars(kind), "nullable": True})
+
+
+def _sum_type(kind: LogicalType) -> LogicalType | None:
+    """Return the type in which AVG adds values up; None if it has none."""
+    if isinstance(kind, DecimalType):
+        return DecimalType(MAX_DECIMAL, kind.scale)
+    if kind.root in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT"):
+        return BIGINT
+    return SimpleType("DOUBLE") if kind.root in ("FLOAT", "DOUBLE") else None
+
+
+def _zero(kind: LogicalType) -> Any:
+    if isinstance(kind, DecimalType):
+        return Decimal(0).scaleb(-kind.scale)
+    return 0.0 if kind.root in ("FLOAT", "DOUBLE") else 0
+
+
+def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    (read,) = inputs
+    source = over_input(node, read)
+    calls = over_calls(node, read)
+    over = node.spec["overSpec"]
+    windows = sorted({text for text, _ in calls})
+    bounded = any(group["lowerBound"]["kind"] == "BOUNDED_WINDOW" for group in over["groups"])
+    columns = accumulators(
+        [call for _, call in calls], [bounded] * len(calls), source, hidden_count=bounded
+    )
+    states = [
+        NodeState("accState", "accumulators", {Place.VALUE: tuple(columns)}),
+        NodeState("inputState", "lists of rows by time", {Place.VALUE: _columns(read)}),
+    ]
+    settings = {"window": " ".join(windows)}
+    if not bounded:  # whose timers are others in each version
+        settings["version"] = str(node.spec.get("unboundedOverVersion", 1))
+    return _made(node, node.kind, inputs, over["partition"]["fields"], states, settings)
+
+
+# --------------------------------------------------------------------------- joins
+
+
+def _join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    spec = node.spec["joinSpec"]
+    kind = spec["joinType"]
+    outer = {"left": kind not in ("INNER", "RIGHT"), "right": kind in ("RIGHT", "FULL")}
+    states = [
+        _side(f"{side}-records", inputs[at], spec[f"{side}Keys"],
+              node.spec.get(f"{side}UpsertKeys") or (), outer=outer[side], index=at)
+        for at, side in enumerate(("left", "right"))
+    ]  # fmt: skip
+    return _joined(node, inputs, states, spec)
+
+
+def _joined(
+    node: PlanNode, inputs: Sequence[Relation], states: Sequence[NodeState], spec: Mapping[str, Any]
+) -> NodeStates:
+    settings = {
+        "condition": join_text(spec, inputs) + bounds_text(node, inputs),
+        "keys": str(join_keys(spec, inputs)),
+    }
+    return _made(node, node.kind, inputs, spec["leftKeys"], states, settings)
+
+
+def _side(
+    name: str,
+    read: Relation,
+    keys: Sequence[int],
+    unique: Sequence[Sequence[int]],
+    *,
+    outer: bool,
+    index: int,
+) -> NodeState:
+    """Return the state of one side of a join, which depends on what is unique in its rows."""
+    rows = _columns(read)
+    held = "row and matches" if outer else "row"
+    if not unique:
+        form = f"rows with counts{' and matches' if outer else ''}"
+        return NodeState(name, form, {Place.USER_KEY: rows}, index, read.updates)
+    if any(set(each) <= set(keys) for each in unique):
+        return NodeState(name, held, {Place.VALUE: rows}, index, read.updates)
+    shortest = min(unique, key=len)
+    of = ", ".join(sorted(read.named(shortest)))
+    return NodeState(
+        name, f"{held} by unique key {of}",
+        {Place.USER_KEY: _chosen(read, shortest), Place.VALUE: rows}, index, read.updates,
+    )  # fmt: skip
+
+
+def _interval_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    spec = node.spec["intervalJoinSpec"]["joinSpec"]
+    states = [
+        NodeState(f"IntervalJoin{side}Cache", "lists of rows by time",
+                  {Place.VALUE: _columns(read)}, -1)
+        for side, read in zip(("Left", "Right"), inputs, strict=True)
+    ]  # fmt: skip
+    return _joined(node, inputs, states, spec)
+
+
+def _window_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    states = [
+        NodeState(f"{side}-records", "list of rows", {Place.VALUE: _columns(read)}, -1)
+        for side, read in zip(("left", "right"), inputs, strict=True)
+    ]
+    return _joined(node, inputs, states, node.spec["joinSpec"])
+
+
+def _temporal_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    states = [
+        NodeState(side, "rows by time", {Place.VALUE: _columns(read)}, -1)
+        for side, read in zip(("left", "right"), inputs, strict=True)
+    ]
+    return _joined(node, inputs, states, node.spec["joinSpec"])
+
+
+# --------------------------------------------------------------------------- ranks
+
+
+def _deduplicate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    (read,) = inputs
+    spec = node.spec
+    rows = {Place.VALUE: _columns(read)}
+    if spec["keepLastRow"]:
+        states = [NodeState("deduplicate-state", "row", rows)]
+    elif not spec["isRowtime"]:
+        states = [NodeState("deduplicate-state", "whether a row came")]
+    elif spec.get("outputInsertOnly") and plan.flink >= INSERT_ONLY_DEDUPLICATION:
+        states = [
+            NodeState("waiting-to-emit-on-timer", "row", rows),
+            NodeState("already-emitted-state-boolean", "whether a row was emitted"),
+        ]
+    else:
+        states = [NodeState("deduplicate-state", "first row", rows)]
+    settings = {"order": rank_text(node, read)}
+    return _made(node, node.kind, inputs, spec["uniqueKeys"], states, settings)
+
+
+def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    (read,) = inputs
+    spec = node.spec
+    strategy = spec["rankStrategy"]
+    order = spec["orderBy"]["fields"]
+    sort_key = _chosen(read, [each["index"] for each in order])
+    rows = _columns(read)
+    kind = strategy["type"]
+    if kind == "AppendFast":
+        states = [
+            NodeState("data-state-with-append", "lists of rows by sort key",
+                      {Place.USER_KEY: sort_key, Place.VALUE: rows})
+        ]  # fmt: skip
+    elif kind == "UpdateFast":
+        unique = _chosen(read, strategy["primaryKeys"])
+        states = [
+            NodeState("data-state-with-update", "rows with ranks by unique key",
+                      {Place.USER_KEY: unique, Place.VALUE: rows})
+        ]  # fmt: skip
+    else:
+        states = [
+            NodeState("data-state", "lists of rows by sort key",
+                      {Place.USER_KEY: sort_key, Place.VALUE: rows}, updates=read.updates),
+            NodeState("sorted-map", f"counts by sort key {order_text(order, read)}"),
+        ]  # fmt: skip
+    return _made(
+        node, f"{node.kind} {kind}", inputs, spec["partition"]["fields"], states,
+        {"order": rank_text(node, read)},
+        {"rows kept": _range_text(spec["rankRange"])},
+    )  # fmt: skip
+
+
+def _range_text(kept: Mapping[str, Any]) -> str:
+    """Return the ranks that a TopN keeps: `1 to 3`."""
+    if kept.get("type") == "Constant":
+        return f"{kept['start']} to {kept['end']}"
+    return str(sorted(kept.items()))
+
+
+def _window_rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    (read,) = inputs
+    spec = node.spec
+    sort_key = _chosen(read, [each["index"] for each in spec["sortSpec"]["fields"]])
+    state = NodeState("window_rank", "lists of rows by sort key",
+                      {Place.USER_KEY: sort_key, Place.VALUE: _columns(read)}, -1)  # fmt: skip
+    return _made(
+        node, node.kind, inputs, spec["partitionSpec"]["fields"], [state],
+        {"order": rank_text(node, read)},
+        {"rows kept": _range_text(spec["rankRange"])},
+    )  # fmt: skip
+
+
+def _window_deduplicate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    (read,) = inputs
+    state = NodeState("window_deduplicate", "row", {Place.VALUE: _columns(read)}, -1)
+    keys = node.spec["partitionKeys"]
+    return _made(node, node.kind, inputs, keys, [state], {"order": rank_text(node, read)})
+
+
+def _normalize(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    (read,) = inputs
+    state = NodeState("deduplicate-state", "row", {Place.VALUE: _columns(read)})
+    return _made(node, node.kind, inputs, node.spec["uniqueKeys"], [state])
+
+
+Rule = Callable[[Plan, PlanNode, Sequence[Relation]], NodeStates]
+RULES: Mapping[str, Rule] = {
+    "table-source-scan": _table,
+    "sink": _table,
+    **dict.fromkeys(
+        ("group-aggregate", "global-group-aggregate", "window-aggregate",
+         "global-window-aggregate", "group-window-aggregate"), _aggregate,
+    ),
+    "over-aggregate": _over,
+    "join": _join,
+    "interval-join": _interval_join,
+    "window-join": _window_join,
+    "temporal-join": _temporal_join,
+    "deduplicate": _deduplicate,
+    "rank": _rank,
+    "window-rank": _window_rank,
+    "window-deduplicate": _window_deduplicate,
+    "changelog-normalize": _normalize,
+}  # fmt: skip

@@ -1,0 +1,167 @@
+"""The ids of operators without uids, which Flink derives from the topology of the job.
+
+A job that runs SQL without a compiled plan has none. Its operators are those of the plan that the
+same Flink compiles of the same SQL, but for what a connector adds: how many operators a source or a
+sink is made of. A snapshot tells that: with the right numbers the ids are those that it has.
+
+Source: `StreamGraphHasherV2`; `StreamingJobGraphGenerator.isChainable`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+
+from statelake.state_core.model.key_groups import murmur3_128
+from statelake.state_core.plans.lineage import understood
+from statelake.state_core.plans.plan import Plan, PlanNode
+
+SOURCE, SINK = "table-source-scan", "sink"
+MOST_OPERATORS = 4  # of a source, or a sink
+MOST_HASHES = 1 << 20  # of all shapes that are tried
+VIRTUAL = ("exchange", "union")  # nodes that are no operators
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The number of operators that each connector's sources and sinks are made of.
+
+    Attributes:
+        counts: By node kind and connector.
+    """
+
+    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def of(self, node: PlanNode) -> int:
+        """Return the number of operators of a source or a sink."""
+        return self.counts.get((node.kind, _connector(node)), 1)
+
+
+def _connector(node: PlanNode) -> str:
+    for name in ("scanTableSource", "dynamicTableSink"):
+        if name in node.spec:
+            table = node.spec[name]["table"].get("resolvedTable") or {}
+            return str((table.get("options") or {}).get("connector", ""))
+    return ""
+
+
+def shapes_of(plan: Plan) -> Iterator[Shape]:
+    """Yield the shapes that the connectors of a plan may have, the smallest first."""
+    kinds = sorted(
+        {(node.kind, _connector(node)) for node in plan.nodes.values()
+         if node.kind in (SOURCE, SINK)}
+    )  # fmt: skip
+    counts = range(1, MOST_OPERATORS + 1)
+    for number, chosen in enumerate(product(counts, repeat=len(kinds))):
+        if number * len(plan.nodes) > MOST_HASHES:
+            return
+        yield Shape(dict(zip(kinds, chosen, strict=True)))
+
+
+def shape_in(plan: Plan, operator_ids: Collection[str]) -> Shape | None:
+    """Return the shape by which a plan's operators have all of some ids; None if there is none."""
+    for shape in shapes_of(plan):
+        if set(operator_ids) <= set(operator_ids_of(plan, shape).values()):
+            return shape
+    return None
+
+
+def operator_ids_of(plan: Plan, shape: Shape) -> dict[tuple[int, str], str]:
+    """Return the ids of a job's operators without uids, by the number of the node and a name.
+
+    Args:
+        plan: The plan that Flink compiles of the job's SQL.
+        shape: The operators of its connectors.
+
+    Raises:
+        DeclarationError: A node can't be understood.
+    """
+    graph = _Graph(plan, shape)
+    return {graph.names[index]: hashed.hex() for index, hashed in graph.hashes().items()}
+
+
+class _Graph:
+    """The operators of a plan, in the order in which Flink makes them, and their edges.
+
+    Attributes:
+        names: The node and the name of each operator.
+        inputs: The operators that each reads.
+        outputs: The operators that read each, and whether they may be chained to it.
+    """
+
+    def __init__(self, plan: Plan, shape: Shape) -> None:
+        self.plan = plan
+        self.shape = shape
+        self.names: list[tuple[int, str]] = []
+        self.inputs: list[list[int]] = []
+        self.outputs: list[list[tuple[int, bool]]] = []
+        self._made: dict[int, list[tuple[int, bool]]] = {}
+        read = {each for node in plan.nodes.values() for each in node.inputs}
+        for number in sorted(plan.nodes):
+            if number not in read:
+                self._visit(number)
+
+    def _visit(self, last: int) -> None:
+        """Make the operators of a node and of all that it reads, its inputs first."""
+        stack = [last]
+        while stack:
+            number = stack[-1]
+            missing = [each for each in self.plan.nodes[number].inputs if each not in self._made]
+            if number in self._made or missing:
+                stack.pop() if number in self._made else stack.append(missing[0])
+                continue
+            node = self.plan.nodes[number]
+            reads = [each for before in node.inputs for each in self._made[before]]
+            with understood(self.plan, node):
+                self._made[number] = self._operators(node, reads)
+            stack.pop()
+
+    def _operators(self, node: PlanNode, reads: list[tuple[int, bool]]) -> list[tuple[int, bool]]:
+        """Add a node's operators, and return those that emit its rows, with whether they chain."""
+        if node.kind == "exchange":
+            return [(index, False) for index, _ in reads]
+        if node.kind in VIRTUAL:
+            return reads
+        names = [node.kind]
+        if node.kind == SOURCE:
+            names = [f"source-{number}" for number in range(self.shape.of(node))]
+        elif node.kind == SINK:
+            columns = node.spec["dynamicTableSink"]["table"]["resolvedTable"]["schema"]["columns"]
+            enforced = any("NOT NULL" in str(column.get("dataType")) for column in columns)
+            names = ["constraint-enforcer"] * enforced
+            names += ["upsert-materialize"] * bool(node.spec.get("requireUpsertMaterialize"))
+            names += [f"sink-{number}" for number in range(self.shape.of(node))]
+        for name in names:
+            index = len(self.names)
+            self.names.append((node.id, name))
+            self.inputs.append([before for before, _ in reads])
+            self.outputs.append([])
+            for before, chains in reads:
+                self.outputs[before].append((index, chains and len(reads) == 1))
+            reads = [(index, True)]
+        return reads
+
+    def hashes(self) -> dict[int, bytes]:
+        """Return the id of each operator, breadth first from the sources."""
+        hashes: dict[int, bytes] = {}
+        waiting = deque(index for index, reads in enumerate(self.inputs) if not reads)
+        seen = set(waiting)
+        while waiting:
+            index = waiting.popleft()
+            if any(before not in hashes for before in self.inputs[index]):
+                seen.discard(index)  # it comes again with its last input
+                continue
+            chained = sum(chains for _, chains in self.outputs[index])
+            mixed = bytearray(murmur3_128(struct.pack("<i", len(hashes)) * (1 + chained)))
+            for before in self.inputs[index]:
+                for at, byte in enumerate(hashes[before]):
+                    mixed[at] = mixed[at] * 37 & 0xFF ^ byte
+            hashes[index] = bytes(mixed)
+            for after, _ in self.outputs[index]:
+                if after not in seen:
+                    seen.add(after)
+                    waiting.append(after)
+        return hashes

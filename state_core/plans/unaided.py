@@ -1,0 +1,139 @@
+"""What Flink does by itself with a savepoint and a changed job: it goes by uids and types alone.
+
+Four of its answers are silent and wrong: state of equal types is restored whatever it means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from statelake.state_core.plans.matching import OperatorMatch, PlanMatch
+from statelake.state_core.plans.states import NodeState, NodeStates, StateColumn
+
+CONNECTORS = ("table-source-scan", "sink")
+
+
+@dataclass(frozen=True)
+class Unaided:
+    """What Flink does by itself with an operator.
+
+    Attributes:
+        says: In a sentence.
+        wrong: Whether the job would run, with wrong results.
+    """
+
+    says: str
+    wrong: bool = False
+
+
+def flink_unaided(match: PlanMatch) -> list[Unaided]:
+    """Return what Flink does by itself with each operator of a match, in order."""
+    before = {each.old.node.id: each.old for each in match.operators if each.old is not None}
+    after = {each.new.node.id: each.new for each in match.operators if each.new is not None}
+    return [_unaided(each, before, after) for each in match.operators]
+
+
+def _unaided(
+    each: OperatorMatch, before: dict[int, NodeStates], after: dict[int, NodeStates]
+) -> Unaided:
+    new = each.new
+    if new is None:
+        if each.old is None or _is_taken(each.old, after):
+            return Unaided("its state goes to another operator, see there")
+        return Unaided(
+            "refuses: cannot map its state; with --allowNonRestoredState its state is lost"
+        )
+    found = before.get(new.node.id)
+    if found is None or found.node.kind != new.node.kind:
+        if each.old is None:
+            return Unaided("begins empty")
+        if _is_taken(each.old, after):
+            return Unaided("begins empty", wrong=True)
+        return Unaided(
+            f"refuses: cannot map {each.old.node.label}; with --allowNonRestoredState begins empty"
+        )
+    if new.family in CONNECTORS:
+        same = found.settings == new.settings
+        return Unaided("restores it" if same else "gives it the state of another table", not same)
+    if not _same_types(found, new):
+        return Unaided("refuses: the new state serializer must not be incompatible")
+    if found.keys != new.keys:
+        return Unaided(
+            f"restores silently: groups of {', '.join(found.keys)} stay and are never read, groups"
+            f" of {', '.join(new.keys)} begin at zero",
+            wrong=True,
+        )
+    if each.old is not found and (each.old is None or _meaning(found) != _meaning(new)):
+        return Unaided(
+            f"restores silently what {found.node.label} of the old job held, which is other state",
+            wrong=True,
+        )
+    return _restored(found, new)
+
+
+def _is_taken(old: NodeStates, after: dict[int, NodeStates]) -> bool:
+    """Return whether an operator of the new job has the uid of an old one."""
+    new = after.get(old.node.id)
+    return new is not None and new.node.kind == old.node.kind
+
+
+def _same_types(old: NodeStates, new: NodeStates) -> bool:
+    if len(old.key_types) != len(new.key_types) or old.key_types != new.key_types:
+        return False
+    before = {state.name: state for state in old.states}
+    return all(
+        state.name not in before or _row_types(before[state.name]) == _row_types(state)
+        for state in new.states
+    )
+
+
+def _row_types(state: NodeState) -> object:
+    # what only Java knows is the same for the same function
+    return state.form.partition(" by unique key ")[0], [
+        (place, [column.type or column.text for column in row]) for place, row in state.rows.items()
+    ]
+
+
+def _meaning(states: NodeStates) -> object:
+    return (
+        states.keys,
+        states.reads,
+        [
+            (state.name, [column.text for row in state.rows.values() for column in row])
+            for state in states.states
+        ],
+    )
+
+
+def _restored(old: NodeStates, new: NodeStates) -> Unaided:
+    """Return what is wrong in state whose types are equal."""
+    before = {state.name: state for state in old.states}
+    if old.reads != new.reads:
+        return Unaided("restores silently state of other rows", wrong=True)
+    unread = [state.name for state in new.states if state.name not in before]
+    if unread:
+        return Unaided(
+            f"restores silently without {', '.join(unread)}, which it looks for, and leaves"
+            f" {', '.join(sorted(before))} unread: rows that came before come again",
+            wrong=True,
+        )
+    for state in new.states:
+        for place, row in state.rows.items():
+            held = before[state.name].rows.get(place, ())
+            wrong = [
+                (was, now) for was, now in zip(held, row, strict=False) if was.text != now.text
+            ]
+            if wrong:
+                return Unaided(_exchanged(wrong), wrong=True)
+    if old.filters != new.filters:
+        return Unaided("goes on; what it holds was counted by the old filter", wrong=True)
+    return Unaided("restores it as it is")
+
+
+def _exchanged(pairs: list[tuple[StateColumn, StateColumn]]) -> str:
+    texts = {was.text for was, _ in pairs}
+    if texts == {now.text for _, now in pairs}:
+        names = " and ".join(dict.fromkeys(was.name for was, _ in pairs))
+        return f"restores silently, with {names} exchanged"
+    was, now = pairs[0]
+    return f"restores silently what was {was.name} as {now.name}"

@@ -1,0 +1,364 @@
+"""Queries of Flink SQL drawn at random, with edits, and the rows that they read.
+
+An edit gives the same query with something added, removed, exchanged or changed. Every column of a
+query's result has a label that says what it is, so that two queries' results can be compared in
+the columns that both have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+ROWS = 120
+COLUMNS = "id BIGINT, g BIGINT, name STRING, v BIGINT, price DOUBLE, ts TIMESTAMP(3)"
+TABLES = {
+    "o": ("", ""),
+    "p": ("proc AS PROCTIME(), ", ""),
+    "u": ("PRIMARY KEY (id) NOT ENFORCED, ", ", 'updating' = 'true'"),
+}
+INSERTS = ", 'format' = 'csv'"
+WATERMARK = "WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
+AGGREGATES = (
+    "COUNT(*)", "SUM(v)", "AVG(v)", "AVG(price)", "MIN(v)", "MAX(name)", "MAX(v)", "COUNT(v)",
+    "SUM(price)", "COUNT(name)", "SUM(id)", "MIN(id)",
+    "SUM(CAST(v AS DECIMAL(12, 2)))", "SUM(v) FILTER (WHERE v > 40)",
+)  # fmt: skip
+IN_ORDER = ("FIRST_VALUE(name)", "LAST_VALUE(v)")
+DISTINCT = ("COUNT(DISTINCT name)", "SUM(DISTINCT v)", "COUNT(DISTINCT v) FILTER (WHERE id > 9)")
+FILTERS = ("v > 20", "name <> 'n3'", "id > 5", "v * 2 < 300")
+FIELDS = ("id", "g", "name", "v", "price")
+
+
+def write_tables(to: Path, random: Random) -> str:
+    """Write the rows of each table, and return the statements that create them."""
+    statements = []
+    for table, (columns, options) in TABLES.items():
+        file = to / f"{table}.rows"
+        file.write_text("\n".join(_rows(random, updates=table == "u")))
+        statements.append(
+            f"CREATE TABLE {table} ({COLUMNS}, {columns}{WATERMARK})"
+            f" WITH ('connector' = 'halves', 'rows' = '{file}'{options or INSERTS});\n"
+        )
+    return "".join(statements)
+
+
+def _rows(random: Random, *, updates: bool) -> list[str]:
+    """Rows in the order of their time; those of a table with updates retract earlier ones."""
+    lines: list[str] = []
+    present: dict[int, str] = {}
+    for number in range(ROWS):
+        if updates and present and random.random() < 0.4 and len(lines) < ROWS - 1:
+            key = random.choice(sorted(present))
+            if random.random() < 0.3:
+                lines.append(f"-D|{present.pop(key)}")
+                continue
+            new = _row(key, number, random)
+            lines += [f"-U|{present[key]}", f"+U|{new}"]
+            present[key] = new
+            continue
+        present[number] = _row(number, number, random)
+        lines.append(f"+I|{present[number]}")
+    return lines[:ROWS] if not updates else lines
+
+
+def _row(key: int, number: int, random: Random) -> str:
+    name = "\\N" if random.random() < 0.1 else f"n{random.randrange(6)}"
+    value = "\\N" if random.random() < 0.1 else str(random.randrange(200))
+    price = random.randrange(400) / 4
+    return f"{key}|{random.randrange(5)}|{name}|{value}|{price}|{_time(number)}"
+
+
+def _time(number: int) -> str:
+    return f"2024-01-01T00:{number // 60:02}:{number % 60:02}"
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query.
+
+    Attributes:
+        shape: What it does at last: `agg`, `join`, `interval`, `first`, `last`, `top`, `window`,
+            `over`, `distinct`.
+        source: What it reads: a table, or a query below.
+        where: The conditions on that.
+        keys: What it groups by, or is partitioned by.
+        items: What it selects beside.
+        setting: The type of a join, the number of rows of a TopN, or a window.
+        options: Statements before it.
+    """
+
+    shape: str
+    source: str
+    where: tuple[str, ...]
+    keys: tuple[str, ...]
+    items: tuple[str, ...]
+    setting: str = ""
+    options: str = ""
+
+    @property
+    def labels(self) -> list[str]:
+        """What each column of its result is."""
+        window = ["window_start"] if self.shape == "window" else []
+        keys = [] if self.shape in ("join", "interval", "over") else list(self.keys)
+        return [*keys, *window, *self.items]
+
+    @property
+    def sql(self) -> str:
+        """Its text."""
+        return self.options + SHAPES[self.shape](self)
+
+    @property
+    def tables(self) -> set[str]:
+        """The tables that it reads."""
+        return {table for table in TABLES if f" {table} " in f"{self.sql} ".replace("\n", " ")
+                .replace(",", " ").replace(")", " ").replace("(", " ")}  # fmt: skip
+
+
+SOURCES = {
+    "p": "p",
+    "o": "o",
+    "u": "u",
+    "joined": "(SELECT o.id, o.g, p.name, p.v, o.price FROM o JOIN p ON o.id = p.id)",
+    "left": "(SELECT o.id, o.g, u.name, u.v, o.price FROM o LEFT JOIN u ON o.id = u.id)",
+    "first": "(SELECT id, g, name, v, price FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY g, v"
+    " ORDER BY proc ASC) AS rn FROM p ) WHERE rn = 1)",
+    "grouped": "(SELECT g, name, COUNT(*) AS id, SUM(v) AS v, MAX(price) AS price FROM o"
+    " GROUP BY g, name)",
+}
+
+
+def _where(query: Query, prefix: str = "") -> str:
+    parts = [f"{prefix}{each}" for each in query.where]
+    return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+
+def _agg(query: Query) -> str:
+    keys = ", ".join(query.keys)
+    items = ", ".join((*query.keys, *query.items))
+    group = f" GROUP BY {keys}" if keys else ""
+    return f"SELECT {items} FROM {SOURCES[query.source]} {_where(query)}{group}"
+
+
+def _join(query: Query) -> str:
+    left, right = query.source.split("+")
+    items = ", ".join(
+        each if each.startswith("a.") or query.setting not in ("SEMI", "ANTI") else "a.id"
+        for each in query.items
+    )
+    return (
+        f"SELECT {items} FROM {SOURCES[left]} AS a {query.setting} JOIN {SOURCES[right]} AS b"
+        f" ON a.{query.keys[0]} = b.{query.keys[0]}{_where(query, 'a.')}"
+    )
+
+
+def _interval(query: Query) -> str:
+    return (
+        f"SELECT {', '.join(query.items)} FROM o AS a {query.setting} JOIN p AS b ON"
+        f" a.{query.keys[0]} = b.{query.keys[0]} AND a.ts BETWEEN b.ts - INTERVAL '7' SECOND AND"
+        f" b.ts + INTERVAL '7' SECOND{_where(query, 'a.')}"
+    )
+
+
+def _rows_of(query: Query) -> str:
+    order = {"first": "proc ASC", "last": "proc DESC", "early": "ts ASC", "late": "ts DESC"}.get(
+        query.shape, "id DESC, name DESC"
+    )
+    most = query.setting if query.shape == "top" else "1"
+    source = "p" if query.shape != "top" else SOURCES[query.source]
+    items = ", ".join((*query.keys, *query.items))
+    return (
+        f"SELECT {items} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY {', '.join(query.keys)}"
+        f" ORDER BY {order}) AS rn FROM {source} {_where(query)}) WHERE rn <= {most}"
+    )
+
+
+def _window(query: Query) -> str:
+    keys = ", ".join((*query.keys, "window_start", "window_end"))
+    items = ", ".join((*query.keys, "window_start", *query.items))
+    function, _, arguments = query.setting.partition(" ")
+    table = "TABLE o" if function != "SESSION" else f"TABLE o PARTITION BY {query.keys[0]}"
+    return (
+        f"SELECT {items} FROM TABLE({function}({table}, DESCRIPTOR(ts), {arguments}))"
+        f"{_where(query)} GROUP BY {keys}"
+    )
+
+
+def _over(query: Query) -> str:
+    over = f"OVER (PARTITION BY {query.keys[0]} ORDER BY ts {query.setting})"
+    items = [f"{each} {over}" if "(" in each else each for each in query.items]
+    return f"SELECT {', '.join(items)} FROM o {_where(query)}"
+
+
+def _distinct(query: Query) -> str:
+    return f"SELECT DISTINCT {', '.join(query.keys)} FROM {SOURCES[query.source]} {_where(query)}"
+
+
+SHAPES: dict[str, Callable[[Query], str]] = {
+    "agg": _agg,
+    "join": _join,
+    "interval": _interval,
+    "first": _rows_of,
+    "last": _rows_of,
+    "early": _rows_of,
+    "late": _rows_of,
+    "top": _rows_of,
+    "window": _window,
+    "over": _over,
+    "distinct": _distinct,
+}
+JOINS = ("o+p", "o+u", "u+o", "grouped+o", "o+grouped", "u+grouped")
+WINDOWS = (
+    "TUMBLE INTERVAL '10' SECOND",
+    "HOP INTERVAL '5' SECOND, INTERVAL '10' SECOND",
+    "CUMULATE INTERVAL '5' SECOND, INTERVAL '20' SECOND",
+    "SESSION INTERVAL '6' SECOND",
+)
+
+
+def drawn_query(random: Random) -> Query:
+    """Draw a query."""
+    shape = random.choice(
+        ["agg"] * 6 + ["join"] * 4 + ["window"] * 2
+        + ["interval", "first", "last", "early", "late", "top", "top", "over", "distinct"]
+    )  # fmt: skip
+    where = tuple(random.sample(FILTERS, random.choice([0, 0, 0, 1])))
+    if shape == "agg":
+        source = random.choice(["o", "o", "u", "joined", "left", "first", "grouped"])
+        pool = [*AGGREGATES, *(DISTINCT if source != "grouped" else ())]
+        pool += IN_ORDER if source == "o" else ()
+        keys = tuple(random.sample(["g", "name"], random.choice([0, 1, 1, 1, 2])))
+        return Query(shape, source, where, keys, _some(random, pool, 3))
+    if shape == "join":
+        source = random.choice(JOINS)
+        fields = [f"{side}.{name}" for side in "ab" for name in FIELDS]
+        kind = random.choice(["INNER", "INNER", "LEFT", "RIGHT", "FULL"])
+        key = "g" if "grouped" in source else random.choice(["id", "g"])
+        return Query(shape, source, where, (key,), _some(random, fields, 4), kind)
+    if shape == "interval":
+        fields = [f"{side}.{name}" for side in "ab" for name in FIELDS]
+        kind = random.choice(["INNER", "LEFT"])
+        return Query(shape, "", where, ("g",), _some(random, fields, 4), kind)
+    if shape in ("first", "last", "early", "late", "top"):
+        source = random.choice(["o", "u", "grouped"]) if shape == "top" else "p"
+        fields = [name for name in FIELDS if name != "g"]
+        return Query(shape, source, where, ("g",), _some(random, fields, 3), "3")
+    if shape == "window":
+        pool = [*AGGREGATES[:8], *DISTINCT[:2]]
+        return Query(shape, "o", where, ("g",), _some(random, pool, 3), random.choice(WINDOWS))
+    if shape == "over":
+        items = ("id", *_some(random, ["SUM(v)", "COUNT(*)", "MAX(v)", "AVG(v)", "MIN(id)"], 2))
+        bounds = ["ROWS BETWEEN 3 PRECEDING AND CURRENT ROW",
+                  "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+                  "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"]  # fmt: skip
+        return Query(shape, "o", where, ("g",), items, random.choice(bounds))
+    source = random.choice(["o", "u", "joined"])
+    return Query(shape, source, where, tuple(random.sample(FIELDS, 2)), ())
+
+
+def _some(random: Random, pool: Sequence[str], most: int) -> tuple[str, ...]:
+    return tuple(random.sample(list(pool), random.randint(1, most)))
+
+
+def edited(query: Query, random: Random) -> tuple[Query, str]:
+    """Return a query with one to three edits, and their names."""
+    names = []
+    for _ in range(random.choice([1, 1, 1, 2, 3])):
+        for _ in range(20):
+            name = random.choice(list(EDITS))
+            made = EDITS[name](query, random)
+            if made is not None and made != query:
+                query = made
+                names.append(name)
+                break
+    return query, " and ".join(names)
+
+
+def _pool(query: Query) -> list[str]:
+    if query.shape == "agg":
+        pool = [*AGGREGATES, *(DISTINCT if query.source != "grouped" else ())]
+        return pool + list(IN_ORDER if query.source == "o" else ())
+    if query.shape in ("join", "interval"):
+        return [f"{side}.{name}" for side in "ab" for name in FIELDS]
+    if query.shape == "window":
+        return [*AGGREGATES[:8]]
+    if query.shape == "over":
+        return ["SUM(v)", "COUNT(*)", "MAX(v)", "AVG(v)", "MIN(id)", "v", "name"]
+    return [name for name in FIELDS if name not in query.keys]
+
+
+def _added(query: Query, random: Random) -> Query | None:
+    free = [each for each in _pool(query) if each not in query.items]
+    if not free or query.shape == "distinct":
+        return None
+    at = random.randint(0, len(query.items))
+    items = (*query.items[:at], random.choice(free), *query.items[at:])
+    return replace(query, items=items)
+
+
+def _removed(query: Query, random: Random) -> Query | None:
+    if len(query.items) < 2:
+        return None
+    gone = random.randrange(len(query.items))
+    return replace(query, items=tuple(e for i, e in enumerate(query.items) if i != gone))
+
+
+def _exchanged(query: Query, random: Random) -> Query | None:
+    items = list(query.items)
+    random.shuffle(items)
+    return replace(query, items=tuple(items))
+
+
+def _filtered(query: Query, random: Random) -> Query | None:
+    if query.where:
+        return replace(query, where=())
+    return replace(query, where=(random.choice(FILTERS),))
+
+
+def _key(query: Query, random: Random) -> Query | None:
+    if query.shape not in ("agg", "distinct"):
+        return None
+    free = [name for name in ("g", "name") if name not in query.keys]
+    if free and random.random() < 0.6:
+        return replace(query, keys=(*query.keys[: random.randint(0, 1)], random.choice(free)))
+    return replace(query, keys=tuple(reversed(query.keys)))
+
+
+def _setting(query: Query, random: Random) -> Query | None:
+    if query.shape == "top":
+        return replace(query, setting=random.choice(["2", "5"]))
+    if query.shape == "join":
+        return replace(query, setting=random.choice(["INNER", "LEFT", "FULL"]))
+    if query.shape == "window":
+        return replace(query, setting=random.choice(WINDOWS))
+    return None
+
+
+def _source(query: Query, random: Random) -> Query | None:
+    if query.shape != "agg":
+        return None
+    return replace(query, source=random.choice(["o", "u", "joined"]))
+
+
+def _batched(query: Query, _: Random) -> Query | None:
+    if query.shape != "agg" or query.options:
+        return None
+    batch = "table.exec.mini-batch"
+    options = {"enabled": "true", "allow-latency": "50 ms", "size": "5"}
+    return replace(
+        query, options="".join(f"SET '{batch}.{k}' = '{v}';\n" for k, v in options.items())
+    )
+
+
+EDITS: dict[str, Callable[[Query, Random], Query | None]] = {
+    "added": _added,
+    "removed": _removed,
+    "exchanged": _exchanged,
+    "filter": _filtered,
+    "key": _key,
+    "setting": _setting,
+    "source": _source,
+    "mini-batch": _batched,
+}

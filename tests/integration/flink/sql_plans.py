@@ -1,0 +1,278 @@
+"""Pairs of Flink SQL queries, with what one vendor's table says of the edit and what we say.
+
+`python -m tests.integration.flink.sql_plans` compiles them again, by real Flink, into
+`tests/golden/vectors/sql-plans-2.3.jsonl.xz`.
+
+The vendor's words are those of its page "SQL modifications and impact on compatibility" (Realtime
+Compute for Apache Flink, as of 2026-11), each edit alone and within one version of Flink.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from statelake.state_core.formats import open_snapshot
+from tests.integration.flink.generated_queries import drawn_query, write_tables
+from tests.integration.flink.sql_jobs import SqlFlink
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "vectors" / "sql-plans-2.3.jsonl.xz"
+VERSION = "2.3.0"
+COLUMNS = "a INT, b BIGINT, c STRING, d INT, ts TIMESTAMP(3)"
+SOURCE = "'connector' = 'halves', 'rows' = 'none', 'format' = 'csv'"
+TABLES = "".join(
+    f"CREATE TABLE {name} ({COLUMNS}, {more}proctime AS PROCTIME(),"
+    f" WATERMARK FOR ts AS ts - INTERVAL '1' SECOND) WITH ({options});\n"
+    for name, more, options in (
+        ("MyTable", "", SOURCE),
+        ("Other", "", SOURCE),
+        ("Changing", "PRIMARY KEY (a) NOT ENFORCED, ",
+         "'connector' = 'halves', 'rows' = 'none', 'updating' = 'true'"),
+    )
+)  # fmt: skip
+MINI_BATCH = "".join(
+    f"SET 'table.exec.mini-batch.{name}' = '{value}';\n"
+    for name, value in (("enabled", "true"), ("allow-latency", "1 s"), ("size", "10"))
+)
+FULL, PARTLY, NOT, UNKNOWN = "fully", "partially", "incompatible", "unknown"
+SUMS = "SELECT a, SUM(b), MAX(c) FROM MyTable GROUP BY a"
+OVER = "OVER (PARTITION BY a ORDER BY ts)"
+OVERS = f"SELECT a, b, c, SUM(b) {OVER}, MAX(c) {OVER} FROM MyTable"
+WINDOW = "FROM TABLE(TUMBLE(TABLE MyTable, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+WINDOWS = f"SELECT a, SUM(b), MAX(c), window_start {WINDOW} GROUP BY a, window_start, window_end"
+OLD_WINDOWS = "SELECT a, SUM(b), MAX(c) FROM MyTable GROUP BY a, TUMBLE(ts, INTERVAL '1' MINUTE)"
+FIRST = "ROW_NUMBER() OVER (PARTITION BY a ORDER BY proctime ASC)"
+LAST = "ROW_NUMBER() OVER (PARTITION BY a ORDER BY proctime DESC)"
+TOP = "ROW_NUMBER() OVER (PARTITION BY a ORDER BY b)"
+JOIN = "SELECT x.a, x.b, y.c FROM MyTable x JOIN Other y ON x.a = y.a"
+INTERVAL = (
+    "SELECT x.a, x.b FROM MyTable x JOIN Other y ON x.a = y.a"
+    " AND x.ts BETWEEN y.ts - INTERVAL '5' SECOND AND y.ts"
+)
+
+
+def _ranked(fields: str, rank: str, most: int = 1, table: str = "MyTable") -> str:
+    return f"SELECT {fields} FROM (SELECT *, {rank} AS rk FROM {table}) WHERE rk <= {most}"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edit of a query.
+
+    Attributes:
+        name: What changes.
+        old: The old query.
+        new: The new one.
+        vendor: What the vendor's table says.
+        ours: The worst fate that is found.
+        flink: What Flink does by itself, as far as it is silent; empty otherwise.
+    """
+
+    name: str
+    old: str
+    new: str
+    vendor: str
+    ours: str
+    flink: str = ""
+
+
+EDITS = (
+    Edit("an alias", SUMS, "SELECT a AS x, SUM(b) AS y, MAX(c) FROM MyTable GROUP BY a",
+         FULL, "keeps"),
+    Edit("an aggregate added", SUMS, "SELECT a, SUM(b), MAX(c), COUNT(c) FROM MyTable GROUP BY a",
+         PARTLY, "starts now"),
+    Edit("an aggregate removed", SUMS, "SELECT a, MAX(c) FROM MyTable GROUP BY a", FULL, "keeps"),
+    Edit("one added, one removed", SUMS, "SELECT a, MAX(c), COUNT(c) FROM MyTable GROUP BY a",
+         PARTLY, "starts now"),
+    Edit("an aggregate changed", SUMS, "SELECT a, SUM(b), MIN(c) FROM MyTable GROUP BY a",
+         PARTLY, "starts now", "restores silently what was MAX(c) as MIN(c)"),
+    Edit("an aggregate's expression changed", SUMS,
+         "SELECT a, SUM(b), MAX(SUBSTRING(c, 1, 5)) FROM MyTable GROUP BY a",
+         PARTLY, "starts now", "restores silently what was MAX(c) as MAX($f2)"),
+    Edit("aggregates in another order", SUMS, "SELECT a, MAX(c), SUM(b) FROM MyTable GROUP BY a",
+         FULL, "keeps"),
+    Edit("aggregates of one type in another order",
+         "SELECT a, SUM(b), MIN(b) FROM MyTable GROUP BY a",
+         "SELECT a, MIN(b), SUM(b) FROM MyTable GROUP BY a",
+         FULL, "keeps", "restores silently, with SUM(b) and MIN(b) exchanged"),
+    Edit("a distinct aggregate added", SUMS,
+         "SELECT a, SUM(b), MAX(c), COUNT(DISTINCT c) FROM MyTable GROUP BY a",
+         NOT, "starts now"),
+    Edit("a distinct aggregate removed",
+         "SELECT a, SUM(b), COUNT(DISTINCT c), COUNT(DISTINCT b) FROM MyTable GROUP BY a",
+         "SELECT a, SUM(b), COUNT(DISTINCT b) FROM MyTable GROUP BY a", NOT, "keeps"),
+    Edit("filters of one DISTINCT in another order",
+         "SELECT a, COUNT(DISTINCT b) FILTER (WHERE d > 1), COUNT(DISTINCT b) FILTER (WHERE d > 2)"
+         " FROM MyTable GROUP BY a",
+         "SELECT a, COUNT(DISTINCT b) FILTER (WHERE d > 2), COUNT(DISTINCT b) FILTER (WHERE d > 1)"
+         " FROM MyTable GROUP BY a", NOT, "starts now",
+         "restores silently what was COUNT(DISTINCT b) FILTER"),
+    Edit("a key more in GROUP BY", SUMS, "SELECT a, d, SUM(b), MAX(c) FROM MyTable GROUP BY a, d",
+         NOT, "lost"),
+    Edit("another key of the same type", SUMS, "SELECT d, SUM(b), MAX(c) FROM MyTable GROUP BY d",
+         NOT, "lost", "restores silently: groups of MyTable.a stay and are never read, groups of"
+         " MyTable.d begin at zero"),
+    Edit("a filter below an aggregate", SUMS,
+         "SELECT a, SUM(b), MAX(c) FROM MyTable WHERE b > 10 GROUP BY a",
+         NOT, "counted by another filter",
+         "goes on; what it holds was counted by the old filter"),
+    Edit("mini-batch, two phases", SUMS, MINI_BATCH + SUMS, UNKNOWN, "keeps"),
+    Edit("a nested aggregate's inner one added",
+         "SELECT a, SUM(s) FROM (SELECT a, d, SUM(b) AS s FROM MyTable GROUP BY a, d) GROUP BY a",
+         "SELECT a, SUM(s), MAX(n) FROM (SELECT a, d, SUM(b) AS s, COUNT(*) AS n FROM MyTable"
+         " GROUP BY a, d) GROUP BY a", PARTLY, "unknown"),
+    Edit("an OVER aggregate added", OVERS, f"{OVERS[:-13]}, COUNT(c) {OVER} FROM MyTable",
+         PARTLY, "starts now"),
+    Edit("an OVER aggregate removed", OVERS, f"SELECT a, b, c, MAX(c) {OVER} FROM MyTable",
+         FULL, "null in old rows"),
+    Edit("a column more beside OVER", OVERS, OVERS.replace("a, b, c,", "a, b, c, d,"),
+         NOT, "null in old rows"),
+    Edit("another window of OVER", OVERS,
+         OVERS.replace("ORDER BY ts", "ORDER BY ts ROWS BETWEEN 3 PRECEDING AND CURRENT ROW"),
+         NOT, "lost"),
+    Edit("a window aggregate added", WINDOWS, WINDOWS.replace("MAX(c)", "MAX(c), COUNT(c)"),
+         PARTLY, "starts now"),
+    Edit("a window aggregate removed", WINDOWS, WINDOWS.replace("SUM(b), ", ""), FULL, "keeps"),
+    Edit("a window's property more", WINDOWS,
+         WINDOWS.replace("window_start F", "window_start, window_end F"), FULL, "keeps"),
+    Edit("another size of a window", WINDOWS, WINDOWS.replace("'1' MINUTE", "'2' MINUTE"),
+         NOT, "lost"),
+    Edit("another kind of window", WINDOWS,
+         WINDOWS.replace("TUMBLE(TABLE MyTable, DESCRIPTOR(ts)",
+                         "HOP(TABLE MyTable, DESCRIPTOR(ts), INTERVAL '30' SECOND"),
+         NOT, "lost"),
+    Edit("a group window's aggregate added", OLD_WINDOWS,
+         OLD_WINDOWS.replace("MAX(c)", "MAX(c), COUNT(c)"), PARTLY, "starts now"),
+    Edit("deduplication, first: a column more", _ranked("a, b, c", FIRST),
+         _ranked("a, b, c, d", FIRST), FULL, "keeps"),
+    Edit("deduplication, last: a column more", _ranked("a, b, c", LAST),
+         _ranked("a, b, c, d", LAST), NOT, "null in old rows"),
+    Edit("deduplication by another key", _ranked("a, b, c", FIRST),
+         _ranked("a, b, c", FIRST.replace("BY a", "BY d")), NOT, "lost",
+         "restores silently: groups of MyTable.a stay"),
+    Edit("deduplication in another order", _ranked("a, b, c", FIRST), _ranked("a, b, c", LAST),
+         NOT, "lost"),
+    Edit("TopN: the rank in the result", _ranked("a, b, c", TOP, 3), _ranked("a, b, c, rk", TOP, 3),
+         FULL, "keeps"),
+    Edit("TopN: another N", _ranked("a, b, c", TOP, 3), _ranked("a, b, c", TOP, 5),
+         NOT, "starts now"),
+    Edit("TopN: a column more", _ranked("a, b, c", TOP, 3), _ranked("a, b, c, d", TOP, 3),
+         NOT, "null in old rows"),
+    Edit("TopN in another order", _ranked("a, b, c", TOP, 3),
+         _ranked("a, b, c", TOP.replace("ORDER BY b", "ORDER BY c"), 3), NOT, "lost"),
+    Edit("TopN by another key", _ranked("a, b, c", TOP, 3),
+         _ranked("a, b, c", TOP.replace("BY a", "BY d"), 3), NOT, "lost"),
+    Edit("a column more through a join", JOIN, JOIN.replace("y.c", "y.c, x.d"),
+         NOT, "null in old rows"),
+    Edit("a column less through a join", JOIN, JOIN.replace(", y.c", ""), NOT, "keeps"),
+    Edit("another type of join", JOIN, JOIN.replace("JOIN", "LEFT JOIN"), NOT, "lost"),
+    Edit("another condition of a join", JOIN, JOIN.replace("x.a = y.a", "x.a = y.d"), NOT, "lost"),
+    Edit("a filter below a join", JOIN, f"{JOIN} WHERE x.b > 5", NOT, "counted by another filter",
+         "goes on; what it holds was counted by the old filter"),
+    Edit("a column more through an interval join", INTERVAL, INTERVAL.replace("x.b", "x.b, y.c"),
+         NOT, "null in old rows"),
+    Edit("other bounds of an interval join", INTERVAL, INTERVAL.replace("'5'", "'9'"),
+         NOT, "lost"),
+    Edit("the same interval in another unit", INTERVAL.replace("'5' SECOND", "'60' SECOND"),
+         INTERVAL.replace("'5' SECOND", "'1' MINUTE"), FULL, "keeps"),
+    Edit("an aggregate added above a table that changes",
+         "SELECT d, COUNT(*) FROM Changing GROUP BY d",
+         "SELECT d, COUNT(*), SUM(b) FROM Changing GROUP BY d", PARTLY, "unknown"),
+    Edit("a column more through a join with a table that changes",
+         "SELECT x.b, y.c FROM MyTable x JOIN Changing y ON x.a = y.a",
+         "SELECT x.b, y.c, y.d FROM MyTable x JOIN Changing y ON x.a = y.a",
+         NOT, "null in old rows"),
+    Edit("UNION ALL with a table more", "SELECT a, SUM(b) FROM MyTable GROUP BY a",
+         "SELECT a, SUM(b) FROM (SELECT a, b FROM MyTable UNION ALL SELECT a, b FROM Other)"
+         " GROUP BY a", NOT, "lost"),
+    Edit("statements in another order",
+         f"{SUMS};\nSELECT a, SUM(b), MAX(c) FROM Other GROUP BY a",
+         f"SELECT a, SUM(b), MAX(c) FROM Other GROUP BY a;\n{SUMS}", FULL, "keeps",
+         "restores silently: groups of MyTable.a"),
+)  # fmt: skip
+
+
+def compile_all(to: Path = GOLDEN) -> None:
+    """Compile the plans of all edits."""
+    lines = []
+    with tempfile.TemporaryDirectory() as directory, SqlFlink(VERSION, Path(directory)) as flink:
+        for edit in EDITS:
+            plans = [flink.compile(TABLES + query)[1] for query in (edit.old, edit.new)]
+            lines.append(json.dumps({"name": edit.name, "plans": plans}))
+    to.write_bytes(lzma.compress("\n".join(lines).encode()))
+
+
+SHOP = Path(__file__).parents[2] / "golden" / "sqljobs"
+SHOP_OPTIONS = "'connector' = 'halves', 'format' = 'csv', 'rows'"
+SHOP_TABLES = (
+    f"CREATE TABLE orders (id BIGINT, customer BIGINT, shop STRING, amount BIGINT, item STRING)"
+    f" WITH ({SHOP_OPTIONS} = '%s/orders');\n"
+    f"CREATE TABLE customers (id BIGINT, name STRING, city STRING)"
+    f" WITH ({SHOP_OPTIONS} = '%s/customers');\n"
+)
+SHOP_OLD = """
+SELECT shop, COUNT(amount) AS orders, SUM(amount) AS total FROM orders GROUP BY shop;
+SELECT o.id, o.amount, c.name FROM orders AS o JOIN customers AS c ON o.customer = c.id
+"""
+SHOP_NEW = """
+SELECT shop, SUM(amount) AS total, COUNT(amount) AS orders, MAX(item) AS item FROM orders
+    GROUP BY shop;
+SELECT o.id, o.amount, c.name, c.city FROM orders AS o JOIN customers AS c ON o.customer = c.id
+"""
+
+
+def take_example(to: Path = SHOP) -> None:
+    """Take a savepoint of a job of two queries, with its plan and that of a changed job."""
+    to.mkdir(exist_ok=True)
+    orders = [f"+I|{k}|{k % 4}|shop-{k % 3}|{k * 7 % 90}|item-{k % 5}" for k in range(24)]
+    customers = [f"+I|{k}|name-{k}|city-{k}" for k in range(4)]
+    with tempfile.TemporaryDirectory() as directory, SqlFlink(VERSION, Path(directory)) as flink:
+        for name, rows in (("orders", orders), ("customers", customers)):
+            (Path(directory) / name).write_text("\n".join(rows))
+        tables = SHOP_TABLES.replace("%s", directory)
+        files = {}
+        for name, queries in (("old", SHOP_OLD), ("new", SHOP_NEW)):
+            files[name], plan = flink.compile(tables + queries.strip())
+            text = json.dumps(plan, indent=1).replace(directory, "/data")
+            (to / f"{name}.json.xz").write_bytes(lzma.compress(text.encode()))
+        ranges = {"orders": (0, 24), "customers": (0, 4)}
+        taken, _ = flink.run(files["old"], ranges, inline=1 << 20)
+        empty, _ = flink.run(files["new"], dict.fromkeys(ranges, (0, 0)), inline=1 << 20)
+        for name, savepoint in (("shop", taken), ("shop-new-empty", empty)):
+            packed = lzma.compress((savepoint / "_metadata").read_bytes())
+            (to / f"{name}.metadata.xz").write_bytes(packed)
+
+
+TOPOLOGIES = GOLDEN.with_name("sql-topologies.jsonl.xz")
+
+
+def take_topologies(to: Path = TOPOLOGIES) -> None:
+    """Run queries without their plans, and write each plan with the ids of the job's operators."""
+    lines = []
+    for version in (VERSION, "1.20.0"):
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            SqlFlink(version, Path(directory)) as flink,
+        ):
+            for seed in range(15):
+                random = Random(seed)
+                tables = write_tables(Path(directory), random)
+                query = drawn_query(random)
+                file, plan = flink.compile(tables + query.sql)
+                ranges = dict.fromkeys(sorted(query.tables), (0, 9))
+                sql = file.with_suffix(".sql")
+                taken, _ = flink.run(sql, ranges, parallelism=random.choice([1, 3]))
+                ids = [each.operator_id for each in open_snapshot(taken).operators]
+                text = json.dumps({"plan": plan, "ids": sorted(ids)})
+                lines.append(text.replace(directory, "/data"))
+    to.write_bytes(lzma.compress("\n".join(lines).encode()))
+
+
+if __name__ == "__main__":
+    compile_all()
+    take_example()
+    take_topologies()

@@ -1,0 +1,77 @@
+"""Types of a job that has never run: those of a savepoint that it took later."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import statelake as sl
+from statelake.state_core.errors import DeclarationError, FlinkJobError, MissingFileError
+from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
+from tests.integration.flink.oracle import NEW_SOURCES, SOURCES, FlinkOracle
+from tests.support.command import run
+
+pytestmark = [pytest.mark.flink, pytest.mark.full]
+
+CASES = ("kinds", "operator")
+
+
+def flink_home(version: str, to: Path) -> Path:
+    """A directory of Flink, with the JARs of one version in its `lib`."""
+    (to / "lib").mkdir(parents=True)
+    for jar in flink_jars(version):
+        (to / "lib" / jar.name).symlink_to(jar)
+    return to
+
+
+def program(version: str, to: Path, entry_class: str = "EntryJobs") -> Path:
+    """The JAR of the tests' jobs."""
+    names = [*SOURCES, "EntryJobs.java", *(() if version.startswith("1.") else NEW_SOURCES)]
+    classes = compiled([JAVA_SOURCES / each for each in names], flink_jars(version),
+                       f"flink-{version}")  # fmt: skip
+    with zipfile.ZipFile(to, "w") as archive:
+        archive.writestr("META-INF/MANIFEST.MF", f"Main-Class: {entry_class}\n")
+        for path in classes.glob("*.class"):
+            archive.write(path, path.name)
+    return to
+
+
+@pytest.mark.parametrize("version", ["2.3.0", "1.20.0"])
+def test_types_of_a_jar_are_those_of_the_jobs_savepoints(version: str, tmp_path: Path) -> None:
+    """To the letter: keyed and operator state, timers, broadcast state."""
+    jar, home = program(version, tmp_path / "jobs.jar"), flink_home(version, tmp_path / "flink")
+    with FlinkOracle(version) as flink:
+        for case in CASES:
+            savepoint = flink.generate(case, tmp_path / case, keys=20)
+            types = sl.job_types(jar, home, arguments=[case])
+            assert types.to_yaml() == sl.open_snapshot(savepoint).types().to_yaml()
+
+
+def test_a_job_that_can_not_be_started_is_named_with_its_own_words(tmp_path: Path) -> None:
+    """What `main` throws, that it submits nothing, and a class that is not there."""
+    jar, home = program("2.3.0", tmp_path / "jobs.jar"), flink_home("2.3.0", tmp_path / "flink")
+    for arguments, entry_class, says in (
+        (["kinds", "x"], "", "no such shop: x"),
+        (["none"], "", "submitted no streaming job"),
+        (["kinds"], "com.acme.Nothing", "com.acme.Nothing"),
+    ):
+        with pytest.raises(FlinkJobError, match=says):
+            sl.job_types(jar, home, entry_class=entry_class, arguments=arguments)
+
+
+def test_a_jar_or_a_flink_that_is_not_there(tmp_path: Path) -> None:
+    """Nothing is started."""
+    home = flink_home("2.3.0", tmp_path / "flink")
+    empty = tmp_path / "empty.jar"
+    with zipfile.ZipFile(empty, "w") as archive:
+        archive.writestr("a.txt", "")
+    with pytest.raises(MissingFileError):
+        sl.job_types(tmp_path / "none.jar", home)
+    with pytest.raises(DeclarationError, match="--entry-class"):
+        sl.job_types(empty, home)
+    with pytest.raises(MissingFileError, match="--flink-home"):
+        sl.job_types(empty, tmp_path, entry_class="Job")
+    assert run("types", empty).code == 2
+    assert run("types", tmp_path, "--flink-home", home).code == 2

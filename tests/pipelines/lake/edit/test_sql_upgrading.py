@@ -1,0 +1,283 @@
+"""A savepoint of a Flink SQL job, for a changed query: what is in it, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import statelake as sl
+from statelake.state_core.errors import (
+    ConflictError,
+    DeclarationError,
+    EncodeError,
+    IncompatibleError,
+    MissingFileError,
+    NotFoundError,
+    StateError,
+)
+from tests.support.command import run
+from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """A savepoint, its plan, and the plan of the changed job."""
+    return (unpack_sql_job("shop", tmp_path / "shop"), *unpack_sql_plans(tmp_path))
+
+
+def changed(plan: Path, change: Callable[[Any], None]) -> Path:
+    """A plan of which something is changed."""
+    content = json.loads(plan.read_text())
+    change(content)
+    to = plan.with_name(f"changed-{plan.name}")
+    to.write_text(json.dumps(content))
+    return to
+
+
+def rows(savepoint: Path, operator: str, state: str) -> list[dict[str, Any]]:
+    """The rows of a state, with what a user sees."""
+    table = sl.open_snapshot(savepoint)[operator][state].to_arrow()
+    names = [name for name in ("key", "user_key", "value") if name in table.schema.names]
+    return list(table.select(names).to_pylist())
+
+
+def test_accumulators_move_with_their_aggregates(
+    job: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    """Old ones keep their values in their new places; a new one is as before the first row."""
+    savepoint, old, new = job
+    made = sl.sql_upgrade(savepoint, tmp_path / "made", old, new, accept="partly")
+    assert made.made == str(tmp_path / "made")
+    before = rows(savepoint, "4_group-aggregate", "accState")
+    after = rows(tmp_path / "made", "4_group-aggregate", "accState")
+    assert [each["key"] for each in after] == [each["key"] for each in before]
+    for was, now in zip(before, after, strict=True):
+        count, total = was["value"].values()
+        assert list(now["value"].values()) == [total, count, None]
+
+
+def test_rows_of_a_join_get_a_column_of_nulls(job: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    """Of one side; the other side's state stays, both under the operator's new uid."""
+    savepoint, old, new = job
+    sl.sql_upgrade(savepoint, tmp_path / "made", old, new, accept="partly")
+    for state in ("left-records", "right-records"):
+        before = rows(savepoint, "11_join", state)
+        after = rows(tmp_path / "made", "10_join", state)
+        assert [each["value"] for each in after] == [each["value"] for each in before]
+        added = [None] if state == "right-records" else []
+        assert [list(each["user_key"].values()) for each in after] == [
+            [*each["user_key"].values(), *added] for each in before
+        ]
+
+
+def test_types_are_those_of_a_savepoint_that_the_new_job_took(
+    job: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    """To the byte, by the plan alone and with `--like`; sources keep their state."""
+    savepoint, old, new = job
+    empty = unpack_sql_job("shop-new-empty", tmp_path / "empty")
+    for name, like in (("made", None), ("made-like", empty)):
+        sl.sql_upgrade(savepoint, tmp_path / name, old, new, accept="partly", like=like)
+        made, wanted = sl.open_snapshot(tmp_path / name), sl.open_snapshot(empty)
+        states = {
+            (operator.uid, state.name): state.meta_info
+            for operator in wanted.operators
+            for state in operator.keyed_states
+        }
+        held = {
+            (operator.uid, state.name): state.meta_info
+            for operator in made.operators
+            for state in operator.keyed_states
+        }
+        assert held == states
+        sources = [operator.uid for operator in made.operators if operator.operator_states]
+        assert sorted(sources) == ["1_numbers", "8_numbers"]
+
+
+def test_in_a_lake_it_is_a_new_snapshot(job: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    """With the old one as its parent; a dry run and a refused one make none."""
+    savepoint, old, new = job
+    shop = sl.Lake(tmp_path / "lake").job("shop", engine="local")
+    shop.import_snapshot(savepoint, "monday")
+    assert not shop["monday"].check_sql(old, new).made
+    refused = shop["monday"].sql_upgrade(old, new)
+    assert refused.refused
+    assert not refused.made
+    made = shop["monday"].sql_upgrade(old, new, accept=["partly"], note="a city more")
+    assert made.made == "monday-sql"
+    assert [each.snapshot_id for each in shop.snapshots()] == ["monday", "monday-sql"]
+    assert shop["monday-sql"].record.parent == "monday"
+    with pytest.raises(ConflictError):
+        shop["monday"].sql_upgrade(old, new, accept=["partly"])
+
+
+def test_the_same_plan_changes_no_state(job: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    """It goes on as it is."""
+    savepoint, old, _ = job
+    done = sl.sql_upgrade(savepoint, tmp_path / "made", old, old)
+    assert done.right
+    assert not done.refused
+    assert rows(tmp_path / "made", "4_group-aggregate", "accState") == rows(
+        savepoint, "4_group-aggregate", "accState"
+    )
+
+
+def test_what_is_lost_is_left_out_when_that_is_accepted(
+    job: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    """By the operator's name, and only then; a name that is not there is an error."""
+    savepoint, old, new = job
+
+    def by_item(plan: Any) -> None:
+        (calc,) = (node for node in plan["nodes"] if node["id"] == 2)
+        calc["projection"][0]["inputIndex"] = 4  # GROUP BY item
+
+    other = changed(new, by_item)
+    verdict = sl.check_sql(savepoint, old, other)
+    assert not verdict.keeps
+    (lost,) = (each for each in verdict.operators if each.fate == "lost")
+    assert lost.operator == "GroupAggregate[4]"
+    words = ["partly", "lost=GroupAggregate[4]"]
+    assert sl.sql_upgrade(savepoint, tmp_path / "made", old, other, accept="partly").refused
+    assert not (tmp_path / "made").exists()
+    made = sl.sql_upgrade(savepoint, tmp_path / "made", old, other, accept=words)
+    assert made.made
+    uids = [operator.uid for operator in sl.open_snapshot(tmp_path / "made").operators]
+    assert sorted(uids) == ["10_join", "1_numbers", "8_numbers"]
+    with pytest.raises(NotFoundError, match="GroupAggregate\\[44\\]"):
+        sl.sql_upgrade(savepoint, tmp_path / "no", old, other, accept="lost=GroupAggregate[44]")
+
+
+def test_a_plan_of_another_job_is_refused(job: tuple[Path, Path, Path]) -> None:
+    """Its numbers, or its types, are not the savepoint's."""
+    savepoint, old, new = job
+    with pytest.raises(IncompatibleError, match="no operator of the old plan"):
+        sl.check_sql(savepoint, changed(old, lambda plan: _numbered(plan, 100)), new)
+
+    def sum_of_text(plan: Any) -> None:
+        for node in plan["nodes"]:
+            if node["id"] == 4:
+                node["aggCalls"][1]["type"] = "DOUBLE"
+
+    verdict = sl.check_sql(savepoint, changed(old, sum_of_text), new)
+    (each,) = (each for each in verdict.operators if each.operator == "GroupAggregate[4]")
+    assert each.fate in ("unknown", "lost")
+
+
+def _numbered(plan: Any, more: int) -> None:
+    for node in plan["nodes"]:
+        node["id"] += more
+    for edge in plan["edges"]:
+        edge["source"] += more
+        edge["target"] += more
+
+
+@pytest.mark.parametrize(
+    ("break_it", "says"),
+    [
+        (lambda plan: plan.pop("nodes"), "no `nodes`"),
+        (lambda plan: plan.update(flinkVersion=None), "no plan of Flink SQL"),
+        (lambda plan: plan["nodes"].append(plan["nodes"][0]), "two nodes have the number"),
+        (lambda plan: plan["edges"].append({"source": 4, "target": 3}), "in a ring"),
+        (lambda plan: plan["edges"].append({"source": 77, "target": 3}), "not there"),
+        (lambda plan: plan["nodes"][0].update(type="batch-exec-sink_1"), "batch-exec"),
+        (lambda plan: plan["nodes"][0].update(outputType="BIGINT"), "output of node"),
+        (lambda plan: plan["nodes"][1].pop("projection"), "Calc\\[2\\]"),
+        (lambda plan: plan["nodes"][1]["projection"][0].update(inputIndex=99), "Calc\\[2\\]"),
+        (lambda plan: plan["nodes"][3].update(grouping=[9]), "GroupAggregate\\[4\\]"),
+        (lambda plan: plan["nodes"][3]["aggCalls"][0].update(argList=[7]), "GroupAggregate"),
+        (lambda plan: plan["nodes"][3].update(aggCallNeedRetractions=[True]), "GroupAggregate"),
+    ],
+)
+def test_a_broken_plan_is_named_with_its_place(
+    break_it: Callable[[Any], None], says: str, job: tuple[Path, Path, Path]
+) -> None:
+    """And so is what is no JSON, or not there."""
+    savepoint, old, new = job
+    broken = changed(old, break_it)
+    with pytest.raises(DeclarationError, match=says) as caught:
+        sl.check_sql(savepoint, broken, new)
+    assert str(broken) in str(caught.value)
+
+
+def test_a_file_that_is_no_plan_is_named(job: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    """Not there, no JSON, nested without end, or SQL."""
+    savepoint, old, new = job
+    with pytest.raises(MissingFileError):
+        sl.check_sql(savepoint, tmp_path / "none.json", new)
+    for text in ("", "SELECT 1", "[" * 100_000, '{"nodes": 7, "flinkVersion": "2.3"}', "7"):
+        old.write_text(text)
+        with pytest.raises(DeclarationError) as caught:
+            sl.check_sql(savepoint, old, new)
+        assert str(old) in str(caught.value)
+
+
+def test_expressions_that_explode_are_refused(job: tuple[Path, Path, Path]) -> None:
+    """Each calc repeats what it reads twice: the text would have a thousand million letters."""
+    savepoint, old, new = job
+
+    content = json.loads(old.read_text())
+    nodes, edges = content["nodes"], content["edges"]
+    (calc,) = (node for node in nodes if node["id"] == 2)
+    fields = [
+        {"kind": "INPUT_REF", "inputIndex": index, "type": "STRING"}
+        for index in range(len(calc["projection"]))
+    ]
+    twice = {"kind": "CALL", "internalName": "$||$1", "operands": fields[:1] * 2, "type": "STRING"}
+    last = 2
+    for number in range(100, 140):
+        nodes.append({**calc, "id": number, "projection": [twice, *fields[1:]]})
+        edges.append({"source": last, "target": number})
+        last = number
+    old.write_text(json.dumps(content))
+    with pytest.raises(DeclarationError, match="letters"):
+        sl.check_sql(savepoint, old, new)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ({"accept": "all"}, EncodeError),
+        ({"map": "4"}, EncodeError),
+        ({"map": "4=x"}, EncodeError),
+        ({"map": "99=4"}, NotFoundError),
+        ({"map": "4=99"}, NotFoundError),
+    ],
+)
+def test_words_that_are_not_known_are_refused(
+    words: dict[str, str], error: type[StateError], job: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    """Before anything is read or written."""
+    savepoint, old, new = job
+    with pytest.raises(error):
+        sl.sql_upgrade(savepoint, tmp_path / "made", old, new, **words)
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_pair_that_is_said_is_used(job: tuple[Path, Path, Path]) -> None:
+    """It is judged as any other."""
+    savepoint, old, new = job
+    assert sl.check_sql(savepoint, old, new, map="11=10").keeps
+    wrong = sl.check_sql(savepoint, old, new, map=["11=4"])
+    assert not wrong.keeps
+
+
+def test_the_command_answers_by_its_exit_code(job: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    """`check sql` if nothing is lost or wrong; `sql-upgrade` if nothing stands in the way."""
+    savepoint, old, new = job
+    plans = ("--old-plan", old, "--new-plan", new)
+    checked = run("check", "sql", savepoint, *plans, "--json")
+    assert (checked.code, checked.json["refused"][0]) == (
+        0, "GroupAggregate[4]: starts now; --accept partly",
+    )  # fmt: skip
+    assert run("sql-upgrade", savepoint, *plans).code == 1
+    made = run("sql-upgrade", savepoint, *plans, "--accept", "partly", "--to", tmp_path / "made")
+    assert made.code == 0
+    assert (tmp_path / "made" / "_metadata").exists()
+    again = run("sql-upgrade", savepoint, *plans, "--accept", "partly", "--to", tmp_path / "made")
+    assert again.code not in (0, 1)
+    assert "made" in again.err

@@ -1,0 +1,108 @@
+"""What becomes of state by each edit of a query, beside what one vendor's table says."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from statelake.state_core.errors import StateError
+from statelake.state_core.plans.matching import Fate, PlanMatch, match_plans, worst
+from statelake.state_core.plans.plan import parse_plan
+from statelake.state_core.plans.unaided import flink_unaided
+from tests.integration.flink.sql_plans import EDITS, GOLDEN, Edit
+
+
+@cache
+def plans() -> dict[str, list[Any]]:
+    """The plans of each edit, which real Flink compiled."""
+    lines = map(json.loads, lzma.decompress(GOLDEN.read_bytes()).splitlines())
+    return {line["name"]: line["plans"] for line in lines}
+
+
+def matched(edit: Edit) -> PlanMatch:
+    """The match of the plans of an edit."""
+    old, new = (parse_plan(json.dumps(plan), edit.name) for plan in plans()[edit.name])
+    return match_plans(old, new)
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
+def test_each_edit_has_its_verdict(edit: Edit) -> None:
+    """The worst of all operators that the old job has; and what Flink does in silence."""
+    match = matched(edit)
+    fates = [each.worst for each in match.operators if each.old is not None]
+    assert worst(fates) is Fate(edit.ours)
+    wrong = [each.says for each in flink_unaided(match) if each.wrong]
+    if edit.flink:
+        assert any(says.startswith(edit.flink) for says in wrong), wrong
+    else:
+        assert wrong == []
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
+def test_a_plan_goes_on_from_itself(edit: Edit) -> None:
+    """Nothing is lost, nothing is rewritten, and Flink restores it."""
+    for plan in plans()[edit.name]:
+        parsed = parse_plan(json.dumps(plan), edit.name)
+        match = match_plans(parsed, parsed)
+        assert all(each.old is each.new or each.old == each.new for each in match.operators)
+        assert all(each.worst is Fate.KEEPS for each in match.operators)
+        assert all(state.same for each in match.operators for state in each.states)
+        assert not any(each.wrong for each in flink_unaided(match))
+
+
+def test_every_reason_is_said() -> None:
+    """An operator that does not keep says why."""
+    for edit in EDITS:
+        for each in matched(edit).operators:
+            said = [*each.why, *(column.why for column in each.column_matches)]
+            assert each.worst is Fate.KEEPS or each.old is None or any(said), edit.name
+
+
+def _mutated(value: Any, random: Random) -> Any:
+    """A plan with something in it removed, exchanged, or of another type."""
+    if isinstance(value, dict) and value and random.random() < 0.97:
+        name = random.choice(sorted(value))
+        if random.random() < 0.15:
+            return {other: each for other, each in value.items() if other != name}
+        return {**value, name: _mutated(value[name], random)}
+    if isinstance(value, list) and value and random.random() < 0.97:
+        at = random.randrange(len(value))
+        if random.random() < 0.15:
+            return value[:at] + value[at + 1 :]
+        return [*value[:at], _mutated(value[at], random), *value[at + 1 :]]
+    return random.choice([None, -1, 0, 7, 1 << 70, "", "x", [], {}, True, [[]], {"kind": "CALL"}])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_mutated_plans_are_judged_or_refused(seed: int) -> None:
+    """Whatever is in them: no other error than one of ours."""
+    random = Random(seed)
+    for _ in range(60):
+        edit = random.choice(EDITS)
+        before, after = plans()[edit.name]
+        for _ in range(random.choice([1, 1, 3])):
+            before = _mutated(before, random)
+        try:
+            old = parse_plan(json.dumps(before), "old")
+            match = match_plans(old, parse_plan(json.dumps(after), "new"))
+            flink_unaided(match)
+        except StateError as error:
+            assert "old" in str(error)  # noqa: PT017 - most are no errors at all
+
+
+def test_the_page_has_a_row_for_each_edit() -> None:
+    """With what the vendor says, and the verdict that the test holds us to."""
+    page = (Path(__file__).parents[3] / "docs" / "flink-sql.md").read_text("utf-8")
+    for edit in EDITS:
+        (row,) = (line for line in page.splitlines() if line.startswith(f"| {edit.name} |"))
+        _, _, vendor, ours, flink, _ = (cell.strip() for cell in row.split("|"))
+        assert vendor == edit.vendor
+        said = edit.ours if edit.ours != "counted by another filter" else "--accept filter"
+        assert said in ours
+        assert bool(flink) is bool(edit.flink)

@@ -1,0 +1,26 @@
+"""A job of two Flink SQL queries: its savepoint and plan, and the plan of a changed job."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+from tests.support.savepoints.golden_cases import GOLDEN
+
+SQL_JOBS = GOLDEN / "sqljobs"
+
+
+def unpack_sql_job(name: str, to: Path) -> Path:
+    """Write a savepoint, `shop` or `shop-new-empty`."""
+    to.mkdir()
+    packed = (SQL_JOBS / f"{name}.metadata.xz").read_bytes()
+    (to / "_metadata").write_bytes(lzma.decompress(packed))
+    return to
+
+
+def unpack_sql_plans(to: Path) -> tuple[Path, Path]:
+    """Write both plans, `old.json` and `new.json`."""
+    plans = to / "old.json", to / "new.json"
+    for plan in plans:
+        plan.write_bytes(lzma.decompress((SQL_JOBS / f"{plan.name}.xz").read_bytes()))
+    return plans
