@@ -73,8 +73,10 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.growth import Growth
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.operations.migrations import Migrations, Outcome, UpgradeOutcome
+    from statelake.pipelines.operations.orphans import Orphans
     from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import Policy, RetentionPlan
+    from statelake.pipelines.operations.scanning import Scan
     from statelake.pipelines.operations.sql_upgrades import SqlUpgrade
     from statelake.pipelines.report.contents import Report as PageReport
     from statelake.pipelines.report.contents import ReportResult
@@ -110,7 +112,9 @@ __all__ = [
     "growth",
     "in_temporary_lake",
     "job_types",
+    "orphans",
     "salvage",
+    "scan",
     "sql_upgrade",
     "upgrade",
     "warm",
@@ -1821,6 +1825,78 @@ def salvage(
     return salvage_snapshot(
         savepoint, to, allow_external=allow_external, uids=uids, progress=progress
     )
+
+
+def scan(
+    directory: str | os.PathLike[str],
+    *,
+    job_id: str = "",
+    latest: bool = False,
+    sound: bool = False,
+    deep: bool = False,
+    path_map: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> Scan:
+    """Find every savepoint and checkpoint below a directory, the newest first.
+
+    Args:
+        directory: A path or URI.
+        job_id: Only those of a job, by its id or the beginning of it.
+        latest: Only the newest; no others are read.
+        sound: Only those that can be restored.
+        deep: Read every byte, as `check_integrity` does.
+        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+        progress: Called with (done, total) after each snapshot.
+
+    Raises:
+        SnapshotError: The directory can't be listed.
+    """
+    from statelake.pipelines.flink.path_map import PathMap
+    from statelake.pipelines.operations.scanning import scan
+
+    return scan(
+        directory, job_id=job_id, latest=latest, sound=sound, deep=deep,
+        paths=PathMap.parse(path_map), progress=progress,
+    )  # fmt: skip
+
+
+def orphans(
+    directory: str | os.PathLike[str],
+    cluster: FlinkCluster | None = None,
+    *,
+    older_than: timedelta | None = None,
+    no_cluster: bool = False,
+    path_map: Iterable[str] = (),
+    delete: bool = False,
+) -> Orphans:
+    """Find, and delete, the files below a directory of checkpoints that no snapshot needs.
+
+    Args:
+        directory: A path or URI.
+        cluster: The cluster whose jobs write there.
+        older_than: The age of the files; by default 7 days.
+        no_cluster: Whether no cluster is asked, as no job needs files without a reference of that
+            age.
+        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+        delete: Whether to delete them; if not, they are only listed.
+
+    Raises:
+        DeclarationError: No cluster is given and `no_cluster` is not set, or that without an age.
+        ClusterError: The cluster can't be asked.
+        SnapshotError: The directory can't be listed, or a file can't be deleted.
+    """
+    from statelake.pipelines.flink.path_map import PathMap
+    from statelake.pipelines.operations.orphans import asked, check_asked, delete_orphans
+    from statelake.pipelines.operations.orphans import find_orphans as find
+
+    check_asked(cluster is not None, no_cluster=no_cluster, older_than=older_than)
+    plan = find(
+        directory,
+        partial(asked, cluster) if cluster is not None else None,
+        older_than=older_than or timedelta(days=7),
+        paths=PathMap.parse(path_map),
+    )
+    return delete_orphans(directory, plan) if delete else plan
 
 
 def report(

@@ -215,7 +215,11 @@ PATHS_BY_HAND = {
         {".read_text", "Directory"}, "files of the package itself, and the path of its user's",
     ),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
+    "pipelines.operations.orphans": (
+        {"Directory"}, "paths of a cluster, by a map that refuses what names a server",
+    ),
     "pipelines.operations.rescale_steps": ({"Directory"}, USERS_OWN),
+    "pipelines.operations.scanning": ({"Directory", "os.path.realpath"}, USERS_OWN),
     "pipelines.operations.verified_savepoints": ({"Directory"}, USERS_OWN),
     "pipelines.spark.class_archive": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.spark.frames": ({"Directory"}, USERS_OWN),

@@ -54,6 +54,7 @@ OWN_PROCESS = "own process"  # of the command, and of nothing else that may use 
 GROUPS = {
     "Look": {
         "inspect": ("inspect:inspect", "Show what a savepoint or checkpoint holds"),
+        "scan": ("scanning:scan", "Find every savepoint and checkpoint below a directory"),
         "types": ("types:types", "Print the types of a snapshot's states"),
         "dump": ("dump:dump", "Print the entries of a savepoint's state"),
         "get": ("keys.one_key:get", "Show all that is held for one key"),
@@ -100,6 +101,7 @@ GROUPS = {
     "Deploy": {
         "export": ("export:export", "Write a snapshot as a canonical savepoint"),
         "flink": ("flink.group:flink", "Operate the jobs of a live Flink cluster"),
+        "orphans": ("scanning:orphans", "Find files that no checkpoint needs, and delete them"),
     },
     "Run": {
         "run": ("run:run", "Run a job of process functions"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from statelake.pipelines.api import check_integrity
+from statelake.pipelines.api import check_integrity, scan
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.verify.integrity import count_faults
 from statelake.pipelines.orchestration.history import growth_of
@@ -22,6 +22,7 @@ from statelake.pipelines.orchestration.metadata import (
 from statelake.pipelines.orchestration.resources import Locations, public_location
 from statelake.pipelines.orchestration.settings import (
     CanarySettings,
+    CheckpointSettings,
     FlinkSettings,
     GrowthSettings,
     SkewSettings,
@@ -56,7 +57,51 @@ def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
     flink = job.settings.flink
     if flink is not None and flink.canary is not None:
         checks.append(_restorable(job, flink, flink.canary))
+    if job.settings.checkpoints is not None:
+        checks.append(_checkpoint(job, job.settings.checkpoints))
     return checks
+
+
+def _checkpoint(job: StateJob, settings: CheckpointSettings) -> dg.AssetChecksDefinition:
+    """Return the check of the running job's checkpoints, which is of no snapshot in the lake."""
+
+    @dg.asset_check(
+        asset=job.key("state_tables"),
+        name="checkpoint",
+        description="The newest checkpoint that Flink can restore is not older than the limit.",
+    )
+    def checkpoint() -> dg.AssetCheckResult:
+        passed, metadata = newest_checkpoint(settings, job.settings.flink)
+        severity = dg.AssetCheckSeverity[settings.severity]
+        return dg.AssetCheckResult(passed=passed, severity=severity, metadata=metadata)
+
+    return checkpoint
+
+
+def newest_checkpoint(
+    settings: CheckpointSettings, flink: FlinkSettings | None
+) -> tuple[bool, dict[str, Any]]:
+    """Return whether the newest sound checkpoint is young enough, and its metadata."""
+    paths = {} if flink is None else flink.path_map
+    found = scan(
+        settings.directory,
+        latest=True,
+        sound=True,
+        path_map=[f"{there}={here}" for there, here in paths.items()],
+    )
+    metadata: dict[str, Any] = {
+        "allowed": f"{settings.hours:g} hours",
+        "passed over": faults_list(f"{each.path}: {each.reason}" for each in found.skipped),
+    }
+    if found.newest is None:
+        return False, {"newest checkpoint": "none can be restored", **metadata}
+    age = datetime.now(timezone.utc) - found.newest.time
+    return age.total_seconds() <= settings.hours * 3600, {
+        "newest checkpoint": printable(found.newest.location),
+        "written": dg.MetadataValue.timestamp(found.newest.time),
+        "age": age_text(int(age.total_seconds() * 1000)),
+        **metadata,
+    }
 
 
 def _restorable(

@@ -35,6 +35,7 @@ SAVEPOINT = "take_savepoint"
 RESCALE = "rescale_job"
 LOST = "report_lost_job"
 PROVE = "prove_restorable"
+WATCH = "watch_checkpoints"
 
 
 def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str, AnyJob]:
@@ -52,6 +53,8 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     archive = chosen("savepoint", "state_tables", "restore_plan", "exported_savepoint")
     if flink is not None and flink.canary is not None:
         archive -= checks("restorable")
+    if job.settings.checkpoints is not None:
+        archive -= checks("checkpoint")
     jobs: list[AnyJob] = [
         _over_snapshots(
             job, ARCHIVE, archive, "A savepoint into the lake, checked, and out again."
@@ -67,6 +70,15 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
         _of_ops(job, _verify, VERIFY),
         _of_ops(job, _compress, COMPRESS),
     ]  # fmt: skip
+    if job.settings.checkpoints is not None:
+        jobs.append(
+            dg.define_asset_job(
+                job.named(WATCH),
+                selection=checks("checkpoint"),
+                description="Whether the newest sound checkpoint is young enough.",
+                executor_def=dg.in_process_executor,
+            )
+        )
     retention = job.settings.retention
     if retention is not None:
         limits = PruneConfig(last=retention.last, daily=retention.daily, policy=retention.policy)

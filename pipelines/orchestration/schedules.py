@@ -13,6 +13,7 @@ from statelake.pipelines.orchestration.jobs import (
     RESCALE,
     SAVEPOINT,
     VERIFY,
+    WATCH,
     AnyJob,
 )
 from statelake.pipelines.orchestration.live_job import is_under_way
@@ -35,16 +36,18 @@ def job_schedules(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.Schedule
         wanted.append(("nightly_pruning", PRUNE, settings.retention.schedule, _prune))
     if settings.flink is not None:
         wanted.append(("nightly_flink_savepoint", SAVEPOINT, settings.flink.schedule, _take))
+    if settings.checkpoints is not None:
+        wanted.append(("frequent_checkpoint", WATCH, settings.checkpoints.schedule, _always))
     if settings.process_functions:
         wanted.append(("frequent_run", FUNCTIONS, "*/15 * * * *", _run_functions))
-        wanted.append(("hourly_commits", COMMITS, "0 * * * *", _report_commits))
+        wanted.append(("hourly_commits", COMMITS, "0 * * * *", _always))
     return [_schedule(job, name, jobs[target], cron, look) for name, target, cron, look in wanted]
 
 
 def _schedule(
     job: StateJob, name: str, target: AnyJob, cron: str, look: Look
 ) -> dg.ScheduleDefinition:
-    needs = set() if look in (_take, _report_commits) else {job.resource}
+    needs = set() if look in (_take, _always) else {job.resource}
 
     @dg.schedule(job=target, name=job.named(name), cron_schedule=cron, required_resource_keys=needs)
     def schedule(context: dg.ScheduleEvaluationContext) -> Tick:
@@ -93,6 +96,6 @@ def _run_functions(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick
     return dg.RunRequest()
 
 
-def _report_commits(*_: object) -> Tick:
-    """Report the cost of commits."""
+def _always(*_: object) -> Tick:
+    """Report the cost of commits, or check the newest checkpoint."""
     return dg.RunRequest()

@@ -82,6 +82,22 @@ class CheckSettings(dg.Resolvable, dg.Model):
     staleness: StalenessSettings | None = StalenessSettings()
 
 
+class CheckpointSettings(dg.Resolvable, dg.Model):
+    """The age of the newest checkpoint that the running job could be restored from.
+
+    Attributes:
+        directory: The directory of its checkpoints, as it is called here.
+        hours: The largest age allowed.
+        schedule: When it is checked.
+        severity: `ERROR` or `WARN`.
+    """
+
+    directory: str = Field(min_length=1)
+    hours: float = Field(default=1, gt=0)
+    schedule: str = "*/30 * * * *"
+    severity: Literal["ERROR", "WARN"] = "ERROR"
+
+
 class RestoreSettings(dg.Resolvable, dg.Model):
     """How snapshots are planned and exported, unless a run says otherwise.
 
@@ -241,6 +257,7 @@ class JobSettings(dg.Resolvable, dg.Model):
         sensor_seconds: The interval at which the directory of savepoints is read, at least.
         retention: Which snapshots are kept; all by default.
         checks: Their severity and limits.
+        checkpoints: Where it has its checkpoints, if their age is to be checked.
         restore: How snapshots are planned and exported.
         flink: Its cluster, if it is operated from here.
         engine: `auto`, `local` or `spark`.
@@ -260,6 +277,7 @@ class JobSettings(dg.Resolvable, dg.Model):
     sensor_seconds: int = Field(default=30, ge=1)
     retention: RetentionSettings | None = None
     checks: CheckSettings = CheckSettings()
+    checkpoints: CheckpointSettings | None = None
     restore: RestoreSettings = RestoreSettings()
     flink: FlinkSettings | None = None
     engine: Literal["auto", "local", "spark"] = "auto"

@@ -13,7 +13,8 @@
 `java_stream`       Java object streams, read without loading a class
 `storage_options`   options of remote file systems, in a URI and by name
 `compression`       Snappy blocks, and Flink's stream decorators
-`conditional_puts`  objects of a store that only one of several writers can create
+`store_requests`    requests that Arrow lacks: writes that only one of several writers wins, reads
+                    of objects whose size is known
 `copies`            copies, in a temporary file, of streams without random access
 ==================  ==================================================================
 

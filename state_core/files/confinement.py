@@ -426,9 +426,13 @@ class ConfinedTree:
 
         Links are left out, and are not followed.
         """
-        with self._telling("listed", path):
-            entries = self._below(path)
+        entries = self.entries(path)
         return sorted((name, at.st_size) for name, at in entries if stat.S_ISREG(at.st_mode))
+
+    def entries(self, path: str = "") -> list[tuple[str, os.stat_result]]:
+        """Everything below a directory, links and directories included, in any order."""
+        with self._telling("listed", path):
+            return self._below(path)
 
     def folder(self, path: str = "", *, create: bool = False) -> int:
         """Open a directory, following no link, and return its descriptor; the caller closes it."""

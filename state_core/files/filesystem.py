@@ -14,11 +14,11 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -45,6 +45,22 @@ from statelake.state_core.files.file_sources import (
 # ruff: noqa: PLC0415
 
 __all__ = ["ByteSource", "ConfinedDirectory", "Directory", "FileSource", "InlineSource"]
+
+
+class ListedFile(NamedTuple):
+    """A file of a listing.
+
+    Attributes:
+        path: Its path below the directory that was listed.
+        size: Its size in bytes.
+        modified: Its modification time in seconds since 1970; 0 if unknown.
+        is_link: Whether it is a symbolic link, which was not followed.
+    """
+
+    path: str
+    size: int
+    modified: float
+    is_link: bool = False
 
 
 class Directory:
@@ -261,6 +277,37 @@ class Directory:
             raise _no_name(self.full(path), error) from error
         return sorted(files)
 
+    def listed(self) -> Iterator[ListedFile]:
+        """Yield every file and link below, however deep, in any order.
+
+        Raises:
+            SnapshotError: A file's name is not valid text.
+        """
+        from pyarrow import fs
+
+        selector = fs.FileSelector(self.full(), recursive=True, allow_not_found=True)
+        prefix = len(self.root.rstrip("/")) + 1
+        try:
+            for info in self._info(selector):
+                if info.type == fs.FileType.File:
+                    modified = float(info.mtime_ns or 0) / 1e9
+                    yield ListedFile(info.path[prefix:], int(info.size), modified)
+        except UnicodeDecodeError as error:
+            raise _no_name(self.full(), error) from error
+
+    def read_listed(self, path: str, size: int) -> bytes:
+        """Return the content of a file whose size was listed; a store is asked once.
+
+        Raises:
+            MissingFileError: There is no such file.
+            SnapshotError: It can't be read.
+        """
+        if not (self.is_object_store and size):
+            return self.read(path)
+        from statelake.state_core.files.store_requests import get
+
+        return get(self, path, size)
+
     def source(self, path: str) -> FileSource:
         """Return a whole file, which must not change meanwhile, as a byte source.
 
@@ -380,7 +427,7 @@ class Directory:
             tree = ConfinedTree(posixpath.dirname(target))
             return tree.write_new(posixpath.basename(target), data)
         if self.is_object_store:
-            from statelake.state_core.files.conditional_puts import put_new
+            from statelake.state_core.files.store_requests import put_new
 
             return put_new(self, path, data)
         handler: Any = getattr(self.filesystem, "handler", None)
@@ -424,6 +471,16 @@ class Directory:
 
             problem = f"can't be removed: {first_line(error)}"
             raise SnapshotError(problem, place=self.full(path)) from error
+
+    def delete_files(self, paths: Sequence[str]) -> None:
+        """Remove files, those that exist: an object store is asked once for up to 1,000."""
+        if self.is_object_store:
+            from statelake.state_core.files.store_requests import delete_all
+
+            delete_all(self, paths)
+            return
+        for path in paths:
+            self.delete(path)
 
     def delete_tree(self, path: str = "") -> None:
         """Remove a directory and all below it, if it exists."""
@@ -580,6 +637,12 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
         """Return every regular file below, as relative path and size, sorted, without links."""
         start = f"{path}/" if path else ""
         return [(start + name, size) for name, size in self.tree.files(self.below(path))]
+
+    def listed(self) -> Iterator[ListedFile]:
+        for name, status in self.tree.entries(self._start):
+            if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
+                is_link = stat.S_ISLNK(status.st_mode)
+                yield ListedFile(name, status.st_size, status.st_mtime, is_link)
 
     def open_input(self, path: str) -> pa.NativeFile:
         return given_to_arrow(self.descriptor(path), "rb")

@@ -93,7 +93,7 @@ def open_snapshot(
         where, path = contradiction.place, files.metadata_path
         raise contradiction.error.within(f"{path}, {where}" if where else path)
     operators = tuple(_open_operator(operator, files, uid_of) for operator in metadata.operators)
-    kind, format_name = _describe(metadata)
+    kind, format_name = kind_and_format(metadata)
     return Snapshot(
         directory.uri,
         metadata.version,
@@ -136,7 +136,7 @@ def _no_snapshot(directory: Directory) -> NotASnapshotError:
     return NotASnapshotError(problem, place=directory.full(), remedy=remedy)
 
 
-def _describe(metadata: CheckpointMetadata) -> tuple[str, str]:
+def kind_and_format(metadata: CheckpointMetadata) -> tuple[str, str]:
     """Return kind and format, from the properties of version 4 and later, or from the handles."""
     kind, format_name = describe_properties(metadata.properties)
     if kind:

@@ -248,6 +248,20 @@ def keyed_bytes(handle: KeyedHandle) -> int:
     return handle.size
 
 
+def keyed_streams(handle: KeyedHandle) -> list[StreamHandle | None]:
+    """Return the streams behind a keyed handle."""
+    if isinstance(handle, KeyGroupsHandle):
+        return [handle.stream]
+    if isinstance(handle, IncrementalHandle):
+        return [handle.meta, *(stream for _, stream in (*handle.shared, *handle.private))]
+    if isinstance(handle, ChangelogHandle):
+        nested = (*handle.materialized, *handle.changes)
+        return [stream for inner in nested if inner is not None for stream in keyed_streams(inner)]
+    if isinstance(handle, ChangelogFileHandle):
+        return [stream for _, stream in handle.streams]
+    return []
+
+
 # --------------------------------------------------------------------------- operator state
 
 

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from statelake.state_core.bounds import Budget
 from statelake.state_core.checks.integrity.findings import (
     Checked,
     Fault,
@@ -22,21 +21,19 @@ from statelake.state_core.checks.integrity.keyed_entries import Keeper, examine
 from statelake.state_core.checks.integrity.keyed_sources import KeyedSource
 from statelake.state_core.checks.integrity.operators import (
     OperatorExamined,
-    keyed_streams,
     open_operator,
 )
 from statelake.state_core.errors import CorruptSnapshotError, StateError
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.files.java_stream import read_java_stream
-from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.channels import channels_among, read_channels
 from statelake.state_core.formats.contradictions import find_contradictions, label_of
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
-    FIRST_WITH_PROPERTIES,
     CheckpointMetadata,
+    check_properties,
     read_metadata,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.metadata.stream_map import streams_of
 from statelake.state_core.formats.reader import METADATA_FILE, snapshot_directory
 from statelake.state_core.model.channels import Channel
 from statelake.state_core.model.handles import (
@@ -200,19 +197,17 @@ def look(
     labels = {operator.state.operator_id: operator.label for operator in examined.operators}
     examined.channels_whole = examine_channels(metadata, labels, examined.files, findings)
     _read_entries(examined, threads or os.cpu_count() or 1, progress, keeper)
-    findings.checked.files = len(set(map(_named, _streams(metadata))))
+    findings.checked.files = len(set(map(_named, streams_of(metadata))))
     return examined
 
 
 def _check_metadata(
     metadata: CheckpointMetadata, uid_of: Mapping[str, str], path: str, found: Findings
 ) -> None:
-    if metadata.version >= FIRST_WITH_PROPERTIES:
-        try:
-            budget = Budget(len(metadata.properties))
-            read_java_stream(DataInput(metadata.properties, "checkpoint properties", budget=budget))
-        except StateError as error:
-            found.fault(FaultKind.METADATA, Place(), error.within(path))
+    try:
+        check_properties(metadata)
+    except StateError as error:
+        found.fault(FaultKind.METADATA, Place(), error.within(path))
     for find_contradiction in find_contradictions(metadata.operators, uid_of):
         where = Place(
             find_contradiction.operator,
@@ -284,19 +279,6 @@ def _note_timers(operator: OperatorExamined, source: KeyedSource, found: Finding
 
 def _named(stream: StreamHandle) -> str:
     return str(getattr(stream, "path", getattr(stream, "uri", ""))) or METADATA_FILE
-
-
-def _streams(metadata: CheckpointMetadata) -> list[StreamHandle]:
-    """Return all streams that handles name."""
-    streams: list[StreamHandle | None] = []
-    for operator in metadata.operators:
-        for subtask in (operator.subtasks or {}).values():
-            handles = (subtask.managed_operator, subtask.raw_operator)
-            streams += [handle.stream for handle in handles if handle is not None]
-            for keyed in (subtask.managed_keyed, subtask.raw_keyed):
-                streams += keyed_streams(keyed) if keyed is not None else []
-            streams += [channel.stream for channel in (*subtask.inputs, *subtask.outputs)]
-    return [stream for stream in streams if stream is not None]
 
 
 def examine_channels(

@@ -23,13 +23,9 @@ from statelake.state_core.formats.keyed.keyed_files import Siblings, is_timers
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.handles import (
-    ChangelogFileHandle,
-    ChangelogHandle,
     EmptySegmentHandle,
-    IncrementalHandle,
-    KeyedHandle,
     KeyGroupsHandle,
-    StreamHandle,
+    keyed_streams,
 )
 from statelake.state_core.model.key_groups import check_parallelism, key_groups_of
 
@@ -188,22 +184,3 @@ def _check_types(operator: OperatorExamined, found: Findings) -> None:
             found.fault(FaultKind.HEADER, where, error)
             found.lose(where, error.problem)
             operator.keyed[index] = operator.keyed[index].without(name)
-
-
-def keyed_streams(handle: KeyedHandle) -> list[StreamHandle | None]:
-    """Return the streams behind a keyed handle."""
-    if isinstance(handle, KeyGroupsHandle):
-        return [handle.stream]
-    if isinstance(handle, IncrementalHandle):
-        return [handle.meta, *(stream for _, stream in (*handle.shared, *handle.private))]
-    if isinstance(handle, ChangelogHandle):
-        nested = (*handle.materialized, *handle.changes)
-        return [
-            stream
-            for serializer in nested
-            if serializer is not None
-            for stream in keyed_streams(serializer)
-        ]
-    if isinstance(handle, ChangelogFileHandle):
-        return [stream for _, stream in handle.streams]
-    return []

@@ -90,6 +90,18 @@ def describe_properties(data: bytes) -> tuple[str, str]:
     return "", ""
 
 
+def check_properties(metadata: CheckpointMetadata) -> None:
+    """Check that the properties can be parsed to their end, as Flink does before all else.
+
+    Raises:
+        SnapshotError: They can't; the place is their offset.
+    """
+    if metadata.version >= FIRST_WITH_PROPERTIES:
+        data = metadata.properties
+        budget = Budget(len(data))
+        read_java_stream(DataInput(data, "checkpoint properties", budget=budget))
+
+
 def is_canonical_savepoint(data: bytes) -> bool:
     """Return whether these are the properties of a savepoint in the unified format."""
     return describe_properties(data) == ("savepoint", "canonical")

@@ -453,6 +453,32 @@ def _shared_depth(parts: list[str]) -> int:
     return next((depth for depth in depths if parts[-depth] in SHARED_DIRECTORIES), 0)
 
 
+def place_of(uri: str, directory: Directory) -> str:
+    """Return the path that a handle's URI names in the file system of a directory.
+
+    Returns:
+        A path as `Directory.root` is one; empty if the URI belongs to another file system.
+    """
+    scheme = _SCHEME.match(uri)
+    text = scheme[0] if scheme else ""
+    path, kind = uri[len(text) :], text.partition(":")[0].lower()
+    if directory.local:
+        return posixpath.normpath(path) if kind in ("", "file") else ""
+    from statelake.state_core.files.object_stores import (  # noqa: PLC0415 - not for local files
+        AZURE_SCHEMES,
+        HDFS_SCHEMES,
+        S3_SCHEMES,
+    )
+
+    stores = (S3_SCHEMES, AZURE_SCHEMES, HDFS_SCHEMES)
+    if kind not in next((each for each in stores if directory.scheme in each), (directory.scheme,)):
+        return ""
+    if directory.root.startswith("/"):  # the authority is a server, not a part of the path
+        return posixpath.normpath(path)
+    bucket = ((scheme[1] or "") if scheme else "").partition("@")[0]
+    return posixpath.normpath(f"{bucket}{path}")
+
+
 def _path_of(handle: StreamHandle) -> str:
     return str(getattr(handle, "path", getattr(handle, "uri", "")))
 

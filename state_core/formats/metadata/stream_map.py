@@ -17,6 +17,7 @@ from statelake.state_core.model.handles import (
     OperatorHandle,
     RelativeHandle,
     StreamHandle,
+    keyed_streams,
 )
 
 StreamMap = Callable[[StreamHandle], StreamHandle]
@@ -72,3 +73,16 @@ def named_files(metadata: CheckpointMetadata) -> set[str]:
 
     map_streams(metadata, note)
     return {stream.path for stream in streams if isinstance(stream, RelativeHandle)}
+
+
+def streams_of(metadata: CheckpointMetadata) -> list[StreamHandle]:
+    """Return all streams that handles name."""
+    streams: list[StreamHandle | None] = []
+    for operator in metadata.operators:
+        for subtask in (operator.subtasks or {}).values():
+            handles = (subtask.managed_operator, subtask.raw_operator)
+            streams += [handle.stream for handle in handles if handle is not None]
+            for keyed in (subtask.managed_keyed, subtask.raw_keyed):
+                streams += keyed_streams(keyed) if keyed is not None else []
+            streams += [channel.stream for channel in (*subtask.inputs, *subtask.outputs)]
+    return [stream for stream in streams if stream is not None]

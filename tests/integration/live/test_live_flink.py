@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import statelake as sl
 from statelake import open_snapshot
 from statelake.pipelines.flink.answers import FlinkJobDetails
 from statelake.pipelines.flink.cluster import FlinkCluster, new_id
@@ -195,3 +197,38 @@ def test_what_is_wrong_has_its_exit_code(
     monkeypatch.setenv("STATELAKE_FLINK", live_flink.url)
     ran = run("flink", *words)
     assert (ran.code, said in ran.err) == (code, True), ran.err
+
+
+def test_checkpoints_of_a_job_that_runs_are_found_and_none_is_an_orphan(
+    cluster: FlinkCluster, jar: str, live_flink: LiveFlink
+) -> None:
+    """What others left is deleted meanwhile; once it is cancelled it starts from the newest."""
+    root = live_flink.root / "checkpoints"
+    job = cluster.run_jar(jar, entry_class=TOP_SPEED, parallelism=2)
+    cluster.wait_until_running(job)
+    while cluster.checkpoints(job).completed < 2:
+        time.sleep(0.2)
+    (newest,) = sl.scan(root, job_id=job, latest=True, sound=True).snapshots
+    assert (newest.job, newest.kind, newest.operators > 1) == (job, "checkpoint", True)
+    left = [root / job / part / "left" for part in ("chk-0", "shared", "taskowned")]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"left")
+        os.utime(path, (1.7e9, 1.7e9))
+    words = ("orphans", root, "--flink", live_flink.url, "--older-than", "1s", "--json")
+    # checkpoints come and go meanwhile
+    plans = [run(*words) for _ in range(4)]
+    assert [plan.code for plan in plans] == [0] * len(plans), plans
+    for plan in plans:
+        of_job = [each["path"] for each in plan.json["files"] if each["path"].startswith(job)]
+        assert of_job == [f"{job}/chk-0/left", f"{job}/shared/left"]
+    assert run(*words, "--delete", "--yes").json["deleted"] >= 2
+    assert [path.exists() for path in left] == [False, False, True]
+    assert cluster.cancel(job) == "CANCELED"
+    time.sleep(1.5)
+    assert run(*words, "--delete", "--yes").json["deleted"] >= 1
+    ran = run("scan", root, "--job-id", job, "--latest", "--sound", "--print-path")
+    again = cluster.run_jar(jar, entry_class=TOP_SPEED, savepoint=ran.out.rstrip("\n"))
+    cluster.wait_until_running(again)
+    assert cluster.checkpoints(again).restored_from.endswith(ran.out.rstrip("\n"))
+    cluster.cancel(again)

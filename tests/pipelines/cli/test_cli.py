@@ -57,7 +57,8 @@ def test_all_commands_are_there() -> None:
     """Those that were promised, by what they are for."""
     assert {title: list(group) for title, group in GROUPS.items()} == {
         "Look": [
-            "inspect", "types", "dump", "get", "top", "offsets", "channels", "growth", "report",
+            "inspect", "scan", "types", "dump", "get", "top", "offsets", "channels", "growth",
+            "report",
         ],
         "Archive": [
             "import", "snapshots", "sql", "shell", "history", "diff", "hold", "release", "retain",
@@ -68,7 +69,7 @@ def test_all_commands_are_there() -> None:
             "bootstrap",
         ],
         "Check": ["check", "plan-rescale"],
-        "Deploy": ["export", "flink"],
+        "Deploy": ["export", "flink", "orphans"],
         "Run": ["run", "checkpoints", "spark", "warm", "demo"],
     }  # fmt: skip
     listed = run("--help").out.partition("Look:")[2]

@@ -137,7 +137,8 @@ def test_a_plugin_that_is_not_there(
 
 # what reads no value and no key, only counts of them, or bytes
 WITHOUT = {
-    "snapshots", "hold", "release", "retain", "drop", "lake", "demo", "checkpoints", "spark", "warm"
+    "snapshots", "hold", "release", "retain", "drop", "lake", "demo", "checkpoints", "spark",
+    "warm", "orphans",
 }  # fmt: skip
 WITHOUT_OF = {"flink": {"jobs", "checkpoints", "run", "cancel", "dispose"}, "audit": {"records"}}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from statelake import Lake
 from statelake.pipelines.cli import demo
 from tests.support.command import Ran, run
+from tests.support.savepoints.checkpoint_trees import made_tree
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.kryo_jobs import jdk_savepoint
 from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
@@ -323,3 +325,27 @@ def test_the_log_that_a_run_writes_is_where_the_page_says(clone: Path) -> None:
     assert [ran.code for ran in said] == [0, 0, 0]
     for (_, _, expected), ran in zip(samples[1:], said, strict=True):
         assert_printed(timeless(expected), timeless(ran.out))
+
+
+def test_the_page_on_scans_shows_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two jobs, with a checkpoint that lost a file, one that failed, and what that left."""
+    root = tmp_path / "checkpoints"
+    tree = made_tree(f"file:{root}", 2, 3, families=("incremental", "changelog"))
+    tree.write(root)
+    job = root / tree.snapshots[0].job
+    min(path for path in (job / "chk-3").iterdir() if path.name != "_metadata").unlink()
+    (job / "chk-4").mkdir()
+    for number, directory in enumerate(("chk-4", "shared"), 1):
+        left = job / directory / f"f3a1c2d4-000{number}-4000-8000-00000000000{number}"
+        left.write_bytes(bytes(70_000))
+        os.utime(left, (1.7e9 + 900, 1.7e9 + 900))
+    monkeypatch.chdir(tmp_path)
+    samples = [block for block in blocks(DOCS / "scan.md", "") if block.startswith("$ statelake ")]
+    assert len(samples) == 3
+    for sample in samples:
+        command, _, expected = sample.partition("\n")
+        ran = run(*shlex.split(command)[2:])
+        assert ran.code == 0, ran.err
+        assert_printed(expected, ran.out)

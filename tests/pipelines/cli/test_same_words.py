@@ -83,6 +83,10 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {},
         {"progress": "a savepoint has no `Job`"},
     ),
+    "scan": ((sl.scan,), {"print_path": "how it is printed"}, PROGRESS),
+    "orphans": (
+        (sl.orphans,), {"flink": "given as `cluster`"}, {"cluster": "--flink"},
+    ),
     "growth": (
         (sl.Job.growth, sl.growth), {}, {},
     ),

@@ -1,0 +1,134 @@
+"""`statelake scan`: find snapshots, the newest sound one; `orphans`: files that none needs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from statelake.pipelines import api
+from statelake.pipelines.cli.commands.flink.connecting import connected, path_map_option
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
+from statelake.pipelines.cli.commands.times import Duration
+from statelake.pipelines.cli.options import answer, configured_option
+from statelake.pipelines.cli.settings import FILE, is_trusted
+from statelake.pipelines.flink.path_map import PathMap
+from statelake.state_core.errors import DeclarationError
+from statelake.state_core.printable import printable
+
+
+@click.command()
+@click.argument("directory")
+@click.option("--job-id", default="", metavar="ID", help="Only those of a job, by its id.")
+@click.option("--latest", is_flag=True, help="Only the newest.")
+@click.option("--sound", is_flag=True, help="Only those that can be restored.")
+@click.option("--deep", is_flag=True, help="Read every byte, as `check integrity` does.")
+@click.option("--print-path", is_flag=True, help="Print their paths alone, for a submit script.")
+@path_map_option
+@plugins_option
+@json_option
+def scan(
+    directory: str,
+    job_id: str,
+    latest: bool,
+    sound: bool,
+    deep: bool,
+    print_path: bool,
+    path_map: tuple[str, ...],
+    as_json_: bool,
+) -> None:
+    """Find every savepoint and checkpoint below a directory, the newest first.
+
+    Each is restorable: its `_metadata` can be read, and each of its files exists, has its length,
+    and lies where Flink looks for it. Or it is moved, so that Flink does not find its files;
+    incomplete, without `_metadata`; or damaged. The directory is listed once, and each `_metadata`
+    is read once.
+
+    With --latest --sound --print-path it prints the path of the newest one that is restorable, and
+    on standard error why newer ones are not. Exit code 1 if nothing is found.
+
+    \b
+    Examples:
+      statelake scan /checkpoints
+      statelake scan s3://bucket/flink --json
+      flink run -s "$(statelake scan /checkpoints --latest --sound --print-path)" job.jar
+    """
+    with progress_bar("scanning", quiet=as_json_ or print_path) as progress:
+        found = api.scan(
+            directory, job_id=job_id, latest=latest, sound=sound, deep=deep, path_map=path_map,
+            progress=progress,
+        )  # fmt: skip
+    if print_path:
+        paths = PathMap.parse(path_map)
+        for each in found.skipped:
+            click.echo(printable(f"{each.location} is {each.state}: {each.reason}"), err=True)
+        for each in found.snapshots:
+            click.echo(printable(paths.there(each.location) if path_map else each.location))
+        if not found.snapshots:
+            count = len(found.skipped)
+            none = (
+                f"none of the {count} snapshots can be restored" if count else "no snapshot there"
+            )
+            click.echo(none, err=True)
+    else:
+        show(found, as_json_=as_json_)
+    answer(yes=bool(found.snapshots))
+
+
+@click.command()
+@click.argument("directory")
+@configured_option("flink", "The REST API of the cluster whose jobs write there.")
+@click.option("--no-cluster", is_flag=True, help="Ask no cluster: --older-than says what is old.")
+@click.option("--older-than", type=Duration(), help="Only files of that age; by default 7d.")
+@path_map_option
+@click.option("--delete", is_flag=True, help="Delete the files, with --yes.")
+@click.option("--yes", is_flag=True, help="Execute the plan, which is otherwise only shown.")
+@json_option
+def orphans(
+    directory: str,
+    flink: str | None,
+    no_cluster: bool,
+    older_than: timedelta | None,
+    path_map: tuple[str, ...],
+    delete: bool,
+    yes: bool,
+    as_json_: bool,
+) -> None:
+    """Find files that no checkpoint needs, and delete them.
+
+    Such files are left by failed checkpoints and by TaskManagers that were lost, and where
+    directories are deleted by hand: half-written chk-N, and files in `shared`, `taskowned` and
+    `dstl` that no `_metadata` names, neither below the directory nor in the cluster's list of
+    checkpoints. In doubt a file stays: one `_metadata` that can't be read may name any file.
+
+    The cluster says which jobs run: their files stay as long as they may name them later. Files of
+    a job that writes there and that the cluster does not know stay, too.
+
+    Without --delete --yes nothing is deleted. The names are written down before; whoever was
+    killed runs it again.
+
+    \b
+    Examples:
+      statelake orphans /checkpoints --flink http://jm:8081
+      statelake orphans s3://bucket/flink --flink http://jm:8081 --older-than 14d --delete --yes
+      statelake orphans /checkpoints --no-cluster --older-than 30d --json
+    """
+    delete = delete and yes
+    words: dict[str, Any] = {"older_than": older_than, "path_map": path_map, "delete": delete}
+    if no_cluster or not flink:
+        found = api.orphans(directory, no_cluster=no_cluster, **words)
+    else:
+        source = click.get_current_context().get_parameter_source("flink")
+        if delete and source is ParameterSource.DEFAULT_MAP and not is_trusted(flink):
+            raise DeclarationError(
+                f"only {FILE} names the cluster {flink}, whose word decides what is deleted",
+                remedy="name it with --flink or STATELAKE_FLINK",
+            )
+        with connected(flink) as cluster:
+            found = api.orphans(directory, cluster, **words)
+    show(found, as_json_=as_json_)
+    if not delete and found.files and not as_json_:
+        tell("nothing was deleted: --delete --yes deletes them")

@@ -1,0 +1,688 @@
+"""Files below a directory of checkpoints that no snapshot needs, and their deletion.
+
+A file is an orphan if it lies where Flink puts state, no `_metadata` names it (here, or in the list
+of a cluster's checkpoints), it is old enough, and the job there, if it runs, can't name it later.
+Files are compared by name alone: names are random, and a tree may have been moved, or be mounted
+elsewhere. In doubt a file stays: a file too many costs little, a missing one costs the state.
+
+What a running job may still name (`org.apache.flink.runtime.state`): files of a checkpoint in
+progress; tables that ForSt works with, merged files that are open, logs of changes and what they
+were materialized into, which lie there long before a checkpoint names them; and all that is
+task-owned. Of other jobs an increment only names files of completed checkpoints, so that a shared
+file without a reference, older than a completed one, is nobody's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from statelake.pipelines.flink.path_map import PathMap
+from statelake.pipelines.operations.scanning import (
+    JOB_ID,
+    READS_AT_ONCE,
+    SAVEPOINT_DIRECTORY,
+    Tree,
+    checkpoint_number,
+)
+from statelake.state_core.errors import (
+    DeclarationError,
+    MissingFileError,
+    NotFoundError,
+    SnapshotError,
+    StateError,
+    UnsafePathError,
+)
+from statelake.state_core.files.filesystem import Directory, ListedFile
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    check_properties,
+    read_metadata,
+)
+from statelake.state_core.formats.metadata.state_files import (
+    CHECKPOINT_DIRECTORY,
+    METADATA_FILE,
+    SHARED_DIRECTORIES,
+)
+from statelake.state_core.formats.metadata.stream_map import streams_of
+from statelake.state_core.model.handles import (
+    ChangelogHandle,
+    FileHandle,
+    NestedKeyGroupsHandle,
+    RelativeHandle,
+    SegmentHandle,
+)
+from statelake.state_core.printable import Printed, Table, bytes_text
+
+if TYPE_CHECKING:
+    from statelake.pipelines.flink.cluster_view import ClusterView
+
+JOURNAL = "statelake-orphans.json"
+TRIES = 3
+DELETED_AT_ONCE = 1000
+SHOWN = 20
+HALF, LEFT, SHARED, CHANGES, TASK_OWNED = (
+    "half-written", "left in a checkpoint", "shared", "changelog", "task-owned",
+)  # fmt: skip
+CLASSES = {
+    HALF: "files of a chk-N or savepoint without `_metadata`",
+    LEFT: "files beside a `_metadata` that does not name them",
+    SHARED: "shared/ without a reference",
+    CHANGES: "dstl/ without a reference",
+    TASK_OWNED: "taskowned/ without a reference",
+}
+OF_DIRECTORY = {"shared": SHARED, "dstl": CHANGES, "taskowned": TASK_OWNED}
+FOREIGN = b"PAR1"  # other programs call a file `_metadata`, too
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """A file that nothing needs.
+
+    Attributes:
+        path: Its path below the directory.
+        size: Its bytes.
+        time: When it was written.
+        kind: One of `CLASSES`.
+        job: The directory of its job, below the directory; empty if unknown.
+    """
+
+    path: str
+    size: int
+    time: float
+    kind: str
+    job: str
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Files without a reference that stay.
+
+    Attributes:
+        job: The directory of their job.
+        reason: Why they stay.
+        files: The number of files.
+        size: Their bytes.
+    """
+
+    job: str
+    reason: str
+    files: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Orphans(Printed):
+    """The orphans below a directory.
+
+    Attributes:
+        location: The directory.
+        files: The orphans.
+        kept: Files without a reference that stay, by job and reason.
+        named: The number of files that snapshots name.
+        snapshots: The number of snapshots that were read.
+        deleted: The number of files that were deleted; None if only the plan was wanted.
+        went_on: Of how many files an earlier deletion had been stopped.
+    """
+
+    location: str
+    files: tuple[Orphan, ...]
+    kept: tuple[Kept, ...]
+    named: int
+    snapshots: int
+    deleted: int | None = None
+    went_on: int = 0
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the orphans."""
+        return sum(file.size for file in self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "location": self.location,
+            "snapshots": self.snapshots,
+            "named": self.named,
+            "files": [
+                {
+                    "path": file.path, "bytes": file.size, "class": file.kind, "job": file.job,
+                    "time": datetime.fromtimestamp(file.time, timezone.utc).isoformat(),
+                }
+                for file in self.files
+            ],
+            "bytes": self.size,
+            "kept": [
+                {"job": kept.job, "reason": kept.reason, "files": kept.files, "bytes": kept.size}
+                for kept in self.kept
+            ],
+            "deleted": self.deleted,
+            "went_on": self.went_on,
+        }  # fmt: skip
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        done = "were deleted" if self.deleted is not None else "are nobody's"
+        yield (
+            f"{len(self.files):,} files {done} ({bytes_text(self.size)});"
+            f" {self.snapshots:,} snapshots name {self.named:,} others"
+        )
+        if self.went_on:
+            yield f"an earlier deletion had left {self.went_on:,} of them"
+        by_kind = {kind: [each for each in self.files if each.kind == kind] for kind in CLASSES}
+        rows = [
+            (CLASSES[kind], f"{len(files):,}", bytes_text(sum(each.size for each in files)))
+            for kind, files in by_kind.items()
+            if files
+        ]
+        if rows:
+            yield Table("", ("<what", ">files", ">bytes"), rows)
+            largest = sorted(self.files, key=lambda each: (-each.size, each.path))[:SHOWN]
+            shown = [
+                (each.path, bytes_text(each.size),
+                 f"{datetime.fromtimestamp(each.time, timezone.utc):%Y-%m-%d %H:%M}")
+                for each in largest
+            ]  # fmt: skip
+            left = len(self.files) - len(shown)
+            yield Table("the largest", ("<file", ">bytes", "<written"), shown, left)
+        if self.kept:
+            stays = [
+                (each.job or ".", f"{each.files:,}", bytes_text(each.size), each.reason)
+                for each in self.kept
+            ]
+            yield Table(
+                "without a reference, and not touched",
+                ("<job", ">files", ">bytes", "<because"),
+                stays,
+            )
+
+
+# --------------------------------------------------------------------------- what a cluster knows
+
+
+@dataclass(frozen=True)
+class AskedJob:
+    """What a cluster says of a job.
+
+    Attributes:
+        id: Its id.
+        runs: Whether it has not ended for good.
+        paths: The paths of its snapshots, and of the one that it was started from.
+        own: Those of its checkpoints.
+        newest: The path of its newest completed checkpoint; empty without one.
+        completed: The id of that; -1 without one.
+        triggered: When that was triggered, in seconds since 1970.
+        in_progress: The ids of those in progress.
+        takes_savepoint: Whether one of these is a savepoint.
+    """
+
+    id: str
+    runs: bool
+    paths: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
+    newest: str = ""
+    completed: int = -1
+    triggered: float = 0.0
+    in_progress: frozenset[int] = frozenset()
+    takes_savepoint: bool = False
+
+
+def asked(cluster: ClusterView) -> list[AskedJob]:
+    """Ask a cluster for its jobs and their checkpoints.
+
+    Raises:
+        ClusterError: It can't be asked.
+    """
+    told = []
+    for job in cluster.jobs():
+        # another JobManager goes on with a suspended one, by the same id
+        runs = not job.ended or job.state == "SUSPENDED"
+        try:
+            told.append(_asked_job(cluster, job.id, runs=runs))
+        except NotFoundError:  # it has been forgotten meanwhile
+            if runs:
+                raise
+    return told
+
+
+def _asked_job(cluster: ClusterView, job_id: str, *, runs: bool) -> AskedJob:
+    told = cluster.checkpoints(job_id)
+    done = [each for each in told.history if each.status == "COMPLETED"]
+    under_way = [each for each in told.history if each.status == "IN_PROGRESS"]
+    checkpoints = [each for each in done if not each.is_savepoint]
+    newest = checkpoints[-1] if checkpoints else None
+    paths = {each.path for each in done} | {told.restored_from, told.latest_savepoint}
+    return AskedJob(
+        job_id,
+        runs,
+        frozenset(paths - {""}),
+        frozenset(each.path for each in checkpoints if each.path),
+        newest.path if newest is not None else "",
+        newest.number if newest is not None else -1,
+        newest.triggered.timestamp() if newest is not None else 0.0,
+        frozenset(each.number for each in under_way),
+        any(each.is_savepoint for each in under_way),
+    )
+
+
+# --------------------------------------------------------------------------- what snapshots name
+
+
+@dataclass
+class Family:
+    """The directory of one job's checkpoints.
+
+    Attributes:
+        newest: When its newest file was written.
+        numbers: The ids of its checkpoints with `_metadata`.
+        written: When the newest `_metadata` was written.
+        read: The number of its readable snapshots.
+        buffers: Whether one of them has a changelog, merged files, or both.
+    """
+
+    newest: float = 0.0
+    numbers: set[int] = field(default_factory=set)
+    written: float = 0.0
+    read: int = 0
+    buffers: bool = False
+
+
+@dataclass
+class References:
+    """What all snapshots name.
+
+    Attributes:
+        names: The names of files.
+        unreadable: What can't be read, and why.
+        snapshots: The number of snapshots that were read.
+        families: By their directories.
+    """
+
+    names: set[str] = field(default_factory=set)
+    unreadable: list[str] = field(default_factory=list)
+    snapshots: int = 0
+    families: dict[str, Family] = field(default_factory=lambda: defaultdict(Family))
+
+
+class _ChangedError(Exception):
+    """The tree changed while it was read."""
+
+
+def find_orphans(
+    location: str | os.PathLike[str],
+    ask: Callable[[], list[AskedJob]] | None,
+    *,
+    older_than: timedelta,
+    paths: PathMap | None = None,
+    now: float | None = None,
+) -> Orphans:
+    """Return the files below a directory that nothing needs.
+
+    Args:
+        location: The directory, a path or URI.
+        ask: Asks the cluster; None if none is to be asked.
+        older_than: The age of orphans; younger files stay.
+        paths: The directories of the cluster, if they have other names there.
+        now: The time in seconds since 1970; by default the present.
+
+    Raises:
+        ClusterError: The cluster can't be asked.
+        SnapshotError: The directory can't be listed, or changes too fast.
+    """
+    paths = paths or PathMap()
+    for _ in range(TRIES):
+        tree = Tree(location)
+        jobs = None if ask is None else ask()
+        try:
+            references = _references(tree, location, jobs or [], paths)
+        except _ChangedError:
+            continue
+        plan = _Plan(tree, references, jobs, paths, older_than.total_seconds(), now or time.time())
+        return plan.result()
+    raise SnapshotError(
+        "checkpoints come and go faster than they are read",
+        place=tree.directory.full(),
+        remedy="run it again, or for the directory of one job",
+    )
+
+
+def _references(
+    tree: Tree, location: str | os.PathLike[str], jobs: Iterable[AskedJob], paths: PathMap
+) -> References:
+    """Read every `_metadata` of a tree, and those elsewhere that a cluster knows.
+
+    Raises:
+        _ChangedError: One is gone by now; another may have come that names its files.
+    """
+    references = References()
+    for link in tree.links:
+        if tree.leads_outside(link):
+            references.unreadable.append(f"{link}: a link that leads outside")
+    known: set[str] = set()
+    for listed in (tree, Tree(location)):  # a checkpoint may have come while the other was listed
+        new = [
+            path
+            for path in listed.files
+            if posixpath.basename(path) == METADATA_FILE and path not in known
+        ]
+        known.update(new)
+        with ThreadPoolExecutor(READS_AT_ONCE[tree.directory.local]) as pool:
+            for path, metadata in zip(new, pool.map(_reader(listed), new), strict=True):
+                _note(references, path, metadata, listed.files[path])
+    for job in jobs:
+        for path in sorted(job.paths):
+            below = _place(tree, path, paths)
+            if below is not None and f"{below}/{METADATA_FILE}".lstrip("/") in known:
+                continue
+            _note_elsewhere(references, job, path, paths)
+    return references
+
+
+def _place(tree: Tree, path: str, paths: PathMap) -> str | None:
+    """Return where a path of the cluster is below a tree, None if it is elsewhere."""
+    try:
+        return tree.below(paths.here(path))
+    except UnsafePathError:
+        return None
+
+
+def _reader(tree: Tree) -> Callable[[str], CheckpointMetadata | StateError | None]:
+    def read(path: str) -> CheckpointMetadata | StateError | None:
+        try:
+            data = tree.read(path)
+        except MissingFileError as error:
+            raise _ChangedError from error
+        except StateError as error:
+            return error
+        directory = posixpath.basename(posixpath.dirname(path))
+        is_flinks = CHECKPOINT_DIRECTORY.fullmatch(directory) or SAVEPOINT_DIRECTORY.fullmatch(
+            directory
+        )
+        if data.startswith(FOREIGN) and not is_flinks:
+            return None
+        try:
+            metadata = read_metadata(data, path)
+            check_properties(metadata)
+        except StateError as error:
+            return error
+        return metadata
+
+    return read
+
+
+def _note(
+    references: References,
+    path: str,
+    metadata: CheckpointMetadata | StateError | None,
+    file: ListedFile,
+) -> None:
+    if metadata is None:
+        return
+    above, _, name = posixpath.dirname(path).rpartition("/")
+    number = checkpoint_number(name)
+    if number is not None:
+        family = references.families[above]
+        family.numbers.add(number)
+        family.written = max(family.written, file.modified)
+    if isinstance(metadata, StateError):
+        references.unreadable.append(f"{path}: {metadata.problem}")
+        return
+    buffers = _name_files(references, metadata)
+    if number is not None:
+        family.read += 1
+        family.buffers |= buffers
+
+
+def _name_files(references: References, metadata: CheckpointMetadata) -> bool:
+    """Note the names of files; return whether the job has files that no snapshot names yet."""
+    merged = False
+    for stream in streams_of(metadata):
+        while isinstance(stream, NestedKeyGroupsHandle) and stream.stream is not None:
+            stream = stream.stream  # noqa: PLW2901 - the innermost
+        if isinstance(stream, RelativeHandle):
+            references.names.add(posixpath.basename(stream.path))
+        elif isinstance(stream, FileHandle | SegmentHandle):
+            references.names.add(posixpath.basename(stream.uri))
+            merged |= isinstance(stream, SegmentHandle)
+    references.snapshots += 1
+    return merged or any(
+        isinstance(subtask.managed_keyed, ChangelogHandle)
+        for operator in metadata.operators
+        for subtask in (operator.subtasks or {}).values()
+    )
+
+
+def _note_elsewhere(references: References, job: AskedJob, path: str, paths: PathMap) -> None:
+    """Note what a snapshot names that the cluster knows, and that was not listed.
+
+    Raises:
+        _ChangedError: It is gone, and is the newest of a job that runs.
+    """
+    try:
+        directory = Directory(paths.here(path))
+        metadata = read_metadata(directory.read(METADATA_FILE), path)
+    except MissingFileError as error:
+        if job.runs and path == job.newest:
+            raise _ChangedError from error
+        return  # it was subsumed
+    except (StateError, OSError) as error:
+        problem = error.problem if isinstance(error, StateError) else str(error)
+        references.unreadable.append(f"{path}, which job {job.id} has: {problem}")
+        return
+    _name_files(references, metadata)
+
+
+# --------------------------------------------------------------------------- which are nobody's
+
+
+class _Plan:
+    """Decides for each file of a tree."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        references: References,
+        jobs: list[AskedJob] | None,
+        paths: PathMap,
+        age: float,
+        now: float,
+    ) -> None:
+        self.tree = tree
+        self.references = references
+        self.jobs = jobs
+        self.age = age
+        self.now = now
+        self.zones = {path: zone for path in tree.files if (zone := _zone(path)) is not None}
+        for path, (family, _) in self.zones.items():
+            known = references.families[family]
+            known.newest = max(known.newest, tree.files[path].modified)
+        self.owners: dict[str, list[AskedJob]] = defaultdict(list)
+        for job in jobs or ():
+            below = {_place(tree, path, paths) for path in job.own}
+            above = {posixpath.dirname(path) for path in below if path is not None}
+            for family in references.families:
+                name = self._name(family)
+                if name == job.id or (not JOB_ID.fullmatch(name) and family in above):
+                    self.owners[family].append(job)
+        self.kept: Counter[tuple[str, str]] = Counter()
+        self.kept_bytes: Counter[tuple[str, str]] = Counter()
+
+    def result(self) -> Orphans:
+        """Return the orphans, and what stays."""
+        found = []
+        for path, (family, part) in sorted(self.zones.items()):
+            file = self.tree.files[path]
+            name = posixpath.basename(path)
+            if name in self.references.names or not self._is_flinks(family, part):
+                continue
+            kind = self._kind(path, family, part)
+            if kind is None:
+                continue
+            reason = self._reason(file, family, part, kind)
+            if reason:
+                self.kept[family, reason] += 1
+                self.kept_bytes[family, reason] += file.size
+            else:
+                found.append(Orphan(path, file.size, file.modified, kind, family))
+        kept = [
+            Kept(family, reason, count, self.kept_bytes[family, reason])
+            for (family, reason), count in sorted(self.kept.items())
+        ]
+        names = self.references.names
+        named = sum(posixpath.basename(path) in names for path in self.tree.files)
+        return Orphans(
+            self.tree.directory.uri, tuple(found), tuple(kept), named, self.references.snapshots
+        )
+
+    def _is_flinks(self, family: str, part: str) -> bool:
+        """Return whether a directory is one of Flink's, by more than the name of one part."""
+        return (
+            JOB_ID.fullmatch(self._name(family)) is not None
+            or SAVEPOINT_DIRECTORY.fullmatch(part) is not None
+            or bool(self.references.families[family].numbers)
+        )
+
+    def _name(self, family: str) -> str:
+        return posixpath.basename(family or self.tree.directory.root)
+
+    def _kind(self, path: str, family: str, part: str) -> str | None:
+        """Return the class of a file; None if it is a `_metadata`."""
+        if part in OF_DIRECTORY:
+            return OF_DIRECTORY[part]
+        directory = f"{family}/{part}".lstrip("/")
+        metadata = f"{directory}/{METADATA_FILE}"
+        if path == metadata:
+            return None
+        return LEFT if metadata in self.tree.files else HALF
+
+    def _reason(self, file: ListedFile, directory: str, part: str, kind: str) -> str:
+        """Return why a file stays; empty if it is an orphan."""
+        family = self.references.families[directory]
+        if self.references.unreadable:
+            return f"it may be named by what can't be read: {self.references.unreadable[0]}"
+        if not file.modified or file.modified > self.now - self.age:
+            return f"it is not {_age_text(self.age)} old"
+        if SAVEPOINT_DIRECTORY.fullmatch(part):
+            return self._reason_of_savepoint(part)
+        owners = self.owners[directory]
+        is_fresh = family.newest > self.now - self.age
+        if self.jobs is not None and not owners and is_fresh:
+            return "a job writes there that the cluster does not know: ask the job's own cluster"
+        running = [job for job in owners if job.runs]
+        if not (running or (self.jobs is None and is_fresh)):
+            return ""
+        return self._reason_of_running(file, family, running, part, kind)
+
+    def _reason_of_savepoint(self, part: str) -> str:
+        started = SAVEPOINT_DIRECTORY.fullmatch(part)
+        for job in self.jobs or ():
+            if started and job.id.startswith(started[1]) and job.takes_savepoint:
+                return "the job takes a savepoint"
+        return ""
+
+    def _reason_of_running(
+        self, file: ListedFile, family: Family, running: list[AskedJob], part: str, kind: str
+    ) -> str:
+        """Return why a file of a job that runs stays."""
+        if kind in {TASK_OWNED, CHANGES}:
+            return "the job runs, and may name it later"
+        completed = max([*family.numbers, *(job.completed for job in running)], default=-1)
+        if completed < 0 or not family.read:
+            return "the job runs, and has no checkpoint that says what it has"
+        if family.buffers:
+            return "the job runs with a changelog or merged files, and may name it later"
+        if kind == SHARED:
+            below = file.path.partition("/shared/")[2] or file.path.removeprefix("shared/")
+            if "/" in below:
+                return "the job runs, and works with files in directories of `shared`"
+            triggered = [job.triggered for job in running if job.triggered] or [family.written]
+            if file.modified > min(triggered) - self.age:
+                return f"it is not {_age_text(self.age)} older than the newest checkpoint"
+            return ""
+        number = checkpoint_number(part)
+        if number is None or number >= completed or any(number in j.in_progress for j in running):
+            return "the job runs, and has completed no later checkpoint"
+        return ""
+
+
+def _zone(path: str) -> tuple[str, str] | None:
+    """Return the directory of a job, and the part of it, in which a file is."""
+    parts = path.split("/")
+    for depth, part in enumerate(parts[:-1]):
+        if (
+            part in SHARED_DIRECTORIES
+            or CHECKPOINT_DIRECTORY.fullmatch(part)
+            or SAVEPOINT_DIRECTORY.fullmatch(part)
+        ):
+            return "/".join(parts[:depth]), part
+    return None
+
+
+def _age_text(seconds: float) -> str:
+    return str(timedelta(seconds=seconds)).removesuffix(", 0:00:00")
+
+
+# --------------------------------------------------------------------------- their deletion
+
+
+def delete_orphans(location: str | os.PathLike[str], plan: Orphans) -> Orphans:
+    """Delete the files of a plan; their names are written down before.
+
+    Whoever was killed while deleting runs the same again: what is left is planned anew, and
+    deleted.
+
+    Args:
+        location: The directory that was planned.
+        plan: The plan.
+
+    Raises:
+        SnapshotError: A file can't be deleted; those before it are.
+    """
+    directory = Tree.listed_directory(location).confined()
+    before = _written_down(directory)
+    files = {file.path: file for file in plan.files}
+    went_on = sum(path in files for path in before)
+    if files:
+        names = [{"path": each.path, "bytes": each.size} for each in plan.files]
+        directory.write(JOURNAL, json.dumps({"version": 1, "files": names}).encode())
+        paths = list(files)
+        for start in range(0, len(paths), DELETED_AT_ONCE):
+            directory.delete_files(paths[start : start + DELETED_AT_ONCE])
+    if files or before:
+        directory.delete(JOURNAL)
+    return replace(plan, deleted=len(files), went_on=went_on)
+
+
+def _written_down(directory: Directory) -> list[str]:
+    """Return the names that an earlier deletion wrote down, which is believed in no other way."""
+    try:
+        content: Mapping[str, Any] = json.loads(directory.read(JOURNAL))
+        return [str(each["path"]) for each in content["files"]]
+    except MissingFileError:
+        return []
+    except (ValueError, KeyError, TypeError):
+        return [""]  # it was cut off, and is written anew
+
+
+def check_asked(is_asked: bool, *, no_cluster: bool, older_than: timedelta | None) -> None:
+    """Check that jobs are asked, or that somebody says that files of an age are not needed.
+
+    Raises:
+        DeclarationError: Neither.
+    """
+    if is_asked or (no_cluster and older_than is not None):
+        return
+    problem = "--no-cluster without an age" if no_cluster else "no cluster to ask for its jobs"
+    raise DeclarationError(
+        f"{problem}: a job may need files that no checkpoint names yet",
+        remedy="name its cluster with --flink, or say --no-cluster --older-than AGE if none needs"
+        " files that old",
+    )
