@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 import statelake as sl
+from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import NamedSnapshot, answer, engine_option, source_options
 
@@ -44,6 +45,7 @@ def plan_options(command: Command) -> Command:
 @click.option("--dry-run", is_flag=True, help="Show the verdict, and change nothing.")
 @click.option("--note", default="", help="Kept with the new snapshot of a lake.")
 @engine_option
+@plugins_option
 @json_option
 def sql_upgrade(
     source: NamedSnapshot,
@@ -100,6 +102,7 @@ def sql_upgrade(
 @click.command("sql")
 @source_options
 @plan_options
+@plugins_option
 @json_option
 def check_sql(
     source: NamedSnapshot,
