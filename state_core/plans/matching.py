@@ -7,11 +7,12 @@ a name, a place in the query or a number.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from statelake.state_core.errors import NotFoundError, did_you_mean
+from statelake.state_core.errors import DeclarationError, NotFoundError, did_you_mean
 from statelake.state_core.plans.lineage import lineage_of
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
@@ -167,6 +168,13 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
     """
     before, after = states_of(old, lineage_of(old)), states_of(new, lineage_of(new))
     pairs = dict(said or {})
+    for number, count in Counter(pairs.values()).items():
+        if count > 1:
+            olds = ", ".join(str(each) for each, to in pairs.items() if to == number)
+            raise DeclarationError(
+                f"{olds} can't all go on as {number}", remedy="an operator has one state: say"
+                " which one it is, --map OLD=NEW",
+            )  # fmt: skip
     for number, (plan, states) in {
         **dict.fromkeys(pairs, (old, before)),
         **{value: (new, after) for value in pairs.values() if value not in after},
@@ -262,6 +270,9 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
         worse(Fate.LOST, f"it was {old.node.label}, which keeps other state")
     if old.keys != new.keys:
         worse(Fate.LOST, _keys_text(old, new))
+    elif old.key_types != new.key_types:
+        was, now = (", ".join(map(str, each.key_types)) for each in (old, new))
+        worse(Fate.LOST, f"its key was of the type {was}, and is {now}: Flink restores no other")
     if old.reads != new.reads:
         worse(Fate.LOST, _reads_text(old, new))
     for name, setting in new.settings.items():

@@ -25,11 +25,13 @@ from statelake.state_core.plans.lineage import (
     function_name,
     join_keys,
     join_text,
+    normalized,
     order_text,
     over_calls,
     over_input,
     rank_text,
     table_of,
+    told_apart,
     understood,
 )
 from statelake.state_core.plans.plan import Plan, PlanNode, plan_type
@@ -181,9 +183,10 @@ def _made(
     limits: Mapping[str, str] | None = None,
 ) -> NodeStates:
     """Return a node with state; its keys are fields of its first input."""
+    filtered = told_apart(inputs) if len(inputs) == 2 else inputs  # the sides of a join
     return NodeStates(
         node, family, tuple(each.rows for each in inputs),
-        frozenset().union(*(each.filters for each in inputs)),
+        frozenset().union(*(each.filters for each in filtered)),
         inputs[0].named(keys or ()), settings or {}, tuple(states), limits or {},
         key_types=tuple(inputs[0].columns[index].type for index in keys or ()),
     )  # fmt: skip
@@ -559,7 +562,9 @@ def _window_deduplicate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> 
 def _normalize(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     (read,) = inputs
     state = NodeState("deduplicate-state", "row", {Place.VALUE: _columns(read)})
-    return _made(node, node.kind, inputs, node.spec["uniqueKeys"], [state])
+    # what its own filter held back, or let pass, was told by the old one
+    passed = normalized(node, read)
+    return _made(node, node.kind, [passed], node.spec["uniqueKeys"], [state])
 
 
 Rule = Callable[[Plan, PlanNode, Sequence[Relation]], NodeStates]

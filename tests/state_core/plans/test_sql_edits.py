@@ -15,7 +15,7 @@ from statelake.state_core.errors import StateError
 from statelake.state_core.plans.matching import Fate, PlanMatch, match_plans, worst
 from statelake.state_core.plans.plan import parse_plan
 from statelake.state_core.plans.unaided import flink_unaided
-from tests.integration.flink.sql_plans import EDITS, GOLDEN, Edit
+from tests.integration.flink.sql_plans import ALIKE, EDITS, GOLDEN, Edit
 
 
 @cache
@@ -31,12 +31,16 @@ def matched(edit: Edit) -> PlanMatch:
     return match_plans(old, new)
 
 
+def worst_of(match: PlanMatch) -> Fate:
+    """The worst fate of the operators that the old job has."""
+    return worst(each.worst for each in match.operators if each.old is not None)
+
+
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
 def test_each_edit_has_its_verdict(edit: Edit) -> None:
     """The worst of all operators that the old job has; and what Flink does in silence."""
     match = matched(edit)
-    fates = [each.worst for each in match.operators if each.old is not None]
-    assert worst(fates) is Fate(edit.ours)
+    assert worst_of(match) is Fate(edit.ours)
     wrong = [each.says for each in flink_unaided(match) if each.wrong]
     if edit.flink:
         assert any(says.startswith(edit.flink) for says in wrong), wrong
@@ -44,7 +48,7 @@ def test_each_edit_has_its_verdict(edit: Edit) -> None:
         assert wrong == []
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
+@pytest.mark.parametrize("edit", [*EDITS, *ALIKE], ids=lambda edit: edit.name)
 def test_a_plan_goes_on_from_itself(edit: Edit) -> None:
     """Nothing is lost, nothing is rewritten, and Flink restores it."""
     for plan in plans()[edit.name]:
@@ -54,6 +58,12 @@ def test_a_plan_goes_on_from_itself(edit: Edit) -> None:
         assert all(each.worst is Fate.KEEPS for each in match.operators)
         assert all(state.same for each in match.operators for state in each.states)
         assert not any(each.wrong for each in flink_unaided(match))
+
+
+@pytest.mark.parametrize("edit", ALIKE, ids=lambda edit: edit.name)
+def test_what_looks_alike_is_told_apart(edit: Edit) -> None:
+    """Also where both texts name the same columns of the same tables."""
+    assert worst_of(matched(edit)) is Fate(edit.ours)
 
 
 def test_every_reason_is_said() -> None:
