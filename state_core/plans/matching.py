@@ -204,7 +204,8 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         ties = [old_ for score, old_ in left if score == best]
         matches = [_match(free[old_], after[number]) for old_ in ties]
         match = matches[0]
-        if len(ties) > 1 and any(not _exact(each) for each in matches):
+        alike = len({free[old_].use for old_ in ties}) == 1
+        if len(ties) > 1 and not (alike and all(map(_exact, matches))):
             fitting = " and ".join(free[each].node.label for each in ties)
             why = f"{fitting} fit alike: say which one it is, --map OLD={number}"
             found[number] = replace(match, fate=Fate.UNKNOWN, why=(*match.why, why))
@@ -247,7 +248,8 @@ def _score(old: NodeStates, new: NodeStates) -> float:
     equal = (old.reads == new.reads) + (old.settings == new.settings) + (
         old.filters == new.filters
     )  # fmt: skip
-    return 1.0 + shared + equal + (old.keys == new.keys) * 0.1
+    uses = sum(one == other for one, other in zip(old.use, new.use, strict=True))
+    return 1.0 + shared + equal + uses + (old.keys == new.keys) * 0.1
 
 
 def _texts(states: NodeStates) -> set[str]:

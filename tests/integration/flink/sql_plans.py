@@ -205,6 +205,10 @@ NORMAL = (
     "CREATE TABLE Plain (a INT, b BIGINT, c STRING, PRIMARY KEY (a) NOT ENFORCED)"
     " WITH ('connector' = 'halves', 'rows' = 'none', 'updating' = 'true');\n"
 )
+TWO_SCANS = "two scans of one table in another order"
+NO_REUSE = "".join(
+    f"SET 'table.optimizer.reuse-{what}-enabled' = 'false';\n" for what in ("source", "sub-plan")
+)
 OTHER_TYPE = "DROP TABLE MyTable;\n" + TABLES.partition(";\n")[0] + ";\n"
 # edits of queries that read a table twice, and others that are only told by more than names
 ALIKE = (
@@ -234,6 +238,8 @@ ALIKE = (
          f"{NORMAL}SELECT c, SUM(b) FROM Plain WHERE b > 5 GROUP BY c",
          f"{NORMAL}SELECT c, SUM(b) FROM Plain WHERE b > 6 GROUP BY c", "",
          "counted by another filter"),
+    Edit(TWO_SCANS, f"{NO_REUSE}{SUMS};\nSELECT a, b FROM MyTable WHERE b > 5",
+         f"{NO_REUSE}SELECT a, b FROM MyTable WHERE b > 5;\n{SUMS}", "", "keeps"),
     Edit("a key of another type", SUMS, OTHER_TYPE.replace("a INT", "a BIGINT") + SUMS, "", "lost"),
     Edit("a key that can be null no longer", SUMS,
          OTHER_TYPE.replace("a INT", "a INT NOT NULL") + SUMS, "", "lost"),

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import StateError
+from statelake.state_core.plans.lineage import lineage_of
 from statelake.state_core.plans.matching import Fate, PlanMatch, match_plans, worst
 from statelake.state_core.plans.plan import parse_plan
+from statelake.state_core.plans.states import Place, states_of
 from statelake.state_core.plans.unaided import flink_unaided
-from tests.integration.flink.sql_plans import ALIKE, EDITS, GOLDEN, Edit
+from tests.integration.flink.sql_plans import ALIKE, EDITS, GOLDEN, TWO_SCANS, Edit
 
 
 @cache
@@ -64,6 +66,40 @@ def test_a_plan_goes_on_from_itself(edit: Edit) -> None:
 def test_what_looks_alike_is_told_apart(edit: Edit) -> None:
     """Also where both texts name the same columns of the same tables."""
     assert worst_of(matched(edit)) is Fate(edit.ours)
+
+
+def test_a_source_goes_on_where_its_rows_went() -> None:
+    """One may have read more than the other: by their tables alone they are alike."""
+    (edit,) = (each for each in ALIKE if each.name == TWO_SCANS)
+    pairs = {
+        each.old.node.id: each.new.node.id
+        for each in matched(edit).operators
+        if each.old is not None and each.new is not None
+    }
+    scans = []
+    for plan in plans()[edit.name]:
+        nodes = parse_plan(json.dumps(plan), "plan").nodes
+        (node,) = (each for each in nodes.values() if each.kind == "group-aggregate")
+        while node.inputs:
+            node = nodes[node.inputs[0]]
+        scans.append(node.id)
+    assert scans[0] != scans[1]
+    assert pairs[scans[0]] == scans[1]
+
+
+def test_the_least_and_greatest_of_short_texts_are_held_as_strings() -> None:
+    """As real Flink holds them, of any length; other types stay as they are."""
+    (old, _) = plans()["an alias"]
+    for given, held in (("VARCHAR(10)", "VARCHAR(2147483647)"), ("CHAR(3)", "VARCHAR(2147483647)"),
+                        ("DECIMAL(10, 2)", "DECIMAL(10, 2)")):  # fmt: skip
+        changed = json.loads(json.dumps(old))
+        (node,) = (each for each in changed["nodes"] if "aggCalls" in each)
+        node["aggCalls"][1]["type"] = given
+        plan = parse_plan(json.dumps(changed), "plan")
+        states = states_of(plan, lineage_of(plan))[node["id"]].states
+        kind = states[0].rows[Place.VALUE][1].type
+        assert kind is not None
+        assert kind.text == held
 
 
 def test_every_reason_is_said() -> None:
