@@ -60,12 +60,16 @@ class ColumnMatch:
         old: The index of the old column that it continues; None if there is none.
         fate: What becomes of it.
         why: The reason, if it does not keep.
+        filled: Whether its initial value stands where the old one is null.
+        counted: The index of an old column: where it is 0, the new one is null.
     """
 
     column: StateColumn
     old: int | None
     fate: Fate
     why: str = ""
+    filled: bool = False
+    counted: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class StateMatch:
         """Whether its rows have the same columns, in the same order and of the same types."""
         return not self.left_out and all(
             match.old == index and match.fate is Fate.KEEPS
+            and not match.filled and match.counted is None
             and _same_type(match.column.type, self.old.rows[place][index].type)
             for place, matches in self.columns.items()
             for index, match in enumerate(matches)
@@ -358,6 +363,8 @@ def _column_match(
         for index, old in enumerate(before):
             if old.text == column.text and (index not in taken) is free:
                 return _typed(column, index, old)
+    if (converted := _other_sum(column, before)) is not None:
+        return converted
     if column.initial is NO_INITIAL:
         return ColumnMatch(
             column, None, Fate.UNKNOWN,
@@ -372,6 +379,25 @@ def _column_match(
             " it, which never counted them",
         )  # fmt: skip
     return ColumnMatch(column, None, Fate.STARTS_NOW, "it is new, and counts from now on")
+
+
+def _other_sum(column: StateColumn, before: Sequence[StateColumn]) -> ColumnMatch | None:
+    """Return the match of a sum that begins with NULL and an old one that begins with 0, or back.
+
+    Flink's planner holds the sums of a query with SUM, COUNT and AVG of one column as `$SUM0`.
+    """
+    texts = [old.text for old in before]
+    function, _, of = column.text.partition("(")
+    other = {"SUM": "SUM0", "SUM0": "SUM"}.get(function)
+    if other is None or f"{other}({of}" not in texts:
+        return None
+    index = texts.index(f"{other}({of}")
+    match = _typed(column, index, before[index])
+    if function == "SUM0":
+        return replace(match, filled=True)
+    # no value, or values that are 0 together?
+    count = f"COUNT({of}"
+    return replace(match, counted=texts.index(count)) if count in texts else None
 
 
 def _new_column(column: StateColumn, state: NodeState) -> ColumnMatch:

@@ -206,6 +206,7 @@ NORMAL = (
     " WITH ('connector' = 'halves', 'rows' = 'none', 'updating' = 'true');\n"
 )
 TWO_SCANS = "two scans of one table in another order"
+SUM0 = "an average added, so that a sum begins with 0"
 NO_REUSE = "".join(
     f"SET 'table.optimizer.reuse-{what}-enabled' = 'false';\n" for what in ("source", "sub-plan")
 )
@@ -240,6 +241,11 @@ ALIKE = (
          "counted by another filter"),
     Edit(TWO_SCANS, f"{NO_REUSE}{SUMS};\nSELECT a, b FROM MyTable WHERE b > 5",
          f"{NO_REUSE}SELECT a, b FROM MyTable WHERE b > 5;\n{SUMS}", "", "keeps"),
+    Edit(SUM0, "SELECT a, SUM(b), COUNT(b) FROM MyTable GROUP BY a",
+         "SELECT a, SUM(b), COUNT(b), AVG(b) FROM MyTable GROUP BY a", "", "keeps"),
+    Edit("an average removed, so that a sum begins with NULL",
+         "SELECT a, SUM(b), COUNT(b), AVG(b) FROM MyTable GROUP BY a",
+         "SELECT a, SUM(b), COUNT(b) FROM MyTable GROUP BY a", "", "keeps"),
     Edit("a key of another type", SUMS, OTHER_TYPE.replace("a INT", "a BIGINT") + SUMS, "", "lost"),
     Edit("a key that can be null no longer", SUMS,
          OTHER_TYPE.replace("a INT", "a INT NOT NULL") + SUMS, "", "lost"),
