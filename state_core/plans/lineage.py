@@ -34,6 +34,7 @@ PASSED = (
 )  # fmt: skip
 NORMALIZE = "changelog-normalize"
 THROUGH = ("calc", "union", "join", "correlate")
+INCREMENTAL = "incremental-group-aggregate"
 LOCAL = ("local-group-aggregate", "local-window-aggregate")
 
 
@@ -138,7 +139,7 @@ def _reads_inserts(node: PlanNode) -> bool:
 
 def _relation(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     rule = RULES.get(node.kind)
-    if rule is not None and inputs:
+    if rule is not None and inputs and not reads_incremental(node, inputs):
         return rule(node, inputs)
     if node.kind == "table-source-scan":
         return _scan(node)
@@ -147,11 +148,16 @@ def _relation(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     return _unknown(node, inputs)
 
 
+def reads_incremental(node: PlanNode, inputs: Sequence[Relation]) -> bool:
+    """Return whether a node reads what an incremental aggregate has added up."""
+    return node.kind == "global-group-aggregate" and inputs[0].rows.startswith(f"{INCREMENTAL}(")
+
+
 def _unknown(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     """Return the relation of a node without a rule, which its whole content identifies."""
     left_out = ("id", "type", "description", "inputProperties", "configuration", "outputType")
     spec = {name: value for name, value in node.spec.items() if name not in left_out}
-    reads = [(each.rows, each.fields) for each in inputs]
+    reads = [(each.rows, (each.before or each).fields) for each in inputs]
     rows = _bounded(f"{node.kind}({json.dumps(spec, sort_keys=True)} OF {json.dumps(reads)})")
     fields = tuple(f"{rows}[{index}]" for index in range(len(node.columns)))
     filters = frozenset().union(*(each.filters for each in inputs))

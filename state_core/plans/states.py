@@ -31,6 +31,7 @@ from statelake.state_core.plans.lineage import (
     over_calls,
     over_input,
     rank_text,
+    reads_incremental,
     table_of,
     told_apart,
     understood,
@@ -165,7 +166,7 @@ def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeSt
     for node in plan.nodes.values():
         inputs = [relations[each] for each in node.inputs]
         rule = RULES.get(node.kind)
-        if rule is not None:
+        if rule is not None and not reads_incremental(node, inputs):
             with understood(plan, node):
                 found[node.id] = rule(plan, node, inputs)
         elif node.kind not in STATELESS:

@@ -207,6 +207,7 @@ NORMAL = (
 )
 TWO_SCANS = "two scans of one table in another order"
 SUM0 = "an average added, so that a sum begins with 0"
+SPLIT = f"{MINI_BATCH}SET 'table.optimizer.distinct-agg.split.enabled' = 'true';\n"
 NO_REUSE = "".join(
     f"SET 'table.optimizer.reuse-{what}-enabled' = 'false';\n" for what in ("source", "sub-plan")
 )
@@ -246,6 +247,9 @@ ALIKE = (
     Edit("an average removed, so that a sum begins with NULL",
          "SELECT a, SUM(b), COUNT(b), AVG(b) FROM MyTable GROUP BY a",
          "SELECT a, SUM(b), COUNT(b) FROM MyTable GROUP BY a", "", "keeps"),
+    Edit("a column of another distinct that is split",
+         f"{SPLIT}SELECT a, COUNT(DISTINCT b) FROM MyTable GROUP BY a",
+         f"{SPLIT}SELECT a, COUNT(DISTINCT d) FROM MyTable GROUP BY a", "", "lost"),
     Edit("a key of another type", SUMS, OTHER_TYPE.replace("a INT", "a BIGINT") + SUMS, "", "lost"),
     Edit("a key that can be null no longer", SUMS,
          OTHER_TYPE.replace("a INT", "a INT NOT NULL") + SUMS, "", "lost"),
