@@ -183,7 +183,7 @@ SELF = Query("join", "u+u", (), ("g",), ("a.id", "a.v", "b.name"), "INNER")
 def test_pairs_that_are_not_drawn_have_the_numbers_that_were_promised(
     flinks: dict[str, SqlFlink], tmp_path: Path
 ) -> None:
-    """Sums that the planner holds otherwise, least texts of a length, a table joined with itself."""
+    """Sums that the planner holds otherwise, least texts of a length, a self join."""
     judged = Judged()
     short = _grouped("COUNT(*)", *SHORT)
     pairs = [
