@@ -165,14 +165,18 @@ def read_pairs(given: str | Sequence[str]) -> dict[int, int]:
     Raises:
         EncodeError: One has another form.
     """
-    pairs = {}
+    pairs: dict[int, int] = {}
     for text in [given] if isinstance(given, str) else given:
         old, _, new = text.partition("=")
         if not old.strip().isdecimal() or not new.strip().isdecimal():
             raise EncodeError(
                 f"--map {text}", remedy="write the numbers of two nodes, OLD=NEW, such as 5=7"
             )
-        pairs[int(old)] = int(new)
+        if pairs.setdefault(int(old), int(new)) != int(new):
+            raise EncodeError(
+                f"--map {text}, and {int(old)}={pairs[int(old)]}",
+                remedy="an operator's state goes on in one operator: say one pair",
+            )
     return pairs
 
 

@@ -30,9 +30,11 @@ INSERT_FORMATS = (
 UPSERTS = "upsert-kafka"
 PASSED = (
     "exchange", "watermark-assigner", "mini-batch-assigner", "drop-update-before",
-    "changelog-normalize", "sort", "temporal-sort",
+    "sort", "temporal-sort",
 )  # fmt: skip
+NORMALIZE = "changelog-normalize"
 THROUGH = ("calc", "union", "join", "correlate")
+INCREMENTAL = "incremental-group-aggregate"
 LOCAL = ("local-group-aggregate", "local-window-aggregate")
 
 
@@ -48,6 +50,7 @@ class Relation:
         updates: Whether rows may be updated or deleted.
         before: What a local aggregate reads; None for other nodes.
         window: The text of a local aggregate's window.
+        tables: The tables that are read, each as often as it is.
     """
 
     rows: str
@@ -57,6 +60,7 @@ class Relation:
     updates: bool
     before: Relation | None = None
     window: str = ""
+    tables: tuple[str, ...] = ()
 
     def named(self, indexes: Sequence[int]) -> tuple[str, ...]:
         """Return the texts of some fields."""
@@ -78,7 +82,10 @@ def lineage_of(plan: Plan) -> dict[int, Relation]:
     for node in plan.nodes.values():
         inputs = [relations[each] for each in node.inputs]
         with understood(plan, node):
-            relation = replace(_relation(node, inputs), columns=node.columns)
+            tables = tuple(table for each in inputs for table in each.tables)
+            if node.kind == "table-source-scan":
+                tables = (table_of(node),)
+            relation = replace(_relation(node, inputs), columns=node.columns, tables=tables)
             if node.id in inserts:
                 relation = replace(relation, updates=False)
             relations[node.id] = relation
@@ -113,7 +120,7 @@ def insert_only(plan: Plan) -> frozenset[int]:
     for node in reversed(list(plan.nodes.values())):
         with understood(plan, node):
             reads = _reads_inserts(node)
-        if reads or (node.id in found and node.kind in (*THROUGH, *PASSED)):
+        if reads or (node.id in found and node.kind in (*THROUGH, *PASSED, NORMALIZE)):
             found |= set(node.inputs)
     return frozenset(found)
 
@@ -132,7 +139,7 @@ def _reads_inserts(node: PlanNode) -> bool:
 
 def _relation(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     rule = RULES.get(node.kind)
-    if rule is not None and inputs:
+    if rule is not None and inputs and not reads_incremental(node, inputs):
         return rule(node, inputs)
     if node.kind == "table-source-scan":
         return _scan(node)
@@ -141,11 +148,16 @@ def _relation(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     return _unknown(node, inputs)
 
 
+def reads_incremental(node: PlanNode, inputs: Sequence[Relation]) -> bool:
+    """Return whether a node reads what an incremental aggregate has added up."""
+    return node.kind == "global-group-aggregate" and inputs[0].rows.startswith(f"{INCREMENTAL}(")
+
+
 def _unknown(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     """Return the relation of a node without a rule, which its whole content identifies."""
     left_out = ("id", "type", "description", "inputProperties", "configuration", "outputType")
     spec = {name: value for name, value in node.spec.items() if name not in left_out}
-    reads = [(each.rows, each.fields) for each in inputs]
+    reads = [(each.rows, (each.before or each).fields) for each in inputs]
     rows = _bounded(f"{node.kind}({json.dumps(spec, sort_keys=True)} OF {json.dumps(reads)})")
     fields = tuple(f"{rows}[{index}]" for index in range(len(node.columns)))
     filters = frozenset().union(*(each.filters for each in inputs))
@@ -197,6 +209,14 @@ def _calc(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     return replace(read, fields=fields, filters=filters)
 
 
+def normalized(node: PlanNode, read: Relation) -> Relation:
+    """Return the rows of a table that changes, of which a filter may be left to its node."""
+    condition = node.spec.get("filterCondition")
+    if condition is None:
+        return read
+    return replace(read, filters=read.filters | conjuncts(condition, read))
+
+
 def _field(projected: Mapping[str, Any], read: Relation) -> str:
     """Return the text of a projected field; a cast that only drops a time attribute is none."""
     if projected.get("internalName") == "$CAST$1":
@@ -209,10 +229,10 @@ def _field(projected: Mapping[str, Any], read: Relation) -> str:
 
 
 def _union(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
-    rows = " UNION ".join(sorted(_with_filters(each) for each in inputs))
-    fields = tuple(
-        " | ".join(sorted(set(texts))) for texts in zip(*(i.fields for i in inputs), strict=True)
-    )
+    # in the same order in all fields: what comes of one table twice must not be mixed up
+    ordered = sorted(inputs, key=lambda each: (_with_filters(each), each.fields))
+    rows = " UNION ".join(map(_with_filters, ordered))
+    fields = tuple(" | ".join(texts) for texts in zip(*(i.fields for i in ordered), strict=True))
     updates = any(each.updates for each in inputs)
     return Relation(_bounded(rows), frozenset(), fields, node.columns, updates)
 
@@ -292,7 +312,7 @@ def join_keys(spec: Mapping[str, Any], inputs: Sequence[Relation]) -> tuple[str,
 
 def join_text(spec: Mapping[str, Any], inputs: Sequence[Relation]) -> str:
     """Return the text of a join: its type, keys and other conditions."""
-    left, right = inputs
+    left, right = told_apart(inputs)
     pairs = zip(left.named(spec["leftKeys"]), right.named(spec["rightKeys"]), strict=True)
     equal = sorted(f"{one} = {other}" for one, other in pairs)
     condition = spec.get("nonEquiCondition")
@@ -300,11 +320,24 @@ def join_text(spec: Mapping[str, Any], inputs: Sequence[Relation]) -> str:
     return f"{spec['joinType']} ON {' AND '.join(equal + more)}"
 
 
+def told_apart(inputs: Sequence[Relation]) -> tuple[Relation, Relation]:
+    """Return both sides of a join; of a table that both read, those on the right are numbered."""
+    left, right = inputs
+    if not set(left.tables) & set(right.tables):
+        return left, right
+    # as many as the left has: joins in each side have numbered theirs with less
+    mark = f" #{len(left.tables) + 1}"
+    return left, replace(
+        right, fields=tuple(f"{text}{mark}" for text in right.fields),
+        filters=frozenset(f"{text}{mark}" for text in right.filters),
+    )  # fmt: skip
+
+
 def _join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     spec = node.spec
     interval = spec.get("intervalJoinSpec")
     join = spec["joinSpec"] if interval is None else interval["joinSpec"]
-    left, right = inputs
+    left, right = told_apart(inputs)
     text = f"{node.kind} {join_text(join, inputs)}{bounds_text(node, inputs)}"
     rows = _bounded(f"({left.rows}) {text} ({right.rows})")
     kind = join["joinType"]
@@ -428,6 +461,7 @@ def _window_function(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
 RULES: Mapping[str, Callable[[PlanNode, Sequence[Relation]], Relation]] = {
     "calc": _calc,
     "union": _union,
+    NORMALIZE: lambda node, inputs: normalized(node, inputs[0]),
     "group-aggregate": _aggregate,
     "global-group-aggregate": _aggregate,
     "window-aggregate": _aggregate,

@@ -7,11 +7,12 @@ a name, a place in the query or a number.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from statelake.state_core.errors import NotFoundError, did_you_mean
+from statelake.state_core.errors import DeclarationError, NotFoundError, did_you_mean
 from statelake.state_core.plans.lineage import lineage_of
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
@@ -59,12 +60,16 @@ class ColumnMatch:
         old: The index of the old column that it continues; None if there is none.
         fate: What becomes of it.
         why: The reason, if it does not keep.
+        filled: Whether its initial value stands where the old one is null.
+        counted: The index of an old column: where it is 0, the new one is null.
     """
 
     column: StateColumn
     old: int | None
     fate: Fate
     why: str = ""
+    filled: bool = False
+    counted: int | None = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,7 @@ class StateMatch:
         """Whether its rows have the same columns, in the same order and of the same types."""
         return not self.left_out and all(
             match.old == index and match.fate is Fate.KEEPS
+            and not match.filled and match.counted is None
             and _same_type(match.column.type, self.old.rows[place][index].type)
             for place, matches in self.columns.items()
             for index, match in enumerate(matches)
@@ -167,6 +173,13 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
     """
     before, after = states_of(old, lineage_of(old)), states_of(new, lineage_of(new))
     pairs = dict(said or {})
+    for number, count in Counter(pairs.values()).items():
+        if count > 1:
+            olds = ", ".join(str(each) for each, to in pairs.items() if to == number)
+            raise DeclarationError(
+                f"{olds} can't all go on as {number}", remedy="an operator has one state: say"
+                " which one it is, --map OLD=NEW",
+            )  # fmt: skip
     for number, (plan, states) in {
         **dict.fromkeys(pairs, (old, before)),
         **{value: (new, after) for value in pairs.values() if value not in after},
@@ -196,7 +209,8 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         ties = [old_ for score, old_ in left if score == best]
         matches = [_match(free[old_], after[number]) for old_ in ties]
         match = matches[0]
-        if len(ties) > 1 and any(not _exact(each) for each in matches):
+        alike = len({free[old_].use for old_ in ties}) == 1
+        if len(ties) > 1 and not (alike and all(map(_exact, matches))):
             fitting = " and ".join(free[each].node.label for each in ties)
             why = f"{fitting} fit alike: say which one it is, --map OLD={number}"
             found[number] = replace(match, fate=Fate.UNKNOWN, why=(*match.why, why))
@@ -239,7 +253,8 @@ def _score(old: NodeStates, new: NodeStates) -> float:
     equal = (old.reads == new.reads) + (old.settings == new.settings) + (
         old.filters == new.filters
     )  # fmt: skip
-    return 1.0 + shared + equal + (old.keys == new.keys) * 0.1
+    uses = sum(one == other for one, other in zip(old.use, new.use, strict=True))
+    return 1.0 + shared + equal + uses + (old.keys == new.keys) * 0.1
 
 
 def _texts(states: NodeStates) -> set[str]:
@@ -262,6 +277,9 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
         worse(Fate.LOST, f"it was {old.node.label}, which keeps other state")
     if old.keys != new.keys:
         worse(Fate.LOST, _keys_text(old, new))
+    elif old.key_types != new.key_types:
+        was, now = (", ".join(map(str, each.key_types)) for each in (old, new))
+        worse(Fate.LOST, f"its key was of the type {was}, and is {now}: Flink restores no other")
     if old.reads != new.reads:
         worse(Fate.LOST, _reads_text(old, new))
     for name, setting in new.settings.items():
@@ -345,6 +363,8 @@ def _column_match(
         for index, old in enumerate(before):
             if old.text == column.text and (index not in taken) is free:
                 return _typed(column, index, old)
+    if (converted := _other_sum(column, before)) is not None:
+        return converted
     if column.initial is NO_INITIAL:
         return ColumnMatch(
             column, None, Fate.UNKNOWN,
@@ -359,6 +379,25 @@ def _column_match(
             " it, which never counted them",
         )  # fmt: skip
     return ColumnMatch(column, None, Fate.STARTS_NOW, "it is new, and counts from now on")
+
+
+def _other_sum(column: StateColumn, before: Sequence[StateColumn]) -> ColumnMatch | None:
+    """Return the match of a sum that begins with NULL and an old one that begins with 0, or back.
+
+    Flink's planner holds the sums of a query with SUM, COUNT and AVG of one column as `$SUM0`.
+    """
+    texts = [old.text for old in before]
+    function, _, of = column.text.partition("(")
+    other = {"SUM": "SUM0", "SUM0": "SUM"}.get(function)
+    if other is None or f"{other}({of}" not in texts:
+        return None
+    index = texts.index(f"{other}({of}")
+    match = _typed(column, index, before[index])
+    if function == "SUM0":
+        return replace(match, filled=True)
+    # no value, or values that are 0 together?
+    count = f"COUNT({of}"
+    return replace(match, counted=texts.index(count)) if count in texts else None
 
 
 def _new_column(column: StateColumn, state: NodeState) -> ColumnMatch:

@@ -18,6 +18,7 @@ from typing import Any
 
 from statelake.state_core.plans.data_views import EMPTY_VIEW, map_view_type
 from statelake.state_core.plans.lineage import (
+    PASSED,
     Relation,
     aggregated,
     bounds_text,
@@ -25,16 +26,20 @@ from statelake.state_core.plans.lineage import (
     function_name,
     join_keys,
     join_text,
+    normalized,
     order_text,
     over_calls,
     over_input,
     rank_text,
+    reads_incremental,
     table_of,
+    told_apart,
     understood,
 )
 from statelake.state_core.plans.plan import Plan, PlanNode, plan_type
 from statelake.state_core.serializers.sql.types.logical_types import (
     DecimalType,
+    LengthType,
     LogicalType,
     RowField,
     RowType,
@@ -42,6 +47,7 @@ from statelake.state_core.serializers.sql.types.logical_types import (
 )
 
 BIGINT = SimpleType("BIGINT")
+STRING = LengthType("VARCHAR")
 MOST_LONG, LEAST_LONG = (1 << 63) - 1, -(1 << 63)
 MAX_DECIMAL = 38
 # functions whose accumulator is one object of a class: one column, whatever it holds
@@ -120,6 +126,9 @@ class NodeStates:
         states: Its states; others of the operator, and timers, stay as they are.
         limits: Settings that may change, with a consequence.
         identity: Whether no column is known, so that all must be equal.
+        key_types: The types of its key.
+        use: What becomes of a source's rows, or what comes to a sink, by which two of one table
+            are told apart: as far as rows go, and with their columns and filters.
     """
 
     node: PlanNode
@@ -132,6 +141,7 @@ class NodeStates:
     limits: Mapping[str, str] = field(default_factory=dict)
     identity: bool = False
     key_types: tuple[LogicalType, ...] = ()
+    use: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
     def has_ttl(self, index: int) -> bool | None:
         """Return whether states have a time to live; None if the plan does not say it.
@@ -156,12 +166,45 @@ def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeSt
     for node in plan.nodes.values():
         inputs = [relations[each] for each in node.inputs]
         rule = RULES.get(node.kind)
-        if rule is not None:
+        if rule is not None and not reads_incremental(node, inputs):
             with understood(plan, node):
                 found[node.id] = rule(plan, node, inputs)
         elif node.kind not in STATELESS:
             found[node.id] = _unknown(node, relations[node.id], inputs)
+    for number, use in _uses(plan, relations).items():
+        found[number] = replace(found[number], use=use)
     return found
+
+
+def _uses(
+    plan: Plan, relations: Mapping[int, Relation]
+) -> dict[int, tuple[frozenset[str], frozenset[str]]]:
+    """Return the use of each source and sink of a plan, by number."""
+    # of each node whose rows pass, the sources that they come from
+    sources: dict[int, frozenset[int]] = {}
+    found: dict[int, tuple[set[str], set[str]]] = {}
+    for node in plan.nodes.values():
+        if node.kind == "table-source-scan":
+            sources[node.id] = frozenset((node.id,))
+            found[node.id] = (set(), set())
+            continue
+        if node.kind in (*PASSED, *STATELESS):
+            sources[node.id] = frozenset().union(
+                *(sources.get(e, frozenset()) for e in node.inputs)
+            )
+            if node.kind != "union":
+                continue
+        for index, each in enumerate(node.inputs):
+            read, made = relations[each], relations[node.id]
+            by = f"{table_of(node)} {made.rows}"
+            to = f"{node.kind} {'' if node.kind == 'union' else index} {by}"
+            used = [found[number] for number in sources.get(each, ())]
+            if node.kind == "sink":
+                used.append(found.setdefault(node.id, (set(), set())))
+            for rough, exact in used:
+                rough.add(to)
+                exact.add(f"{to} FROM {read.fields} {sorted(read.filters)}")
+    return {number: (frozenset(one), frozenset(other)) for number, (one, other) in found.items()}
 
 
 STATELESS = (
@@ -181,9 +224,10 @@ def _made(
     limits: Mapping[str, str] | None = None,
 ) -> NodeStates:
     """Return a node with state; its keys are fields of its first input."""
+    filtered = told_apart(inputs) if len(inputs) == 2 else inputs  # the sides of a join
     return NodeStates(
         node, family, tuple(each.rows for each in inputs),
-        frozenset().union(*(each.filters for each in inputs)),
+        frozenset().union(*(each.filters for each in filtered)),
         inputs[0].named(keys or ()), settings or {}, tuple(states), limits or {},
         key_types=tuple(inputs[0].columns[index].type for index in keys or ()),
     )  # fmt: skip
@@ -309,7 +353,9 @@ def _accumulator(
         kind = _sum_type(argument)
         return [counted(f"SUM0({of}", kind, _zero(kind) if kind else NO_INITIAL), count]
     if function in ("MIN", "MAX") and not retracts:
-        return [counted(text, _nullable(result), None)]
+        # of text of any length Flink holds a STRING
+        kind = STRING if result.root in ("CHAR", "VARCHAR") else _nullable(result)
+        return [counted(text, kind, None)]
     if function in STRUCTURED and not retracts:
         first = function == "FIRST_VALUE"
         names = ("firstValue", "firstOrder") if first else ("lastValue", "lastOrder")
@@ -559,7 +605,9 @@ def _window_deduplicate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> 
 def _normalize(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     (read,) = inputs
     state = NodeState("deduplicate-state", "row", {Place.VALUE: _columns(read)})
-    return _made(node, node.kind, inputs, node.spec["uniqueKeys"], [state])
+    # what its own filter held back, or let pass, was told by the old one
+    passed = normalized(node, read)
+    return _made(node, node.kind, [passed], node.spec["uniqueKeys"], [state])
 
 
 Rule = Callable[[Plan, PlanNode, Sequence[Relation]], NodeStates]

@@ -100,10 +100,14 @@ class RowChange:
     Attributes:
         old: The index of the old column, or -1.
         initial: The constant of those that continue none.
+        filled: Whether the constant also stands where the old column is null.
+        counted: The index of an old column, where which is 0 the new one is null; or -1.
     """
 
     old: tuple[int, ...]
     initial: tuple[Any, ...]
+    filled: tuple[bool, ...]
+    counted: tuple[int, ...]
 
     @classmethod
     def of(cls, matches: Sequence[ColumnMatch]) -> RowChange:
@@ -113,7 +117,8 @@ class RowChange:
             match.column.initial if match.column.initial is not NO_INITIAL else None
             for match in matches
         )
-        return cls(old, constants)
+        counted = tuple(-1 if match.counted is None else match.counted for match in matches)
+        return cls(old, constants, tuple(match.filled for match in matches), counted)
 
     def rebuilt(self, rows: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
         """Return rows with the new columns.
@@ -124,17 +129,25 @@ class RowChange:
         """
         fields = [kind.field(index) for index in range(kind.num_fields)]
         children = [
-            rows.field(old).cast(each.type)
-            if old >= 0
-            else _constant(initial, each.type, len(rows))
-            for old, initial, each in zip(
-                self.old, self.initial, fields if self.old else (), strict=True
-            )
+            self._child(rows, index, each.type)
+            for index, each in enumerate(fields if self.old else ())
         ]
         if not self.old:  # the columns of a row without fields have a placeholder
             children = [pa.nulls(len(rows), each.type) for each in fields]
         mask = rows.is_null() if rows.null_count else None
         return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+    def _child(self, rows: pa.StructArray, index: int, kind: pa.DataType) -> pa.Array:
+        old, initial = self.old[index], self.initial[index]
+        if old < 0:
+            return _constant(initial, kind, len(rows))
+        child = rows.field(old).cast(kind)
+        if self.filled[index]:
+            return pc.fill_null(child, pa.scalar(initial, kind))
+        if self.counted[index] >= 0:
+            some = pc.not_equal(rows.field(self.counted[index]), 0)
+            return pc.if_else(some, child, pa.scalar(None, kind))
+        return child
 
 
 def _constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:

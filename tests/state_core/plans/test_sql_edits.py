@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import StateError
+from statelake.state_core.plans.lineage import lineage_of
 from statelake.state_core.plans.matching import Fate, PlanMatch, match_plans, worst
 from statelake.state_core.plans.plan import parse_plan
+from statelake.state_core.plans.states import Place, states_of
 from statelake.state_core.plans.unaided import flink_unaided
-from tests.integration.flink.sql_plans import EDITS, GOLDEN, Edit
+from tests.integration.flink.sql_plans import ALIKE, EDITS, GOLDEN, TWO_SCANS, Edit
 
 
 @cache
@@ -31,12 +33,16 @@ def matched(edit: Edit) -> PlanMatch:
     return match_plans(old, new)
 
 
+def worst_of(match: PlanMatch) -> Fate:
+    """The worst fate of the operators that the old job has."""
+    return worst(each.worst for each in match.operators if each.old is not None)
+
+
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
 def test_each_edit_has_its_verdict(edit: Edit) -> None:
     """The worst of all operators that the old job has; and what Flink does in silence."""
     match = matched(edit)
-    fates = [each.worst for each in match.operators if each.old is not None]
-    assert worst(fates) is Fate(edit.ours)
+    assert worst_of(match) is Fate(edit.ours)
     wrong = [each.says for each in flink_unaided(match) if each.wrong]
     if edit.flink:
         assert any(says.startswith(edit.flink) for says in wrong), wrong
@@ -44,7 +50,7 @@ def test_each_edit_has_its_verdict(edit: Edit) -> None:
         assert wrong == []
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
+@pytest.mark.parametrize("edit", [*EDITS, *ALIKE], ids=lambda edit: edit.name)
 def test_a_plan_goes_on_from_itself(edit: Edit) -> None:
     """Nothing is lost, nothing is rewritten, and Flink restores it."""
     for plan in plans()[edit.name]:
@@ -54,6 +60,46 @@ def test_a_plan_goes_on_from_itself(edit: Edit) -> None:
         assert all(each.worst is Fate.KEEPS for each in match.operators)
         assert all(state.same for each in match.operators for state in each.states)
         assert not any(each.wrong for each in flink_unaided(match))
+
+
+@pytest.mark.parametrize("edit", ALIKE, ids=lambda edit: edit.name)
+def test_what_looks_alike_is_told_apart(edit: Edit) -> None:
+    """Also where both texts name the same columns of the same tables."""
+    assert worst_of(matched(edit)) is Fate(edit.ours)
+
+
+def test_a_source_goes_on_where_its_rows_went() -> None:
+    """One may have read more than the other: by their tables alone they are alike."""
+    (edit,) = (each for each in ALIKE if each.name == TWO_SCANS)
+    pairs = {
+        each.old.node.id: each.new.node.id
+        for each in matched(edit).operators
+        if each.old is not None and each.new is not None
+    }
+    scans = []
+    for plan in plans()[edit.name]:
+        nodes = parse_plan(json.dumps(plan), "plan").nodes
+        (node,) = (each for each in nodes.values() if each.kind == "group-aggregate")
+        while node.inputs:
+            node = nodes[node.inputs[0]]
+        scans.append(node.id)
+    assert scans[0] != scans[1]
+    assert pairs[scans[0]] == scans[1]
+
+
+def test_the_least_and_greatest_of_short_texts_are_held_as_strings() -> None:
+    """As real Flink holds them, of any length; other types stay as they are."""
+    (old, _) = plans()["an alias"]
+    for given, held in (("VARCHAR(10)", "VARCHAR(2147483647)"), ("CHAR(3)", "VARCHAR(2147483647)"),
+                        ("DECIMAL(10, 2)", "DECIMAL(10, 2)")):  # fmt: skip
+        changed = json.loads(json.dumps(old))
+        (node,) = (each for each in changed["nodes"] if "aggCalls" in each)
+        node["aggCalls"][1]["type"] = given
+        plan = parse_plan(json.dumps(changed), "plan")
+        states = states_of(plan, lineage_of(plan))[node["id"]].states
+        kind = states[0].rows[Place.VALUE][1].type
+        assert kind is not None
+        assert kind.text == held
 
 
 def test_every_reason_is_said() -> None:

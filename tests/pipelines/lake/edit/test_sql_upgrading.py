@@ -246,10 +246,12 @@ def test_expressions_that_explode_are_refused(job: tuple[Path, Path, Path]) -> N
         ({"map": "4=x"}, EncodeError),
         ({"map": "99=4"}, NotFoundError),
         ({"map": "4=99"}, NotFoundError),
+        ({"map": ["4=4", "11=4"]}, DeclarationError),
+        ({"map": ["4=4", "4=10"]}, EncodeError),
     ],
 )
 def test_words_that_are_not_known_are_refused(
-    words: dict[str, str], error: type[StateError], job: tuple[Path, Path, Path], tmp_path: Path
+    words: dict[str, Any], error: type[StateError], job: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
     """Before anything is read or written."""
     savepoint, old, new = job
