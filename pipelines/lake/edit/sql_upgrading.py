@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -180,29 +181,32 @@ class SqlRows(Transform):
         """
         assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
         batch = rows.batch
-        if batch.column(RAW_KEY).null_count < len(batch) or not _typed_only(
-            rows, value_type(self.before)
-        ):
+        before, _ = _parsed(self.before)
+        value, user_key = _parsed(self.after)
+        if batch.column(RAW_KEY).null_count < len(batch) or not _typed_only(rows, before):
             raise EncodeError(
                 "a row of which only the exact bytes are known", place=f"state {rows.name!r}"
             )
         layout, columns = rows.layout, {RAW_VALUE: pa.nulls(len(batch), pa.binary())}
         if Place.VALUE in self.changes:
-            value = value_type(self.after)
             layout = replace(layout, value=value.restore_serializer())
-            before: TypeSerializerSnapshot = value_type(self.before)
             kind = layout.schema.field(VALUE).type
             if layout.kind is StateKind.LIST:
                 before = ListSerializerSnapshot.around(before)
             columns[VALUE] = _rebuilt(batch.column(VALUE), kind, before, self.changes[Place.VALUE])
         if Place.USER_KEY in self.changes:
-            user_key = user_key_snapshot(self.after)
             assert user_key is not None  # noqa: S101 - only maps have rows there
             layout = replace(layout, user_key=restore_key(user_key))
             kind = layout.schema.field(USER_KEY).type
             columns[USER_KEY] = self.changes[Place.USER_KEY].rebuilt(batch.column(USER_KEY), kind)
         changed = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
         return _merged(changed) if self.merges else changed
+
+
+@lru_cache(maxsize=64)  # each piece of a table has the same
+def _parsed(meta_info: bytes) -> tuple[TypeSerializerSnapshot, TypeSerializerSnapshot | None]:
+    """Return the serializer snapshots of a state's values, and of its map's keys."""
+    return value_type(meta_info), user_key_snapshot(meta_info)
 
 
 def _begins_with_row(value: TypeSerializerSnapshot) -> bool:
