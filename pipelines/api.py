@@ -111,7 +111,6 @@ __all__ = [
     "diff_types",
     "growth",
     "in_temporary_lake",
-    "job_types",
     "orphans",
     "salvage",
     "scan",
@@ -1984,42 +1983,6 @@ def diff_types(
     )
 
 
-def job_types(
-    jar: str | os.PathLike[str],
-    flink_home: str | os.PathLike[str],
-    *,
-    entry_class: str = "",
-    arguments: Sequence[str] = (),
-    operator: str | Sequence[str] = (),
-    timeout: float = 60.0,
-) -> StateTypes:
-    """Return the types of the states that a job registers when it starts, which has never run.
-
-    The job's `main` is run here, by Java, and what it submits runs in one process with silent
-    sources, and sinks that discard. Give only a JAR that you would deploy. States that are
-    registered later, at a record, are not seen.
-
-    Args:
-        jar: The job's JAR.
-        flink_home: The directory of Flink, whose `lib` has its JARs.
-        entry_class: The class with `main`; by default that of the JAR's manifest.
-        arguments: The program's arguments.
-        operator: Only these operators, by uid or id.
-        timeout: The seconds in which the job must start.
-
-    Raises:
-        MissingFileError: There is no such JAR, or no Flink.
-        DeclarationError: The JAR names no class with `main`.
-        FlinkJobError: The job can't be started.
-    """
-    from statelake.pipelines.operations import job_types as started
-
-    return started.job_types(
-        jar, flink_home, entry_class=entry_class, arguments=arguments, operator=operator,
-        timeout=timeout,
-    )  # fmt: skip
-
-
 def growth(
     savepoints: Iterable[str | os.PathLike[str]],
     *,
@@ -2164,14 +2127,9 @@ def sql_upgrade(
     place = os.fspath(savepoint)
     with in_temporary_lake(place, allow_external=allow_external, uids=uids) as snapshot:
         done = snapshot.sql_upgrade(
-            old_plan,
-            new_plan,
-            map=map,
-            like=like,
-            accept=accept,
-            no_uids=no_uids,
+            old_plan, new_plan, map=map, like=like, no_uids=no_uids, accept=accept,
             dry_run=to is None,
-        )
+        )  # fmt: skip
         if to is None or not done.made:
             return replace(done, snapshot=place)
         snapshot.job[done.made].export(to)

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
         diff_types,
         growth,
         in_temporary_lake,
-        job_types,
         orphans,
         report,
         salvage,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     )
     from statelake.pipelines.flink.cluster import FlinkCluster
     from statelake.pipelines.flink.jars import JarRun
+    from statelake.pipelines.operations.job_types import job_types
     from statelake.state_core.errors import StateError
     from statelake.state_core.formats.reader import open_snapshot
     from statelake.state_core.formats.writing.new_snapshot import write_snapshot
@@ -111,8 +111,9 @@ _MODULES = {
     "pipelines.api": (
         "Checkpoints", "Job", "Lake", "LakeSnapshot", "bootstrap", "check_integrity",
         "check_legality", "check_sql", "compress", "diff_types", "growth", "in_temporary_lake",
-        "job_types", "orphans", "report", "salvage", "scan", "sql_upgrade", "upgrade", "warm",
+        "orphans", "report", "salvage", "scan", "sql_upgrade", "upgrade", "warm",
     ),
+    "pipelines.operations.job_types": ("job_types",),
     "state_core.errors": ("StateError",),
     "state_core.formats.reader": ("open_snapshot",),
     "state_core.formats.writing.new_snapshot": ("write_snapshot",),

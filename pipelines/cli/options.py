@@ -212,6 +212,17 @@ class NamedSnapshot:
         """Whether it is a snapshot of a lake."""
         return self.lake is not None
 
+    def check_target(self, target: str | None, *, dry_run: bool) -> None:
+        """Refuse a new savepoint's directory, `--to`, where nothing is written to it.
+
+        Raises:
+            UsageError: It is a dry run, or the snapshot is in a lake, which gets the new one.
+        """
+        if dry_run and target is not None:
+            raise click.UsageError("--to writes what --dry-run does not: give one of them")
+        if self.in_lake and target is not None:
+            raise click.UsageError("--to is for a SAVEPOINT: a lake gets a new snapshot, to export")
+
     def open(self) -> Snapshot:
         """Open the savepoint or checkpoint.
 

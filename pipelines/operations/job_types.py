@@ -41,9 +41,9 @@ def job_types(
 ) -> StateTypes:
     """Return the types of the states that a job registers when it starts.
 
-    The job's `main` is run, and what it submits first is run with silent sources, and sinks that
-    discard, in a cluster within one process. States that are registered later, at a record, are not
-    seen.
+    The job's `main` is run here, by Java, and what it submits first runs in one process with silent
+    sources, and sinks that discard. Give only a JAR that you would deploy. States that are
+    registered later, at a record, are not seen.
 
     Args:
         jar: The job's JAR.

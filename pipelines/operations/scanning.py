@@ -231,7 +231,7 @@ class Scan(Printed):
 
     @property
     def newest(self) -> FoundSnapshot | None:
-        """Return the newest of them, None if there is none."""
+        """Return the newest of them; None without any."""
         return self.snapshots[0] if self.snapshots else None
 
     def to_json(self) -> dict[str, Any]:

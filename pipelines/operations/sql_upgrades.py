@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.sql_upgrading import (
-    OperatorUpgrade,
     SqlUpgradePlan,
     plan_sql_upgrade,
     upgrade_sql,
@@ -36,7 +35,7 @@ from statelake.state_core.printable import Printed, Table
 
 MAX_PLAN_BYTES = 64 << 20
 NOT_KNOWN = Unaided("")
-PARTLY, FILTER = "partly", "filter"
+PARTLY, FILTER, LOST = "partly", "filter", "lost="
 MOST_TITLE = 100
 
 
@@ -56,7 +55,7 @@ class OperatorVerdict:
     Attributes:
         operator: The operator of the new job, or of the old one if none goes on from it.
         query: Flink's description of it.
-        goes_on_from: The old operator; empty if there is none.
+        goes_on_from: The old operator; empty if no operator goes on from it, or it is new.
         fate: The worst fate of its state and columns.
         entries: The entries that the old operator has.
         why: Reasons, each a sentence.
@@ -87,7 +86,7 @@ class SqlUpgrade(Printed):
         made: The snapshot or savepoint from which the new job goes on; empty if none was made.
         operators: The verdict on each operator with state.
         refused: What stands in the way, with the word that accepts it; empty if nothing does.
-        dry_run: Whether only the verdict was asked for.
+        dry_run: Whether this is only a verdict.
     """
 
     snapshot: str
@@ -228,7 +227,7 @@ def verdicts_of(plan: SqlUpgradePlan, *, no_uids: bool = False) -> list[Operator
                 [
                     ColumnVerdict(column.column.name, column.fate.value, column.why)
                     for column in match.column_matches
-                    if not column.column.text.startswith("DISTINCT (")
+                    if not column.column.is_view
                 ],
                 sorted({column.name for state in match.states for column in state.left_out}),
                 flink.says,
@@ -258,48 +257,46 @@ def refusals_of(plan: SqlUpgradePlan, accept: Sequence[str]) -> list[str]:
         EncodeError: A word is not known.
         NotFoundError: There is no such operator.
     """
-    lost = {word.removeprefix("lost=") for word in accept if word.startswith("lost=")}
     for word in accept:
-        if word not in (PARTLY, FILTER) and not word.startswith("lost="):
+        if word not in (PARTLY, FILTER) and not word.startswith(LOST):
             raise EncodeError(
                 f"--accept {word}", remedy=f"accept {PARTLY}, {FILTER} or lost=OPERATOR"
             )
-    labels = {
-        each.match.old.node.label for each in plan.operators if each.match.old is not None
-    } | {each.match.label for each in plan.operators}
+    lost = _losses(accept)
+    labels = {label for each in plan.operators for label in each.match.labels}
     for name in lost - labels:
         raise NotFoundError(
             f"no operator {name!r}", remedy=f"there are: {', '.join(sorted(labels))}"
         )
     refused = []
     for each in plan.operators:
-        names = {each.match.label, each.match.old.node.label if each.match.old else ""}
-        if names & lost:
+        if each.match.labels & lost or (not each.entries and not each.operators):
             continue
         fates = {each.fate, *(column.fate for column in each.match.column_matches)}
-        if not each.entries and not each.operators:
-            continue
         for fate in sorted(fates, key=lambda fate: -fate.rank):
             accepted: str | None = {
                 Fate.STARTS_NOW: PARTLY, Fate.NULL: PARTLY, Fate.FILTER: FILTER,
-                Fate.LOST: f"lost={each.match.label}", Fate.UNKNOWN: f"lost={each.match.label}",
+                Fate.LOST: LOST + each.match.label, Fate.UNKNOWN: LOST + each.match.label,
             }.get(fate)  # fmt: skip
             if accepted is not None and accepted not in accept:
                 refused.append(f"{each.match.label}: {fate.value}; --accept {accepted}")
     return refused
 
 
+def _losses(accept: Sequence[str]) -> set[str]:
+    """Return the operators whose state may be lost."""
+    return {word.removeprefix(LOST) for word in accept if word.startswith(LOST)}
+
+
 def left_out(plan: SqlUpgradePlan, accept: Sequence[str]) -> SqlUpgradePlan:
     """Return the plan without the state of operators whose loss was accepted."""
-    lost = {word.removeprefix("lost=") for word in accept if word.startswith("lost=")}
-    operators = []
-    for each in plan.operators:
-        named = {each.match.label, each.match.old.node.label if each.match.old else ""} & lost
-        if named or each.fate is Fate.LOST:
-            each = OperatorUpgrade(  # noqa: PLW2901
-                each.match, {}, (), each.entries, each.fate, each.why
-            )
-        operators.append(each)
+    lost = _losses(accept)
+    operators = [
+        replace(each, operators={}, states=())
+        if each.match.labels & lost or each.fate is Fate.LOST
+        else each
+        for each in plan.operators
+    ]
     return SqlUpgradePlan(plan.plans, tuple(operators))
 
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
-from statelake.state_core.serializers.sql.types.logical_types import LogicalType
 
 MAX_TEXT = 1 << 20  # nested expressions repeat what they read: the text of a field can explode
 MAX_DEPTH = 200
@@ -65,10 +64,6 @@ class Relation:
     def named(self, indexes: Sequence[int]) -> tuple[str, ...]:
         """Return the texts of some fields."""
         return tuple(self.fields[index] for index in indexes)
-
-    def types(self) -> tuple[LogicalType, ...]:
-        """Return the types of all fields."""
-        return tuple(column.type for column in self.columns)
 
 
 def lineage_of(plan: Plan) -> dict[int, Relation]:
@@ -218,7 +213,7 @@ def normalized(node: PlanNode, read: Relation) -> Relation:
 
 
 def _field(projected: Mapping[str, Any], read: Relation) -> str:
-    """Return the text of a projected field; a cast that only drops a time attribute is none."""
+    """Return the text of a projected field; without a cast that only drops a time attribute."""
     if projected.get("internalName") == "$CAST$1":
         (operand,) = projected["operands"]
         if operand.get("kind") == "INPUT_REF":

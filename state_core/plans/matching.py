@@ -47,7 +47,7 @@ class Fate(Enum):
 
 
 def worst(fates: Iterable[Fate]) -> Fate:
-    """Return the worst of some fates; `KEEPS` of none."""
+    """Return the worst of some fates; `KEEPS` without any."""
     return max(fates, key=lambda fate: fate.rank, default=Fate.KEEPS)
 
 
@@ -57,7 +57,7 @@ class ColumnMatch:
 
     Attributes:
         column: The column.
-        old: The index of the old column that it continues; None if there is none.
+        old: The index of the old column that it continues; None if it is new.
         fate: What becomes of it.
         why: The reason, if it does not keep.
         filled: Whether its initial value stands where the old one is null.
@@ -133,6 +133,11 @@ class OperatorMatch:
     def label(self) -> str:
         """The new operator's label, or the old one's."""
         return self.node.label
+
+    @property
+    def labels(self) -> set[str]:
+        """The labels of both, by which users name it."""
+        return {each.node.label for each in (self.old, self.new) if each is not None}
 
     @property
     def worst(self) -> Fate:

@@ -64,7 +64,7 @@ class Place(Enum):
 
 
 class NoInitial(Enum):
-    """The initial value of a column that has none."""
+    """The initial value of a column of which only Java knows it."""
 
     NONE = "none"
 
@@ -80,7 +80,7 @@ class StateColumn:
         text: What it holds.
         name: What people call it: a column, or an accumulator such as `SUM(v)`.
         type: Its type; None if only Java knows it.
-        initial: The value that it has before the first record; `NO_INITIAL` if there is none.
+        initial: The value that it has before the first record; `NO_INITIAL` if that is not known.
         counts: Whether it counts from the first record on, rather than hold a column of rows.
         view: The states of a data view that belong to it, as the prefix of their names.
     """
@@ -91,6 +91,11 @@ class StateColumn:
     initial: Any = None
     counts: bool = False
     view: str = ""
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it only stands for a view, whose content is a state of its own."""
+        return bool(self.initial == EMPTY_VIEW)
 
 
 @dataclass(frozen=True)

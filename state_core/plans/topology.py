@@ -62,7 +62,7 @@ def shapes_of(plan: Plan) -> Iterator[Shape]:
 
 
 def shape_in(plan: Plan, operator_ids: Collection[str]) -> Shape | None:
-    """Return the shape by which a plan's operators have all of some ids; None if there is none."""
+    """Return the shape by which a plan's operators have all of some ids; None without one."""
     for shape in shapes_of(plan):
         if set(operator_ids) <= set(operator_ids_of(plan, shape).values()):
             return shape

@@ -1,4 +1,4 @@
-"""`statelake scan`: find snapshots, the newest sound one; `orphans`: files that none needs."""
+"""`statelake scan`: find snapshots; `orphans`: find files that no snapshot needs."""
 
 from __future__ import annotations
 

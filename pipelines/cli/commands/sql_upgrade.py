@@ -80,10 +80,7 @@ def sql_upgrade(
       statelake sql-upgrade --lake lake --job orders --snapshot monday --old-plan old.json \\
           --new-plan new.json --map 5=7
     """
-    if dry_run and target is not None:
-        raise click.UsageError("--to writes what --dry-run does not: give one of them")
-    if source.in_lake and target is not None:
-        raise click.UsageError("--to is for a SAVEPOINT: a lake gets a new snapshot, to export")
+    source.check_target(target, dry_run=dry_run)
     words: Any = {"map": pairs, "like": like, "no_uids": no_uids, "accept": accept}
     with progress_bar("upgrading", quiet=as_json_) as progress:
         if source.in_lake:

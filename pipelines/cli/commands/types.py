@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from statelake.pipelines import api
+import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import NamedSnapshot, source_options
@@ -65,7 +65,7 @@ def types(
     if source.savepoint.endswith(JAR):
         if flink_home is None:
             raise click.UsageError("a JAR is started in a Flink: name its directory, --flink-home")
-        new = api.job_types(
+        new = sl.job_types(
             source.savepoint, flink_home, entry_class=entry_class, arguments=arguments,
             operator=operators, timeout=timeout,
         )  # fmt: skip
@@ -73,5 +73,5 @@ def types(
         raise click.UsageError("--flink-home, --entry-class and --arg are for a JAR")
     elif not is_file:
         new = (source.stored() if source.in_lake else source.open()).types(operators)
-    result = new if diff is None else api.diff_types(diff, new)
+    result = new if diff is None else sl.diff_types(diff, new)
     show(result, as_json_=as_json_, marked="")

@@ -68,10 +68,7 @@ def upgrade(
           --collection 'customers/customer.tags=List<String>'
       statelake upgrade --lake lake --job shop --snapshot monday --like savepoint-of-the-new-job
     """
-    if dry_run and target is not None:
-        raise click.UsageError("--to writes what --dry-run does not: give one of them")
-    if source.in_lake and target is not None:
-        raise click.UsageError("--to is for a SAVEPOINT: a lake gets a new snapshot, to export")
+    source.check_target(target, dry_run=dry_run)
     if every and (not source.in_lake or source.snapshot_id is not None):
         raise click.UsageError("--all is for a job of a lake, and names no --snapshot")
     words: Any = {"collection": collections, "like": like, "partly": partly}

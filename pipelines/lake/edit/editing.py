@@ -458,12 +458,13 @@ class _Edit(Derivation):
     def _rename(self) -> None:
         """Give operators their new uids, all at once, so that two can exchange theirs."""
         uids: dict[str, str] = {}
+        by_new: dict[str, str] = {}  # a uid that an earlier pair gives is a name, too
+        known = {each.uid for each in self.metadata.operators}
         for old, new in self.edit.rename.items():
             if not new:  # Flink refuses it, too, and reads it as no uid
                 raise LakeError(f"operator {old} would have an empty uid", remedy="give another")
-            by_new = {uid: operator_id for operator_id, uid in uids.items()}
-            known = {each.uid for each in self.metadata.operators}
-            uids[self._id(old) if old in known or old not in by_new else by_new[old]] = new
+            operator_id = by_new[old] if old in by_new and old not in known else self._id(old)
+            uids[operator_id], by_new[new] = new, operator_id
         self.renamed = {each: operator_id_of_uid(uid) for each, uid in uids.items()}
         counts = Counter(
             self.renamed.get(each.operator_id, each.operator_id) for each in self.metadata.operators
@@ -473,8 +474,8 @@ class _Edit(Derivation):
                 raise ConflictError(
                     f"there is an operator with uid {uid!r}", remedy="choose another uid"
                 )
-        self.metadata.operators = with_uids(self.metadata.operators, uids)
-        self.operators = with_uids(self.operators, uids)
+        self.metadata.operators = _with_uids(self.metadata.operators, uids)
+        self.operators = _with_uids(self.operators, uids)
 
     def _with_state(self, name: str) -> OperatorRecord:
         """Return the operator of that name, which has tables."""
@@ -503,7 +504,7 @@ class _Edit(Derivation):
         )
 
 
-def with_uids(operators: Sequence[Operator], uids: Mapping[str, str]) -> list[Operator]:
+def _with_uids(operators: Sequence[Operator], uids: Mapping[str, str]) -> list[Operator]:
     """Return the operators, some with new uids and the ids that Flink derives from them.
 
     Args:

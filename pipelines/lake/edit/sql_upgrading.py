@@ -283,7 +283,7 @@ def row_in(snapshot: TypeSerializerSnapshot) -> RowDataSerializerSnapshot:
     """Return the row that a value is, or holds in a list or as the first part of a tuple.
 
     Raises:
-        IncompatibleError: There is none.
+        IncompatibleError: It holds no row.
     """
     if isinstance(snapshot, RowDataSerializerSnapshot):
         return snapshot
@@ -581,11 +581,8 @@ def _view_name(name: str, match: OperatorMatch) -> str | None:
 
     A state of the operator that is no view, such as a counter of its own, stays.
     """
-    olds = (
-        [column for state in match.old.states for row in state.rows.values() for column in row]
-        if match.old is not None
-        else []
-    )
+    assert match.old is not None  # noqa: S101 - by the caller
+    olds = [column for held in match.old.states for row in held.rows.values() for column in row]
     mine = next((column for column in olds if column.view and _is_of(name, column.view)), None)
     if mine is None:
         return name
@@ -598,7 +595,8 @@ def _view_name(name: str, match: OperatorMatch) -> str | None:
 
 
 def _is_of(name: str, view: str) -> bool:
-    return name == view or name.startswith((f"{view}_", view if view.endswith("$") else f"{view}_"))
+    """Return whether a state is a view or part of it: `distinctAcc_1_null_state`, `agg0$map`."""
+    return name == view or name.startswith(view if view.endswith("$") else f"{view}_")
 
 
 def _row_at(meta_info: bytes, place: Place) -> RowDataSerializerSnapshot:
@@ -715,7 +713,6 @@ class _SqlUpgrade(Derivation):
     ) -> Sequence[OperatorRecord]:
         """Leave out operators and states that do not go on."""
         self.metadata = carried_metadata(record)
-        self.record = record
         going = {each.operator_id for each in self.metadata.operators} - set(self.identities)
         refuse_cut_channels(self.metadata.operators, going)
         self.metadata.operators = [

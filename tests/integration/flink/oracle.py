@@ -107,13 +107,122 @@ def successes(answers: Iterable[str]) -> list[str]:
     return [answer.removeprefix("ok ") for answer in answers]
 
 
-class FlinkOracle:
-    """One version of Flink in a JVM of its own, asked line by line.
+class AskedFlink:
+    """A program of ours in one version of Flink, in a JVM of its own, asked line by line.
 
     Args:
         version: Of Flink.
+        program: Its class, which answers each line with one that begins with `ok` or `error`.
+        path: Where its classes and what they need are.
         heap: Of the JVM; buffers of the network are as much again at most.
         patience: Seconds to wait for one answer.
+    """
+
+    def __init__(
+        self, version: str, program: str, path: Iterable[Path], heap: str, patience: float
+    ) -> None:
+        self.version = version
+        self.patience = patience
+        # Flink leaves files in its temporary directory, so it gets one that goes with it
+        self._directory = tempfile.TemporaryDirectory(
+            prefix=f"flink-{version}-", ignore_cleanup_errors=True
+        )
+        self.process = subprocess.Popen(
+            [
+                java_command(), f"-Xmx{heap}", *SHORT_JOBS,
+                f"-Djava.io.tmpdir={self._directory.name}", *OPENS,
+                "-cp", ":".join(map(str, path)), program,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )  # fmt: skip
+        self._told: deque[str] = deque(maxlen=KEPT_LINES)
+        self._listener = Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the JVM, and remove what it left."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        with suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._listener.join(CLOSE_SECONDS)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        self._directory.cleanup()
+
+    def _ask_words(self, words: Iterable[object]) -> str:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write("\t".join(map(str, words)) + "\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise self._gone("has ended") from error
+        return self._answer()
+
+    def _answer(self) -> str:
+        assert self.process.stdout is not None
+        late = Event()
+
+        def give_up() -> None:
+            late.set()
+            self.process.kill()
+
+        watchdog = Timer(self.patience, give_up)
+        watchdog.daemon = True
+        watchdog.start()
+        line = self.process.stdout.readline()
+        watchdog.cancel()
+        if not line:
+            raise self._gone(
+                f"gave no answer in {self.patience:g} s" if late.is_set() else "ended unasked"
+            )
+        verdict, _, text = line.rstrip("\n").partition(" ")
+        if verdict != "ok":
+            raise FlinkError(f"Flink {self.version}: {text}")
+        return text
+
+    def _gone(self, how: str) -> FlinkError:
+        """An error that quotes the JVM's last words, all of which are read first."""
+        self.process.wait(CLOSE_SECONDS)
+        self._listener.join(CLOSE_SECONDS)
+        told = "\n".join(self._told) or "(it wrote nothing to its standard error)"
+        code = self.process.returncode
+        return FlinkError(f"Flink {self.version} {how}, with exit code {code}:\n{told}")
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._told.append(line.rstrip("\n"))
+
+
+class FlinkOracle(AskedFlink):
+    """The jobs of `Jobs.java` in one version of Flink.
+
+    Args:
+        version: Of Flink.
+        heap: As for `AskedFlink`.
+        patience: As for `AskedFlink`.
         modules: Of Flink, beside those that every job needs.
         changed: Sources that are compiled in place of those of their names.
     """
@@ -126,49 +235,18 @@ class FlinkOracle:
         modules: Collection[str] = (),
         changed: Collection[Path] = (),
     ) -> None:
-        self.version = version
-        self.patience = patience
         jars = flink_jars(version, modules)
         names = [*SOURCES, *(() if version.startswith("1.") else NEW_SOURCES)]
         names += [name for module in modules for name in SOURCES_OF.get(module, ())]
         sources = {name: JAVA_SOURCES / name for name in names}
         sources |= {path.name: path for path in changed}
         classes = compiled(sources.values(), jars, f"flink-{version}")
-        path = ":".join(map(str, [classes, *jars]))
-        # Flink leaves files in its temporary directory, so it gets one that goes with it
-        self._directory = tempfile.TemporaryDirectory(
-            prefix=f"flink-{version}-", ignore_cleanup_errors=True
-        )
-        self.process = subprocess.Popen(
-            [
-                java_command(), f"-Xmx{heap}", *SHORT_JOBS,
-                f"-Djava.io.tmpdir={self._directory.name}", *OPENS, "-cp", path, "Oracle",
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-        )  # fmt: skip
-        self._told: deque[str] = deque(maxlen=KEPT_LINES)
-        self._listener = Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        super().__init__(version, "Oracle", [classes, *jars], heap, patience)
         try:
             self._answer()
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def generate(self, case: str, to: Path, **options: object) -> Path:
         """Run a job over some keys, and take a savepoint; where it is."""
@@ -214,64 +292,5 @@ class FlinkOracle:
             lines = out.read_text("utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
-    def close(self) -> None:
-        """End the JVM, and remove what it left."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
-        with suppress(OSError):
-            self.process.stdin.close()
-        try:
-            self.process.wait(CLOSE_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._listener.join(CLOSE_SECONDS)
-        self.process.stdout.close()
-        self.process.stderr.close()
-        self._directory.cleanup()
-
     def _ask(self, command: str, **arguments: object) -> str:
-        words = [command, *(f"{name}={value}" for name, value in arguments.items())]
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write("\t".join(words) + "\n")
-            self.process.stdin.flush()
-        except OSError as error:
-            raise self._gone("has ended") from error
-        return self._answer()
-
-    def _answer(self) -> str:
-        assert self.process.stdout is not None
-        late = Event()
-
-        def give_up() -> None:
-            late.set()
-            self.process.kill()
-
-        watchdog = Timer(self.patience, give_up)
-        watchdog.daemon = True
-        watchdog.start()
-        line = self.process.stdout.readline()
-        watchdog.cancel()
-        if not line:
-            raise self._gone(
-                f"gave no answer in {self.patience:g} s" if late.is_set() else "ended unasked"
-            )
-        verdict, _, text = line.rstrip("\n").partition(" ")
-        if verdict != "ok":
-            raise FlinkError(f"Flink {self.version}: {text}")
-        return text
-
-    def _gone(self, how: str) -> FlinkError:
-        """An error that quotes the JVM's last words, all of which are read first."""
-        self.process.wait(CLOSE_SECONDS)
-        self._listener.join(CLOSE_SECONDS)
-        told = "\n".join(self._told) or "(it wrote nothing to its standard error)"
-        code = self.process.returncode
-        return FlinkError(f"Flink {self.version} {how}, with exit code {code}:\n{told}")
-
-    def _listen(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self._told.append(line.rstrip("\n"))
+        return self._ask_words([command, *(f"{name}={value}" for name, value in arguments.items())])
