@@ -1207,7 +1207,7 @@ class LakeSnapshot(Snapshot):
         Raises:
             DeclarationError: A plan can't be understood.
             IncompatibleError: The snapshot is not of the old plan.
-            ConflictError: There is a snapshot of the new id.
+            ConflictError: There is a snapshot of the new id that something else made.
         """
         from statelake.pipelines.operations.sql_upgrades import read_pairs, upgrade_sql_job
 

@@ -7,6 +7,7 @@ column by column; operators get the uids of the new plan. What was not matched i
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
 import time
@@ -369,6 +370,15 @@ class SqlUpgradePlan:
     plans: PlanMatch
     operators: tuple[OperatorUpgrade, ...]
 
+    def digest(self) -> str:
+        """Return the digest of what becomes of each operator and state that goes on."""
+        digest = hashlib.sha256()
+        for each in self.operators:
+            digest.update(repr(sorted(each.operators.items())).encode())
+            for state in each.states:
+                digest.update(repr(state).encode() + state.meta_info)
+        return digest.hexdigest()
+
 
 def plan_sql_upgrade(
     record: SnapshotRecord,
@@ -689,6 +699,7 @@ class _SqlUpgrade(Derivation):
 
     def __init__(self, lake: Catalog, plan: SqlUpgradePlan) -> None:
         self.lake = lake
+        self.applied = plan.digest()
         self.identities = {
             operator_id: identity
             for each in plan.operators
@@ -790,7 +801,8 @@ class _SqlUpgrade(Derivation):
         """Give operators their new uids, and states their new names."""
         operators = [self._renamed(operator) for operator in record.operators]
         self.metadata.operators = [self._renamed_metadata(each) for each in self.metadata.operators]
-        return replace(record, operators=operators, metadata=write_metadata(self.metadata))
+        metadata = write_metadata(self.metadata)
+        return replace(record, operators=operators, metadata=metadata, applied=self.applied)
 
     def _renamed(self, operator: OperatorRecord) -> OperatorRecord:
         states = []

@@ -111,8 +111,12 @@ def test_in_a_lake_it_is_a_new_snapshot(job: tuple[Path, Path, Path], tmp_path: 
     assert made.made == "monday-sql"
     assert [each.snapshot_id for each in shop.snapshots()] == ["monday", "monday-sql"]
     assert shop["monday-sql"].record.parent == "monday"
-    with pytest.raises(ConflictError):
-        shop["monday"].sql_upgrade(old, new, accept=["partly"])
+    again = shop["monday"].sql_upgrade(old, new, accept=["partly"])
+    assert (again.made, again.before) == ("monday-sql", True)
+    assert "(upgraded before)" in str(again)
+    for accept in ([], ["partly", "lost=Join[11]"]):  # another upgrade of that name
+        with pytest.raises(ConflictError, match="not what this upgrade makes"):
+            shop["monday"].sql_upgrade(old, old if not accept else new, accept=accept)
 
 
 def test_the_same_plan_changes_no_state(job: tuple[Path, Path, Path], tmp_path: Path) -> None:
