@@ -72,14 +72,16 @@ class KryoInput:
         return value - (1 << 32) if value >> 31 else value
 
     def _unsigned(self, most: int) -> int:
-        value = 0
-        for index in range(most):
-            byte = self.source.read_unsigned_byte()
-            if index == 8:  # the ninth byte has eight bits
-                return value | byte << 56
+        source, value = self.source, 0
+        data, at = source.data, source.position
+        for index in range(min(most, source.remaining)):
+            byte = data[at + index]
+            if index == 8 or byte < LAST:  # the ninth byte has eight bits
+                source.position = at + index + 1
+                return value | byte << 7 * index
             value |= (byte & 0x7F) << 7 * index
-            if byte < LAST:
-                return value
+        if source.remaining < most:
+            source.read_bytes(source.remaining + 1)
         raise self.source.fault(f"a variable-length number of more than {most} bytes")
 
     def flagged(self) -> tuple[bool, int]:
