@@ -44,7 +44,7 @@ def _written(java_class: str, value: object) -> bytes:
 
 def _states(count: int) -> dict[str, tuple[TypeSerializerSnapshot, pa.Array]]:
     """Return the type, and the values, of each state."""
-    random = Random(31)
+    random = Random(31)  # noqa: S311 - values that are the same in each run
     uuids = [_written(UUID, str(uuid.UUID(int=random.getrandbits(128)))) for _ in range(count)]
     lists = [_written(LIST, [Item(TEXT, f"tag-{each % 1000}")] * 3) for each in range(count)]
     pair = TupleSerializerSnapshot.around(parse_type("Long"), kryo_snapshot().of_class(UUID))
@@ -59,28 +59,26 @@ def _states(count: int) -> dict[str, tuple[TypeSerializerSnapshot, pa.Array]]:
 
 def measure(work: Path, count: int) -> list[Row]:
     """All on one core: the plan, the values and the commit of an upgrade, beside an export."""
-    rows = []
-    for number, (what, (kind, values)) in enumerate(_states(count).items()):
-        base = work / str(number)
-        with undecoded():
-            table = pa.table({"key": pa.array(range(count)), "value": values})
-            state = NewKeyedState("state", table, value=kind)
-            write_snapshot(
-                base / "savepoint", [NewOperator("operator", "Long", (state,), parallelism=1)]
-            )
-        lake = Catalog(base / "lake")
-        import_snapshot(lake, str(base / "savepoint"), JOB, snapshot_id="old", engine=ONE_CORE)
-        names = itertools.count()
-        upgrade = _fastest(
-            lambda: upgrade_kryo(lake, JOB, "old", f"new{next(names)}", engine=ONE_CORE)
-        )
-        export = _fastest(
-            lambda: export_snapshot(lake, JOB, "new0", base / f"to{next(names)}", engine=ONE_CORE)
-        )
-        rows.append(
-            Row(what, rate(count, upgrade), f"export {rate(count, export)}", export / upgrade)
-        )
-    return rows
+    return [
+        _measured(work / str(number), what, kind, values)
+        for number, (what, (kind, values)) in enumerate(_states(count).items())
+    ]
+
+
+def _measured(work: Path, what: str, kind: TypeSerializerSnapshot, values: pa.Array) -> Row:
+    count = len(values)
+    with undecoded():
+        table = pa.table({"key": pa.array(range(count)), "value": values})
+        operator = NewOperator("operator", "Long", (NewKeyedState("state", table, value=kind),))
+        write_snapshot(work / "savepoint", [operator])
+    lake = Catalog(work / "lake")
+    import_snapshot(lake, str(work / "savepoint"), JOB, snapshot_id="old", engine=ONE_CORE)
+    names = itertools.count()
+    upgrade = _fastest(lambda: upgrade_kryo(lake, JOB, "old", f"new{next(names)}", engine=ONE_CORE))
+    export = _fastest(
+        lambda: export_snapshot(lake, JOB, "new0", work / f"to{next(names)}", engine=ONE_CORE)
+    )
+    return Row(what, rate(count, upgrade), f"export {rate(count, export)}", export / upgrade)
 
 
 def _fastest(work: Callable[[], object]) -> float:
