@@ -87,6 +87,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "orphans": (
         (sl.orphans,), {"flink": "given as `cluster`"}, {"cluster": "--flink"},
     ),
+    "find": ((sl.find, sl.LakeSnapshot.find), {}, {}),
     "growth": (
         (sl.Job.growth, sl.growth), {}, {},
     ),
