@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -49,8 +50,8 @@ from statelake.state_core.formats.rewriting.kryo_upgrade import (
     find_collections,
     for_flink_2,
     targets_in,
+    upgrade_map_keys,
     upgrade_rows,
-    upgrade_user_keys,
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import Snapshot
@@ -192,10 +193,10 @@ class KryoUpgrade(Transform):
         """Rewrite the values."""
         before, after = value_type(self.before), value_type(self.after)
         upgraded = upgrade_rows(rows, before, after, plain=self.plain)
-        user_key = user_key_snapshot(self.before)
-        if isinstance(upgraded, StateRows) and isinstance(user_key, KryoSerializerSnapshot):
-            return upgrade_user_keys(upgraded, user_key)
-        return upgraded
+        old, new = user_key_snapshot(self.before), user_key_snapshot(self.after)
+        if old is None or new is None or not kryo_places(old):
+            return upgraded
+        return cast("Rows", upgrade_map_keys(upgraded, old, new))
 
 
 def plan_kryo_upgrade(
@@ -269,24 +270,26 @@ def _planned(
             "Kryo is in its keys, and entries are found by the bytes of their keys: run the new"
             " job with keys of another type, and bootstrap this state"
         )
-    user_key = user_key_snapshot(state.meta_info) if isinstance(state, StateRecord) else None
-    kryo = [*places.values(), *([user_key] if isinstance(user_key, KryoSerializerSnapshot) else ())]
+    key = user_key_snapshot(state.meta_info)
+    in_keys = {} if key is None else kryo_places(key)
+    kryo = [*places.values(), *in_keys.values()]
     if state.meta_info.count(NAME) > len(kryo):
+        return left("Kryo is in a namespace, or in a type whose parts are not known")
+    if any(each.type_class in COLLECTIONS for each in in_keys.values()):
         return left(
-            "Kryo is in a part of a map's keys, in keys of a broadcast state, in a namespace, or in"
-            " a type whose parts are not known"
+            "a collection by Kryo is in keys of a map, and its elements' types are not known"
         )
     if _is_of_flink_2(record, kryo):
         return left(LATER)
     try:
         for rows in _rows_of(lake, operator, state):
             find_collections(rows, before, found)
-            if isinstance(rows, StateRows) and isinstance(user_key, KryoSerializerSnapshot):
-                upgrade_user_keys(rows, user_key)
+            if key is not None and in_keys:
+                upgrade_map_keys(rows, key, for_flink_2(key, {}))
         targets, types = _targets(label, state, operator, before, places, found, new)
         after = with_value_bytes(state.meta_info, for_flink_2(before, targets))
-        if isinstance(user_key, KryoSerializerSnapshot):
-            after = with_user_key_bytes(after, user_key.for_flink_2())
+        if key is not None and in_keys:
+            after = with_user_key_bytes(after, for_flink_2(key, {}))
     except StateError as error:
         return left(str(error).removeprefix(f"state {state.name!r}, "))
     return Upgraded(operator.label, state.name, state.entries, "", types, after)

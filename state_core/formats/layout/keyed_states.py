@@ -19,6 +19,7 @@ from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatE
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import (
+    KEY_SERIALIZER,
     KEYED_STATE_TYPE,
     NAMESPACE_SERIALIZER,
     USER_KEY_SERIALIZER,
@@ -199,8 +200,10 @@ def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMeta
 
 
 def user_key_snapshot(meta_info: bytes) -> TypeSerializerSnapshot | None:
-    """Return the snapshot of a map state's user keys; None for other states."""
+    """Return the snapshot of the keys of a map or broadcast state; None for other states."""
     state = parse_state_meta_info(meta_info)
+    if state.kind is BackendStateType.BROADCAST:
+        return _snapshot(state, KEY_SERIALIZER)
     if state.kind not in (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2):
         return None
     kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
@@ -208,10 +211,12 @@ def user_key_snapshot(meta_info: bytes) -> TypeSerializerSnapshot | None:
 
 
 def with_user_key_bytes(meta_info: bytes, user_key: TypeSerializerSnapshot) -> bytes:
-    """Return the meta info of the same map state with another snapshot of its user keys."""
+    """Return the meta info of the same map or broadcast state with another snapshot of its keys."""
     state = parse_state_meta_info(meta_info)
     name, snapshot = USER_KEY_SERIALIZER, user_key
-    if state.kind is not BackendStateType.KEY_VALUE_V2:
+    if state.kind is BackendStateType.BROADCAST:
+        name = KEY_SERIALIZER
+    elif state.kind is not BackendStateType.KEY_VALUE_V2:
         whole = _snapshot(state, VALUE_SERIALIZER)
         assert isinstance(whole, MapSerializerSnapshot)  # noqa: S101 - by _parts
         name, snapshot = VALUE_SERIALIZER, _renested(whole, user_key, whole.nested[1])

@@ -17,7 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.errors import CorruptSnapshotError, EncodeError
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    EncodeError,
+    StateError,
+    UnsupportedFormatError,
+)
 from statelake.state_core.files.compression import IDENTIFIER, compress_pieces
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import (
@@ -44,6 +49,7 @@ from statelake.state_core.model.handles import DistributionMode, PartitionOffset
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array
+from statelake.state_core.serializers.framework.decoders import decoded, written_by
 from statelake.state_core.serializers.framework.opaque_values import restore_bounded, restore_key
 
 SUBTASK, POSITION, KEY, VALUE = "subtask", "position", "key", "value"
@@ -58,6 +64,8 @@ class OperatorLayout:
         mode: Its redistribution mode.
         value: The serializer of elements, or of a broadcast state's values.
         key: The serializer of a broadcast state's keys; None for lists.
+        walkers: What finds the ends of a broadcast state's keys and values, if these are bytes
+            whose ends their own serializers do not find: for Flink 1, and for Flink 2.
         kind: The kind of keyed state whose values are stored in the same form.
     """
 
@@ -66,6 +74,7 @@ class OperatorLayout:
     mode: DistributionMode
     value: TypeSerializer
     key: TypeSerializer | None = None
+    walkers: tuple[tuple[TypeSerializer, TypeSerializer], ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -150,15 +159,14 @@ class OperatorLayout:
     ) -> tuple[I64Array, I64Array]:
         """Do the same entry by entry, for types that only their serializer can walk."""
         assert self.key is not None  # noqa: S101 - by the caller
-        source = DataInput(file.content[start:end].tobytes(), file.place(start))
-        starts, key_ends = np.empty(count, np.int64), np.empty(count, np.int64)
-        for index in range(count):
-            starts[index] = start + source.position
-            self.key.skip(source)
-            key_ends[index] = start + source.position
-            self.value.skip(source)
-        _check_end(file, start + source.position, end)
-        return starts, key_ends
+        problem: StateError | None = None
+        for key, value in self.walkers or ((self.key, self.value),):
+            try:
+                return _walked(file, start, end, count, key, value)
+            except StateError as error:  # noqa: PERF203 - two at most
+                problem = problem or error
+        assert problem is not None  # noqa: S101 - of the first walkers
+        raise problem
 
     def entries(self, file: OperatorFile, state: str) -> frozenset[tuple[bytes, bytes]]:
         """Return a broadcast state's entries as bytes, by which copies are compared."""
@@ -206,6 +214,34 @@ class OperatorLayout:
         return [column]
 
 
+def _walked(
+    file: OperatorFile, start: int, end: int, count: int, key: TypeSerializer, value: TypeSerializer
+) -> tuple[I64Array, I64Array]:
+    """Return the start and end of each key of a broadcast state's copy, entry by entry.
+
+    Raises:
+        UnsupportedFormatError: Something is behind a key, or a value, whose end is not known.
+        StateError: They do not end where the copy does.
+    """
+    for each, followed in ((key, count > 0), (value, count > 1)):
+        if followed and not each.self_delimiting:
+            raise UnsupportedFormatError(
+                f"a broadcast state with {each.name}, of which nobody knows where one ends",
+                place=file.place(start),
+                remedy="register its serializer or its decoder, see --plugins, or say its class in"
+                " a file for --kryo",
+            )
+    source = DataInput(file.content[start:end].tobytes(), file.place(start))
+    starts, key_ends = np.empty(count, np.int64), np.empty(count, np.int64)
+    for index in range(count):
+        starts[index] = start + source.position
+        key.skip(source)
+        key_ends[index] = start + source.position
+        value.skip(source)
+    _check_end(file, start + source.position, end)
+    return starts, key_ends
+
+
 @dataclass(frozen=True)
 class ElementRows:
     """Rows of one operator state, as `StateRows` are of keyed state.
@@ -232,12 +268,21 @@ def operator_layout(state: StateMetaInfo) -> OperatorLayout:
         value = restore_bounded(state.serializers[VALUE_SERIALIZER].snapshot)
         if state.kind is not BackendStateType.BROADCAST:
             return OperatorLayout(mode, value)
-        key = restore_key(state.serializers[KEY_SERIALIZER].snapshot)
+        snapshots = [
+            state.serializers[each].snapshot for each in (KEY_SERIALIZER, VALUE_SERIALIZER)
+        ]
+        key = restore_key(snapshots[0])
     except KeyError as error:
         raise CorruptSnapshotError(
             f"operator state without a valid {error}", place=f"state {state.name!r}"
         ) from error
-    return OperatorLayout(mode, value, key)
+    if key.self_delimiting and value.self_delimiting:
+        return OperatorLayout(mode, value, key)
+    walkers = []
+    for flink in (1, 2):  # no file of operator state says which one wrote it
+        with decoded(), written_by(flink):
+            walkers.append((snapshots[0].restore_nested(), snapshots[1].restore_nested()))
+    return OperatorLayout(mode, value, key, tuple(walkers))
 
 
 def encode_operator_file(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -259,14 +260,25 @@ class PartsOfKryo:
             StateError: A value can't be parsed, or has a part whose end only a look at each value
                 tells.
         """
+        layout = replace(rows.layout, value=self.serializer)
+        if isinstance(layout, KeyedLayout) and layout.kind is StateKind.LIST:
+            return self._noted(
+                partial(_decode_lists, replace(layout, kind=StateKind.VALUE)), stored
+            )
+        return self._noted(layout.decode_values, stored)
+
+    def located_alone(self, stored: pa.LargeBinaryArray) -> list[Places]:
+        """Return the places in values that have nothing around them; errors as in `located`."""
+        return self._noted(self.serializer.decode, stored)
+
+    def _noted(
+        self, decode: Callable[[Cursor], object], stored: pa.LargeBinaryArray
+    ) -> list[Places]:
         for part in self.parts:
             part.places.clear()
-        layout = replace(rows.layout, value=self.serializer)
         cursor = binary_cursor(stored)
-        if isinstance(layout, KeyedLayout) and layout.kind is StateKind.LIST:
-            _decode_lists(replace(layout, kind=StateKind.VALUE), cursor)
-        else:
-            layout.decode_values(cursor)
+        decode(cursor)
+        cursor.check_at_end()
         if cursor.present.size or any(part.noted for part in self.parts):
             for part in self.parts:
                 part.noted.clear()

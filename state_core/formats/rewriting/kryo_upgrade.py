@@ -24,7 +24,13 @@ import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.formats.layout.keyed_layout import RAW_KEY, USER_KEY
+from statelake.state_core.formats.layout.keyed_layout import (
+    KEY,
+    RAW_KEY,
+    USER_KEY,
+    RowPart,
+    RowWriter,
+)
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.kryo_parts import (
     KryoPart,
@@ -37,6 +43,7 @@ from statelake.state_core.formats.rewriting.kryo_parts import (
 )
 from statelake.state_core.formats.rewriting.value_migration import (
     TTL_BYTES,
+    binary_cursor,
     rewrite_entry,
     rewritten_rows,
     with_columns,
@@ -50,9 +57,10 @@ from statelake.state_core.serializers.composite.collections import (
 )
 from statelake.state_core.serializers.composite.optionals import NullableSerializerSnapshot
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
-from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT, I64Array, U8Array
 from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.framework.opaque_values import restore_key
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from statelake.state_core.serializers.kryo.columns import column_of
 from statelake.state_core.serializers.kryo.decoding import KryoValues
@@ -422,30 +430,58 @@ def _upgraded_one_by_one(
     return pa.array(values, pa.large_binary())
 
 
-def upgrade_user_keys(rows: StateRows, kryo: KryoSerializerSnapshot) -> StateRows:
-    """Rewrite the user keys of a map state, all of which Kryo wrote, for Flink 2.
+def upgrade_map_keys(
+    rows: StateRows | ElementRows, before: TypeSerializerSnapshot, after: TypeSerializerSnapshot
+) -> StateRows | ElementRows:
+    """Rewrite the keys of a map state, or of a broadcast state, for Flink 2.
 
     Args:
-        rows: The rows; their column of user keys has bytes.
-        kryo: The serializer of these keys.
+        rows: The rows.
+        before: The serializer of these keys, as Flink 1 wrote it.
+        after: That of the new ones, as `for_flink_2` returns it.
 
     Raises:
-        StateError: A user key can't be parsed, or Flink 2 has no form for it.
+        StateError: A key can't be parsed, or Flink 2 has no form for it.
     """
-    older, newer = kryo.values(KryoVersion.FLINK_1), kryo.values(KryoVersion.FLINK_2)
+    if isinstance(rows, StateRows):
+        old = rows.layout.user_key
+        column, serializer = _upgraded_keys(rows, USER_KEY, old, before, after)
+        layout = replace(rows.layout, user_key=serializer)
+        return replace(rows, layout=layout, batch=with_columns(rows, layout, {USER_KEY: column}))
+    column, serializer = _upgraded_keys(rows, KEY, rows.layout.key, before, after)
+    new = replace(rows.layout, key=serializer)
+    return replace(rows, layout=new, batch=with_columns(rows, new, {KEY: column}))
+
+
+def _upgraded_keys(
+    rows: StateRows | ElementRows,
+    name: str,
+    old: TypeSerializer | None,
+    before: TypeSerializerSnapshot,
+    after: TypeSerializerSnapshot,
+) -> tuple[pa.Array, TypeSerializer]:
+    """Return a column of keys for Flink 2, and its serializer."""
+    place = f"state {rows.name!r}, {name.replace('_', ' ')}s"
     batch = rows.batch
+    assert old is not None  # noqa: S101 - of a map
     if batch.column(RAW_KEY).null_count < len(batch):
-        raise EncodeError(
-            "keys of which only the exact bytes are known", place=f"state {rows.name!r}"
-        )
-    keys = []
-    for row, data in enumerate(batch.column(USER_KEY).to_pylist()):
-        try:
-            keys.append(newer.write(older.read(data), KryoVersion.FLINK_2))
-        except StateError as error:  # noqa: PERF203 - which row it is
-            raise error.within(f"state {rows.name!r}, user key of row {row}") from error
-    columns = {USER_KEY: pa.array(keys, batch.column(USER_KEY).type)}
-    return replace(rows, batch=with_columns(rows, rows.layout, columns))
+        raise EncodeError("keys of which only the exact bytes are known", place=place)
+    stored = RowWriter(
+        [RowPart(old, batch.column(name))], len(batch), ALL_PRESENT, None
+    ).to_binary()
+    parts, writers = PartsOfKryo(before), _Writers(before, after)
+    try:
+        places = parts.located_alone(stored)
+        new = spliced(stored, places, [writers.write_all(each) for each in places])
+        serializer = restore_key(after)
+        cursor = binary_cursor(new)
+        column = serializer.decode(cursor)
+        cursor.check_at_end()
+    except StateError as error:
+        raise error.within(place) from error
+    if cursor.inexact.any():
+        raise EncodeError("a key that has more than its columns hold", place=place)
+    return column, serializer
 
 
 def find_collections(

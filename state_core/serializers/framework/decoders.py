@@ -111,6 +111,16 @@ def undecoded() -> Iterator[None]:
         _undecoded.reset(token)
 
 
+@contextmanager
+def decoded() -> Iterator[None]:
+    """Use decoders in this thread after all, until the context ends."""
+    token = _undecoded.set(False)
+    try:
+        yield
+    finally:
+        _undecoded.reset(token)
+
+
 def is_undecoded() -> bool:
     """Return whether this thread ignores decoders."""
     return _undecoded.get()

@@ -359,6 +359,9 @@ class PojoJobs {
             implements CheckpointedFunction {
         private final boolean restoring;
         private transient MapState<UUID, Long> byToken;
+        private transient MapState<Tuple2<UUID, String>, Long> byPair;
+        private transient BroadcastState<String, /*FIRST*/> rules;
+        private transient BroadcastState<UUID, UUID> twins;
         private transient ListState<UUID> tokens;
         private transient ListState</*FIRST*/> parts;
         private transient boolean seen;
@@ -376,6 +379,11 @@ class PojoJobs {
                     new ListStateDescriptor<>("tokens", UUID.class));
             parts = context.getOperatorStateStore().getUnionListState(new ListStateDescriptor<>(
                     "parts", TypeInformation.of(new TypeHint</*FIRST*/>() {})));
+            rules = context.getOperatorStateStore().getBroadcastState(new MapStateDescriptor<>(
+                    "rules", Types.STRING,
+                    TypeInformation.of(new TypeHint</*FIRST*/>() {})));
+            twins = context.getOperatorStateStore().getBroadcastState(new MapStateDescriptor<>(
+                    "twins", TypeInformation.of(UUID.class), TypeInformation.of(UUID.class)));
         }
 
         @Override
@@ -386,6 +394,8 @@ class PojoJobs {
         public void open(OpenContext context) {
             byToken = getRuntimeContext().getMapState(
                     new MapStateDescriptor<>("byToken", UUID.class, Long.class));
+            byPair = getRuntimeContext().getMapState(new MapStateDescriptor<>("byPair",
+                    TypeInformation.of(new TypeHint<Tuple2<UUID, String>>() {}), Types.LONG));
             /*OPEN*/
         }
 
@@ -396,6 +406,12 @@ class PojoJobs {
                 /*WRITE*/
                 byToken.put(new UUID(k, -k), k);
                 byToken.put(new UUID(-k, k), -k);
+                byPair.put(Tuple2.of(new UUID(k, -k), "a"), k);
+                byPair.put(Tuple2.of(new UUID(k, -k), "größe"), -k);
+                for (long i = 0; i < 3; i++) { // the same in each subtask
+                    rules.put("rule " + i, of0(i, 9));
+                    twins.put(new UUID(-i, i), new UUID(i, -i));
+                }
                 tokens.add(new UUID(k, k));
                 parts.add(of0(k, 5));
                 Jobs.SEEN.addAndGet(2);
@@ -419,6 +435,13 @@ class PojoJobs {
                             one.getMostSignificantBits()));
                 }
             }
+            for (long i = 0; i < 3; i++) {
+                check(found, "rules", of0(i, 9), rules.get("rule " + i));
+                check(found, "twins", new UUID(i, -i), twins.get(new UUID(-i, i)));
+            }
+            check(found, "byPair", Arrays.asList(k, -k), Arrays.asList(
+                    byPair.get(Tuple2.of(new UUID(k, -k), "a")),
+                    byPair.get(Tuple2.of(new UUID(k, -k), "größe"))));
             check(found, "byToken", Arrays.asList(k, -k),
                     Arrays.asList(byToken.get(new UUID(k, -k)), byToken.get(new UUID(-k, k))));
             Map<String, Object> line = new TreeMap<>();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,26 @@ import pytest
 import statelake as sl
 from statelake import open_snapshot
 from statelake.pipelines.cli.main import main
-from statelake.state_core.errors import CorruptSnapshotError, EncodeError, NotFoundError
+from statelake.pipelines.lake.edit.migrating import value_type
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    EncodeError,
+    NotFoundError,
+    UnsupportedFormatError,
+)
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import ChannelHandle, InlineHandle, MergedChannelPart
 from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.framework.plugins import loaded_plugins
 from statelake.state_core.serializers.framework.registry import registered_classes
 from statelake.state_core.serializers.kryo import decoding
+from statelake.state_core.serializers.kryo.graph import Item
+from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.lakes import entries
 from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint, kryo_lines
+from tests.support.savepoints.kryo_savepoint import kryo_snapshot
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -337,3 +348,43 @@ def test_types_that_flink_2_does_not_have(tmp_path: Path) -> None:
     plain = sl.NewKeyedState("plain", rows, value="Long")
     sl.write_snapshot(tmp_path / "other", [sl.NewOperator("o", "Long", (plain,), parallelism=1)])
     assert sl.upgrade(tmp_path / "other").restorable
+
+
+def broadcast(to: Path, key: Any, value: Any, keys: list[Any], values: list[Any]) -> Path:
+    """A savepoint with a broadcast state."""
+    with undecoded():
+        state = sl.NewOperatorState(
+            "rules", pa.table({"key": keys, "value": values}), "broadcast", value, key
+        )
+        operator = sl.NewOperator("o", "Long", operator_states=(state,), parallelism=2)
+    sl.write_snapshot(to, [operator])
+    return to
+
+
+def test_keys_and_values_of_a_broadcast_state_are_upgraded(tmp_path: Path) -> None:
+    """Both by Kryo, whose ends Kryo alone knows; a copy has one behind the other."""
+    held = operator_of(jdk_savepoint(tmp_path / "jdk")).state("ids")
+    kryo = value_type(held.meta_info).of_class("java.util.UUID")  # type: ignore[attr-defined]
+    old, new = kryo.values(KryoVersion.FLINK_1), kryo.values(KryoVersion.FLINK_2)
+    items = [Item("java.util.UUID", str(uuid.UUID(int=at << 60))) for at in range(5)]
+    written = [old.write(item, KryoVersion.FLINK_1) for item in items]
+    savepoint = broadcast(tmp_path / "old", kryo, kryo, written, written[::-1])
+    done = sl.upgrade(savepoint, tmp_path / "new", uids=["o"])
+    assert [state.left for state in done.states] == [""]
+    rows = sl.open_snapshot(tmp_path / "new", uids=["o"])["o"]["rules"].to_arrow()
+    expected = [new.write(item, KryoVersion.FLINK_2) for item in items]
+    pairs = zip(rows.column("key").to_pylist(), rows.column("value").to_pylist(), strict=True)
+    assert sorted(pairs) == sorted(zip(expected, expected[::-1], strict=True))
+
+
+def test_a_broadcast_state_of_unknown_ends_is_named(tmp_path: Path) -> None:
+    """It is not damaged: only its class knows where a value ends."""
+    unknown = kryo_snapshot().of_class("com.acme.Rule")
+    one = broadcast(tmp_path / "one", "String", unknown, ["a"], [b"\1\2"])
+    rows = sl.open_snapshot(one, uids=["o"])["o"]["rules"].to_arrow()
+    assert rows.column("value").to_pylist() == [b"\1\2"]
+    two = broadcast(tmp_path / "two", "String", unknown, ["a", "b"], [b"\1\2", b"\1\3"])
+    rules = sl.open_snapshot(two, uids=["o"])["o"]["rules"]
+    with pytest.raises(UnsupportedFormatError, match=r"Rule\), of which nobody") as told:
+        rules.to_arrow()
+    assert "--kryo" in told.value.remedy
