@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.verify.diffing import Differences
     from statelake.pipelines.operations.bootstrap import BootstrapResult
     from statelake.pipelines.operations.canary import CanaryResult
+    from statelake.pipelines.operations.copying import CopiedSnapshot
     from statelake.pipelines.operations.growth import Growth
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.operations.migrations import Migrations, Outcome, UpgradeOutcome
@@ -108,6 +109,7 @@ __all__ = [
     "check_legality",
     "check_sql",
     "compress",
+    "copy_snapshot",
     "diff_types",
     "growth",
     "in_temporary_lake",
@@ -1855,6 +1857,40 @@ def scan(
 
     return scan(
         directory, job_id=job_id, latest=latest, sound=sound, deep=deep,
+        paths=PathMap.parse(path_map), progress=progress,
+    )  # fmt: skip
+
+
+def copy_snapshot(
+    snapshot: str | os.PathLike[str],
+    dest: str | os.PathLike[str],
+    *,
+    verify: bool = True,
+    threads: int | None = None,
+    allow_external: Iterable[str] = (),
+    path_map: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> CopiedSnapshot:
+    """Copy a savepoint or checkpoint with all its files, so that Flink restores the copy.
+
+    Args:
+        snapshot: Its directory, a path or URI.
+        dest: The directory of the copy: empty, or that of the same copy which was interrupted.
+        verify: Whether to read every byte back, and compare digests.
+        threads: How many files are copied at once; by default 4 on disks, and 16 with a store.
+        allow_external: Other directories to which handles may lead.
+        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+        progress: Called with (done, total) bytes.
+
+    Raises:
+        DeclarationError: The copy would be inside the original, or something else is there.
+        SnapshotError: The snapshot is damaged, or a file can't be read or written.
+    """
+    from statelake.pipelines.flink.path_map import PathMap
+    from statelake.pipelines.operations.copying import copy_snapshot
+
+    return copy_snapshot(
+        snapshot, dest, verify=verify, threads=threads, allow_external=allow_external,
         paths=PathMap.parse(path_map), progress=progress,
     )  # fmt: skip
 

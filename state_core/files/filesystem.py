@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 from statelake.state_core.files.confinement import (
+    Buffer,
     ConfinedTree,
     given_to_arrow,
     relative_path,
@@ -402,7 +403,7 @@ class Directory:
         """Write a whole file so that it appears complete or not at all."""
         self.write_pieces(path, [data])
 
-    def write_pieces(self, path: str, pieces: Iterable[bytes]) -> None:
+    def write_pieces(self, path: str, pieces: Iterable[Buffer]) -> None:
         """Write a file as `write` does, without holding all of it in memory."""
         target = self.full(path)
         if self.local:
@@ -662,7 +663,7 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
     def move_into(self, path: str, target: str, at: int, start: int, end: int) -> None:
         self.tree.move_into(self.below(path), self.below(target), at, start=start, end=end)
 
-    def write_pieces(self, path: str, pieces: Iterable[bytes]) -> None:
+    def write_pieces(self, path: str, pieces: Iterable[Buffer]) -> None:
         self.tree.write(self.below(path), pieces)
 
     def write_new(self, path: str, data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""`statelake scan`: find snapshots; `orphans`: find files that no snapshot needs."""
+"""`statelake scan`: find snapshots; `copy`: move them; `orphans`: files that no snapshot needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from statelake.pipelines.cli.commands.flink.connecting import connected, path_ma
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
 from statelake.pipelines.cli.commands.times import Duration
-from statelake.pipelines.cli.options import answer, configured_option
+from statelake.pipelines.cli.options import allow_external_option, answer, configured_option
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.state_core.errors import DeclarationError
@@ -76,6 +76,47 @@ def scan(
     else:
         show(found, as_json_=as_json_)
     answer(yes=bool(found.snapshots))
+
+
+@click.command()
+@click.argument("snapshot")
+@click.argument("dest")
+@click.option(
+    "--verify/--no-verify", default=True, help="Read every byte back, and compare; the default."
+)
+@click.option("--threads", type=click.IntRange(min=1), help="How many files are copied at once.")
+@path_map_option
+@allow_external_option
+@json_option
+def copy(
+    snapshot: str,
+    dest: str,
+    verify: bool,
+    threads: int | None,
+    path_map: tuple[str, ...],
+    allow_external: tuple[str, ...],
+    as_json_: bool,
+) -> None:
+    """Copy a savepoint or checkpoint to another place: a directory, a bucket, a region.
+
+    All files that it needs are copied, also those that it shares with other checkpoints, and its
+    handles lead to them: Flink restores the copy where the original does not exist any more.
+
+    `_metadata` is written last. Whoever was interrupted runs it again: files that are there are
+    kept if they have the bytes of the original. Another snapshot is never written over.
+
+    \b
+    Examples:
+      statelake copy /checkpoints/5f1e/chk-42 s3://other-region/flink/chk-42
+      statelake copy s3://bucket/savepoints/savepoint-5f1e2c-0a1b2c3d4e5f /backup/monday
+      statelake copy /mnt/b/chk-7 /mnt/c/chk-7 --path-map s3://c=/mnt/c
+    """
+    with progress_bar("copying", quiet=as_json_, of_bytes=True) as progress:
+        done = api.copy_snapshot(
+            snapshot, dest, verify=verify, threads=threads, allow_external=allow_external,
+            path_map=path_map, progress=progress,
+        )  # fmt: skip
+    show(done, as_json_=as_json_)
 
 
 @click.command()

@@ -87,6 +87,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "orphans": (
         (sl.orphans,), {"flink": "given as `cluster`"}, {"cluster": "--flink"},
     ),
+    "copy": ((sl.copy_snapshot,), {}, PROGRESS),
     "growth": (
         (sl.Job.growth, sl.growth), {}, {},
     ),
