@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.verify.diffing import Differences
     from statelake.pipelines.operations.bootstrap import BootstrapResult
     from statelake.pipelines.operations.canary import CanaryResult
-    from statelake.pipelines.operations.copying import CopiedSnapshot
+    from statelake.pipelines.operations.copying import CopiedCheckpoints, CopiedSnapshot
     from statelake.pipelines.operations.growth import Growth
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.operations.migrations import Migrations, Outcome, UpgradeOutcome
@@ -109,6 +109,7 @@ __all__ = [
     "check_legality",
     "check_sql",
     "compress",
+    "copy_checkpoints",
     "copy_snapshot",
     "diff_types",
     "growth",
@@ -1887,12 +1888,46 @@ def copy_snapshot(
         SnapshotError: The snapshot is damaged, or a file can't be read or written.
     """
     from statelake.pipelines.flink.path_map import PathMap
-    from statelake.pipelines.operations.copying import copy_snapshot
+    from statelake.pipelines.operations.copying import CopyOptions, copy_snapshot
 
-    return copy_snapshot(
-        snapshot, dest, verify=verify, threads=threads, allow_external=allow_external,
-        paths=PathMap.parse(path_map), progress=progress,
-    )  # fmt: skip
+    paths = PathMap.parse(path_map)
+    options = CopyOptions(verify, threads, tuple(allow_external), paths)
+    return copy_snapshot(snapshot, dest, options, progress)
+
+
+def copy_checkpoints(
+    directory: str | os.PathLike[str],
+    dest: str | os.PathLike[str],
+    *,
+    since: int | datetime | None = None,
+    verify: bool = True,
+    threads: int | None = None,
+    allow_external: Iterable[str] = (),
+    path_map: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> CopiedCheckpoints:
+    """Copy the checkpoints of a job that were not copied before, and once what they share.
+
+    Args:
+        directory: The directory that has the job's `chk-N`, a path or URI.
+        dest: The directory of the copies, each in its `chk-N`.
+        since: Only checkpoints from this id on, or written since this time.
+        verify: As for `copy_snapshot`, like the next four.
+        threads: How many files are copied at once.
+        allow_external: Other directories to which handles may lead.
+        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+        progress: Called with (done, total) bytes of the checkpoint that is copied.
+
+    Raises:
+        DeclarationError: The copies would be inside the originals, or another job's are there.
+        SnapshotError: A checkpoint is damaged, or a file can't be read or written.
+    """
+    from statelake.pipelines.flink.path_map import PathMap
+    from statelake.pipelines.operations.copying import CopyOptions, copy_checkpoints
+
+    paths = PathMap.parse(path_map)
+    options = CopyOptions(verify, threads, tuple(allow_external), paths)
+    return copy_checkpoints(directory, dest, options, since=since, progress=progress)
 
 
 def orphans(

@@ -1,13 +1,17 @@
 """Copy a savepoint or checkpoint to another directory, bucket or region, for Flink to restore.
 
 A handle keeps its kind. A relative one, as in a savepoint, leads beside `_metadata` wherever that
-is. An absolute one, as in a checkpoint, gets the URI of the file's new place: Flink writes the
-handles of a claimed checkpoint into the `_metadata` of the next one, where relative ones would lead
-nowhere. All else in `_metadata`, and every byte of the files, stays.
+is. An absolute one, as in a checkpoint, gets the URI of the file's new place, although Flink would
+restore a relative one, too: it writes the handles of a claimed checkpoint's log into the
+`_metadata` of the next one, where a relative one leads nowhere. All else in `_metadata`, and every
+byte of the files, stays.
 
 Files are written first, each appearing whole, and `_metadata` last: what has none is no snapshot,
 but what a killed copy left, and the next one goes on there. A file that is there already is kept if
 its bytes are those of the source.
+
+The checkpoints of a job are copied as they lie there: each in its `chk-N`, and beside them, once,
+what they share. A file that a complete copy names was verified then, and is not read again.
 """
 
 from __future__ import annotations
@@ -17,10 +21,11 @@ import os
 import posixpath
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, cast
 
 import numpy as np
@@ -34,7 +39,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.confinement import PART, relative_path
 from statelake.state_core.files.file_sources import FileSource
-from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     check_properties,
@@ -48,6 +53,7 @@ from statelake.state_core.formats.metadata.state_files import (
     SHARED_DIRECTORIES,
     StateFiles,
     place_of,
+    shared_depth,
 )
 from statelake.state_core.formats.metadata.stream_map import logs_of, moved_streams, streams_of
 from statelake.state_core.formats.reader import kind_and_format
@@ -58,7 +64,7 @@ from statelake.state_core.model.handles import (
     SegmentHandle,
     StreamHandle,
 )
-from statelake.state_core.printable import Printed, bytes_text, kind_text
+from statelake.state_core.printable import Printed, Table, bytes_text, kind_text
 
 THREADS = {True: 4, False: 16}  # by whether all files are local
 PIECE = 8 << 20
@@ -137,14 +143,68 @@ class _File:
         return self.source.size
 
 
+@dataclass(frozen=True)
+class CopiedCheckpoints(Printed):
+    """A copy of the checkpoints of a job.
+
+    Attributes:
+        location: The directory of the job's checkpoints.
+        to: The directory of the copies.
+        copied: Those that were copied now, the newest first.
+        complete: How many of those that were wanted had been copied before.
+        gone: Those that Flink deleted while they were copied.
+    """
+
+    location: str
+    to: str
+    copied: tuple[CopiedSnapshot, ...]
+    complete: int
+    gone: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return vars(self) | {"copied": [each.to_json() for each in self.copied]}
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        written = sum(each.bytes - each.kept_bytes for each in self.copied)
+        yield (
+            f"{len(self.copied):,} checkpoints were copied to {self.to} ({bytes_text(written)});"
+            f" {self.complete:,} were there"
+        )
+        if self.copied:
+            rows = [
+                (posixpath.basename(each.to), f"{each.files:,}", bytes_text(each.bytes),
+                 bytes_text(each.kept_bytes), f"{each.seconds:.1f}")
+                for each in self.copied
+            ]  # fmt: skip
+            columns = ("<checkpoint", ">files", ">bytes", ">were there", ">seconds")
+            yield Table("", columns, rows)
+        for name in self.gone:
+            yield f"{name} was deleted while it was copied"
+
+
+@dataclass(frozen=True)
+class CopyOptions:
+    """How snapshots are copied.
+
+    Attributes:
+        verify: Whether to read every byte back, and compare digests.
+        threads: How many files are copied at once; None for 4 on disks, and 16 with a store.
+        allow_external: Other directories to which handles may lead.
+        paths: The directories of the cluster, if they have other names there.
+    """
+
+    verify: bool = True
+    threads: int | None = None
+    allow_external: tuple[str, ...] = ()
+    paths: PathMap = field(default_factory=PathMap)
+
+
 def copy_snapshot(
     snapshot: str | os.PathLike[str],
     dest: str | os.PathLike[str],
-    *,
-    verify: bool = True,
-    threads: int | None = None,
-    allow_external: Iterable[str] = (),
-    paths: PathMap | None = None,
+    options: CopyOptions,
     progress: Progress | None = None,
 ) -> CopiedSnapshot:
     """Copy a snapshot with all its files, so that Flink restores the copy without the original.
@@ -152,38 +212,120 @@ def copy_snapshot(
     Args:
         snapshot: The directory with `_metadata`, a path or URI.
         dest: The directory of the copy: new, or that of the same copy which was not completed.
-        verify: Whether to read every byte back, and compare digests.
-        threads: How many files are copied at once; by default 4 on disks, and 16 with a store.
-        allow_external: Other directories to which handles may lead.
-        paths: The directories of the cluster, if they have other names there.
+        options: How.
         progress: Called with (done, total) bytes.
 
     Raises:
         DeclarationError: The copy would be inside the original, or has another file in it.
         SnapshotError: The snapshot is damaged, a file can't be read or written, or differs.
     """
-    began = time.monotonic()
     source, target = Directory(snapshot), Directory(dest)
     _refuse_overlap(source, target)
-    files = StateFiles(source, tuple(allow_external))
+    return _copied(source, _Target(target, options), "", options, progress)
+
+
+def copy_checkpoints(
+    directory: str | os.PathLike[str],
+    dest: str | os.PathLike[str],
+    options: CopyOptions,
+    *,
+    since: int | datetime | None = None,
+    progress: Progress | None = None,
+) -> CopiedCheckpoints:
+    """Copy the checkpoints of a job that were not copied before, the newest first.
+
+    Args:
+        directory: The directory that has the job's `chk-N`, a path or URI.
+        dest: The directory of the copies.
+        options: How.
+        since: Only checkpoints from this id on, or written since this time.
+        progress: Called with (done, total) bytes.
+
+    Raises:
+        DeclarationError: The copies would be inside the originals, or another job's are there.
+        SnapshotError: A snapshot is damaged, a file can't be read or written, or differs.
+    """
+    source, target = Directory(directory), Directory(dest)
+    _refuse_overlap(source, target)
+    names = sorted(filter(CHECKPOINT_DIRECTORY.fullmatch, source.names()), key=_number)
+    if not names:
+        raise MissingFileError(
+            "neither a `_metadata` nor a chk-N is there",
+            place=source.full(),
+            remedy="give the directory of a snapshot, or that of a job's checkpoints",
+        )
+    wanted = [name for name in reversed(names) if _is_since(source, name, since)]
+    place = _Target(target, options)
+    copied: list[CopiedSnapshot] = []
+    gone: list[str] = []
+    done = place.complete()
+    complete = 0
+    for name in wanted:
+        checkpoint = source.child(name)
+        if not checkpoint.is_file(METADATA_FILE):
+            continue  # it is being written
+        try:
+            if name in done:
+                place.refuse_another_of(name, checkpoint)
+                complete += 1
+                continue
+            copied.append(_copied(checkpoint, place, f"{name}/", options, progress))
+        except MissingFileError:
+            if checkpoint.is_file(METADATA_FILE):
+                raise
+            if f"{name}/{METADATA_FILE}" not in place.there:
+                place.directory.delete_tree(name)
+            gone.append(name)
+    return CopiedCheckpoints(source.uri, target.uri, tuple(copied), complete, tuple(gone))
+
+
+def _number(name: str) -> int:
+    return int(name.partition("-")[2])
+
+
+def _is_since(source: Directory, name: str, since: int | datetime | None) -> bool:
+    if since is None or isinstance(since, int):
+        return since is None or _number(name) >= since
+    return source.modified(f"{name}/{METADATA_FILE}") >= since.timestamp()
+
+
+def _copied(
+    source: Directory,
+    target: _Target,
+    within: str,
+    options: CopyOptions,
+    progress: Progress | None,
+) -> CopiedSnapshot:
+    """Copy one snapshot.
+
+    Args:
+        source: Its directory.
+        target: The directory of the copy, or of all copies.
+        within: The path of this copy below that, ending in a slash; empty if it is that.
+        options: How.
+        progress: Called with (done, total) bytes.
+    """
+    began = time.monotonic()
+    files = StateFiles(source, options.allow_external)
     data = files.metadata()
     metadata = read_metadata(data, files.metadata_path)
     check_properties(metadata)
-    uri = (paths or PathMap()).there(target.location)
-    plan = _Plan(files, metadata, f"file:{uri}" if uri.startswith("/") else uri)
+    plan = _Plan(files, metadata, target.uri, within)
     moved = plan.moved()
     written = data if moved == metadata else write_metadata(moved)
-    copy = _Copy(target.confined(), plan.files, verify=verify, progress=progress)
-    was_complete = copy.begin(written)
-    local = target.local and all(file.source.directory.local for file in plan.files)
-    copy.run(threads or THREADS[local])
+    was_complete = target.refuse_another(within, {file.target for file in plan.files}, written)
+    copy = _Copy(target, plan.files, verify=options.verify, progress=progress)
+    local = target.directory.local and all(file.source.directory.local for file in plan.files)
+    copy.run(options.threads or THREADS[local])
     if not was_complete:
-        copy.target.write(METADATA_FILE, written)
+        target.directory.write(f"{within}{METADATA_FILE}", written)
+    target.note({file.target: file.size for file in plan.files})
     kind, format_name = kind_and_format(metadata)
     return CopiedSnapshot(
-        source.uri, target.uri, kind, format_name, metadata.checkpoint_id, len(plan.files),
-        sum(file.size for file in plan.files), len(copy.kept), sum(map(_size, copy.kept)),
-        plan.moved_handles, verify, time.monotonic() - began, was_complete,
+        source.uri, f"{target.directory.uri}/{within}".rstrip("/"), kind, format_name,
+        metadata.checkpoint_id, len(plan.files), sum(map(_size, plan.files)), len(copy.kept),
+        sum(map(_size, copy.kept)), plan.moved_handles, options.verify, time.monotonic() - began,
+        was_complete,
     )  # fmt: skip
 
 
@@ -221,20 +363,24 @@ class _Plan:
     Args:
         files: The files of the snapshot.
         metadata: The content of its `_metadata`.
-        uri: The URI of the copy, as Flink will call it.
+        uri: The URI of the target, as Flink will call it.
+        within: The path of the copy below the target, ending in a slash; empty if it is that.
 
     Attributes:
-        files: What is to be copied, by path in the copy.
+        files: What is to be copied, by path below the target.
         moved_handles: How many handles are changed, once `moved` was called.
 
     Raises:
         SnapshotError: A file is missing, too short, or outside the snapshot.
     """
 
-    def __init__(self, files: StateFiles, metadata: CheckpointMetadata, uri: str) -> None:
+    def __init__(
+        self, files: StateFiles, metadata: CheckpointMetadata, uri: str, within: str
+    ) -> None:
         self._state = files
         self._metadata = metadata
         self._uri = uri
+        self._within = within
         self.moved_handles = 0
         needed = self._needed()
         with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
@@ -299,7 +445,7 @@ class _Plan:
         if not need.is_relative:
             places.append(_elsewhere(source.name, source.directory.uri))
         for place in places:
-            if place == METADATA_FILE or place.endswith(PART):
+            if place == f"{self._within}{METADATA_FILE}" or place.endswith(PART):
                 break
             file = _File(source, place, grows=not need.is_whole)
             other = taken.setdefault(place, file)
@@ -314,12 +460,12 @@ class _Plan:
         )
 
     def _in_snapshot(self, source: FileSource) -> str:
-        """Return the path that a file has in the snapshot, empty if it has none."""
+        """Return the place of a file that is in the snapshot, or beside it; empty for others."""
         root = self._state.directory.root
         if source.directory.scheme != self._state.directory.scheme:
             return ""
         if source.name.startswith(f"{root}/"):
-            return source.name[len(root) + 1 :]
+            return self._within + source.name[len(root) + 1 :]
         above = posixpath.dirname(root)
         if CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(root)):
             for shared in SHARED_DIRECTORIES:
@@ -330,8 +476,8 @@ class _Plan:
     def _directory(self, uri: str) -> str:
         """Return the new place of a directory of merged files."""
         parts = uri.rstrip("/").split("/")
-        at = next((at for at, part in enumerate(parts) if part in SHARED_DIRECTORIES), None)
-        path = _elsewhere(parts[-1], uri) if at is None else "/".join(parts[at:])
+        depth = shared_depth(parts)
+        path = "/".join(parts[-depth:]) if depth else _elsewhere(parts[-1], uri)
         relative_path(path, what="a directory of merged files", inside="the snapshot")
         return f"{self._uri}/{path}"
 
@@ -375,6 +521,126 @@ def _name(stream: RelativeHandle | FileHandle | SegmentHandle) -> str:
 # --------------------------------------------------------------------------- copying
 
 
+class _Target:
+    """The directory of a copy, or of several.
+
+    Args:
+        directory: The directory.
+        options: How is copied there.
+
+    Attributes:
+        directory: The directory.
+        uri: Its URI, as Flink will call it.
+        there: The size of each file that was there, by its path.
+        sure: Up to which byte files were verified, as complete copies name them.
+
+    Raises:
+        DeclarationError: Another copy is being made there.
+    """
+
+    def __init__(self, directory: Directory, options: CopyOptions) -> None:
+        self.directory = directory.confined()
+        uri = options.paths.there(directory.location)
+        self.uri = f"file:{uri}" if uri.startswith("/") else uri
+        self.sure: dict[str, int] = {}
+        self.there: dict[str, int] = {}
+        self._links: list[str] = []
+        for file in self.directory.listed():
+            if file.is_link:
+                self._links.append(file.path)
+            elif not file.path.endswith(PART):
+                self.there[file.path] = file.size
+            elif not self.directory.remove_left_part(file.path):
+                raise self._other(file.path)
+
+    def _other(self, path: str) -> DeclarationError:
+        return DeclarationError(
+            f"{path} is there, which is no part of this copy",
+            place=self.directory.full(),
+            remedy="choose an empty directory, or that of a copy that was interrupted",
+        )
+
+    def note(self, ends: Mapping[str, int]) -> None:
+        """Note files as verified, up to these bytes."""
+        self.sure.update((path, max(end, self.sure.get(path, 0))) for path, end in ends.items())
+
+    def refuse_another(self, within: str, files: set[str], metadata: bytes) -> bool:
+        """Refuse a place where something else is; return whether this copy is complete.
+
+        Args:
+            within: The path of the copy.
+            files: The paths of its files.
+            metadata: Its `_metadata`.
+
+        Raises:
+            DeclarationError: Something else is there.
+        """
+        own = f"{within}{METADATA_FILE}"
+        for path in (*self.there, *self._links):
+            if path.startswith(within) and (
+                path not in self.there or (path not in files and path != own)
+            ):
+                raise self._other(path)
+        if own not in self.there:
+            return False
+        if self.directory.read_listed(own, self.there[own]) != metadata:
+            raise self._another(own)
+        return True
+
+    def _another(self, path: str) -> DeclarationError:
+        return DeclarationError(
+            "another snapshot is there",
+            place=self.directory.full(path),
+            remedy="choose another directory: a snapshot is never written over",
+        )
+
+    def complete(self) -> set[str]:
+        """Return the names of complete copies here, and note their files as verified.
+
+        Raises:
+            SnapshotError: The `_metadata` of a copy can't be read.
+        """
+        names = {path.partition("/")[0] for path in self.there}
+        names = {name for name in names if f"{name}/{METADATA_FILE}" in self.there}
+        return set(filter(self._is_complete, sorted(names)))
+
+    def _is_complete(self, name: str) -> bool:
+        path = f"{name}/{METADATA_FILE}"
+        data = self.directory.read_listed(path, self.there[path])
+        named: dict[str, int] = {}
+        for stream in streams_of(read_metadata(data, self.directory.full(path))):
+            if isinstance(stream, RelativeHandle):
+                place, end = f"{name}/{stream.path}", stream.size
+            elif isinstance(stream, FileHandle | SegmentHandle):
+                start = stream.start if isinstance(stream, SegmentHandle) else 0
+                place, end = stream.uri.removeprefix(f"{self.uri}/"), start + stream.size
+            else:
+                continue
+            named[place] = max(end, named.get(place, 0))
+        self.note(named)
+        return all(self.there.get(place, -1) >= end for place, end in named.items())
+
+    def refuse_another_of(self, name: str, source: Directory) -> None:
+        """Refuse a complete copy that is of another checkpoint than that of its name.
+
+        Raises:
+            DeclarationError: It is another one's.
+        """
+        path = f"{name}/{METADATA_FILE}"
+        own = self.directory.read_listed(path, self.there[path])
+        if _without_places(own) != _without_places(source.read(METADATA_FILE)):
+            raise self._another(path)
+
+
+def _without_places(data: bytes) -> CheckpointMetadata:
+    """Return the content of a `_metadata` without the URIs that a copy changes."""
+
+    def of_stream(stream: StreamHandle) -> StreamHandle:
+        return replace(stream, uri="") if isinstance(stream, FileHandle | SegmentHandle) else stream
+
+    return moved_streams(read_metadata(data), of_stream, lambda _: "")
+
+
 class _Copy:
     """Files on their way.
 
@@ -389,51 +655,18 @@ class _Copy:
     """
 
     def __init__(
-        self,
-        target: ConfinedDirectory,
-        files: list[_File],
-        *,
-        verify: bool,
-        progress: Progress | None,
+        self, target: _Target, files: list[_File], *, verify: bool, progress: Progress | None
     ) -> None:
-        self.target = target
         self.kept: list[_File] = []
+        self._target = target
+        self._directory = target.directory
         self._files = files
         self._verify = verify
         self._progress = progress
         self._done = 0
         self._total = sum(map(_size, files))
-        self._there: dict[str, int] = {}
         self._lock = threading.Lock()
         self._stop = threading.Event()
-
-    def begin(self, metadata: bytes) -> bool:
-        """Look at what is there; return whether this copy was complete.
-
-        Raises:
-            DeclarationError: Something else is there.
-        """
-        listed = list(self.target.listed())
-        self._there = {file.path: file.size for file in listed if not file.is_link}
-        wanted = {file.target for file in self._files} | {METADATA_FILE}
-        for file in listed:
-            if file.path in wanted and not file.is_link:
-                continue
-            if not (file.path.endswith(PART) and self.target.remove_left_part(file.path)):
-                raise DeclarationError(
-                    f"{file.path} is there, which is no part of this copy",
-                    place=self.target.full(),
-                    remedy="choose an empty directory, or that of a copy that was interrupted",
-                )
-        if METADATA_FILE not in self._there:
-            return False
-        if self.target.read(METADATA_FILE) != metadata:
-            raise DeclarationError(
-                "another snapshot is there",
-                place=self.target.full(METADATA_FILE),
-                remedy="choose another directory: a snapshot is never written over",
-            )
-        return True
 
     def run(self, threads: int) -> None:
         """Copy all files.
@@ -441,7 +674,7 @@ class _Copy:
         Raises:
             SnapshotError: A file can't be read or written, or differs.
         """
-        self.target.create()
+        self._directory.create()
         largest_first = sorted(self._files, key=_size, reverse=True)
         with ThreadPoolExecutor(threads, "statelake-copy") as pool:
             try:
@@ -455,22 +688,25 @@ class _Copy:
                 raise
 
     def _bring(self, file: _File) -> None:
-        if self._there.get(file.target) == file.size and self._is_same(file):
+        there = self._target.there.get(file.target, -1)
+        if (there >= file.size if file.grows else there == file.size) and self._is_same(file):
             with self._lock:
                 self.kept.append(file)
             self._tell(file.size)
             return
         digest = hashlib.sha256()
-        self.target.write_pieces(file.target, self._pieces(file, digest))
+        self._directory.write_pieces(file.target, self._pieces(file, digest))
+        self._target.there[file.target] = file.size
         if not self._verify:
             return
         if not file.grows:
             with suppress(MissingFileError):  # it was read to its end before it was deleted
                 file.source.refuse_change()
         if self._digest_there(file) != digest.digest():
+            self._directory.delete(file.target)
             raise SnapshotError(
                 "other bytes are read back than were written",
-                place=self.target.full(file.target),
+                place=self._directory.full(file.target),
                 remedy="run it again, and check the disk or the store",
             )
 
@@ -482,7 +718,7 @@ class _Copy:
             self._tell(len(piece))
 
     def _is_same(self, file: _File) -> bool:
-        if not self._verify:
+        if not self._verify or self._target.sure.get(file.target, -1) >= file.size:
             return True
         digest = hashlib.sha256()
         for piece in self._read(file.source):
@@ -490,11 +726,11 @@ class _Copy:
         return self._digest_there(file) == digest.digest()
 
     def _digest_there(self, file: _File) -> bytes:
-        source = self.target.source(file.target)
-        if source.size != file.size:
+        source = self._directory.source(file.target)
+        if source.size < file.size:
             return b""
         digest = hashlib.sha256()
-        for piece in self._read(source):
+        for piece in self._read(replace(source, size=file.size)):
             digest.update(piece)
         return digest.digest()
 

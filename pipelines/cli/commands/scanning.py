@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -12,11 +12,13 @@ from statelake.pipelines import api
 from statelake.pipelines.cli.commands.flink.connecting import connected, path_map_option
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
-from statelake.pipelines.cli.commands.times import Duration
+from statelake.pipelines.cli.commands.times import Duration, Since
 from statelake.pipelines.cli.options import allow_external_option, answer, configured_option
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.state_core.errors import DeclarationError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.state_files import METADATA_FILE
 from statelake.state_core.printable import printable
 
 
@@ -84,6 +86,9 @@ def scan(
 @click.option(
     "--verify/--no-verify", default=True, help="Read every byte back, and compare; the default."
 )
+@click.option(
+    "--since", type=Since(), metavar="ID|TIME", help="Of a job only checkpoints from there on."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="How many files are copied at once.")
 @path_map_option
 @allow_external_option
@@ -92,6 +97,7 @@ def copy(
     snapshot: str,
     dest: str,
     verify: bool,
+    since: int | datetime | None,
     threads: int | None,
     path_map: tuple[str, ...],
     allow_external: tuple[str, ...],
@@ -105,17 +111,28 @@ def copy(
     `_metadata` is written last. Whoever was interrupted runs it again: files that are there are
     kept if they have the bytes of the original. Another snapshot is never written over.
 
+    If SNAPSHOT is the directory of a job's checkpoints, each of them that is not in DEST yet is
+    copied, the newest first, and once what they share.
+
     \b
     Examples:
       statelake copy /checkpoints/5f1e/chk-42 s3://other-region/flink/chk-42
       statelake copy s3://bucket/savepoints/savepoint-5f1e2c-0a1b2c3d4e5f /backup/monday
-      statelake copy /mnt/b/chk-7 /mnt/c/chk-7 --path-map s3://c=/mnt/c
+      statelake copy s3://bucket/flink/5f1e s3://other-region/flink/5f1e --since 2026-11-20
     """
+    words: dict[str, Any] = {
+        "verify": verify, "threads": threads, "allow_external": allow_external,
+        "path_map": path_map,
+    }  # fmt: skip
+    is_snapshot = Directory(snapshot).is_file(METADATA_FILE)
+    if is_snapshot and since is not None:
+        raise click.UsageError("--since is for the directory of a job's checkpoints")
     with progress_bar("copying", quiet=as_json_, of_bytes=True) as progress:
-        done = api.copy_snapshot(
-            snapshot, dest, verify=verify, threads=threads, allow_external=allow_external,
-            path_map=path_map, progress=progress,
-        )  # fmt: skip
+        done = (
+            api.copy_snapshot(snapshot, dest, progress=progress, **words)
+            if is_snapshot
+            else api.copy_checkpoints(snapshot, dest, since=since, progress=progress, **words)
+        )
     show(done, as_json_=as_json_)
 
 

@@ -87,7 +87,9 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "orphans": (
         (sl.orphans,), {"flink": "given as `cluster`"}, {"cluster": "--flink"},
     ),
-    "copy": ((sl.copy_snapshot,), {}, PROGRESS),
+    "copy": (
+        (sl.copy_snapshot, sl.copy_checkpoints), {}, PROGRESS | {"directory": "the SNAPSHOT"},
+    ),
     "growth": (
         (sl.Job.growth, sl.growth), {}, {},
     ),

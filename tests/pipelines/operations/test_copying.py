@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from statelake.state_core.files.confinement import ConfinedTree
+from statelake.state_core.files.file_sources import FileSource
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     read_metadata,
@@ -352,3 +354,136 @@ def test_the_clusters_name_of_the_place_is_in_the_handles(root: Path, tmp_path: 
     ran = run("copy", root / one.path, to, "--path-map", f"s3://bucket/flink={tmp_path}/mounted")
     assert f"checkpoint 1 is in {to}, which was complete" in ran.out
     assert run("copy", root / one.path, to).code == 3
+
+
+JOB_FAMILIES = ("incremental", "merged", "changelog", "forst")
+
+
+@pytest.mark.parametrize("family", JOB_FAMILIES)
+def test_a_jobs_checkpoints_are_kept_up_to_date(family: str, root: Path, tmp_path: Path) -> None:
+    """Each once, and once what they share; they lie as the job wrote them."""
+    tree = made(root, family, each=4)
+    checkpoints = [one for one in tree.snapshots if one.path.startswith(one.job)]
+    job, to = root / checkpoints[0].job, tmp_path / "region"
+    late = checkpoints[2:]
+    for one in late:
+        (root / one.path).rename(tmp_path / Path(one.path).name)
+    first = sl.copy_checkpoints(job, to)
+    assert [Path(each.to).name for each in first.copied] == ["chk-2", "chk-1"]
+    assert first.copied[1].kept_files == len(
+        set(checkpoints[0].elsewhere) & set(checkpoints[1].elsewhere)
+    )
+    for one in late:
+        (tmp_path / Path(one.path).name).rename(root / one.path)
+    (to / "shared").mkdir(exist_ok=True)
+    second = sl.copy_checkpoints(job, to)
+    assert ([Path(each.to).name for each in second.copied], second.complete) == (
+        ["chk-4", "chk-3"], 2,
+    )  # fmt: skip
+    third = sl.copy_checkpoints(job, to)
+    assert (third.copied, third.complete, third.gone) == ((), 4, ())
+    expected = {one.number: bytes_of(root / one.path) for one in checkpoints}
+    names = {path for path in held(to) if not path.endswith("_metadata")}
+    assert names == {path for path in held(job) if not path.endswith("_metadata")}
+    root.rename(tmp_path / "gone")
+    for number, contents in expected.items():
+        assert bytes_of(to / f"chk-{number}") == contents
+    assert {found.state for found in sl.scan(to).snapshots} == {"restorable"}
+
+
+def test_what_is_shared_is_read_once(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that a complete copy names is not compared again."""
+    tree = made(root, "incremental", each=3)
+    job, to = root / tree.snapshots[0].job, tmp_path / "region"
+    sl.copy_checkpoints(job, to, since=2)
+    read: list[str] = []
+    read_into = FileSource.read_into
+
+    def noting(self: FileSource, offset: int, out: Any) -> None:
+        read.append(self.name)
+        read_into(self, offset, out)
+
+    monkeypatch.setattr(FileSource, "read_into", noting)
+    done = sl.copy_checkpoints(job, to)
+    assert (len(done.copied), done.complete) == (1, 2)
+    (one,) = done.copied
+    assert 0 < one.kept_files < one.files
+    states = [name for name in read if not name.endswith("_metadata")]
+    assert len(states) == 2 * (one.files - one.kept_files)  # and what was written is read back
+
+
+def test_a_merged_file_that_grew_is_copied_again(root: Path, tmp_path: Path) -> None:
+    """The part that earlier checkpoints name stays as it was."""
+    tree = made(root, "merged", each=2)
+    one, other = (each for each in tree.snapshots if each.path.startswith(each.job))
+    job, to = root / one.job, tmp_path / "region"
+    ((path, end),) = one.elsewhere.items()
+    data = (root / path).read_bytes()[:end]
+    (root / path).write_bytes(data * 2 + b"of a checkpoint that is being written")
+
+    def later(handle: SegmentHandle) -> SegmentHandle:
+        return replace(handle, start=handle.start + end)
+
+    second = root / other.path
+    (second / "_metadata").write_bytes(write_metadata(with_uris(metadata_of(second), later)))
+    (root / other.path).rename(tmp_path / "later")
+    sl.copy_checkpoints(job, to)
+    copied = to / Path(path).relative_to(one.job)
+    assert copied.read_bytes() == data
+    (tmp_path / "later").rename(second)
+    (done,) = sl.copy_checkpoints(job, to).copied
+    assert done.kept_files == 0
+    assert copied.read_bytes() == data * 2
+    expected = [bytes_of(root / each.path) for each in (one, other)]
+    shutil.rmtree(root)
+    assert [bytes_of(to / Path(each.path).name) for each in (one, other)] == expected
+
+
+def test_another_jobs_checkpoints_are_refused(root: Path, tmp_path: Path) -> None:
+    """Where a checkpoint of that id is another's; the copies stay."""
+    tree = made(root, "incremental", "hashmap")
+    one, other = {each.job for each in tree.snapshots}
+    to = tmp_path / "region"
+    sl.copy_checkpoints(root / one, to)
+    before = held(to)
+    with pytest.raises(DeclarationError, match="another snapshot is there"):
+        sl.copy_checkpoints(root / other, to)
+    assert held(to) == before
+
+
+def test_a_checkpoint_that_flink_deletes_meanwhile(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told, nothing of it is left, and the others are copied."""
+    tree = made(root, "hashmap", each=3)
+    job, to = root / tree.snapshots[0].job, tmp_path / "region"
+    written = ConfinedTree.write
+
+    def deleting(self: ConfinedTree, path: str, chunks: Any) -> None:
+        if path.startswith("chk-2/"):
+            shutil.rmtree(job / "chk-2", ignore_errors=True)
+        written(self, path, chunks)
+
+    monkeypatch.setattr(ConfinedTree, "write", deleting)
+    ran = run("copy", job, to, "--threads", 1, "--json")
+    assert (ran.code, ran.json["gone"]) == (0, ["chk-2"])
+    assert {path.name for path in to.glob("chk-*")} == {"chk-1", "chk-3"}
+    ran = run("copy", job, to)
+    assert "0 checkpoints were copied" in ran.out
+    assert "2 were there" in ran.out
+
+
+def test_since(root: Path, tmp_path: Path) -> None:
+    """An id or a time; and not for a snapshot."""
+    tree = made(root, "hashmap", each=3)
+    one, two, three = (each for each in tree.snapshots if each.path.startswith(each.job))
+    job = root / one.job
+    for since in (2, datetime.fromtimestamp(two.time, timezone.utc).isoformat()):
+        to = tmp_path / str(since)[:1]
+        assert run("copy", job, to, "--since", since).code == 0
+        assert {path.name for path in to.iterdir()} == {"chk-2", "chk-3"}
+        shutil.rmtree(to)
+    assert run("copy", root / three.path, tmp_path / "x", "--since", 2).code == 2
+    assert run("copy", tmp_path, tmp_path.parent / "x").code == 3
