@@ -250,9 +250,9 @@ def copy_checkpoints(
     names = sorted(filter(CHECKPOINT_DIRECTORY.fullmatch, source.names()), key=_number)
     if not names:
         raise MissingFileError(
-            "neither a `_metadata` nor a chk-N is there",
+            "no chk-N is there",
             place=source.full(),
-            remedy="give the directory of a snapshot, or that of a job's checkpoints",
+            remedy="give the directory of a job's checkpoints, below that of all jobs",
         )
     wanted = [name for name in reversed(names) if _is_since(source, name, since)]
     place = _Target(target, options)

@@ -17,8 +17,6 @@ from statelake.pipelines.cli.options import allow_external_option, answer, confi
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.state_core.errors import DeclarationError
-from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.formats.metadata.state_files import METADATA_FILE
 from statelake.state_core.printable import printable
 
 
@@ -86,8 +84,9 @@ def scan(
 @click.option(
     "--verify/--no-verify", default=True, help="Read every byte back, and compare; the default."
 )
+@click.option("--all", "every", is_flag=True, help="SNAPSHOT is the directory of a job's chk-N.")
 @click.option(
-    "--since", type=Since(), metavar="ID|TIME", help="Of a job only checkpoints from there on."
+    "--since", type=Since(), metavar="ID|TIME", help="With --all only checkpoints from there on."
 )
 @click.option("--threads", type=click.IntRange(min=1), help="How many files are copied at once.")
 @path_map_option
@@ -97,6 +96,7 @@ def copy(
     snapshot: str,
     dest: str,
     verify: bool,
+    every: bool,
     since: int | datetime | None,
     threads: int | None,
     path_map: tuple[str, ...],
@@ -111,27 +111,26 @@ def copy(
     `_metadata` is written last. Whoever was interrupted runs it again: files that are there are
     kept if they have the bytes of the original. Another snapshot is never written over.
 
-    If SNAPSHOT is the directory of a job's checkpoints, each of them that is not in DEST yet is
-    copied, the newest first, and once what they share.
+    With --all, SNAPSHOT is the directory of a job's checkpoints: each of them that is not in DEST
+    yet is copied, the newest first, and once what they share.
 
     \b
     Examples:
       statelake copy /checkpoints/5f1e/chk-42 s3://other-region/flink/chk-42
       statelake copy s3://bucket/savepoints/savepoint-5f1e2c-0a1b2c3d4e5f /backup/monday
-      statelake copy s3://bucket/flink/5f1e s3://other-region/flink/5f1e --since 2026-11-20
+      statelake copy --all s3://bucket/flink/5f1e s3://other-region/flink/5f1e --since 42
     """
     words: dict[str, Any] = {
         "verify": verify, "threads": threads, "allow_external": allow_external,
         "path_map": path_map,
     }  # fmt: skip
-    is_snapshot = Directory(snapshot).is_file(METADATA_FILE)
-    if is_snapshot and since is not None:
-        raise click.UsageError("--since is for the directory of a job's checkpoints")
+    if since is not None and not every:
+        raise click.UsageError("--since is for a job's checkpoints: give --all, too")
     with progress_bar("copying", quiet=as_json_, of_bytes=True) as progress:
         done = (
-            api.copy_snapshot(snapshot, dest, progress=progress, **words)
-            if is_snapshot
-            else api.copy_checkpoints(snapshot, dest, since=since, progress=progress, **words)
+            api.copy_checkpoints(snapshot, dest, since=since, progress=progress, **words)
+            if every
+            else api.copy_snapshot(snapshot, dest, progress=progress, **words)
         )
     show(done, as_json_=as_json_)
 

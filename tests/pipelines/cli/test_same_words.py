@@ -88,7 +88,9 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         (sl.orphans,), {"flink": "given as `cluster`"}, {"cluster": "--flink"},
     ),
     "copy": (
-        (sl.copy_snapshot, sl.copy_checkpoints), {}, PROGRESS | {"directory": "the SNAPSHOT"},
+        (sl.copy_snapshot, sl.copy_checkpoints),
+        {"all": "`copy_checkpoints`"},
+        PROGRESS | {"directory": "the SNAPSHOT"},
     ),
     "growth": (
         (sl.Job.growth, sl.growth), {}, {},

@@ -467,10 +467,10 @@ def test_a_checkpoint_that_flink_deletes_meanwhile(
         written(self, path, chunks)
 
     monkeypatch.setattr(ConfinedTree, "write", deleting)
-    ran = run("copy", job, to, "--threads", 1, "--json")
+    ran = run("copy", "--all", job, to, "--threads", 1, "--json")
     assert (ran.code, ran.json["gone"]) == (0, ["chk-2"])
     assert {path.name for path in to.glob("chk-*")} == {"chk-1", "chk-3"}
-    ran = run("copy", job, to)
+    ran = run("copy", "--all", job, to)
     assert "0 checkpoints were copied" in ran.out
     assert "2 were there" in ran.out
 
@@ -482,8 +482,8 @@ def test_since(root: Path, tmp_path: Path) -> None:
     job = root / one.job
     for since in (2, datetime.fromtimestamp(two.time, timezone.utc).isoformat()):
         to = tmp_path / str(since)[:1]
-        assert run("copy", job, to, "--since", since).code == 0
+        assert run("copy", "--all", job, to, "--since", since).code == 0
         assert {path.name for path in to.iterdir()} == {"chk-2", "chk-3"}
         shutil.rmtree(to)
     assert run("copy", root / three.path, tmp_path / "x", "--since", 2).code == 2
-    assert run("copy", tmp_path, tmp_path.parent / "x").code == 3
+    assert run("copy", "--all", tmp_path, tmp_path.parent / "x").code == 3
