@@ -26,6 +26,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import chain, islice
 from typing import Any, cast
 
 import numpy as np
@@ -36,6 +37,7 @@ from statelake.state_core.errors import (
     DeclarationError,
     MissingFileError,
     SnapshotError,
+    StateError,
 )
 from statelake.state_core.files.confinement import PART, relative_path
 from statelake.state_core.files.file_sources import FileSource
@@ -695,8 +697,7 @@ class _Copy:
             self._tell(file.size)
             return
         digest = hashlib.sha256()
-        self._directory.write_pieces(file.target, self._pieces(file, digest))
-        self._target.there[file.target] = file.size
+        self._write(file, self._pieces(file, digest))
         if not self._verify:
             return
         if not file.grows:
@@ -709,6 +710,27 @@ class _Copy:
                 place=self._directory.full(file.target),
                 remedy="run it again, and check the disk or the store",
             )
+
+    def _write(self, file: _File, pieces: Iterator[memoryview]) -> None:
+        """Write a file so that it appears whole or not at all.
+
+        A store completes an object that its writer gives up. So a small one is read before it is
+        begun, as is one that replaces another; what is left of others is removed.
+        """
+        target = self._directory
+        if target.local:
+            target.write_pieces(file.target, pieces)
+        else:
+            replaces = file.target in self._target.there
+            first = list(pieces) if replaces else list(islice(pieces, 1))
+            try:
+                target.write_pieces(file.target, chain(first, pieces))
+            except BaseException:
+                if not replaces:
+                    with suppress(StateError, OSError):  # otherwise its length tells
+                        target.delete(file.target)
+                raise
+        self._target.there[file.target] = file.size
 
     def _pieces(self, file: _File, digest: Any) -> Iterator[memoryview]:
         for piece in self._read(file.source):
