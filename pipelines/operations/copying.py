@@ -30,6 +30,7 @@ from itertools import chain, islice
 from typing import Any, cast
 
 import numpy as np
+import xxhash
 
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.state_core.errors import (
@@ -69,7 +70,7 @@ from statelake.state_core.model.handles import (
 from statelake.state_core.printable import Printed, Table, bytes_text, kind_text
 
 THREADS = {True: 4, False: 16}  # by whether all files are local
-PIECE = 8 << 20
+PIECE = {True: 1 << 20, False: 8 << 20}  # by whether it is on a disk: it stays in a core's cache
 DIGITS = 16  # of the digest in the name of a file from elsewhere
 Progress = Callable[[int, int], None]
 
@@ -117,7 +118,7 @@ class CopiedSnapshot(Printed):
         """Yield what people read."""
         was = ", which was complete" if self.was_complete else ""
         yield (
-            f"{kind_text(self.format, self.kind)} {self.checkpoint_id} is in {self.to}{was}:"
+            f"{kind_text(self.format, self.kind) or "snapshot"} {self.checkpoint_id} is in {self.to}{was}:"
             f" {self.files:,} files, {bytes_text(self.bytes)}"
         )
         if self.kept_files:
@@ -696,7 +697,7 @@ class _Copy:
                 self.kept.append(file)
             self._tell(file.size)
             return
-        digest = hashlib.sha256()
+        digest = xxhash.xxh3_128()
         self._write(file, self._pieces(file, digest))
         if not self._verify:
             return
@@ -733,7 +734,7 @@ class _Copy:
         self._target.there[file.target] = file.size
 
     def _pieces(self, file: _File, digest: Any) -> Iterator[memoryview]:
-        for piece in self._read(file.source):
+        for piece in self._read(file.source, anew=not self._directory.local):
             if self._verify:
                 digest.update(piece)
             yield piece
@@ -742,7 +743,7 @@ class _Copy:
     def _is_same(self, file: _File) -> bool:
         if not self._verify or self._target.sure.get(file.target, -1) >= file.size:
             return True
-        digest = hashlib.sha256()
+        digest = xxhash.xxh3_128()
         for piece in self._read(file.source):
             digest.update(piece)
         return self._digest_there(file) == digest.digest()
@@ -751,18 +752,27 @@ class _Copy:
         source = self._directory.source(file.target)
         if source.size < file.size:
             return b""
-        digest = hashlib.sha256()
+        digest = xxhash.xxh3_128()
         for piece in self._read(replace(source, size=file.size)):
             digest.update(piece)
         return digest.digest()
 
-    def _read(self, source: FileSource) -> Iterator[memoryview]:
-        for start in range(0, source.size, PIECE):
+    def _read(self, source: FileSource, *, anew: bool = False) -> Iterator[memoryview]:
+        """Yield the bytes of a file.
+
+        Args:
+            source: The file.
+            anew: Whether each piece stays when the next is read: a store may still be sending it.
+        """
+        most = PIECE[source.directory.local]
+        piece = np.empty(min(most, source.size), np.uint8)
+        for start in range(0, source.size, most):
             if self._stop.is_set():
                 raise SnapshotError("stopped, as another file failed", place=source.name)
-            piece = np.empty(min(PIECE, source.size - start), np.uint8)
-            source.read_into(start, piece)
-            yield piece.data
+            piece = np.empty_like(piece) if anew else piece
+            wanted = piece[: source.size - start]
+            source.read_into(start, wanted)
+            yield wanted.data
 
     def _tell(self, count: int) -> None:
         if self._progress is None:
