@@ -117,8 +117,9 @@ class CopiedSnapshot(Printed):
     def lines(self) -> Iterator[str]:
         """Yield what people read."""
         was = ", which was complete" if self.was_complete else ""
+        what = kind_text(self.format, self.kind) or "snapshot"
         yield (
-            f"{kind_text(self.format, self.kind) or "snapshot"} {self.checkpoint_id} is in {self.to}{was}:"
+            f"{what} {self.checkpoint_id} is in {self.to}{was}:"
             f" {self.files:,} files, {bytes_text(self.bytes)}"
         )
         if self.kept_files:
@@ -178,10 +179,10 @@ class CopiedCheckpoints(Printed):
         if self.copied:
             rows = [
                 (posixpath.basename(each.to), f"{each.files:,}", bytes_text(each.bytes),
-                 bytes_text(each.kept_bytes), f"{each.seconds:.1f}")
+                 bytes_text(each.kept_bytes))
                 for each in self.copied
             ]  # fmt: skip
-            columns = ("<checkpoint", ">files", ">bytes", ">were there", ">seconds")
+            columns = ("<checkpoint", ">files", ">bytes", ">were there")
             yield Table("", columns, rows)
         for name in self.gone:
             yield f"{name} was deleted while it was copied"
