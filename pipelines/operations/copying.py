@@ -173,8 +173,8 @@ class CopiedCheckpoints(Printed):
         """Yield what people read."""
         written = sum(each.bytes - each.kept_bytes for each in self.copied)
         yield (
-            f"{len(self.copied):,} checkpoints were copied to {self.to} ({bytes_text(written)});"
-            f" {self.complete:,} were there"
+            f"checkpoints in {self.to}: {len(self.copied):,} copied ({bytes_text(written)}),"
+            f" {self.complete:,} there before"
         )
         if self.copied:
             rows = [

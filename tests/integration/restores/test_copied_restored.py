@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from statelake.state_core.formats.metadata.stream_map import streams_of
 from statelake.state_core.model.handles import FileHandle
 from tests.integration.flink.change_logs import MODULES, changelog_options
 from tests.integration.flink.oracle import FlinkOracle
+from tests.support.savepoints.backlogs import RECORDS, unpack_backlog
 from tests.support.savepoints.expected_contents import held_lines, same_lines
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
@@ -94,3 +96,14 @@ def test_a_checkpoint_with_a_log_of_changes(tmp_path: Path) -> None:
     with FlinkOracle("2.3.0", modules=MODULES) as flink:
         directories = restores_copies(flink, tmp_path, log="10 min")
     assert any(each.startswith(f"file:{tmp_path}/copies/") for each in directories)
+
+
+def test_records_in_flight(flink: FlinkOracle, tmp_path: Path) -> None:
+    """Each record in the channels of an unaligned checkpoint is processed, once."""
+    checkpoint = unpack_backlog("flink-2.3.0", tmp_path / "written")
+    copy = tmp_path / "copy"
+    sl.copy_snapshot(checkpoint, copy)
+    shutil.rmtree(tmp_path / "written")
+    lines = flink.restore("backlog", copy, keys=RECORDS, parallelism=2)
+    numbers = Counter(number for line in lines for number in line["numbers"])
+    assert numbers == Counter(range(RECORDS))
