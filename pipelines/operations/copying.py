@@ -47,7 +47,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     check_properties,
     read_metadata,
-    write_metadata,
+    write_as_read,
 )
 from statelake.state_core.formats.metadata.state_files import (
     CHECKPOINT_DIRECTORY,
@@ -316,7 +316,7 @@ def _copied(
     check_properties(metadata)
     plan = _Plan(files, metadata, target.uri, within)
     moved = plan.moved()
-    written = data if moved == metadata else write_metadata(moved)
+    written = data if moved == metadata else write_as_read(moved)
     was_complete = target.refuse_another(within, {file.target for file in plan.files}, written)
     copy = _Copy(target, plan.files, verify=options.verify, progress=progress)
     local = target.directory.local and all(file.source.directory.local for file in plan.files)

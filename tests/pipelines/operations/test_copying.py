@@ -27,13 +27,14 @@ from statelake.state_core.files.file_sources import FileSource
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     read_metadata,
+    write_as_read,
     write_metadata,
 )
 from statelake.state_core.formats.metadata.stream_map import moved_streams, streams_of
 from statelake.state_core.model.handles import FileHandle, RelativeHandle, SegmentHandle
 from tests.support.command import run
 from tests.support.savepoints.checkpoint_trees import FAMILIES, MadeTree, made_tree, with_uris
-from tests.support.savepoints.golden_cases import golden_cases
+from tests.support.savepoints.golden_cases import GOLDEN, golden_cases
 
 
 @pytest.fixture
@@ -124,6 +125,25 @@ def test_what_flink_wrote(golden: Any, tmp_path: Path) -> None:
         assert copied.items() <= original.items()
         assert len(copied) == done.files
     assert sl.scan(to).snapshots[0].state == "restorable"
+
+
+@pytest.mark.parametrize(
+    "source", sorted((GOLDEN / "old").iterdir()), ids=lambda source: source.name
+)
+def test_savepoints_of_old_flinks(source: Path, tmp_path: Path) -> None:
+    """Before Flink 1.11 they name their files by whole paths, in a version only Flink wrote."""
+    data = (source / "_metadata").read_bytes()
+    assert write_as_read(read_metadata(data)) == data
+    to = tmp_path / "copy"
+    done = sl.copy_snapshot(source, to)
+    assert (done.moved_handles > 0) == ("flink1.8" in source.name)
+    assert without_places(metadata_of(to)) == without_places(metadata_of(source))
+    files = {path.name: path.read_bytes() for path in source.iterdir()}
+    assert {path.name for path in to.rglob("*") if path.is_file()} == files.keys()
+    named = [stream for stream in streams_of(metadata_of(to)) if isinstance(stream, FileHandle)]
+    assert all(
+        Path(stream.uri[5:]).read_bytes() == files[Path(stream.uri).name] for stream in named
+    )
 
 
 def held(directory: Path) -> dict[str, bytes]:
