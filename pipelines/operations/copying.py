@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -71,6 +72,8 @@ from statelake.state_core.printable import Printed, Table, bytes_text, kind_text
 
 THREADS = {True: 4, False: 16}  # by whether all files are local
 PIECE = {True: 1 << 20, False: 8 << 20}  # by whether it is on a disk: it stays in a core's cache
+COMPRESSED = 1  # the first byte of a log
+_LEFT = re.compile(rf"{METADATA_FILE}\.[0-9a-f]+{re.escape(PART)}")  # in HDFS, which has no locks
 DIGITS = 16  # of the digest in the name of a file from elsewhere
 Progress = Callable[[int, int], None]
 
@@ -322,7 +325,7 @@ def _copied(
     local = target.directory.local and all(file.source.directory.local for file in plan.files)
     copy.run(options.threads or THREADS[local])
     if not was_complete:
-        target.directory.write(f"{within}{METADATA_FILE}", written)
+        target.finish(f"{within}{METADATA_FILE}", written)
     target.note({file.target: file.size for file in plan.files})
     kind, format_name = kind_and_format(metadata)
     return CopiedSnapshot(
@@ -440,15 +443,25 @@ class _Plan:
             return source
         remote = source.remote
         size = source.directory.size(source.path) if remote is None else remote.size
-        return replace(source, size=size)
+        source = replace(source, size=size)
+        if need.is_log and size <= need.end:  # one byte before says whether it is compressed
+            first = np.zeros(1, np.uint8)
+            source.read_into(0, first[:size])
+            if first[0] != COMPRESSED:
+                raise CorruptSnapshotError(
+                    f"{size} bytes, and `_metadata` says {need.end + 1}",
+                    place=source.name,
+                    remedy="the file was cut off, or is another snapshot's: fetch it again",
+                )
+        return source
 
     def _put(self, need: _Need, source: FileSource, taken: dict[str, _File]) -> str:
         """Give a file its place in the copy, and return that."""
-        where = self._in_snapshot(source)
-        places = [where] if where else []
-        if not need.is_relative:
-            places.append(_elsewhere(source.name, source.directory.uri))
-        for place in places:
+        if isinstance(need.handle, RelativeHandle):
+            places = [self._within + need.handle.path]
+        else:
+            places = [self._in_snapshot(source), _elsewhere(source.name, source.directory.uri)]
+        for place in filter(None, places):
             if place == f"{self._within}{METADATA_FILE}" or place.endswith(PART):
                 break
             file = _File(source, place, grows=not need.is_whole)
@@ -554,6 +567,8 @@ class _Target:
                 self._links.append(file.path)
             elif not file.path.endswith(PART):
                 self.there[file.path] = file.size
+            elif not self.directory.local and _LEFT.fullmatch(posixpath.basename(file.path)):
+                self.directory.delete(file.path)
             elif not self.directory.remove_left_part(file.path):
                 raise self._other(file.path)
 
@@ -563,6 +578,17 @@ class _Target:
             place=self.directory.full(),
             remedy="choose an empty directory, or that of a copy that was interrupted",
         )
+
+    def finish(self, path: str, metadata: bytes) -> None:
+        """Write the `_metadata` of a copy: all of it appears at once.
+
+        Raises:
+            DeclarationError: Another has written one there meanwhile.
+        """
+        if self.directory.local or self.directory.is_object_store:
+            self.directory.write(path, metadata)
+        elif not self.directory.write_new(path, metadata):
+            raise self._another(path)
 
     def note(self, ends: Mapping[str, int]) -> None:
         """Note files as verified, up to these bytes."""

@@ -308,6 +308,34 @@ def test_files_that_are_missing_or_short_are_told_before_anything_is_written(
     assert not (tmp_path / "copy").exists()
 
 
+def test_a_log_that_was_cut_off_is_told(root: Path, tmp_path: Path) -> None:
+    """Its handles count the bytes before compression; without any, its length is known."""
+    one = made(root, "changelog").snapshots[-1]
+    log = root / next(path for path in one.elsewhere if "/dstl/" in path)
+    data = log.read_bytes()
+    assert data[0] == 0
+    log.write_bytes(data[: one.elsewhere[str(log.relative_to(root))] - 1])
+    with pytest.raises(SnapshotError, match=f"{log.name}: [0-9]+ bytes, and `_metadata` says"):
+        sl.copy_snapshot(root / one.path, tmp_path / "copy")
+
+
+def test_a_link_in_a_snapshot_becomes_a_file(tmp_path: Path) -> None:
+    """Of the name that its handle has; elsewhere it may lead only if that is allowed."""
+    golden = golden_cases(form="canonical")[0]
+    source = tmp_path / "source"
+    shutil.copytree(golden.snapshot, source)
+    before = held(source)
+    for number, name in enumerate(sorted(before.keys() - {"_metadata"})):
+        place = source if number % 2 else tmp_path / "other"
+        place.mkdir(exist_ok=True)
+        (source / name).rename(place / f"renamed-{number}")
+        (source / name).symlink_to(place / f"renamed-{number}")
+    with pytest.raises(UnsafePathError, match="a link that leads to"):
+        sl.copy_snapshot(source, tmp_path / "copy")
+    sl.copy_snapshot(source, tmp_path / "copy", allow_external=[str(tmp_path / "other")])
+    assert held(tmp_path / "copy") == before
+
+
 def test_files_from_elsewhere_are_copied_if_that_is_allowed(root: Path, tmp_path: Path) -> None:
     """Two of one name, from two directories, stay apart."""
     one = made(root, "incremental").snapshots[0]
