@@ -73,7 +73,7 @@ from statelake.state_core.printable import Printed, Table, bytes_text, kind_text
 THREADS = {True: 4, False: 16}  # by whether all files are local
 PIECE = {True: 1 << 20, False: 8 << 20}  # by whether it is on a disk: it stays in a core's cache
 COMPRESSED = 1  # the first byte of a log
-_LEFT = re.compile(rf"{METADATA_FILE}\.[0-9a-f]+{re.escape(PART)}")  # in HDFS, which has no locks
+_LEFT = re.compile(rf".+\.[0-9a-f]{{16}}{re.escape(PART)}")  # of a killed writer in HDFS
 DIGITS = 16  # of the digest in the name of a file from elsewhere
 Progress = Callable[[int, int], None]
 
@@ -567,10 +567,21 @@ class _Target:
                 self._links.append(file.path)
             elif not file.path.endswith(PART):
                 self.there[file.path] = file.size
-            elif not self.directory.local and _LEFT.fullmatch(posixpath.basename(file.path)):
+            elif not (directory.local or directory.is_object_store) and _LEFT.fullmatch(
+                posixpath.basename(file.path)
+            ):
                 self.directory.delete(file.path)
             elif not self.directory.remove_left_part(file.path):
                 raise self._other(file.path)
+
+    def _remove_left(self, path: str) -> bool:
+        """Remove a temporary file of a killed writer; return whether it was one."""
+        if self.directory.local or self.directory.is_object_store:
+            return self.directory.remove_left_part(path)
+        is_left = _LEFT.fullmatch(path) is not None
+        if is_left:
+            self.directory.delete(path)
+        return is_left
 
     def _other(self, path: str) -> DeclarationError:
         return DeclarationError(
