@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.verify.diffing import Differences
     from statelake.pipelines.operations.bootstrap import BootstrapResult
-    from statelake.pipelines.operations.canary import CanaryResult
+    from statelake.pipelines.operations.canary import CanaryResult, DrillResult
     from statelake.pipelines.operations.copying import CopiedCheckpoints, CopiedSnapshot
     from statelake.pipelines.operations.growth import Growth
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
@@ -112,6 +112,7 @@ __all__ = [
     "copy_checkpoints",
     "copy_snapshot",
     "diff_types",
+    "drill",
     "growth",
     "in_temporary_lake",
     "orphans",
@@ -1928,6 +1929,40 @@ def copy_checkpoints(
     paths = PathMap.parse(path_map)
     options = CopyOptions(verify, threads, tuple(allow_external), paths)
     return copy_checkpoints(directory, dest, options, since=since, progress=progress)
+
+
+def drill(
+    location: str | os.PathLike[str],
+    cluster: FlinkCluster,
+    program: JarRun,
+    *,
+    path_map: Iterable[str] = (),
+    parallelism: int | None = None,
+    timeout: float = 300,
+    report: Report | None = None,
+) -> DrillResult:
+    """Restore the newest sound snapshot below a directory, as after a disaster, and cancel the job.
+
+    Args:
+        location: The snapshot, or a directory that has it, a path or URI.
+        cluster: The cluster: in the second region, or for staging.
+        program: The program.
+        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+        parallelism: By default as it was.
+        timeout: Seconds until it must run and have completed a checkpoint.
+        report: Called with the awaited event.
+
+    Raises:
+        NotFoundError: No snapshot there can be restored.
+        ClusterError: The cluster can't be asked.
+    """
+    from statelake.pipelines.flink.path_map import PathMap
+    from statelake.pipelines.operations.canary import run_drill
+
+    return run_drill(
+        cluster, location, program, paths=PathMap.parse(path_map), parallelism=parallelism,
+        timeout=timeout, report=report,
+    )  # fmt: skip
 
 
 def orphans(

@@ -8,5 +8,5 @@ sound, `orphans` the files there that no snapshot needs, `copying` copies
 snapshots to another place, `verified_savepoints` exports a savepoint
 and proves that it can be restored. `live_rescaling` rescales or upgrades a job on a live cluster,
 with a way back, by the tables of `rescale_steps`; `rescale_journal` keeps how far that came.
-`canary` proves that a new JAR restores.
+`canary` proves that a new JAR restores, or rehearses a disaster.
 """

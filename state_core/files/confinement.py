@@ -408,6 +408,11 @@ class ConfinedTree:
         except OSError as error:
             raise self._error("looked up", path, error) from error
 
+    def set_modified(self, path: str, seconds: float) -> None:
+        """Set the modification time of a file."""
+        with self._telling("dated", path), self._folder_of(path) as (folder, name):
+            os.utime(name, (seconds, seconds), dir_fd=folder, follow_symlinks=False)
+
     def size(self, path: str) -> int | None:
         """Number of bytes of a regular file, None if it does not exist."""
         status = self.status(path)

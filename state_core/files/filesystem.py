@@ -575,6 +575,9 @@ class ConfinedDirectory(Directory):
         self._checked(path)
         return False
 
+    def set_modified(self, path: str, seconds: float) -> None:
+        """Set the modification time of a file, on a local disk; others keep their own."""
+
     def resize(self, path: str, size: int) -> None:
         """Truncate or extend a file, on a local disk."""
         raise NotImplementedError(f"files of {self.scheme} can't be written into")
@@ -656,6 +659,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
     def remove_left_part(self, path: str) -> bool:
         return self.tree.remove_left_part(self.below(path))
+
+    def set_modified(self, path: str, seconds: float) -> None:
+        self.tree.set_modified(self.below(path), seconds)
 
     def resize(self, path: str, size: int) -> None:
         self.tree.resize(self.below(path), size)

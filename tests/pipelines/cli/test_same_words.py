@@ -178,6 +178,9 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "checkpoints verify": ((LOG, sl.Checkpoints.verify), {}, {}),
     "checkpoints drop": ((LOG, sl.Checkpoints.drop), {}, {}),
     "checkpoints migrate": ((LOG, sl.Checkpoints.migrate), {}, {}),
+    "flink drill": (
+        (sl.drill,), PROGRAM | {"flink": "given as `cluster`"}, CLUSTER,
+    ),
     "flink canary": (
         (sl.LakeSnapshot.canary,), PROGRAM | {"flink": "given as `cluster`"}, CLUSTER,
     ),

@@ -103,6 +103,7 @@ def test_a_checkpoint_is_whole_in_its_new_place(family: str, root: Path, tmp_pat
         assert bytes_of(to) == expected
         (found,) = sl.scan(to).snapshots
         assert found.state == "restorable", found.reason
+        assert found.time.timestamp() == one.time
         assert sl.check_integrity(to).sound
         (tmp_path / "gone").rename(root)
 
