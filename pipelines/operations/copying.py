@@ -326,8 +326,8 @@ def _copied(
     copy.run(options.threads or THREADS[local])
     if not was_complete:
         target.finish(f"{within}{METADATA_FILE}", written)
-        if modified := source.modified(METADATA_FILE):  # when it was taken
-            target.directory.set_modified(f"{within}{METADATA_FILE}", modified)
+    if modified := source.modified(METADATA_FILE):  # when it was taken
+        target.directory.set_modified(f"{within}{METADATA_FILE}", modified)
     target.note({file.target: file.size for file in plan.files})
     kind, format_name = kind_and_format(metadata)
     return CopiedSnapshot(
