@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import random
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +190,7 @@ def test_a_copy_that_fails_at_any_file_is_no_snapshot_and_goes_on(
         assert held(to) == whole
 
 
-def killed_copy(source: Path, to: Path, at: int) -> bool:
+def killed(copy: Callable[[], object], at: int) -> bool:
     """Copy in another process, which is killed at a call to the system; whether it was."""
     pid = os.fork()
     if pid:
@@ -200,7 +203,7 @@ def killed_copy(source: Path, to: Path, at: int) -> bool:
 
     sys.addaudithook(audit)
     try:
-        sl.copy_snapshot(source, to)
+        copy()
     finally:
         os._exit(0)
 
@@ -210,11 +213,11 @@ def test_a_copy_that_is_killed_goes_on(root: Path, tmp_path: Path) -> None:
     one = made(root, "incremental").snapshots[0]
     to = tmp_path / "copy"
     sl.copy_snapshot(root / one.path, to)
-    whole, rng, killed = held(to), random.Random(20261126), 0
+    whole, rng, kills = held(to), random.Random(20261126), 0
     shutil.rmtree(to)
-    while killed < 20:
-        if killed_copy(root / one.path, to, rng.randrange(60)):
-            killed += 1
+    while kills < 20:
+        if killed(partial(sl.copy_snapshot, root / one.path, to), rng.randrange(60)):
+            kills += 1
             assert "_metadata" not in held(to) or held(to) == whole
         if "_metadata" in held(to) or not rng.randrange(4):
             sl.copy_snapshot(root / one.path, to)
@@ -488,6 +491,38 @@ def test_a_merged_file_that_grew_is_copied_again(root: Path, tmp_path: Path) -> 
     expected = [bytes_of(root / each.path) for each in (one, other)]
     shutil.rmtree(root)
     assert [bytes_of(to / Path(each.path).name) for each in (one, other)] == expected
+
+
+def test_copies_of_a_job_that_are_killed_go_on(root: Path, tmp_path: Path) -> None:
+    """What has its `_metadata` is whole at any time."""
+    tree = made(root, "incremental", each=3)
+    checkpoints = {one.number: one for one in tree.snapshots if one.path.startswith(one.job)}
+    expected = {number: bytes_of(root / one.path) for number, one in checkpoints.items()}
+    job, to = root / checkpoints[1].job, tmp_path / "region"
+    rng, kills = random.Random(20261126), 0
+    while kills < 20:
+        kills += killed(partial(sl.copy_checkpoints, job, to), rng.randrange(200))
+        complete = {path.parent.name for path in to.glob("chk-*/_metadata")}
+        assert all(bytes_of(to / name) == expected[int(name[4:])] for name in complete)
+        if len(complete) == len(expected):
+            shutil.rmtree(to)
+    assert sl.copy_checkpoints(job, to).complete < 3
+    assert {path: len(data) for path, data in held(to).items() if "_metadata" not in path} == {
+        path: len(data) for path, data in held(job).items() if "_metadata" not in path
+    }
+
+
+def test_two_do_not_copy_to_one_place(root: Path, tmp_path: Path) -> None:
+    """A living writer holds its file; that of a dead one is removed."""
+    one = made(root, "hashmap").snapshots[0]
+    to = tmp_path / "copy"
+    to.mkdir()
+    with (to / "a.01234567.part").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(DeclarationError, match=r"a\.01234567\.part is there"):
+            sl.copy_snapshot(root / one.path, to)
+    done = sl.copy_snapshot(root / one.path, to)
+    assert len(held(to)) == done.files + 1
 
 
 def test_another_jobs_checkpoints_are_refused(root: Path, tmp_path: Path) -> None:
