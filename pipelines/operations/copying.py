@@ -265,6 +265,7 @@ def copy_checkpoints(
     place = _Target(target, options)
     copied: list[CopiedSnapshot] = []
     gone: list[str] = []
+    known = {path.partition("/")[0] for path in place.there}
     done = place.complete()
     complete = 0
     for name in wanted:
@@ -280,7 +281,7 @@ def copy_checkpoints(
         except MissingFileError:
             if checkpoint.is_file(METADATA_FILE):
                 raise
-            if f"{name}/{METADATA_FILE}" not in place.there:
+            if name not in known:  # all of it was written just now
                 place.directory.delete_tree(name)
             gone.append(name)
     return CopiedCheckpoints(source.uri, target.uri, tuple(copied), complete, tuple(gone))
