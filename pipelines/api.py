@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.bootstrap import BootstrapResult
     from statelake.pipelines.operations.canary import CanaryResult, DrillResult
     from statelake.pipelines.operations.copying import CopiedCheckpoints, CopiedSnapshot
+    from statelake.pipelines.operations.finding import Found
     from statelake.pipelines.operations.growth import Growth
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.operations.migrations import Migrations, Outcome, UpgradeOutcome
@@ -1211,7 +1212,7 @@ class LakeSnapshot(Snapshot):
         Raises:
             DeclarationError: A plan can't be understood.
             IncompatibleError: The snapshot is not of the old plan.
-            ConflictError: There is a snapshot of the new id.
+            ConflictError: There is a snapshot of the new id that something else made.
         """
         from statelake.pipelines.operations.sql_upgrades import read_pairs, upgrade_sql_job
 
@@ -1436,6 +1437,35 @@ class LakeSnapshot(Snapshot):
 
         text = _key_text(key)
         return rows_in_lake(self._catalog, self.record, text, operator=operator, state=state)
+
+    def find(
+        self,
+        value: str,
+        *,
+        operator: str | None = None,
+        state: str | None = None,
+        contains: bool = False,
+        limit: int = 100,
+    ) -> Found:
+        """Search a value in keys, values, and all within them.
+
+        Args:
+            value: The value, as `statelake dump` prints it; bytes as hexadecimal digits behind
+                `0x`.
+            operator: Only in this operator: its uid, name or id.
+            state: Only in the states of that name.
+            contains: Whether texts and bytes that contain it are found, too.
+            limit: The number of places at which the search ends.
+
+        Raises:
+            EncodeError: There is nothing to search, or its digits are not hexadecimal.
+            NotFoundError: There is no such operator or state.
+        """
+        from statelake.pipelines.operations.finding import find_value
+
+        return find_value(
+            self.operators, value, operator=operator, state=state, contains=contains, limit=limit
+        )
 
     def report(
         self,
@@ -2161,6 +2191,43 @@ def upgrade(
             return replace(planned, snapshot=place)
         snapshot.job[planned.made or snapshot.name].export(to)
         return replace(planned, snapshot=place, made=os.fspath(to))
+
+
+def find(
+    savepoint: str | os.PathLike[str],
+    value: str,
+    *,
+    operator: str | None = None,
+    state: str | None = None,
+    contains: bool = False,
+    limit: int = 100,
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+) -> Found:
+    """Search a value in keys, values, and all within them, of a savepoint or checkpoint.
+
+    Args:
+        savepoint: Its directory, a path or URI.
+        value: The value, as `statelake dump` prints it; bytes as hexadecimal digits behind `0x`.
+        operator: Only in this operator: its uid, name or id.
+        state: Only in the states of that name.
+        contains: Whether texts and bytes that contain it are found, too.
+        limit: The number of places at which the search ends.
+        allow_external: Directories elsewhere to which its handles may lead.
+        uids: Operator uids to recognise.
+
+    Raises:
+        EncodeError: There is nothing to search, or its digits are not hexadecimal.
+        NotFoundError: There is no such operator or state.
+        SnapshotError: The savepoint can't be opened.
+    """
+    from statelake.pipelines.operations.finding import find_value
+    from statelake.state_core.formats import open_snapshot
+
+    snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
+    return find_value(
+        snapshot.operators, value, operator=operator, state=state, contains=contains, limit=limit
+    )
 
 
 def check_sql(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.state_core.model.snapshot import KeyedState, StateKind
+from statelake.state_core.model.snapshot import KeyedState, OperatorState, StateKind
 from statelake.state_core.printable import bytes_text, printable, printable_json
 
 __all__ = [
@@ -41,6 +41,12 @@ _ORDER = (
     "key_group", "subtask", "position", "namespace", "key", "user_key", "timestamp", "value", "ttl",
 )  # fmt: skip
 LONGEST_CELL = 2000
+# the kinds of operator state, by how it is redistributed
+_OPERATOR_KINDS = {
+    "SPLIT_DISTRIBUTE": "operator_list",
+    "UNION": "operator_union",
+    "BROADCAST": "broadcast",
+}
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 TO_YEAR_9999 = 253_402_300_799_999
 ROWS_AT_ONCE = 4096  # as Python objects at a time: each takes hundreds of bytes
@@ -97,6 +103,11 @@ def state_head(operator: str, state: KeyedState) -> dict[str, Any]:
         domain, _ = state.timer_service
         head["kind"] = f"{domain}_timer"
     return head
+
+
+def operator_state_head(operator: str, state: OperatorState) -> dict[str, Any]:
+    """Return the fields with which every printed row of operator state begins."""
+    return {"operator": operator, "state": state.name, "kind": _OPERATOR_KINDS[state.mode.name]}
 
 
 def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:

@@ -21,6 +21,7 @@ from statelake.pipelines.lake.edit.sql_upgrading import (
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import (
+    ConflictError,
     DeclarationError,
     EncodeError,
     MissingFileError,
@@ -87,6 +88,7 @@ class SqlUpgrade(Printed):
         operators: The verdict on each operator with state.
         refused: What stands in the way, with the word that accepts it; empty if nothing does.
         dry_run: Whether this is only a verdict.
+        before: Whether it was made before, by the same upgrade.
     """
 
     snapshot: str
@@ -94,6 +96,7 @@ class SqlUpgrade(Printed):
     operators: list[OperatorVerdict]
     refused: list[str] = field(default_factory=list)
     dry_run: bool = False
+    before: bool = False
 
     @property
     def keeps(self) -> bool:
@@ -122,6 +125,7 @@ class SqlUpgrade(Printed):
             for each in self.operators
         ]
         now = f", now {self.made}" if self.made else ""
+        now += " (upgraded before)" if self.before else ""
         columns = ("<operator", "<goes on from", "<state", ">entries", "<Flink by itself")
         yield Table(f"{self.snapshot}{now}", columns, rows)
         for each in self.operators:
@@ -338,7 +342,7 @@ def upgrade_sql_job(
     Raises:
         DeclarationError: A plan can't be understood.
         IncompatibleError: The snapshot is not of the old plan.
-        ConflictError: There is a snapshot of the new id.
+        ConflictError: There is a snapshot of the new id that something else made.
     """
     plan = judge_sql(lake.snapshot(job, snapshot_id), old_plan, new_plan, pairs=pairs, like=like,
                      no_uids=no_uids)  # fmt: skip
@@ -346,8 +350,17 @@ def upgrade_sql_job(
     refused = refusals_of(plan, accept)
     if dry_run or refused:
         return SqlUpgrade(snapshot_id, "", verdicts, refused, dry_run)
-    made = upgrade_sql(
-        lake, job, snapshot_id, target, left_out(plan, accept), note=note, engine=engine,
-        progress=progress,
-    )  # fmt: skip
-    return SqlUpgrade(snapshot_id, made.snapshot_id, verdicts)
+    going_on = left_out(plan, accept)
+    if lake.has(job, target):
+        made = lake.snapshot(job, target)
+        if made.parent != snapshot_id or made.applied != going_on.digest():
+            raise ConflictError(
+                f"job {job!r} has a snapshot {target!r} already, which is not what this upgrade"
+                f" makes of {snapshot_id!r}",
+                remedy="choose another --suffix, or drop that snapshot first",
+            )
+        return SqlUpgrade(snapshot_id, target, verdicts, before=True)
+    upgrade_sql(
+        lake, job, snapshot_id, target, going_on, note=note, engine=engine, progress=progress
+    )
+    return SqlUpgrade(snapshot_id, target, verdicts)

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from statelake.pipelines.api import Checkpoints
+from statelake.pipelines.api import Checkpoints, LakeSnapshot
 from statelake.pipelines.orchestration.history import history_metadata
 from statelake.pipelines.orchestration.metadata import (
     export_metadata,
@@ -17,10 +17,13 @@ from statelake.pipelines.orchestration.metadata import (
     plan_metadata,
     savepoint_metadata,
     spark_metadata,
+    sql_upgrade_metadata,
     table_metadata,
     tables_metadata,
+    upgrade_metadata,
 )
 from statelake.pipelines.orchestration.progress import LoggedProgress
+from statelake.pipelines.orchestration.settings import ChangedQuerySettings
 from statelake.pipelines.orchestration.state_job import StateJob, table_key
 from statelake.state_core.files.compression import configured_compression
 from statelake.state_core.files.storage_options import location_below
@@ -62,6 +65,36 @@ class MigrationConfig(dg.Config):
     suffix: str = "-migrated"
 
 
+class UpgradeConfig(dg.Config):
+    """How a snapshot of Flink 1 becomes one of Flink 2, as for `statelake upgrade`.
+
+    Attributes:
+        to_flink: The Flink that is to restore it.
+        collection: Types of collections that no value tells, `OPERATOR/STATE.FIELD=List<String>`.
+        like: A savepoint of the new job in Flink 2, whose types are taken.
+        partly: Whether states that can't be upgraded may stay as they are.
+        suffix: The end of each new snapshot's name, after the name of its parent.
+    """
+
+    to_flink: str = "2"
+    collection: list[str] = Field(default_factory=list)
+    like: str = ""
+    partly: bool = False
+    suffix: str = "-flink-2"
+
+
+class SqlUpgradeConfig(dg.Config):
+    """What else may become of state, beside what `changed_query` of the job accepts.
+
+    Attributes:
+        accept: `partly`, `filter` or `lost=OPERATOR`, as for `statelake sql-upgrade`.
+        suffix: The end of each new snapshot's name, after the name of its parent.
+    """
+
+    accept: list[str] = Field(default_factory=list)
+    suffix: str = "-sql"
+
+
 class LogMigrationConfig(dg.Config):
     """How checkpoint logs are migrated.
 
@@ -77,7 +110,20 @@ class LogMigrationConfig(dg.Config):
 def job_assets(job: StateJob) -> list[dg.AssetsDefinition]:
     """Return all assets of a job. A run materializes one partition, or a range of them."""
     assets = [_savepoint(job), _tables(job), _plan(job), _export(job), _migrated(job)]
+    assets.append(_upgraded(job))
+    if job.settings.changed_query is not None:
+        assets.append(_sql_upgraded(job, job.settings.changed_query))
     return [*assets, _migrated_logs(job)] if job.settings.process_functions else assets
+
+
+def _snapshots(
+    job: StateJob, context: dg.AssetExecutionContext, verb: str
+) -> Iterator[tuple[str, LakeSnapshot]]:
+    """Yield the run's partitions with their snapshots, whose work is logged under a verb."""
+    locations = job.places(context)
+    for partition in context.partition_keys:
+        progress = LoggedProgress(context.log, f"{verb} {printable(partition)}")
+        yield partition, locations.open_snapshot(partition, job.settings.engine, progress)
 
 
 def _freshness(job: StateJob) -> dg.FreshnessPolicy | None:
@@ -237,15 +283,62 @@ def _migrated(job: StateJob) -> dg.AssetsDefinition:
         Backfill it over the snapshots; what was migrated before is left alone, so a backfill that
         was stopped is run again.
         """
-        locations = job.places(context)
-        for partition in context.partition_keys:
-            progress = LoggedProgress(context.log, f"migrating {printable(partition)}")
-            snapshot = locations.open_snapshot(partition, job.settings.engine, progress)
+        for partition, snapshot in _snapshots(job, context, "migrating"):
             outcome = snapshot.migrate(config.to, state=config.state, suffix=config.suffix)
             of_outcome = {**outcome_metadata(outcome), **spark_metadata()}
             context.add_asset_metadata(of_outcome, partition_key=partition)
 
     return migrated_tables
+
+
+def _upgraded(job: StateJob) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=job.key("upgraded_tables"),
+        deps=[job.key("state_tables")],
+        pool=job.pool,
+        **job.of_snapshots(),
+    )
+    def upgraded_tables(context: dg.AssetExecutionContext, config: UpgradeConfig) -> None:
+        """The snapshot of Flink 1 as Flink 2 restores it, as another snapshot.
+
+        Backfill it over the snapshots; what was upgraded before is left alone.
+        """
+        for partition, snapshot in _snapshots(job, context, "upgrading"):
+            done = snapshot.upgrade(
+                config.to_flink, collection=config.collection, like=config.like or None,
+                partly=config.partly, suffix=config.suffix,
+            )  # fmt: skip
+            metadata = upgrade_metadata(done)
+            if not done.made and not done.restorable:
+                what = f"{printable(partition)} can't be upgraded as a whole"
+                raise dg.Failure(what, metadata=metadata)
+            context.add_asset_metadata({**metadata, **spark_metadata()}, partition_key=partition)
+
+    return upgraded_tables
+
+
+def _sql_upgraded(job: StateJob, query: ChangedQuerySettings) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=job.key("sql_upgraded_tables"),
+        deps=[job.key("state_tables")],
+        pool=job.pool,
+        **job.of_snapshots(),
+    )
+    def sql_upgraded_tables(context: dg.AssetExecutionContext, config: SqlUpgradeConfig) -> None:
+        """The snapshot as the job of the changed query goes on from it, as another snapshot.
+
+        Backfill it over the snapshots; what was upgraded before is left alone.
+        """
+        for partition, snapshot in _snapshots(job, context, "upgrading"):
+            arguments = query.arguments(config.accept)
+            done = snapshot.sql_upgrade(**arguments, suffix=config.suffix)
+            metadata = sql_upgrade_metadata(done)
+            if done.refused:
+                what = f"the new query can't go on from {printable(partition)}"
+                raise dg.Failure(what, metadata=metadata)
+            context.add_asset_metadata({**metadata, **spark_metadata()}, partition_key=partition)
+
+    return sql_upgraded_tables
 
 
 def _migrated_logs(job: StateJob) -> dg.AssetsDefinition:

@@ -17,11 +17,13 @@ from statelake.pipelines.orchestration.metadata import (
     faults_list,
     findings_metadata,
     markdown_table,
+    sql_upgrade_metadata,
     verdicts_metadata,
 )
 from statelake.pipelines.orchestration.resources import Locations, public_location
 from statelake.pipelines.orchestration.settings import (
     CanarySettings,
+    ChangedQuerySettings,
     CheckpointSettings,
     FlinkSettings,
     GrowthSettings,
@@ -57,6 +59,8 @@ def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
     flink = job.settings.flink
     if flink is not None and flink.canary is not None:
         checks.append(_restorable(job, flink, flink.canary))
+    if (query := job.settings.changed_query) is not None:
+        checks.append(_check(job, "changed_query", _bound(changed_query, query), query.severity))
     if job.settings.checkpoints is not None:
         checks.append(_checkpoint(job, job.settings.checkpoints))
     return checks
@@ -222,6 +226,12 @@ def legality(locations: Locations, snapshot_id: str) -> Judgement:
         "compared with": named,
         **findings_metadata(findings),
     }
+
+
+def changed_query(locations: Locations, snapshot_id: str, query: ChangedQuerySettings) -> Judgement:
+    """The changed query of the Flink SQL job can go on from the snapshot."""
+    verdict = locations.open_snapshot(snapshot_id).sql_upgrade(**query.arguments(), dry_run=True)
+    return not verdict.refused, sql_upgrade_metadata(verdict)
 
 
 def _with_nothing(setting: str, what: str) -> Judgement:

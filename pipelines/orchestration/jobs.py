@@ -24,6 +24,8 @@ AnyJob: TypeAlias = dg.JobDefinition | UnresolvedAssetJobDefinition
 
 ARCHIVE = "archive_and_export"
 MIGRATE = "migrate_snapshots"
+UPGRADE = "upgrade_snapshots"
+SQL_UPGRADE = "upgrade_sql_snapshots"
 CHECK = "check_restore"
 VERIFY = "savepoint_and_verify"
 PRUNE = "prune_snapshots"
@@ -55,6 +57,7 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
         archive -= checks("restorable")
     if job.settings.checkpoints is not None:
         archive -= checks("checkpoint")
+    of_query = [] if job.settings.changed_query is None else ["changed_query"]
     jobs: list[AnyJob] = [
         _over_snapshots(
             job, ARCHIVE, archive, "A savepoint into the lake, checked, and out again."
@@ -64,12 +67,19 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
             "One state under a new type, snapshot by snapshot: backfill it over partitions.",
         ),
         _over_snapshots(
-            job, CHECK, chosen("restore_plan") | checks("compatibility", "legality"),
+            job, UPGRADE, chosen("upgraded_tables"),
+            "What Flink 2 restores of snapshots of Flink 1: backfill it over partitions.",
+        ),
+        _over_snapshots(
+            job, CHECK, chosen("restore_plan") | checks("compatibility", "legality", *of_query),
             "Whether the job that is to restore it could use a snapshot of the lake, and a plan.",
         ),
         _of_ops(job, _verify, VERIFY),
         _of_ops(job, _compress, COMPRESS),
     ]  # fmt: skip
+    if job.settings.changed_query is not None:
+        what = "What a changed query goes on from: backfill it over partitions."
+        jobs.append(_over_snapshots(job, SQL_UPGRADE, chosen("sql_upgraded_tables"), what))
     if job.settings.checkpoints is not None:
         jobs.append(
             dg.define_asset_job(

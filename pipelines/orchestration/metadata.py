@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.export.exporting import ExportResult
     from statelake.pipelines.lake.export.rescaling import OperatorPlan
     from statelake.pipelines.lake.ingest.importing import ImportResult
-    from statelake.pipelines.operations.migrations import Outcome
+    from statelake.pipelines.operations.migrations import Outcome, UpgradeOutcome
+    from statelake.pipelines.operations.sql_upgrades import SqlUpgrade
     from statelake.pipelines.operations.verified_savepoints import Verification
     from statelake.pipelines.runtime import RunResult
     from statelake.state_core.declarations.findings import Finding
@@ -283,6 +284,38 @@ def outcome_metadata(done: Outcome) -> Metadata:
         "made": done.made,
         "values migrated": done.entries,
         "why": printable(done.why) or "the types are the same",
+    }
+
+
+def upgrade_metadata(done: UpgradeOutcome) -> Metadata:
+    """Return the metadata of an upgrade to Flink 2."""
+    rows = [
+        (f"{state.operator}/{state.state}", state.entries, state.left or "for Flink 2",
+         [f"{path or 'value'}: {kind}" for path, kind in state.types.items()])
+        for state in done.states
+    ]  # fmt: skip
+    columns = ("state", "entries", "outcome", "types")
+    restorable = not done.states and not done.made
+    return {
+        "made": printable(done.made) or ("nothing to upgrade" if restorable else "nothing"),
+        "states": dg.MetadataValue.md(markdown_table(columns, rows)),
+    }
+
+
+def sql_upgrade_metadata(done: SqlUpgrade) -> Metadata:
+    """Return the metadata of what a Flink SQL job of a changed query keeps."""
+    rows = [
+        (each.operator, each.goes_on_from or "-", each.fate, each.entries,
+         [*each.why, *(f"{column.name} {column.fate}: {column.why}"
+                       for column in each.columns if column.why)],
+         each.flink)
+        for each in done.operators
+    ]  # fmt: skip
+    columns = ("operator", "goes on from", "state", "entries", "why", "Flink by itself")
+    return {
+        "made": printable(done.made) or "nothing",
+        "operators": dg.MetadataValue.md(markdown_table(columns, rows)),
+        "to be accepted": faults_list(done.refused),
     }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
@@ -96,6 +97,35 @@ class CheckpointSettings(dg.Resolvable, dg.Model):
     hours: float = Field(default=1, gt=0)
     schedule: str = "*/30 * * * *"
     severity: Literal["ERROR", "WARN"] = "ERROR"
+
+
+class ChangedQuerySettings(dg.Resolvable, dg.Model):
+    """The next query of a Flink SQL job, as for `statelake check sql` and `sql-upgrade`.
+
+    Attributes:
+        old_plan: The compiled plan of the job that takes the savepoints.
+        new_plan: That of the job that is to go on from them.
+        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
+        like: A savepoint of the new job, whose types are taken.
+        no_uids: Whether both jobs run without a compiled plan.
+        accept: What may become of state: `partly`, `filter`, `lost=OPERATOR`.
+        severity: `ERROR` or `WARN`, of the check.
+    """
+
+    old_plan: str = Field(min_length=1)
+    new_plan: str = Field(min_length=1)
+    map: list[str] = Field(default_factory=list)
+    like: str = ""
+    no_uids: bool = False
+    accept: list[str] = Field(default_factory=list)
+    severity: Literal["ERROR", "WARN"] = "ERROR"
+
+    def arguments(self, accept: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the arguments of `LakeSnapshot.sql_upgrade`, which accepts these words, too."""
+        return {
+            "old_plan": self.old_plan, "new_plan": self.new_plan, "map": self.map,
+            "like": self.like or None, "no_uids": self.no_uids, "accept": [*self.accept, *accept],
+        }  # fmt: skip
 
 
 class RestoreSettings(dg.Resolvable, dg.Model):
@@ -258,6 +288,7 @@ class JobSettings(dg.Resolvable, dg.Model):
         retention: Which snapshots are kept; all by default.
         checks: Their severity and limits.
         checkpoints: Where it has its checkpoints, if their age is to be checked.
+        changed_query: Its next query, if it is a Flink SQL job.
         restore: How snapshots are planned and exported.
         flink: Its cluster, if it is operated from here.
         engine: `auto`, `local` or `spark`.
@@ -278,6 +309,7 @@ class JobSettings(dg.Resolvable, dg.Model):
     retention: RetentionSettings | None = None
     checks: CheckSettings = CheckSettings()
     checkpoints: CheckpointSettings | None = None
+    changed_query: ChangedQuerySettings | None = None
     restore: RestoreSettings = RestoreSettings()
     flink: FlinkSettings | None = None
     engine: Literal["auto", "local", "spark"] = "auto"

@@ -23,6 +23,7 @@ from statelake.state_core.plans.states import (
     StateColumn,
     states_of,
 )
+from statelake.state_core.serializers.sql.binary.formats import LONG_DIGITS
 from statelake.state_core.serializers.sql.types.logical_types import (
     DecimalType,
     LengthType,
@@ -282,7 +283,7 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
         worse(Fate.LOST, f"it was {old.node.label}, which keeps other state")
     if old.keys != new.keys:
         worse(Fate.LOST, _keys_text(old, new))
-    elif old.key_types != new.key_types:
+    elif not all(map(same_bytes, old.key_types, new.key_types)):
         was, now = (", ".join(map(str, each.key_types)) for each in (old, new))
         worse(Fate.LOST, f"its key was of the type {was}, and is {now}: Flink restores no other")
     if old.reads != new.reads:
@@ -423,17 +424,23 @@ def _new_column(column: StateColumn, state: NodeState) -> ColumnMatch:
 
 def _typed(column: StateColumn, index: int, old: StateColumn) -> ColumnMatch:
     """Return the match of a column that is there, whose type may have changed."""
-    if column.type is None or old.type is None or _widened(old.type, column.type):
+    if column.of != old.of:
+        was, now = (", ".join(map(str, each.of)) for each in (old, column))
+        why = f"its state of its own holds {was}, and is to hold {now}"
+        return ColumnMatch(column, index, Fate.LOST, why)
+    if column.type is None or old.type is None or same_bytes(old.type, column.type):
         return ColumnMatch(column, index, Fate.KEEPS)
     return ColumnMatch(column, index, Fate.LOST, f"it was {old.type}, and is {column.type}")
 
 
-def _widened(old: LogicalType, new: LogicalType) -> bool:
-    """Return whether values of a type have the same bytes in another one."""
+def same_bytes(old: LogicalType, new: LogicalType) -> bool:
+    """Return whether values of a type have the same bytes in another one, if it can hold them."""
     if old.root != new.root:
         return False
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
-        return old.scale == new.scale and old.precision == new.precision
+        # up to 18 digits it is a number of eight bytes, beyond a number of as many as it needs
+        compact = [each.precision <= LONG_DIGITS for each in (old, new)]
+        return old.scale == new.scale and len(set(compact)) == 1 and old.precision <= new.precision
     if isinstance(old, LengthType) and isinstance(new, LengthType):
         return old.root == "VARCHAR" or old.length == new.length
     return old.text == new.text

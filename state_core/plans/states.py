@@ -83,6 +83,7 @@ class StateColumn:
         initial: The value that it has before the first record; `NO_INITIAL` if that is not known.
         counts: Whether it counts from the first record on, rather than hold a column of rows.
         view: The states of a data view that belong to it, as the prefix of their names.
+        of: The types of what the view holds.
     """
 
     text: str
@@ -91,6 +92,7 @@ class StateColumn:
     initial: Any = None
     counts: bool = False
     view: str = ""
+    of: tuple[LogicalType, ...] = ()
 
     @property
     def is_view(self) -> bool:
@@ -234,7 +236,7 @@ def _made(
         node, family, tuple(each.rows for each in inputs),
         frozenset().union(*(each.filters for each in filtered)),
         inputs[0].named(keys or ()), settings or {}, tuple(states), limits or {},
-        key_types=tuple(inputs[0].columns[index].type for index in keys or ()),
+        key_types=_types(inputs[0], keys or ()),
     )  # fmt: skip
 
 
@@ -286,9 +288,8 @@ def _aggregate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeState
         node, "windows" if node.kind.endswith("window-aggregate") else "groups", [source], None,
         [state], {"window": window} if windowed else {},
     )  # fmt: skip
-    types = tuple(inputs[0].columns[index].type for index in spec["grouping"])
     return NodeStates(
-        **{**vars(made), "keys": keys, "key_types": types,
+        **{**vars(made), "keys": keys, "key_types": _types(inputs[0], spec["grouping"]),
            "family": "group windows" if node.kind == "group-window-aggregate" else made.family},
     )  # fmt: skip
 
@@ -371,7 +372,12 @@ def _accumulator(
         return [counted(f"{text} delimiter", None, NO_INITIAL), counted(text, None, NO_INITIAL)]
     # an object of a class, which may have data views of its own, named after the call's position
     mode = " retracting" if retracts else ""
-    return [StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$")]
+    types = _types(source, call["argList"])
+    return [StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$", types)]
+
+
+def _types(read: Relation, indexes: Sequence[int]) -> tuple[LogicalType, ...]:
+    return tuple(read.columns[index].type for index in indexes)
 
 
 def _views(
@@ -394,6 +400,7 @@ def _views(
             f"DISTINCT {source.named(arguments)} FILTER {of}",
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
+            _types(source, arguments),
         )
         for number, (arguments, of) in enumerate(filters.items())
     }  # fmt: skip
@@ -554,6 +561,7 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     strategy = spec["rankStrategy"]
     order = spec["orderBy"]["fields"]
     sort_key = _chosen(read, [each["index"] for each in order])
+    types = ", ".join(str(column.type) for column in sort_key)
     rows = _columns(read)
     kind = strategy["type"]
     if kind == "AppendFast":
@@ -571,7 +579,7 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
         states = [
             NodeState("data-state", "lists of rows by sort key",
                       {Place.USER_KEY: sort_key, Place.VALUE: rows}, updates=read.updates),
-            NodeState("sorted-map", f"counts by sort key {order_text(order, read)}"),
+            NodeState("sorted-map", f"counts by sort key {order_text(order, read)} of {types}"),
         ]  # fmt: skip
     return _made(
         node, f"{node.kind} {kind}", inputs, spec["partition"]["fields"], states,

@@ -40,6 +40,7 @@ from statelake.state_core.formats.layout.keyed_states import (
     with_value_bytes,
 )
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.rewriting.kryo_parts import kryo_places
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
     COLLECTIONS,
     Found,
@@ -47,7 +48,6 @@ from statelake.state_core.formats.rewriting.kryo_upgrade import (
     declared_collection,
     find_collections,
     for_flink_2,
-    kryo_places,
     targets_in,
     upgrade_rows,
     upgrade_user_keys,

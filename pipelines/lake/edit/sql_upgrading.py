@@ -7,6 +7,7 @@ column by column; operators get the uids of the new plan. What was not matched i
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
 import time
@@ -48,11 +49,16 @@ from statelake.state_core.formats.layout.keyed_states import (
     has_ttl,
     meta_info_bytes,
     user_key_snapshot,
+    with_timer_key,
     with_ttl_bytes,
     with_user_key_bytes,
     with_value_bytes,
 )
-from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
+from statelake.state_core.formats.layout.meta_info import (
+    parse_key_serializer,
+    parse_state_meta_info,
+    serializer_entry,
+)
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     write_metadata,
@@ -82,7 +88,7 @@ from statelake.state_core.serializers.sql.row_data import (
     internal_snapshot,
 )
 from statelake.state_core.serializers.sql.types.logical_type_streams import WrittenType
-from statelake.state_core.serializers.sql.types.logical_types import RawType
+from statelake.state_core.serializers.sql.types.logical_types import LogicalType, RawType
 
 _UID = re.compile(r"(\d+)_(.+)")
 # names of operators behind the number of their node, where a savepoint of Flink 1 has hashes alone
@@ -344,6 +350,7 @@ class OperatorUpgrade:
         match: The operators in both plans.
         operators: The operators of the snapshot that the old node is, with what they become.
         states: The states that go on; others of these operators are left out.
+        keys: The key serializers of operators whose keys have another type of the same bytes.
         entries: The entries of the old operator.
         fate: What becomes of its state, held to the snapshot.
         why: Reasons, each a sentence.
@@ -352,6 +359,7 @@ class OperatorUpgrade:
     match: OperatorMatch
     operators: Mapping[str, Identity] = field(default_factory=dict)
     states: tuple[StateUpgrade, ...] = ()
+    keys: Mapping[str, bytes] = field(default_factory=dict)
     entries: int = 0
     fate: Fate = Fate.KEEPS
     why: tuple[str, ...] = ()
@@ -368,6 +376,17 @@ class SqlUpgradePlan:
 
     plans: PlanMatch
     operators: tuple[OperatorUpgrade, ...]
+
+    def digest(self) -> str:
+        """Return the digest of what becomes of each operator and state that goes on."""
+        digest = hashlib.sha256()
+        for each in self.operators:
+            digest.update(
+                repr([sorted(each.operators.items()), sorted(each.keys.items())]).encode()
+            )
+            for state in each.states:
+                digest.update(repr(state).encode() + state.meta_info)
+        return digest.hexdigest()
 
 
 def plan_sql_upgrade(
@@ -497,15 +516,16 @@ def _operator_upgrade(
             fate = Fate.LOST
         if old is not None and not records and fate is Fate.LOST and not held:
             fate = Fate.KEEPS
-        return OperatorUpgrade(match, {}, (), entries, fate, match.why)
+        return OperatorUpgrade(match, entries=entries, fate=fate, why=match.why)
     identities = {}
     for operator_id, name in held.items():
         found = named.identity(new.node, new.node.kind if name == old.node.kind else name)
         if found is not None:
             identities[operator_id] = found
     if match.fate is Fate.LOST:
-        return OperatorUpgrade(match, {}, (), entries, Fate.LOST, match.why)
+        return OperatorUpgrade(match, entries=entries, fate=Fate.LOST, why=match.why)
     states: list[StateUpgrade] = []
+    keys: dict[str, bytes] = {}
     why, fate = list(match.why), match.fate
     if not records and old.states:
         why.append(f"the snapshot has no state of {old.node.label}")
@@ -515,6 +535,14 @@ def _operator_upgrade(
             fate = worst([fate, Fate.LOST])
             why.append(f"the new job has no operator for {operator.name or operator.operator_id}")
             continue
+        try:
+            key = _new_key(operator.key_serializer, old.key_types, new.key_types)
+        except StateError as error:
+            fate = worst([fate, Fate.UNKNOWN])
+            why.append(f"its key: {str(error).removeprefix(': ')}")
+            continue
+        if key is not None:
+            keys[operator.operator_id] = key
         for state in operator.states:
             try:
                 upgrade = _state_upgrade(state, match, identity.operator_id, like)
@@ -524,7 +552,33 @@ def _operator_upgrade(
                 continue
             if upgrade is not None:
                 states.append(upgrade)
-    return OperatorUpgrade(match, identities, tuple(states), entries, fate, tuple(why))
+    return OperatorUpgrade(match, identities, tuple(states), keys, entries, fate, tuple(why))
+
+
+def _new_key(
+    written: bytes, before: Sequence[LogicalType], after: Sequence[LogicalType]
+) -> bytes | None:
+    """Return the key serializer for keys of other types, whose bytes are the same.
+
+    None if the types are equal.
+
+    Raises:
+        IncompatibleError: The snapshot's keys are not those of the old plan.
+    """
+    if before == after:
+        return None
+    row = row_in(parse_key_serializer(written).snapshot)
+    held = [each.type.text for each in row.types]
+    if held != [each.text for each in before]:
+        raise IncompatibleError(
+            f"the snapshot has ({', '.join(held)}), and the old plan says"
+            f" ({', '.join(each.text for each in before)})",
+            remedy="give the plan of the job that took the savepoint",
+        )
+    new = RowDataSerializerSnapshot()
+    new.types = tuple(map(WrittenType.of, after))
+    new.nested = tuple(map(internal_snapshot, after))
+    return serializer_entry(new).encoded
 
 
 def _is_kept(state: Any) -> bool:
@@ -689,6 +743,7 @@ class _SqlUpgrade(Derivation):
 
     def __init__(self, lake: Catalog, plan: SqlUpgradePlan) -> None:
         self.lake = lake
+        self.applied = plan.digest()
         self.identities = {
             operator_id: identity
             for each in plan.operators
@@ -706,6 +761,7 @@ class _SqlUpgrade(Derivation):
             for operator_id in each.operators
             for state in each.states
         }
+        self.keys = {name: key for each in plan.operators for name, key in each.keys.items()}
         self.now = time.time_ns() // 1_000_000
 
     def begin(
@@ -718,18 +774,33 @@ class _SqlUpgrade(Derivation):
         self.metadata.operators = [
             each for each in self.metadata.operators if each.operator_id in self.identities
         ]
+        going_on = [
+            self._keyed(each) for each in record.operators if each.operator_id in self.identities
+        ]
         kept = [
             operator.with_states(
                 [each for each in operator.states
                  if (operator.operator_id, each.name) in self.states],
                 operator.operator_states,
             )
-            for operator in record.operators
-            if operator.operator_id in self.identities
+            for operator in going_on
         ]  # fmt: skip
         if rewriter is None:
             return kept
         return [self._moved(operator, rewriter) for operator in kept]
+
+    def _keyed(self, operator: OperatorRecord) -> OperatorRecord:
+        """Return the operator with its new key serializer, which its timers have, too."""
+        key = self.keys.get(operator.operator_id)
+        if key is None:
+            return operator
+        states = [
+            replace(each, meta_info=with_timer_key(each.meta_info, key))
+            if each.kind == "timers"
+            else each
+            for each in operator.states
+        ]
+        return replace(operator, key_serializer=key, states=states)
 
     def paths(self, record: SnapshotRecord) -> list[str]:
         """Return the tables that the upgrade may write."""
@@ -790,7 +861,8 @@ class _SqlUpgrade(Derivation):
         """Give operators their new uids, and states their new names."""
         operators = [self._renamed(operator) for operator in record.operators]
         self.metadata.operators = [self._renamed_metadata(each) for each in self.metadata.operators]
-        return replace(record, operators=operators, metadata=write_metadata(self.metadata))
+        metadata = write_metadata(self.metadata)
+        return replace(record, operators=operators, metadata=metadata, applied=self.applied)
 
     def _renamed(self, operator: OperatorRecord) -> OperatorRecord:
         states = []

@@ -279,8 +279,8 @@ class SnapshotRecord:
         erased: The erasures that deleted rows of it, by their requests.
         sequence: Its place among the job's snapshots: the version of the catalog that added it; 0
             in lakes that do not have it yet.
-        applied: The digest of the change by which a migration made it; empty for all others, and in
-            lakes that do not have it yet.
+        applied: The digest of the change by which a migration or an upgrade of Flink SQL made it;
+            empty for all others, and in lakes that do not have it yet.
     """
 
     job: str

@@ -219,6 +219,22 @@ def with_user_key_bytes(meta_info: bytes, user_key: TypeSerializerSnapshot) -> b
     return meta_info_bytes(replace(state, serializers=entries))
 
 
+def with_timer_key(meta_info: bytes, key: bytes) -> bytes:
+    """Return the meta info of the same queue of timers with another key serializer.
+
+    Args:
+        meta_info: The queue's.
+        key: The key serializer, as Flink writes it.
+    """
+    state = parse_state_meta_info(meta_info)
+    timer = _snapshot(state, VALUE_SERIALIZER)
+    if not isinstance(timer, CompositeTypeSerializerSnapshot):
+        raise _unlike(state, timer, "a timer")
+    new = _renested(timer, parse_key_serializer(key).snapshot, *timer.nested[1:])
+    entries = {**state.serializers, VALUE_SERIALIZER: serializer_entry(new)}
+    return meta_info_bytes(replace(state, serializers=entries))
+
+
 def has_ttl(state: StateMetaInfo) -> bool:
     """Return whether each value, list element or map value has the time of its last access."""
     return isinstance(_inner(state), TtlSerializerSnapshot)

@@ -3,6 +3,7 @@
 ========================  ===========================================================
 `value_migration`         a state's values for another serializer
 `ttl_switch`              times of last access, added to values or removed
+`kryo_parts`              the parts of values that Flink 1's Kryo wrote
 `kryo_upgrade`            values of Flink 1's Kryo for Flink 2
 `recompression`           a savepoint with another compression
 ========================  ===========================================================

@@ -14,18 +14,27 @@ Flink 2.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import RAW_KEY, USER_KEY
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.rewriting.kryo_parts import (
+    KryoPart,
+    PartSnapshot,
+    PartsOfKryo,
+    Places,
+    below,
+    replaced,
+    spliced,
+)
 from statelake.state_core.formats.rewriting.value_migration import (
     TTL_BYTES,
     rewrite_entry,
@@ -41,20 +50,20 @@ from statelake.state_core.serializers.composite.collections import (
 )
 from statelake.state_core.serializers.composite.optionals import NullableSerializerSnapshot
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
-from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.decoders import undecoded, written_by
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.columns import ALL_PRESENT, I64Array, U8Array
+from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from statelake.state_core.serializers.kryo.columns import column_of
 from statelake.state_core.serializers.kryo.decoding import KryoValues
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.java_types import JavaType, parse_java_type
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from statelake.state_core.serializers.kryo.uuids import UUID, KryoUuids, uuid_texts
 from statelake.state_core.serializers.kryo.wire import KryoVersion
-from statelake.state_core.serializers.opaque.optional_map import FramedSnapshot, OptionalEntry
 from statelake.state_core.serializers.type_spec import parse_type
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
-Change: TypeAlias = Callable[[KryoSerializerSnapshot, str], TypeSerializerSnapshot]
 
 LISTS = ("java.util.List", "java.util.Collection")
 COLLECTIONS = (*LISTS, "java.util.Set", "java.util.Map")
@@ -93,6 +102,14 @@ class Found:
     java_class: str
     parts: tuple[set[str], set[str]] = field(default_factory=lambda: (set(), set()))
 
+    def note(self, item: Item | None) -> None:
+        """Add the classes of a collection's elements."""
+        for held in item.value if item is not None and isinstance(item.value, list) else ():
+            members = held if isinstance(held, tuple) else (held,)
+            for classes, member in zip(self.parts, members, strict=False):
+                if member is not None:
+                    classes.add(member.java_class)
+
     @property
     def declared(self) -> JavaType | None:
         """The type that was declared, as far as values tell: raw for Kryo; None if they do not."""
@@ -106,71 +123,6 @@ class Found:
                 return JavaType(self.java_class)
             arguments.append(JavaType(name))
         return JavaType(self.java_class, tuple(arguments))
-
-
-def replaced(
-    snapshot: TypeSerializerSnapshot, change: Change, path: str = ""
-) -> TypeSerializerSnapshot:
-    """Return a serializer snapshot with each one of Kryo within it changed.
-
-    Args:
-        snapshot: The snapshot.
-        change: Returns what replaces a snapshot of Kryo, given it and its path, such as `tags`.
-        path: The path of the snapshot.
-    """
-    if isinstance(snapshot, KryoSerializerSnapshot):
-        return change(snapshot, path)
-    if isinstance(snapshot, CompositeTypeSerializerSnapshot):
-        nested = tuple(
-            replaced(each, change, _below(path, snapshot.nested_name(index)))
-            for index, each in enumerate(snapshot.nested)
-        )
-        if all(new is old for new, old in zip(nested, snapshot.nested, strict=True)):
-            return snapshot
-        new = copy(snapshot)
-        new.nested = nested
-        return new
-    if isinstance(snapshot, PojoSerializerSnapshot):
-        pojo = snapshot.pojo
-        fields = _entries(pojo.fields, change, path)
-        registered = _entries(pojo.registered, change, path)
-        others = _entries(pojo.non_registered, change, path)
-        if (fields, registered, others) == (pojo.fields, pojo.registered, pojo.non_registered):
-            return snapshot
-        changed = copy(snapshot)
-        changed.pojo = replace(pojo, fields=fields, registered=registered, non_registered=others)
-        return changed
-    return snapshot
-
-
-def _entries(
-    entries: tuple[OptionalEntry, ...], change: Change, path: str
-) -> tuple[OptionalEntry, ...]:
-    done = []
-    for entry in entries:
-        old = None if entry.value is None else entry.value.snapshot
-        new = None if old is None else replaced(old, change, _below(path, entry.name))
-        if new is old or new is None:
-            done.append(entry)
-        else:
-            done.append(replace(entry, value=FramedSnapshot(new)))
-    return tuple(done)
-
-
-def _below(path: str, name: str) -> str:
-    return f"{path}.{name}" if path and not name.startswith("[") else f"{path}{name}"
-
-
-def kryo_places(snapshot: TypeSerializerSnapshot) -> dict[str, KryoSerializerSnapshot]:
-    """Return the snapshots of Kryo within a serializer snapshot, by their paths."""
-    places: dict[str, KryoSerializerSnapshot] = {}
-
-    def note(kryo: KryoSerializerSnapshot, path: str) -> TypeSerializerSnapshot:
-        places[path] = kryo
-        return kryo
-
-    replaced(snapshot, note)
-    return places
 
 
 def for_flink_2(
@@ -268,96 +220,6 @@ def declared_collection(java_class: str, text: str) -> JavaType:
     return declared
 
 
-class _Part(TypeSerializer):
-    """A part of a value that Kryo wrote, whose place and object are noted."""
-
-    arrow_type = pa.binary()
-    min_length = 1
-
-    def __init__(self, path: str, values: KryoValues, version: KryoVersion) -> None:
-        self.path = path
-        self.values = values
-        self.version = version
-        self.noted: list[tuple[int, int, Item | None]] = []
-
-    @property
-    def name(self) -> str:
-        """`Kryo`."""
-        return "Kryo"
-
-    def read(self, source: DataInput) -> Item | None:
-        """Read an object, and note it."""
-        start = source.position
-        item = self.values.read_next(source, self.version)
-        self.noted.append((start, source.position, item))
-        return item
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """Write an object."""
-        out.write_bytes(self.values.write(value, self.version))
-
-
-class _PartSnapshot(TypeSerializerSnapshot):
-    """The snapshot of a part, which is never written."""
-
-    java_class = "Kryo"
-    current_version = 1
-
-    def __init__(self, part: _Part) -> None:
-        self.part = part
-
-    def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Read nothing: there is no such class in a file."""
-        raise source.fault("no snapshot of a file")
-
-    def write_snapshot(self, out: DataOutput) -> None:
-        """Write nothing."""
-
-    def restore_serializer(self) -> TypeSerializer:
-        """Return the part."""
-        return self.part
-
-
-class PartsOfKryo:
-    """The parts of values that Kryo wrote in Flink 1, found in their bytes.
-
-    Args:
-        value: The serializer snapshot of the values.
-
-    Raises:
-        StateError: The end of another part of the values is not known.
-    """
-
-    def __init__(self, value: TypeSerializerSnapshot) -> None:
-        self.parts: list[_Part] = []
-
-        def change(kryo: KryoSerializerSnapshot, path: str) -> TypeSerializerSnapshot:
-            part = _Part(path, kryo.values(KryoVersion.FLINK_1), KryoVersion.FLINK_1)
-            self.parts.append(part)
-            return _PartSnapshot(part)
-
-        with undecoded(), written_by(KryoVersion.FLINK_1.value):
-            self.serializer = replaced(value, change).restore_serializer()
-        if not self.serializer.self_delimiting:
-            raise EncodeError(
-                f"a part of {value.type_name} besides Kryo has no known end",
-                remedy="register its serializer, see --plugins",
-            )
-
-    def of(self, source: DataInput) -> list[tuple[int, int, str, Item | None]]:
-        """Return start, end, path and object of each part of the next value, in order.
-
-        Raises:
-            StateError: The value can't be parsed.
-        """
-        self.serializer.read(source)
-        found = []
-        for part in self.parts:
-            found += [(start, end, part.path, item) for start, end, item in part.noted]
-            part.noted.clear()
-        return sorted(found, key=lambda each: each[:2])
-
-
 class _Writers:
     """What writes the parts of values for Flink 2.
 
@@ -378,6 +240,21 @@ class _Writers:
             path: target.restore_serializer() for path, target in self.targets.items()
         }
 
+    def write_all(self, places: Places) -> tuple[U8Array, I64Array]:
+        """Return the bytes of a part in all its places, one behind the other, with their sizes.
+
+        Raises:
+            EncodeError: Flink 2 has no form for one of them.
+        """
+        items, target = places.items, self.targets[places.path]
+        if places.uuids is not None:
+            if isinstance(target, PartSnapshot) and target.part.java_class == UUID:
+                return KryoUuids(target.part.values, target.part.version).write(places.uuids)
+            items = [Item(UUID, text) for text in uuid_texts(places.uuids, ALL_PRESENT).to_pylist()]
+        written = [self.write(places.path, item) for item in items]
+        sizes = np.array([len(each) for each in written], np.int64)
+        return np.frombuffer(b"".join(written), np.uint8), sizes
+
     def write(self, path: str, item: Item | None) -> bytes:
         """Return the bytes of a part.
 
@@ -390,7 +267,7 @@ class _Writers:
 
 
 def _items(kryo: KryoSerializerSnapshot, path: str) -> TypeSerializerSnapshot:
-    return _PartSnapshot(_Part(path, kryo.values(KryoVersion.FLINK_2), KryoVersion.FLINK_2))
+    return PartSnapshot(KryoPart(path, kryo, KryoVersion.FLINK_2))
 
 
 def _pairs(
@@ -405,11 +282,11 @@ def _pairs(
         )
         for index, old in enumerate(before.nested):
             new = after.nested[index] if same else None  # type: ignore[union-attr]
-            yield from _pairs(old, new, _below(path, before.nested_name(index)))
+            yield from _pairs(old, new, below(path, before.nested_name(index)))
     elif isinstance(before, PojoSerializerSnapshot):
         held = _snapshots(after) if isinstance(after, PojoSerializerSnapshot) else {}
         for place, old in _snapshots(before).items():
-            yield from _pairs(old, held.get(place), _below(path, place[1]))
+            yield from _pairs(old, held.get(place), below(path, place[1]))
 
 
 def _snapshots(
@@ -433,7 +310,7 @@ def _value_of(target: TypeSerializerSnapshot, item: Any) -> Any:
     Raises:
         EncodeError: The object is not of the serializer's type.
     """
-    if isinstance(target, _PartSnapshot):
+    if isinstance(target, PartSnapshot):
         return item
     if isinstance(target, NullableSerializerSnapshot):
         return None if item is None else _value_of(target.nested[0], item)
@@ -502,6 +379,28 @@ def upgrade_rows(
         StateError: A value can't be parsed, or Flink 2 has no form for it.
     """
     parts, writers = PartsOfKryo(before), _Writers(before, after)
+    with undecoded() if plain or isinstance(rows, ElementRows) else nullcontext():
+        serializer = after.restore_serializer()
+    stored = rows.layout.value_writer(rows.batch).to_binary()
+    try:
+        places = parts.located(rows, stored)
+        new = spliced(stored, places, [writers.write_all(each) for each in places])
+    except StateError:  # say which row it is, or read each by itself
+        new = _upgraded_one_by_one(rows, stored, parts, writers)
+    return rewritten_rows(rows, serializer, new)
+
+
+def _upgraded_one_by_one(
+    rows: StateRows | ElementRows,
+    stored: pa.LargeBinaryArray,
+    parts: PartsOfKryo,
+    writers: _Writers,
+) -> pa.LargeBinaryArray:
+    """Return the new bytes of the values.
+
+    Raises:
+        StateError: A value can't be parsed, or Flink 2 has no form for it.
+    """
     with_ttl = isinstance(rows, StateRows) and rows.layout.with_ttl
 
     def upgraded(source: DataInput) -> bytes:
@@ -513,7 +412,6 @@ def upgrade_rows(
             at = end
         return b"".join((*pieces, bytes(source.data[at : source.position])))
 
-    stored = rows.layout.value_writer(rows.batch).to_binary()
     values = []
     for row, data in enumerate(stored.to_pylist()):
         place = f"state {rows.name!r}, row {row}"
@@ -521,9 +419,7 @@ def upgrade_rows(
             values.append(rewrite_entry(DataInput(data, place), rows.layout.kind, upgraded))
         except StateError as error:
             raise _at(error, place) from error
-    with undecoded() if plain or isinstance(rows, ElementRows) else nullcontext():
-        serializer = after.restore_serializer()
-    return rewritten_rows(rows, serializer, pa.array(values, pa.large_binary()))
+    return pa.array(values, pa.large_binary())
 
 
 def upgrade_user_keys(rows: StateRows, kryo: KryoSerializerSnapshot) -> StateRows:
@@ -566,20 +462,32 @@ def find_collections(
         StateError: A value can't be parsed.
     """
     parts = PartsOfKryo(before)
+    stored = rows.layout.value_writer(rows.batch).to_binary()
+    try:
+        places = parts.located(rows, stored)
+    except StateError:  # say which row it is, or read each by itself
+        _find_one_by_one(rows, stored, parts, found)
+        return
+    for each in places:
+        for item in each.items if each.path in found else ():
+            found[each.path].note(item)
+
+
+def _find_one_by_one(
+    rows: StateRows | ElementRows,
+    stored: pa.LargeBinaryArray,
+    parts: PartsOfKryo,
+    found: Mapping[str, Found],
+) -> None:
     with_ttl = isinstance(rows, StateRows) and rows.layout.with_ttl
 
     def note(source: DataInput) -> bytes:
         source.read_bytes(TTL_BYTES * with_ttl)
         for _, _, path, item in parts.of(source):
-            if path in found and item is not None:
-                for held in item.value if isinstance(item.value, list) else ():
-                    members = held if isinstance(held, tuple) else (held,)
-                    for classes, member in zip(found[path].parts, members, strict=False):
-                        if member is not None:
-                            classes.add(member.java_class)
+            if path in found:
+                found[path].note(item)
         return b""
 
-    stored = rows.layout.value_writer(rows.batch).to_binary()
     for row, data in enumerate(stored.to_pylist()):
         place = f"state {rows.name!r}, row {row}"
         try:

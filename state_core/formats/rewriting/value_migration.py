@@ -105,7 +105,7 @@ def rewritten_rows(rows: Rows, value: TypeSerializer, stored: pa.LargeBinaryArra
         stored: The bytes of each row's value, in the form of a file.
     """
     layout = replace(rows.layout, value=value)
-    cursor = _binary_cursor(stored)
+    cursor = binary_cursor(stored)
     starts, ends = cursor.position.copy(), cursor.end.copy()
     columns = _decoded(layout, cursor)
     columns[RAW_VALUE] = raw_column(cursor, starts, ends)
@@ -157,7 +157,7 @@ def with_columns(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _binary_cursor(values: pa.LargeBinaryArray) -> Cursor:
+def binary_cursor(values: pa.LargeBinaryArray) -> Cursor:
     """Return a cursor over the rows of a column of bytes."""
     bounds = np.frombuffer(values.buffers()[1], np.int64, len(values) + 1)
     data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
@@ -197,7 +197,7 @@ def validate_rows(rows: StateRows | ElementRows) -> None:
     encoded = layout.value_writer(rows.batch).to_binary()
     if layout.stored_value() is None:
         return
-    decoded = with_columns(rows, layout, _decoded(layout, _binary_cursor(encoded)))
+    decoded = with_columns(rows, layout, _decoded(layout, binary_cursor(encoded)))
     again = layout.value_writer(decoded).to_binary()
     if not again.equals(encoded):
         row = next(i for i in range(len(again)) if again[i] != encoded[i])
@@ -289,7 +289,7 @@ def _migrate_exact(
     for index in which:
         migrated[index] = migrate(raw[index].as_py())
     exact = pa.array([migrated[index] for index in which], pa.large_binary())
-    typed = decode(_binary_cursor(exact))
+    typed = decode(binary_cursor(exact))
     take = np.arange(len(column))
     take[which] = len(column) + np.arange(len(which))
     whole = pa.concat_arrays([column, typed]).take(pa.array(take))

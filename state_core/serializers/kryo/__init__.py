@@ -11,6 +11,7 @@
 `columns`             objects as Arrow's values, and back
 `json_values`         objects as JSON, if their type is not declared
 `decoding`            the decoder of a class, and the version of Kryo
+`uuids`               UUIDs, a column at a time
 `serializer`          values of Kryo within other types, whose ends only Kryo knows
 `snapshot`            `KryoSerializerSnapshot`: the classes that a job has registered
 ====================  ===============================================================

@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from statelake.state_core.bounds import EMPTY_ELEMENTS
@@ -87,6 +88,11 @@ class Classes:
     ids: Mapping[int, str]
     users: Mapping[str, UserClass] = field(default_factory=dict)
     messages: Mapping[str, MessageType] = field(default_factory=dict)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The ids of registered classes."""
+        return {name: number for number, name in self.ids.items()}
 
     def form_of(self, java_class: str) -> Form | None:
         """Return a class's form, also for an enum constant with a body; None if it is unknown."""
@@ -229,7 +235,7 @@ class ObjectWriter(KryoOutput):
     def __init__(self, version: KryoVersion, classes: Classes) -> None:
         super().__init__(version)
         self.classes = classes
-        self.ids = {name: number for number, name in classes.ids.items()}
+        self.ids = classes.numbers
         # each written object with its number, kept so that no other object gets its identity
         self.items: dict[object, tuple[Item, int]] = {}
         self.names: dict[str, int] = {}

@@ -12,69 +12,32 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError, StateError, UnknownEndError
 from statelake.state_core.files.wire import DataInput
+from statelake.state_core.kernels.encode import copy_pieces
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
+    Target,
     U8Array,
-    arrow_buffer,
-    validity,
 )
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer
 from statelake.state_core.serializers.kryo.columns import JsonColumn
 from statelake.state_core.serializers.kryo.decoding import KryoDecoder
 from statelake.state_core.serializers.kryo.graph import Item
+from statelake.state_core.serializers.kryo.uuids import UUID, KryoUuids, uuid_halves, uuid_texts
 from statelake.state_core.serializers.kryo.wire import LAST, KryoVersion
 
-UUID, TEXT, LIST = "java.util.UUID", "java.lang.String", "java.util.ArrayList"
-UUID_BYTES, UUID_TEXT = 16, 36
-NO_UUID = "00000000-0000-0000-0000-000000000000"
-U64Array: TypeAlias = npt.NDArray[np.uint64]
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
-_HYPHENS = (8, 13, 18, 23)
-_DIGITS = np.array([at for at in range(UUID_TEXT) if at not in _HYPHENS])
+TEXT, LIST = "java.lang.String", "java.util.ArrayList"
 # two characters or more, of which JSON escapes none
 _SHORT_TEXT = rb"[ !#-\[\]-~]{1,62}[\xa0\xa1\xa3-\xdb\xdd-\xfe]"
 _WITHOUT_LAST = bytes(byte & ~LAST for byte in range(256))
 _MOST_TEXTS = 127  # a count of one byte
-
-
-def _longs(data: U8Array, at: I64Array, end: I64Array) -> tuple[U64Array, I64Array]:
-    """Read a fixed number of each row, low byte first; no number if one does not fit."""
-    if (at + 8 > end).any():
-        return np.empty(0, np.uint64), at
-    return data[at[:, None] + np.arange(8)].view("<u8").ravel(), at + 8
-
-
-def _zigzags(data: U8Array, at: I64Array, end: I64Array) -> tuple[U64Array, I64Array]:
-    """Read a signed number of each row, of variable length; no number if one has another form.
-
-    Returns:
-        The numbers, and the positions behind them.
-    """
-    value = np.zeros(len(at), np.uint64)
-    last = np.zeros(len(at), np.uint8)
-    more = np.ones(len(at), np.bool_)
-    behind = at.copy()
-    for index in range(9):
-        if (more & (behind >= end)).any():
-            return value[:0], at
-        byte = data[np.where(more, behind, 0)]
-        part = byte if index == 8 else byte & (LAST - 1)  # the ninth byte has eight bits
-        value |= np.where(more, part, 0).astype(np.uint64) << np.uint64(7 * index)
-        last = np.where(more, byte, last)
-        behind += more
-        more &= byte >= LAST
-    if ((last == 0) & (behind > at + 1)).any():  # longer than it need be
-        return value[:0], at
-    return value >> np.uint64(1) ^ -(value & np.uint64(1)), behind
 
 
 class KryoSerializer(DecodedSerializer):
@@ -99,35 +62,52 @@ class KryoSerializer(DecodedSerializer):
         column = self._decode_uuids(cursor) if self.java_class == UUID else None
         return super().decode(cursor) if column is None else column
 
+    @cached_property
+    def _uuids(self) -> KryoUuids:
+        return KryoUuids(self.decoder.values, self.decoder.values.version)
+
     def _decode_uuids(self, cursor: Cursor) -> pa.Array | None:
         """Read a column of new UUIDs; None, with the cursor where it was, if not all are."""
-        older = self.decoder.values.version is KryoVersion.FLINK_1
-        head = self._head(Item(UUID, NO_UUID), 2 if older else UUID_BYTES)
-        there = np.ones(cursor.rows, np.uint8) if cursor.present.size == 0 else cursor.present
-        rows = np.flatnonzero(there)
-        start, end = cursor.position[rows], cursor.end[rows]
-        at = start + len(head)
-        if not head or (at > end).any():
+        rows = slice(None) if cursor.present.size == 0 else np.flatnonzero(cursor.present)
+        end = cursor.end[rows]
+        found = self._uuids.read(cursor.data, cursor.position[rows], end)
+        if found is None:
             return None
-        if (cursor.data[start[:, None] + np.arange(len(head))] != np.frombuffer(head, "u1")).any():
+        halves, behind = found
+        if self.whole and (behind != end).any():
             return None
-        halves = []
-        for _ in range(2):
-            half, at = _zigzags(cursor.data, at, end) if older else _longs(cursor.data, at, end)
-            if len(half) < len(at):
-                return None
-            halves.append(half)
-        if self.whole and (at != end).any():
+        cursor.position[rows] = behind
+        return uuid_texts(halves, cursor.present)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Return the bytes of each row, 0 where it is not present."""
+        written = self._uuid_bytes(values, present)
+        return super().sizes(values, present) if written is None else written[1]
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write each present row; UUIDs at once."""
+        written = self._uuid_bytes(values, target.present)
+        if written is None:
+            super().encode(values, target)
+            return
+        data, sizes = written
+        ends = np.cumsum(sizes)
+        copy_pieces(data, ends - sizes, ends, target.out, target.position)
+
+    def _uuid_bytes(self, values: pa.Array, present: U8Array) -> tuple[U8Array, I64Array] | None:
+        """Return the bytes of UUIDs, and the size of each row; None if not all rows have one."""
+        if self.java_class != UUID or not self._uuids.head or not pa.types.is_string(values.type):
             return None
-        digits = np.stack(halves, 1).astype(">u8").view(np.uint8)
-        text = np.full((len(start), UUID_TEXT), ord("-"), np.uint8)
-        text[:, _DIGITS[::2]] = _HEX[digits >> 4]
-        text[:, _DIGITS[1::2]] = _HEX[digits & 15]
-        cursor.position[rows] = at
-        offsets = np.concatenate(([0], np.cumsum(there * np.int64(UUID_TEXT)))).astype(np.int32)
-        bitmap, nulls = validity(cursor.present)
-        buffers = [bitmap, arrow_buffer(offsets), arrow_buffer(text)]
-        return pa.Array.from_buffers(pa.string(), cursor.rows, buffers, nulls)
+        rows = None if present.size == 0 else np.flatnonzero(present)
+        halves = uuid_halves(values if rows is None else values.take(pa.array(rows)))
+        if halves is None:
+            return None
+        data, sizes = self._uuids.write(halves)
+        if rows is None:
+            return data, sizes
+        spread = np.zeros(len(values), np.int64)
+        spread[rows] = sizes
+        return data, spread
 
     def _head(self, item: Item, behind: int) -> bytes:
         """Return the bytes of an object in front of its last ones; empty if it has no known form.

@@ -9,12 +9,14 @@ Source: `com.esotericsoftware.kryo.io.Input` and `Output`.
 from __future__ import annotations
 
 import enum
+import re
 import struct
 
 from statelake.state_core.files.wire import DataInput, DataOutput
 
 LAST = 0x80  # in the last character of ASCII text; in a first byte: a length in characters follows
 MORE = 0x40
+_LAST_CHARACTER = re.compile(rb"[\x80-\xff]")
 # the longest text that is written as ASCII, without a length
 LONGEST_ASCII = {1: 63, 2: 32}
 
@@ -51,6 +53,11 @@ class KryoInput:
 
     def varint(self) -> int:
         """Read a 32-bit number that is rarely negative, as unsigned."""
+        source = self.source
+        at = source.position
+        if at < source.limit and source.data[at] < LAST:  # most are of one byte
+            source.position = at + 1
+            return source.data[at]
         value = self._unsigned(5)
         if value >> 32:
             raise self.source.fault("a variable-length number of more than 32 bits")
@@ -72,14 +79,16 @@ class KryoInput:
         return value - (1 << 32) if value >> 31 else value
 
     def _unsigned(self, most: int) -> int:
-        value = 0
-        for index in range(most):
-            byte = self.source.read_unsigned_byte()
-            if index == 8:  # the ninth byte has eight bits
-                return value | byte << 56
+        source, value = self.source, 0
+        data, at = source.data, source.position
+        for index in range(min(most, source.remaining)):
+            byte = data[at + index]
+            if index == 8 or byte < LAST:  # the ninth byte has eight bits
+                source.position = at + index + 1
+                return value | byte << 7 * index
             value |= (byte & 0x7F) << 7 * index
-            if byte < LAST:
-                return value
+        if source.remaining < most:
+            source.read_bytes(source.remaining + 1)
         raise self.source.fault(f"a variable-length number of more than {most} bytes")
 
     def flagged(self) -> tuple[bool, int]:
@@ -102,10 +111,9 @@ class KryoInput:
             if length == 0:
                 return None
             return self._characters(length - 1)
-        start = source.position
-        while source.read_unsigned_byte() < LAST:
-            pass
-        text = bytearray(source.data[start : source.position])
+        end = _LAST_CHARACTER.search(source.data, source.position, source.limit)
+        size = source.remaining + 1 if end is None else end.end() - source.position
+        text = bytearray(source.read_bytes(size))
         text[-1] &= 0x7F
         return text.decode("ascii")
 

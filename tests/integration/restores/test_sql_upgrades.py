@@ -22,7 +22,13 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.operations.sql_upgrades import SqlUpgrade, upgrade_sql_job
 from statelake.state_core.plans.matching import Fate
-from tests.integration.flink.generated_queries import Query, drawn_query, edited, write_tables
+from tests.integration.flink.generated_queries import (
+    COLUMNS,
+    Query,
+    drawn_query,
+    edited,
+    write_tables,
+)
 from tests.integration.flink.oracle import FlinkError
 from tests.integration.flink.sql_jobs import SqlFlink
 
@@ -55,8 +61,20 @@ def judge(
     *,
     plain: bool = False,
     pair: tuple[Query, Query] | None = None,
+    columns: tuple[str, str] = (COLUMNS, COLUMNS),
 ) -> None:
-    """Try a pair of queries, or draw one and an edit; plain jobs run without their plans."""
+    """Try a pair of queries, or draw one and an edit.
+
+    Args:
+        old: The Flink of the old job.
+        new: That of the new one.
+        seed: By which is drawn what is not given.
+        to: A directory for files.
+        judged: What came of pairs.
+        plain: Whether jobs run without their plans.
+        pair: The queries.
+        columns: Of the tables of the old job, and of the new one.
+    """
     random = Random(seed)
     directory = to / f"pair-{seed}"
     directory.mkdir()
@@ -76,8 +94,8 @@ def judge(
         }
 
     try:
-        old_plan, _ = old.compile(tables + query.sql)
-        new_plan, _ = new.compile(tables + changed.sql)
+        old_plan, _ = old.compile(tables.replace(COLUMNS, columns[0]) + query.sql)
+        new_plan, _ = new.compile(tables.replace(COLUMNS, columns[1]) + changed.sql)
         old_job = old_plan.with_suffix(".sql") if plain else old_plan
         new_job = new_plan.with_suffix(".sql") if plain else new_plan
         taken, _ = old.run(old_job, half(query, 0), "", backend, parallelism)
@@ -177,13 +195,14 @@ def _grouped(*items: str) -> Query:
 
 SUM, BOTH = _grouped("SUM(v)", "COUNT(v)"), _grouped("SUM(v)", "COUNT(v)", "AVG(v)")
 SHORT = ("MIN(CAST(name AS VARCHAR(10)))", "MAX(CAST(name AS CHAR(3)))")
+RETYPED = COLUMNS.replace("g BIGINT", "g BIGINT NOT NULL").replace("STRING", "VARCHAR(10)")
 SELF = Query("join", "u+u", (), ("g",), ("a.id", "a.v", "b.name"), "INNER")
 
 
 def test_pairs_that_are_not_drawn_have_the_numbers_that_were_promised(
     flinks: dict[str, SqlFlink], tmp_path: Path
 ) -> None:
-    """Sums that the planner holds otherwise, least texts of a length, a self join."""
+    """Sums that the planner holds otherwise, least texts of a length, a self join, other types."""
     judged = Judged()
     short = _grouped("COUNT(*)", *SHORT)
     pairs = [
@@ -195,5 +214,9 @@ def test_pairs_that_are_not_drawn_have_the_numbers_that_were_promised(
     ]
     for seed, pair in enumerate(pairs):
         judge(flinks["2.3.0"], flinks["2.3.0"], seed, tmp_path, judged, pair=pair)
+    named = Query("agg", "o", (), ("g", "name"), ("COUNT(*)",))
+    for seed, columns in enumerate([(COLUMNS, RETYPED), (RETYPED, COLUMNS)], len(pairs)):
+        judge(flinks["2.3.0"], flinks["2.3.0"], seed, tmp_path, judged, pair=(named, named),
+              columns=columns)  # fmt: skip
     assert not judged.wrong, "\n\n".join(judged.wrong)
-    assert judged.fates == {"keeps": 4, "starts now": 1}
+    assert judged.fates == {"keeps": 6, "starts now": 1}

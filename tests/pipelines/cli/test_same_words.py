@@ -92,6 +92,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {"all": "`copy_checkpoints`"},
         PROGRESS | {"directory": "the SNAPSHOT"},
     ),
+    "find": ((sl.find, sl.LakeSnapshot.find), {}, {}),
     "growth": (
         (sl.Job.growth, sl.growth), {}, {},
     ),

@@ -45,7 +45,8 @@ TABLES = {
     "orders/kinds/triple", "orders/source/_operator/SourceReaderState", "words/counter/_timers",
     "words/counter/count",
 }  # fmt: skip
-OTHERS = ("savepoint", "state_tables", "restore_plan", "exported_savepoint", "migrated_tables")
+ARCHIVED = ("savepoint", "state_tables", "restore_plan", "exported_savepoint")
+DERIVED = ("migrated_tables", "upgraded_tables")
 NAME = "statelake.dagster.StateLake"
 PICTURE = "](data:image/svg+xml;base64,"
 
@@ -151,7 +152,9 @@ class TestDefinitions:
         """One for each table, known before anything was imported; all come of the savepoint."""
         graph = example.definitions.resolve_asset_graph()
         names = {key.to_user_string() for key in graph.get_all_asset_keys()}
-        assert names == TABLES | {f"{job}/{name}" for job in ("orders", "words") for name in OTHERS}
+        assert names == TABLES | {
+            f"{job}/{name}" for job in ("orders", "words") for name in (*ARCHIVED, *DERIVED)
+        }
         for name in names:
             job, *_ = name.split("/")
             node = graph.get(dg.AssetKey(name.split("/")))
@@ -206,7 +209,7 @@ class TestDefinitions:
         }
         assert {name for name, pool in pools.items() if pool == "orders_lake"} == {
             name for name in pools
-            if name in TABLES | {"orders/state_tables", "orders/migrated_tables"}
+            if name in TABLES | {f"orders/{made}" for made in ("state_tables", *DERIVED)}
             and name.startswith("orders/")
         }  # fmt: skip
         prune = example.definitions.resolve_job_def("orders_prune_snapshots")
@@ -231,7 +234,7 @@ class TestRuns:
     def test_a_range_of_snapshots_in_one_run(self, archived: dg.ExecuteInProcessResult) -> None:
         """Every asset and table has both partitions, but a state that monday has not."""
         orders = {name for name in TABLES if name.startswith("orders/")}
-        orders |= {f"orders/{name}" for name in OTHERS if name != "migrated_tables"}
+        orders |= {f"orders/{name}" for name in ARCHIVED}
         assert set(metadata(archived)) == {
             (name, night) for name in orders for night in ("monday", "tuesday")
         } - {("orders/source/_operator/SourceReaderState", "monday")}
@@ -326,7 +329,7 @@ class TestRuns:
         told = metadata(example.run("words_archive_and_export", "first"))
         assert {name for name, _ in told} == {
             name for name in TABLES if name.startswith("words/")
-        } | {f"words/{name}" for name in OTHERS if name != "migrated_tables"}
+        } | {f"words/{name}" for name in ARCHIVED}
         exported = Path(told["words/exported_savepoint", "first"]["savepoint"])
         assert exported.parent == example.base / "exports" / "words"
 

@@ -65,11 +65,11 @@ class TestNames:
         assert module == "statelake.pipelines.orchestration.definitions"
 
     def test_assets(self) -> None:
-        """Four assets in a row, and migrations, over dynamic partitions."""
+        """Four assets in a row, migrations and upgrades, over dynamic partitions."""
         graph = definitions.resolve_asset_graph()
         names = {key.to_user_string() for key in graph.get_all_asset_keys()}
         logs = "migrated_checkpoint_logs"
-        assert names == {*ASSETS, "migrated_tables", logs}
+        assert names == {*ASSETS, "migrated_tables", "upgraded_tables", logs}
         for before, after in pairwise(ASSETS):
             assert graph.get(dg.AssetKey(after)).parent_keys == {dg.AssetKey(before)}
         for name in names:

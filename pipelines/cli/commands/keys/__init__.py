@@ -1,7 +1,7 @@
 """Commands about keys.
 
 ==============  =====================================================================
-`one_key`       `get` and `history`: the state of one key, and its changes
+`one_key`       `get`, `history` and `find`: one key, its changes, a value anywhere
 `heavy_keys`    `top`: the heaviest keys
 ==============  =====================================================================
 """

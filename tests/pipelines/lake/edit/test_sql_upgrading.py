@@ -111,8 +111,32 @@ def test_in_a_lake_it_is_a_new_snapshot(job: tuple[Path, Path, Path], tmp_path: 
     assert made.made == "monday-sql"
     assert [each.snapshot_id for each in shop.snapshots()] == ["monday", "monday-sql"]
     assert shop["monday-sql"].record.parent == "monday"
-    with pytest.raises(ConflictError):
-        shop["monday"].sql_upgrade(old, new, accept=["partly"])
+    again = shop["monday"].sql_upgrade(old, new, accept=["partly"])
+    assert (again.made, again.before) == ("monday-sql", True)
+    assert "(upgraded before)" in str(again)
+    for accept in ([], ["partly", "lost=Join[11]"]):  # another upgrade of that name
+        with pytest.raises(ConflictError, match="not what this upgrade makes"):
+            shop["monday"].sql_upgrade(old, old if not accept else new, accept=accept)
+
+
+def test_keys_of_another_type_of_the_same_bytes_stay(
+    job: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    """They get its serializer, and the operator's entries stay as they are, byte for byte."""
+    savepoint, old, _ = job
+    new = old.with_name("not-null.json")
+    new.write_text(old.read_text().replace("`shop` VARCHAR(2147483647)", "`shop` CHAR(9) NOT NULL"))
+    assert "lost" in {each.fate for each in sl.check_sql(savepoint, old, new).operators}
+    new.write_text(old.read_text().replace("`shop` VARCHAR(2147483647)", "`shop` VARCHAR NOT NULL"))
+    done = sl.sql_upgrade(savepoint, tmp_path / "made", old, new)
+    assert {each.fate for each in done.operators} == {"keeps"}
+    snapshots = [sl.open_snapshot(each) for each in (savepoint, done.made)]
+    was, now = (each["4_group-aggregate"]["accState"].to_arrow() for each in snapshots)
+    assert now.equals(was)
+    (described,) = (each for each in snapshots[1].describe().operators
+                    if each.label == "4_group-aggregate")  # fmt: skip
+    keys = {described.key_type, *(state.key_type for state in described.keyed_states)}
+    assert keys == {"RowData<VARCHAR(1) NOT NULL>"}  # its timers', too
 
 
 def test_the_same_plan_changes_no_state(job: tuple[Path, Path, Path], tmp_path: Path) -> None:

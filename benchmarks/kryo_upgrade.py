@@ -1,0 +1,99 @@
+"""Values of Flink 1's Kryo rewritten for Flink 2: `python -m benchmarks.kryo_upgrade`."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import tempfile
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+
+from benchmarks.measuring import Row, print_table, rate, seconds
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.kryo_upgrading import upgrade_kryo
+from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.kryo.graph import Item
+from statelake.state_core.serializers.kryo.wire import KryoVersion
+from statelake.state_core.serializers.type_spec import parse_type
+from tests.support.savepoints.kryo_savepoint import kryo_snapshot
+
+VALUES = 200_000
+JOB = "bench"
+UUID, LIST, TEXT = "java.util.UUID", "java.util.ArrayList", "java.lang.String"
+ONE_CORE = LocalEngine(1)
+
+
+def _written(java_class: str, value: object) -> bytes:
+    """Return an object as Flink 1 writes it."""
+    version = KryoVersion.FLINK_1
+    return (
+        kryo_snapshot().of_class(java_class).values(version).write(Item(java_class, value), version)
+    )
+
+
+def _states(count: int) -> dict[str, tuple[TypeSerializerSnapshot, pa.Array]]:
+    """Return the type, and the values, of each state."""
+    random = Random(31)  # noqa: S311 - values that are the same in each run
+    uuids = [_written(UUID, str(uuid.UUID(int=random.getrandbits(128)))) for _ in range(count)]
+    lists = [_written(LIST, [Item(TEXT, f"tag-{each % 1000}")] * 3) for each in range(count)]
+    pair = TupleSerializerSnapshot.around(parse_type("Long"), kryo_snapshot().of_class(UUID))
+    pair.tuple_class = "org.apache.flink.api.java.tuple.Tuple2"
+    pairs = [number.to_bytes(8, "big") + each for number, each in enumerate(uuids)]
+    return {
+        "UUIDs": (kryo_snapshot().of_class(UUID), pa.array(uuids)),
+        "tuples of a long and a UUID": (pair, pa.array(pairs)),
+        "lists of three texts": (kryo_snapshot().of_class(LIST), pa.array(lists)),
+    }
+
+
+def measure(work: Path, count: int) -> list[Row]:
+    """All on one core: the plan, the values and the commit of an upgrade, beside an export."""
+    return [
+        _measured(work / str(number), what, kind, values)
+        for number, (what, (kind, values)) in enumerate(_states(count).items())
+    ]
+
+
+def _measured(work: Path, what: str, kind: TypeSerializerSnapshot, values: pa.Array) -> Row:
+    count = len(values)
+    with undecoded():
+        table = pa.table({"key": pa.array(range(count)), "value": values})
+        operator = NewOperator("operator", "Long", (NewKeyedState("state", table, value=kind),))
+        write_snapshot(work / "savepoint", [operator])
+    lake = Catalog(work / "lake")
+    import_snapshot(lake, str(work / "savepoint"), JOB, snapshot_id="old", engine=ONE_CORE)
+    names = itertools.count()
+    upgrade = _fastest(lambda: upgrade_kryo(lake, JOB, "old", f"new{next(names)}", engine=ONE_CORE))
+    export = _fastest(
+        lambda: export_snapshot(lake, JOB, "new0", work / f"to{next(names)}", engine=ONE_CORE)
+    )
+    return Row(what, rate(count, upgrade), f"export {rate(count, export)}", export / upgrade)
+
+
+def _fastest(work: Callable[[], object]) -> float:
+    return min(seconds(work) for _ in range(3))
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--values", type=int, default=VALUES)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        rows = measure(Path(name), given.values)
+    print_table(f"{given.values:,} values of Flink 1's Kryo, on one core", rows)
+
+
+if __name__ == "__main__":
+    main()
