@@ -69,7 +69,8 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.verify.diffing import Differences
     from statelake.pipelines.operations.bootstrap import BootstrapResult
-    from statelake.pipelines.operations.canary import CanaryResult
+    from statelake.pipelines.operations.canary import CanaryResult, DrillResult
+    from statelake.pipelines.operations.copying import CopiedCheckpoints, CopiedSnapshot
     from statelake.pipelines.operations.finding import Found
     from statelake.pipelines.operations.growth import Growth
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
@@ -109,7 +110,10 @@ __all__ = [
     "check_legality",
     "check_sql",
     "compress",
+    "copy_checkpoints",
+    "copy_snapshot",
     "diff_types",
+    "drill",
     "growth",
     "in_temporary_lake",
     "orphans",
@@ -1886,6 +1890,108 @@ def scan(
     return scan(
         directory, job_id=job_id, latest=latest, sound=sound, deep=deep,
         paths=PathMap.parse(path_map), progress=progress,
+    )  # fmt: skip
+
+
+def copy_snapshot(
+    snapshot: str | os.PathLike[str],
+    dest: str | os.PathLike[str],
+    *,
+    verify: bool = True,
+    threads: int | None = None,
+    allow_external: Iterable[str] = (),
+    path_map: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> CopiedSnapshot:
+    """Copy a savepoint or checkpoint with all its files, so that Flink restores the copy.
+
+    Args:
+        snapshot: Its directory, a path or URI.
+        dest: The directory of the copy: empty, or that of the same copy which was interrupted.
+        verify: Whether to read every byte back, and compare digests.
+        threads: How many files are copied at once; by default 4 on disks, and 16 with a store.
+        allow_external: Other directories to which handles may lead.
+        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+        progress: Called with (done, total) bytes.
+
+    Raises:
+        DeclarationError: The copy would be inside the original, or something else is there.
+        SnapshotError: The snapshot is damaged, or a file can't be read or written.
+    """
+    from statelake.pipelines.flink.path_map import PathMap
+    from statelake.pipelines.operations.copying import CopyOptions, copy_snapshot
+
+    paths = PathMap.parse(path_map)
+    options = CopyOptions(verify, threads, tuple(allow_external), paths)
+    return copy_snapshot(snapshot, dest, options, progress)
+
+
+def copy_checkpoints(
+    directory: str | os.PathLike[str],
+    dest: str | os.PathLike[str],
+    *,
+    since: int | datetime | None = None,
+    verify: bool = True,
+    threads: int | None = None,
+    allow_external: Iterable[str] = (),
+    path_map: Iterable[str] = (),
+    progress: Progress | None = None,
+) -> CopiedCheckpoints:
+    """Copy the checkpoints of a job that were not copied before, and once what they share.
+
+    Args:
+        directory: The directory that has the job's `chk-N`, a path or URI.
+        dest: The directory of the copies, each in its `chk-N`.
+        since: Only checkpoints from this id on, or written since this time.
+        verify: As for `copy_snapshot`, like the next four.
+        threads: How many files are copied at once.
+        allow_external: Other directories to which handles may lead.
+        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+        progress: Called with (done, total) bytes of the checkpoint that is copied.
+
+    Raises:
+        DeclarationError: The copies would be inside the originals, or another job's are there.
+        SnapshotError: A checkpoint is damaged, or a file can't be read or written.
+    """
+    from statelake.pipelines.flink.path_map import PathMap
+    from statelake.pipelines.operations.copying import CopyOptions, copy_checkpoints
+
+    paths = PathMap.parse(path_map)
+    options = CopyOptions(verify, threads, tuple(allow_external), paths)
+    return copy_checkpoints(directory, dest, options, since=since, progress=progress)
+
+
+def drill(
+    location: str | os.PathLike[str],
+    cluster: FlinkCluster,
+    program: JarRun,
+    *,
+    path_map: Iterable[str] = (),
+    parallelism: int | None = None,
+    timeout: float = 300,
+    report: Report | None = None,
+) -> DrillResult:
+    """Restore the newest sound snapshot below a directory, as after a disaster, and cancel the job.
+
+    Args:
+        location: The snapshot, or a directory that has it, a path or URI.
+        cluster: The cluster: in the second region, or for staging.
+        program: The program.
+        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
+        parallelism: By default as it was.
+        timeout: Seconds until it must run and have completed a checkpoint.
+        report: Called with the awaited event.
+
+    Raises:
+        NotFoundError: No snapshot there can be restored.
+        ClusterError: The cluster can't be asked.
+    """
+    from statelake.pipelines.flink.path_map import PathMap
+    from statelake.pipelines.operations.canary import run_drill
+
+    return run_drill(
+        cluster, location, program, paths=PathMap.parse(path_map), parallelism=parallelism,
+        timeout=timeout, report=report,
     )  # fmt: skip
 
 

@@ -219,6 +219,7 @@ PATHS_BY_HAND = {
         {"Directory"}, "paths of a cluster, by a map that refuses what names a server",
     ),
     "pipelines.operations.rescale_steps": ({"Directory"}, USERS_OWN),
+    "pipelines.operations.copying": ({"Directory", "os.path.realpath"}, USERS_OWN),
     "pipelines.operations.scanning": ({"Directory", "os.path.realpath"}, USERS_OWN),
     "pipelines.operations.verified_savepoints": ({"Directory"}, USERS_OWN),
     "pipelines.spark.class_archive": ({"pathlib", ".mkdir"}, USERS_OWN),

@@ -101,6 +101,7 @@ GROUPS = {
     },
     "Deploy": {
         "export": ("export:export", "Write a snapshot as a canonical savepoint"),
+        "copy": ("scanning:copy", "Copy a savepoint or checkpoint to another place"),
         "flink": ("flink.group:flink", "Operate the jobs of a live Flink cluster"),
         "orphans": ("scanning:orphans", "Find files that no checkpoint needs, and delete them"),
     },

@@ -1,4 +1,4 @@
-"""Run a new JAR from a job's snapshot before its deployment, and cancel it after a checkpoint.
+"""Run a JAR from a snapshot, and cancel it after a checkpoint: before a deployment, or as a drill.
 
 While it runs, it reads its sources and writes its sinks. The caller chooses these by the program's
 arguments.
@@ -6,9 +6,12 @@ arguments.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from statelake.pipelines.engine import Engine
@@ -19,10 +22,11 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.share.sharing import Sharing
 from statelake.pipelines.lake.verify.compatibility import check_against
+from statelake.pipelines.operations.scanning import scan
 from statelake.state_core.errors import ClusterError, NotFoundError, UnreachableClusterError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.state_compatibility import Verdicts
-from statelake.state_core.printable import Printed, Table
+from statelake.state_core.printable import Printed, Table, bytes_text
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,61 @@ class CanaryResult(Printed):
             return
         expected = "compatible" if self.compatible else "incompatible"
         yield self.verdicts.table(f"statelake: {expected}")
+
+
+@dataclass(frozen=True)
+class DrillResult(Printed):
+    """The result of a drill: how much would have been lost, and for how long nothing would run.
+
+    Attributes:
+        snapshot: The snapshot that was restored: the newest sound one.
+        taken: When its `_metadata` was written; that of a copy in a store, when it was copied.
+        age_seconds: Its age when the drill began (RPO).
+        bytes: The bytes of its state.
+        look_seconds: How long it took to find it.
+        restore_seconds: How long it took the job to run and to complete a checkpoint (with the
+            time before, RTO).
+        restores: Whether it did.
+        why: Flink's own reason, if it did not.
+        flink_job: The id of its job on the cluster.
+        skipped: How many newer ones can't be restored.
+    """
+
+    snapshot: str
+    taken: datetime
+    age_seconds: float
+    bytes: int
+    look_seconds: float
+    restore_seconds: float
+    restores: bool
+    why: str
+    flink_job: str
+    skipped: int
+
+    @property
+    def verdict(self) -> str:
+        """Whether it restores, in words."""
+        return "was restored" if self.restores else "was not restored"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return vars(self) | {"taken": self.taken.isoformat()}
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read."""
+        yield f"{self.snapshot} {self.verdict} ({bytes_text(self.bytes)})"
+        if self.why:
+            yield f"Flink: {self.why}"
+        age = timedelta(seconds=round(self.age_seconds))
+        yield f"RPO: it is of {self.taken:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
+        if self.skipped:
+            yield f"{self.skipped:,} newer ones can't be restored: `statelake scan` says why"
+        if self.restores:
+            whole = self.look_seconds + self.restore_seconds
+            yield (
+                f"RTO: {whole:.1f} s, {self.look_seconds:.1f} s of these to find it, the others"
+                " until the job had completed a checkpoint"
+            )
 
 
 def run_canary(
@@ -142,17 +201,11 @@ def run_canary(
             lake, job, snapshot_id, target, parallelism=parallelism,
             max_parallelism=max_parallelism, sharing=sharing, engine=engine,
         )  # fmt: skip
-        try:
-            jars.run(
-                program, savepoint=paths.there(target), job_id=job_id,
-                parallelism=parallelism or _parallelism_of(lake, job, snapshot_id),
-                max_parallelism=max_parallelism,
-            )  # fmt: skip
-            cluster.wait_until_running(job_id, timeout=timeout, report=report)
-        except UnreachableClusterError:
-            raise
-        except ClusterError as error:
-            why = error.problem
+        why = _refusal(
+            cluster, jars, program, job_id, paths.there(target),
+            parallelism=parallelism or _parallelism_of(lake, job, snapshot_id),
+            max_parallelism=max_parallelism, timeout=timeout, report=report,
+        )  # fmt: skip
         _cancel(cluster, job_id)
     except BaseException:
         with suppress(ClusterError, NotFoundError):
@@ -162,6 +215,101 @@ def run_canary(
         jars.forget()
         directory.delete_tree(name)
     return CanaryResult(snapshot_id, not why, why, verdicts, job_id, done.left_out)
+
+
+def run_drill(
+    cluster: FlinkCluster,
+    location: str | os.PathLike[str],
+    program: JarRun,
+    *,
+    paths: PathMap | None = None,
+    parallelism: int | None = None,
+    timeout: float = 300,
+    report: Report | None = None,
+) -> DrillResult:
+    """Restore the newest sound snapshot below a directory, as after a disaster, and clean up.
+
+    Args:
+        cluster: The cluster: in the second region, or for staging.
+        location: The snapshot, or a directory that has it, a path or URI.
+        program: The program to run.
+        paths: Paths of the cluster as paths of this machine.
+        parallelism: By default the snapshot's.
+        timeout: Seconds until it must run and have completed a checkpoint.
+        report: Called with the awaited event.
+
+    Raises:
+        UnreachableClusterError: The cluster does not answer; the message names the job that may be
+            left.
+        NotFoundError: No snapshot there can be restored.
+        SnapshotError: The directory can't be listed.
+    """
+    paths = paths or PathMap()
+    began, now = time.monotonic(), time.time()
+    found = scan(location, latest=True, sound=True, paths=paths)
+    newest = found.newest
+    if newest is None:
+        skipped = "; ".join(f"{each.path or '.'} is {each.state}" for each in found.skipped[:3])
+        raise NotFoundError(
+            f"no snapshot that can be restored{f': {skipped}' if skipped else ''}",
+            place=os.fspath(location),
+            remedy="copy one there, or name its directory with --path-map",
+        )
+    looked = time.monotonic() - began
+    job_id, jars = new_id(), Jars(cluster)
+    try:
+        jars.id_of(program)
+        began = time.monotonic()
+        why = _refusal(
+            cluster, jars, program, job_id, paths.there(newest.location),
+            parallelism=parallelism or newest.parallelism or 1, max_parallelism=None,
+            timeout=timeout, report=report,
+        )  # fmt: skip
+        restored = time.monotonic() - began
+        _cancel(cluster, job_id)
+    except BaseException:
+        with suppress(ClusterError, NotFoundError):
+            cluster.cancel(job_id)
+        raise
+    finally:
+        jars.forget()
+    return DrillResult(
+        newest.location, newest.time, now - newest.time.timestamp(), newest.bytes, looked,
+        restored, not why, why, job_id, len(found.skipped),
+    )  # fmt: skip
+
+
+def _refusal(
+    cluster: FlinkCluster,
+    jars: Jars,
+    program: JarRun,
+    job_id: str,
+    savepoint: str,
+    *,
+    parallelism: int,
+    max_parallelism: int | None,
+    timeout: float,
+    report: Report | None,
+) -> str:
+    """Run a program from a snapshot until it has completed a checkpoint.
+
+    Returns:
+        Why it did not; empty if it did.
+
+    Raises:
+        UnreachableClusterError: The cluster does not answer.
+    """
+    try:
+        jars.run(
+            program, savepoint=savepoint, job_id=job_id, parallelism=parallelism,
+            max_parallelism=max_parallelism,
+        )  # fmt: skip
+        cluster.wait_until_running(job_id, timeout=timeout, report=report)
+    except UnreachableClusterError:
+        raise
+    except ClusterError as error:
+        return error.problem
+    return ""
 
 
 def _parallelism_of(lake: Catalog, job: str, snapshot_id: str) -> int:

@@ -39,14 +39,12 @@ from statelake.state_core.formats.metadata.state_files import (
     METADATA_FILE,
     place_of,
 )
-from statelake.state_core.formats.metadata.stream_map import streams_of
+from statelake.state_core.formats.metadata.stream_map import keyed_handles, logs_of, streams_of
 from statelake.state_core.formats.reader import kind_and_format
 from statelake.state_core.model.handles import (
-    ChangelogFileHandle,
     ChangelogHandle,
     FileHandle,
     IncrementalHandle,
-    KeyedHandle,
     NestedKeyGroupsHandle,
     RelativeHandle,
     SegmentHandle,
@@ -436,8 +434,9 @@ def examine(tree: Tree, candidate: FoundSnapshot, paths: PathMap) -> FoundSnapsh
         return replace(candidate, problems=(f"`_metadata`: {error.problem}",))
     kind, format_name = kind_and_format(metadata)
     files = _Files(tree, candidate.path, paths)
-    for stream, is_log in _streams(metadata):
-        files.look_up(stream, is_log=is_log)
+    logs = logs_of(metadata)
+    for stream in streams_of(metadata):
+        files.look_up(stream, is_log=stream in logs)
     return replace(
         candidate,
         state=DAMAGED if files.problems else MOVED if files.elsewhere else RESTORABLE,
@@ -535,37 +534,8 @@ class _Files:
         self.problems.append(f"{path} has {size:,} bytes, and `_metadata` says {length:,}")
 
 
-def _streams(metadata: CheckpointMetadata) -> Iterator[tuple[StreamHandle, bool]]:
-    """Yield the streams of handles, and whether each is a file of a changelog."""
-    logs = {
-        stream
-        for handle in _keyed(metadata)
-        if isinstance(handle, ChangelogFileHandle)
-        for _, stream in handle.streams
-    }
-    for stream in streams_of(metadata):
-        yield stream, stream in logs
-
-
-def _keyed(metadata: CheckpointMetadata) -> Iterator[KeyedHandle]:
-    """Yield all handles of keyed state, also those within others."""
-    for operator in metadata.operators:
-        for subtask in (operator.subtasks or {}).values():
-            for handle in (subtask.managed_keyed, subtask.raw_keyed):
-                if handle is not None:
-                    yield from _with_inner(handle)
-
-
-def _with_inner(handle: KeyedHandle) -> Iterator[KeyedHandle]:
-    yield handle
-    if isinstance(handle, ChangelogHandle):
-        for inner in (*handle.materialized, *handle.changes):
-            if inner is not None:
-                yield from _with_inner(inner)
-
-
 def _traits(metadata: CheckpointMetadata, kind: str) -> tuple[str, ...]:
-    kinds = {type(handle) for handle in _keyed(metadata)}
+    kinds = {type(handle) for handle in keyed_handles(metadata)}
     is_changelog = ChangelogHandle in kinds
     subtasks = [
         subtask for operator in metadata.operators for subtask in (operator.subtasks or {}).values()

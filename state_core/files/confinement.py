@@ -20,12 +20,14 @@ import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 from statelake.state_core.files.file_sources import too_short
 
+Buffer: TypeAlias = "bytes | memoryview"
 PART = ".part"
 """The end of a file's temporary name, used until the file is complete."""
 
@@ -233,7 +235,7 @@ class ConfinedTree:
         _note_written(self, path)
         return handle
 
-    def write(self, path: str, chunks: Iterable[bytes]) -> None:
+    def write(self, path: str, chunks: Iterable[Buffer]) -> None:
         """Write a whole file, its directories made, so that it appears complete or not at all.
 
         When this returns, the file is on the disk under its name.
@@ -252,7 +254,9 @@ class ConfinedTree:
             _sync(folder)
 
     @contextmanager
-    def _part_of(self, folder: int, name: str, path: str, chunks: Iterable[bytes]) -> Iterator[str]:
+    def _part_of(
+        self, folder: int, name: str, path: str, chunks: Iterable[Buffer]
+    ) -> Iterator[str]:
         """Write content to a file under a temporary name, sync it, and yield that name.
 
         It is locked while its writer lives, and removed unless it was renamed.
@@ -403,6 +407,11 @@ class ConfinedTree:
             return None
         except OSError as error:
             raise self._error("looked up", path, error) from error
+
+    def set_modified(self, path: str, seconds: float) -> None:
+        """Set the modification time of a file."""
+        with self._telling("dated", path), self._folder_of(path) as (folder, name):
+            os.utime(name, (seconds, seconds), dir_fd=folder, follow_symlinks=False)
 
     def size(self, path: str) -> int | None:
         """Number of bytes of a regular file, None if it does not exist."""

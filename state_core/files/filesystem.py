@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
 from statelake.state_core.files.confinement import (
+    Buffer,
     ConfinedTree,
     given_to_arrow,
     relative_path,
@@ -402,7 +403,7 @@ class Directory:
         """Write a whole file so that it appears complete or not at all."""
         self.write_pieces(path, [data])
 
-    def write_pieces(self, path: str, pieces: Iterable[bytes]) -> None:
+    def write_pieces(self, path: str, pieces: Iterable[Buffer]) -> None:
         """Write a file as `write` does, without holding all of it in memory."""
         target = self.full(path)
         if self.local:
@@ -574,6 +575,9 @@ class ConfinedDirectory(Directory):
         self._checked(path)
         return False
 
+    def set_modified(self, path: str, seconds: float) -> None:
+        """Set the modification time of a file, on a local disk; others keep their own."""
+
     def resize(self, path: str, size: int) -> None:
         """Truncate or extend a file, on a local disk."""
         raise NotImplementedError(f"files of {self.scheme} can't be written into")
@@ -656,13 +660,16 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
     def remove_left_part(self, path: str) -> bool:
         return self.tree.remove_left_part(self.below(path))
 
+    def set_modified(self, path: str, seconds: float) -> None:
+        self.tree.set_modified(self.below(path), seconds)
+
     def resize(self, path: str, size: int) -> None:
         self.tree.resize(self.below(path), size)
 
     def move_into(self, path: str, target: str, at: int, start: int, end: int) -> None:
         self.tree.move_into(self.below(path), self.below(target), at, start=start, end=end)
 
-    def write_pieces(self, path: str, pieces: Iterable[bytes]) -> None:
+    def write_pieces(self, path: str, pieces: Iterable[Buffer]) -> None:
         self.tree.write(self.below(path), pieces)
 
     def write_new(self, path: str, data: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 ===================  ================================================================
 `inspect`, `dump`    what a snapshot holds
-`scanning`           `scan`: which snapshots are sound; `orphans`: files that no snapshot needs
+`scanning`           `scan`: which snapshots are sound; `copy`: move one; `orphans`: unneeded files
 `types`              the types of its states, as text
 `keys/`              one key (`get`, `history`), and the heavy ones (`top`)
 `sources/`           `offsets`: where sources go on; `channels`: records in flight

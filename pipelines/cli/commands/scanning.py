@@ -1,8 +1,8 @@
-"""`statelake scan`: find snapshots; `orphans`: find files that no snapshot needs."""
+"""`statelake scan`: find snapshots; `copy`: move them; `orphans`: files that no snapshot needs."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -12,8 +12,8 @@ from statelake.pipelines import api
 from statelake.pipelines.cli.commands.flink.connecting import connected, path_map_option
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
-from statelake.pipelines.cli.commands.times import Duration
-from statelake.pipelines.cli.options import answer, configured_option
+from statelake.pipelines.cli.commands.times import Duration, Since
+from statelake.pipelines.cli.options import allow_external_option, answer, configured_option
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.state_core.errors import DeclarationError
@@ -76,6 +76,63 @@ def scan(
     else:
         show(found, as_json_=as_json_)
     answer(yes=bool(found.snapshots))
+
+
+@click.command()
+@click.argument("snapshot")
+@click.argument("dest")
+@click.option(
+    "--verify/--no-verify", default=True, help="Read every byte back, and compare; the default."
+)
+@click.option("--all", "every", is_flag=True, help="SNAPSHOT is the directory of a job's chk-N.")
+@click.option(
+    "--since", type=Since(), metavar="ID|TIME", help="With --all only checkpoints from there on."
+)
+@click.option("--threads", type=click.IntRange(min=1), help="How many files are copied at once.")
+@path_map_option
+@allow_external_option
+@json_option
+def copy(
+    snapshot: str,
+    dest: str,
+    verify: bool,
+    every: bool,
+    since: int | datetime | None,
+    threads: int | None,
+    path_map: tuple[str, ...],
+    allow_external: tuple[str, ...],
+    as_json_: bool,
+) -> None:
+    """Copy a savepoint or checkpoint to another place: a directory, a bucket, a region.
+
+    All files that it needs are copied, also those that it shares with other checkpoints, and its
+    handles lead to them: Flink restores the copy where the original does not exist any more.
+
+    `_metadata` is written last. Whoever was interrupted runs it again: files that are there are
+    kept if they have the bytes of the original. Another snapshot is never written over.
+
+    With --all, SNAPSHOT is the directory of a job's checkpoints: each of them that is not in DEST
+    yet is copied, the newest first, and once what they share.
+
+    \b
+    Examples:
+      statelake copy /checkpoints/5f1e/chk-42 s3://other-region/flink/chk-42
+      statelake copy s3://bucket/savepoints/savepoint-5f1e2c-0a1b2c3d4e5f /backup/monday
+      statelake copy --all s3://bucket/flink/5f1e s3://other-region/flink/5f1e --since 42
+    """
+    words: dict[str, Any] = {
+        "verify": verify, "threads": threads, "allow_external": allow_external,
+        "path_map": path_map,
+    }  # fmt: skip
+    if since is not None and not every:
+        raise click.UsageError("--since is for a job's checkpoints: give --all, too")
+    with progress_bar("copying", quiet=as_json_, of_bytes=True) as progress:
+        done = (
+            api.copy_checkpoints(snapshot, dest, since=since, progress=progress, **words)
+            if every
+            else api.copy_snapshot(snapshot, dest, progress=progress, **words)
+        )
+    show(done, as_json_=as_json_)
 
 
 @click.command()

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 _DURATION = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)")
+DIGITS_OF_A_DATE = 8  # 20261120
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -62,3 +63,15 @@ class Instant(click.ParamType[datetime]):
         except ValueError:
             self.fail(f"{value!r} is no time (2026-11-20T06:00Z)", param, ctx)
         return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+class Since(Instant):
+    """A checkpoint's id, or a point in time: `42`, `2026-11-20`."""
+
+    name = "id or time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse an id or a point in time."""
+        text = str(value)
+        is_id = text.isascii() and text.isdigit() and len(text) < DIGITS_OF_A_DATE
+        return int(text) if is_id else super().convert(value, param, ctx)

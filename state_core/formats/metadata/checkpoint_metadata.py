@@ -150,6 +150,7 @@ FIRST_WITH_COORDINATOR = 3
 FIRST_WITH_PROPERTIES = 4
 FIRST_WITH_NAMES = 5
 FIRST_WITH_TYPED_CHANNELS = 6
+CHAIN_LENGTH, NO_DURATION = 1, -1  # as Flink fills what version 2 has, and nothing reads
 LEAST_OPERATOR_BYTES = 24
 LEAST_CHANNEL_BYTES = 22  # merged, without a stream
 
@@ -289,6 +290,16 @@ def write_metadata(metadata: CheckpointMetadata) -> bytes:
             f"`_metadata` version {version} can't be written",
             remedy="choose 3 (any Flink since 1.11), 4 (1.16+), 5 (2.0+) or 6 (2.1+)",
         )
+    return write_as_read(metadata)
+
+
+def write_as_read(metadata: CheckpointMetadata) -> bytes:
+    """Return the bytes of a file that was read and has other handles now, in its own version.
+
+    Raises:
+        UnsupportedFormatError: Content that the version can't hold.
+    """
+    version = metadata.version
     out = DataOutput()
     out.write_int(MAGIC)
     out.write_int(version)
@@ -416,7 +427,10 @@ def _write_operator(operator: OperatorMetadata, out: DataOutput, version: int) -
     out.write_bytes(bytes.fromhex(operator.operator_id))
     out.write_int(operator.parallelism)
     out.write_int(operator.max_parallelism)
-    write_stream_handle(operator.coordinator, out)
+    if version >= FIRST_WITH_COORDINATOR:
+        write_stream_handle(operator.coordinator, out)
+    else:
+        out.write_int(CHAIN_LENGTH)
     if operator.subtasks is None:
         if operator.coordinator is not None:
             raise CorruptSnapshotError(
@@ -433,12 +447,17 @@ def _write_operator(operator: OperatorMetadata, out: DataOutput, version: int) -
 
 
 def _write_subtask(subtask: SubtaskState, out: DataOutput, version: int) -> None:
+    if version < FIRST_WITH_COORDINATOR:
+        out.write_long(NO_DURATION)
+        out.write_int(0)  # no state of the `Checkpointed` interface
     for handle in (subtask.managed_operator, subtask.raw_operator):
         out.write_int(0 if handle is None else 1)
         if handle is not None:
             write_operator_handle(handle, out)
     write_keyed_handle(subtask.managed_keyed, out)
     write_keyed_handle(subtask.raw_keyed, out)
+    if version < FIRST_WITH_COORDINATOR:
+        return
     typed = version >= FIRST_WITH_TYPED_CHANNELS
     for handles in (subtask.inputs, subtask.outputs):
         channels = handles if typed else [part for handle in handles for part in unmerged(handle)]

@@ -392,7 +392,7 @@ class StateFiles:
         places = [(self.directory, name)]
         if CHECKPOINT_DIRECTORY.fullmatch(parts[-1]) and checkpoint:
             places.append((self._above.child(parts[-1]), name))
-        depth = _shared_depth(parts)
+        depth = shared_depth(parts)
         if not depth:
             return places
         within = "/".join([*parts[len(parts) - depth + 1 :], name])
@@ -447,7 +447,7 @@ class _Extents:
         self.seen.add(id(handle))
 
 
-def _shared_depth(parts: list[str]) -> int:
+def shared_depth(parts: list[str]) -> int:
     """Return how many of a path's last parts begin with a shared directory; 0 without one."""
     depths = range(1, min(MAX_SHARED_DEPTH, len(parts)) + 1)
     return next((depth for depth in depths if parts[-depth] in SHARED_DIRECTORIES), 0)

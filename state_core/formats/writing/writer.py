@@ -14,11 +14,10 @@ import posixpath
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from statelake.state_core.errors import SnapshotError, StateError
 from statelake.state_core.files.compression import IDENTIFIER, compress_snappy
-from statelake.state_core.files.confinement import PART
+from statelake.state_core.files.confinement import PART, Buffer
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.held_directories import HeldDirectory, left_directories, remove_left
 from statelake.state_core.files.moves import Move, move_all, plan_moves
@@ -42,7 +41,6 @@ from statelake.state_core.model.handles import (
 )
 
 READ_BYTES = 8 << 20
-Buffer: TypeAlias = "bytes | memoryview"
 
 
 @dataclass

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,3 +68,44 @@ def test_a_canary_says_whether_the_jar_restores(
     assert cluster.find_job("original").state == "RUNNING"
     assert list((root / "exports").iterdir()) == []
     assert run(*words, "--snapshot", "tuesday").code == 3
+
+
+def test_a_drill_restores_the_newest_copy(
+    archived: tuple[Path, FlinkCluster], counter: Path, live_flink: LiveFlink
+) -> None:
+    """It says how old that is and how long it took; another type is refused, as Flink says."""
+    root, cluster = archived
+    of = ("--lake", root / "lake", "--job", "counter", "--snapshot", "monday")
+    assert run("export", *of, "--to", root / "made", "--engine", "local").code == 0
+    region = root / "region"
+    for name, age in (("old", 7200), ("new", 3600)):
+        at = time.time() - age
+        os.utime(root / "made" / "_metadata", (at, at))
+        assert run("copy", root / "made", region / name).code == 0
+    shutil.rmtree(root / "made")
+    shutil.copytree(region / "new", region / "damaged")
+    next(path for path in (region / "damaged").iterdir() if path.name != "_metadata").unlink()
+    os.utime(region / "damaged" / "_metadata")
+    words = (
+        "flink", "drill", region, "--flink", live_flink.url, "--jar", counter,
+        "--entry-class", "LiveCounter", "--arg", "drill",
+    )  # fmt: skip
+    ran = run(*words, "--json")
+    assert ran.code == 0, ran.err
+    assert (ran.json["snapshot"], ran.json["restores"]) == (str(region / "new"), True)
+    assert 3600 <= ran.json["age_seconds"] < 3700
+    assert 0 < ran.json["restore_seconds"] < 60
+    assert ran.json["skipped"] == 1
+    refused = run(*words, "--arg", "text")
+    assert refused.code == 1
+    assert f"{region / 'new'} was not restored" in refused.out
+    assert "StateMigrationException" in refused.out
+    drills = [job for job in cluster.jobs() if job.name == "drill"]
+    assert drills
+    assert all(job.ended for job in drills)
+    assert (region / "new" / "_metadata").exists()
+    shutil.rmtree(region / "new")
+    shutil.rmtree(region / "old")
+    none = run(*words)
+    assert none.code == 3
+    assert "damaged is damaged" in none.err

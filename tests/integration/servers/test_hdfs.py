@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import uuid
+from pathlib import Path
 
 import pytest
 
+import statelake as sl
 from statelake.state_core.errors import SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from tests.integration.hdfs.cluster import Hdfs
@@ -32,6 +35,7 @@ from tests.integration.servers.test_s3_lake import (  # noqa: F401 - they are ru
     test_savepoints_by_schedule,
     test_there_and_back,
 )
+from tests.support.savepoints.checkpoint_trees import made_tree
 
 pytestmark = [pytest.mark.hdfs, pytest.mark.full]
 
@@ -74,6 +78,24 @@ def test_what_is_refused_is_said_in_one_line(directory: Directory) -> None:
         directory.write("a/b", b"2")
     assert "\n" not in str(refused.value)
     assert "\\n" not in str(refused.value)
+
+
+def test_a_copy_goes_on(hdfs: Hdfs, directory: Directory, tmp_path: Path) -> None:
+    """Where a killed one left a file under its temporary name; and back, with the original gone."""
+    tree = made_tree(f"file:{tmp_path}/flink", 1, 1, families=("incremental",), savepoints=0)
+    tree.write(tmp_path / "flink")
+    (one,) = tree.snapshots
+    for name in (next(iter(one.beside)), "_metadata"):
+        directory.write(f"{name}.0123456789abcdef.part", b"half")
+    to = hdfs.location(directory.root.strip("/"))
+    done = sl.copy_snapshot(tmp_path / "flink" / one.path, to)
+    assert (done.kept_files, len(directory.files_below())) == (0, done.files + 1)
+    assert sl.copy_snapshot(tmp_path / "flink" / one.path, to).was_complete
+    shutil.rmtree(tmp_path / "flink")
+    assert sl.scan(to).snapshots[0].restorable
+    sl.copy_snapshot(to, tmp_path / "back")
+    directory.delete_tree()
+    assert sl.scan(tmp_path / "back").snapshots[0].restorable
 
 
 def test_a_name_node_that_is_not_there() -> None:

@@ -1,4 +1,4 @@
-"""`scan` of 2,000 checkpoints in a store: few requests, in seconds."""
+"""`scan` of 2,000 checkpoints in a store: few requests, in seconds; `orphans` and `copy` there."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import obstore
 import pytest
 from obstore.store import S3Store
 
 import statelake as sl
+from statelake.state_core.errors import SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from tests.integration.s3.proxy import BUCKET, KEY, SECRET, S3Proxy
 from tests.integration.s3.relay import Relay
@@ -93,3 +96,69 @@ def test_orphans_in_a_store(s3: S3Proxy, relay: Relay) -> None:
     files = {path for path, _ in Directory(location).files_below()}
     assert files == tree.files.keys() - set(left)
     assert all(each.restorable for each in sl.scan(location).snapshots)
+
+
+@pytest.mark.parametrize("family", ["incremental", "merged", "changelog"])
+def test_copies_from_store_to_store(family: str, s3: S3Proxy, relay: Relay, tmp_path: Path) -> None:
+    """With the originals gone each is restorable, has the same bytes, and is copied once."""
+    at, to = (f"copy/{uuid.uuid4().hex[:12]}" for _ in range(2))
+    tree = made_tree(f"s3://{BUCKET}/{at}", 1, 3, families=(family,), savepoints=0)
+    put(tree, s3, at)
+    job = tree.snapshots[0].job
+    source, target = f"{at}/{job}", relay.through(s3.location(f"{to}/{job}"))
+    relay.taken()
+    done = sl.copy_checkpoints(s3.location(source), target)
+    asked = relay.taken().requests
+    files = {path for path, _ in Directory(target).files_below()}
+    assert files == {path.partition("/")[2] for path in tree.files}
+    assert asked["PUT"] == len(files)
+    assert asked["LIST"] <= 2
+    again = sl.copy_checkpoints(s3.location(source), target)
+    assert (again.copied, again.complete) == ((), 3)
+    assert relay.taken().requests["PUT"] == 0
+    one = sl.copy_snapshot(f"{s3.location(source)}".replace("?", "/chk-2?"), tmp_path / "local")
+    assert one.bytes == done.copied[1].bytes
+    Directory(s3.location(at)).delete_tree()
+    assert {each.state for each in sl.scan(target).snapshots} == {"restorable"}
+    assert [each.checkpoint_id for each in sl.scan(target).snapshots] == [3, 2, 1]
+    for path, data in ((path, data) for path, (data, _) in tree.files.items()):
+        if not path.endswith("_metadata"):
+            assert (
+                Directory(s3.location(f"{to}/{path}")).child("..").read(path.rpartition("/")[2])
+                == data
+            )
+    back = sl.copy_snapshot(tmp_path / "local", s3.location(f"{to}/back"))
+    assert back.bytes == one.bytes
+    assert sl.scan(tmp_path / "local").snapshots[0].restorable
+    assert sl.scan(s3.location(f"{to}/back")).snapshots[0].restorable
+    assert sl.check_integrity(s3.location(f"{to}/back")).sound
+
+
+def test_a_copy_to_a_store_that_fails_at_any_file_goes_on(
+    s3: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No `_metadata` is there before all else is."""
+    at = f"copy/{uuid.uuid4().hex[:12]}"
+    tree = made_tree(f"s3://{BUCKET}/{at}", 1, 1, families=("incremental",), savepoints=0)
+    put(tree, s3, at)
+    source = s3.location(f"{at}/{tree.snapshots[0].path}")
+    written, left = Directory.write_pieces, 0
+
+    def failing(self: Directory, path: str, pieces: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise SnapshotError("no answer", place=path)
+        written(self, path, pieces)
+
+    monkeypatch.setattr(Directory, "write_pieces", failing)
+    for writes in (0, 1, 5, len(tree.files) - 2):
+        target = s3.location(f"{at}-{writes}")
+        left = writes
+        with pytest.raises(SnapshotError, match="no answer"):
+            sl.copy_snapshot(source, target, threads=2)
+        there = {path for path, _ in Directory(target).files_below()}
+        assert (len(there), "_metadata" in there) == (writes, False)
+        left = len(tree.files)
+        assert sl.copy_snapshot(source, target).kept_files == writes
+        assert sl.scan(target).snapshots[0].restorable

@@ -70,7 +70,7 @@ def test_all_commands_are_there() -> None:
             "bootstrap",
         ],
         "Check": ["check", "plan-rescale"],
-        "Deploy": ["export", "flink", "orphans"],
+        "Deploy": ["export", "copy", "flink", "orphans"],
         "Run": ["run", "checkpoints", "spark", "warm", "demo"],
     }  # fmt: skip
     listed = run("--help").out.partition("Look:")[2]

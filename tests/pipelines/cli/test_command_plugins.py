@@ -138,7 +138,7 @@ def test_a_plugin_that_is_not_there(
 # what reads no value and no key, only counts of them, or bytes
 WITHOUT = {
     "snapshots", "hold", "release", "retain", "drop", "lake", "demo", "checkpoints", "spark",
-    "warm", "orphans",
+    "warm", "orphans", "copy",
 }  # fmt: skip
 WITHOUT_OF = {"flink": {"jobs", "checkpoints", "run", "cancel", "dispose"}, "audit": {"records"}}
 

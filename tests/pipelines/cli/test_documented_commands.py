@@ -349,3 +349,19 @@ def test_the_page_on_scans_shows_what_is_printed(
         ran = run(*shlex.split(command)[2:])
         assert ran.code == 0, ran.err
         assert_printed(expected, ran.out)
+
+
+def test_the_page_on_copies_shows_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a checkpoint, and of a job's, some and then the others."""
+    root = tmp_path / "checkpoints"
+    made_tree(f"file:{root}", 2, 3, families=("incremental", "changelog")).write(root)
+    monkeypatch.chdir(tmp_path)
+    samples = [block for block in blocks(DOCS / "copy.md", "") if block.startswith("$ statelake ")]
+    assert len(samples) == 3
+    for sample in samples:
+        command, _, expected = sample.partition("\n")
+        ran = run(*shlex.split(command)[2:])
+        assert ran.code == 0, ran.err
+        assert_printed(expected, ran.out)

@@ -87,6 +87,11 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "orphans": (
         (sl.orphans,), {"flink": "given as `cluster`"}, {"cluster": "--flink"},
     ),
+    "copy": (
+        (sl.copy_snapshot, sl.copy_checkpoints),
+        {"all": "`copy_checkpoints`"},
+        PROGRESS | {"directory": "the SNAPSHOT"},
+    ),
     "find": ((sl.find, sl.LakeSnapshot.find), {}, {}),
     "growth": (
         (sl.Job.growth, sl.growth), {}, {},
@@ -174,6 +179,9 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "checkpoints verify": ((LOG, sl.Checkpoints.verify), {}, {}),
     "checkpoints drop": ((LOG, sl.Checkpoints.drop), {}, {}),
     "checkpoints migrate": ((LOG, sl.Checkpoints.migrate), {}, {}),
+    "flink drill": (
+        (sl.drill,), PROGRAM | {"flink": "given as `cluster`"}, CLUSTER,
+    ),
     "flink canary": (
         (sl.LakeSnapshot.canary,), PROGRAM | {"flink": "given as `cluster`"}, CLUSTER,
     ),

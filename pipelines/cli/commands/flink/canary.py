@@ -1,4 +1,4 @@
-"""`statelake flink canary`: try whether a new JAR restores, and cancel it."""
+"""`statelake flink canary`: try whether a new JAR restores; `drill`: rehearse a disaster."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from statelake.pipelines import api
 from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_option,
@@ -31,6 +32,49 @@ from statelake.pipelines.cli.options import (
 if TYPE_CHECKING:
     from statelake.pipelines.cli.options import ShareOptions
     from statelake.pipelines.flink.jars import JarRun
+
+
+@click.command()
+@click.argument("location")
+@flink_option
+@program_options
+@click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
+@path_map_option
+@timeout_option("5min", "it may take to run and to complete a checkpoint")
+@plugins_option
+@json_option
+def drill(
+    location: str,
+    flink: str,
+    program: JarRun,
+    parallelism: int | None,
+    path_map: tuple[str, ...],
+    timeout: timedelta,
+    as_json_: bool,
+) -> None:
+    """Rehearse a disaster: restore the newest sound snapshot, and say how old it is.
+
+    LOCATION is a snapshot, or a directory such as that of `statelake copy --all`. The newest
+    snapshot there that can be restored is restored on the cluster, which is one for staging or that
+    of the second region, until the job has completed a checkpoint. Then the job is cancelled.
+    Nothing is exported, and Flink does not claim the snapshot.
+
+    It prints how much would have been lost (RPO), and for how long nothing would have run (RTO).
+    The exit code is 1 if Flink refuses it. While the job runs, it reads its sources and writes its
+    sinks: choose harmless ones by --arg.
+
+    \b
+    Example:
+      statelake flink drill s3://other-region/flink/5f1e --flink http://staging:8081 \
+          --jar orders.jar --arg --sink --arg nowhere
+    """
+    with connected(flink) as cluster, status_line(quiet=as_json_) as report:
+        done = api.drill(
+            location, cluster, program, path_map=path_map, parallelism=parallelism,
+            timeout=seconds(timeout), report=report,
+        )  # fmt: skip
+    show(done, as_json_=as_json_, marked=done.verdict, style="green" if done.restores else "red")
+    answer(yes=done.restores)
 
 
 @click.command()

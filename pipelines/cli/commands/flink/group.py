@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from statelake.pipelines.cli.commands.flink.canary import canary
+from statelake.pipelines.cli.commands.flink.canary import canary, drill
 from statelake.pipelines.cli.commands.flink.jobs import cancel, checkpoints, jobs
 from statelake.pipelines.cli.commands.flink.rescale import rescale
 from statelake.pipelines.cli.commands.flink.runs import run
@@ -26,5 +26,5 @@ def flink() -> None:
     """
 
 
-for _command in (jobs, checkpoints, savepoint, stop, run, cancel, dispose, canary, rescale):
+for _command in (jobs, checkpoints, savepoint, stop, run, cancel, dispose, canary, drill, rescale):
     flink.add_command(_command)
