@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from statelake.state_core.formats.layout.state_types import StateTypes, TypeDifferences
     from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.model.channels import Channel
+    from statelake.state_core.model.finding import Found
     from statelake.state_core.process import Job as ProcessJob
     from statelake.state_core.serializers.framework.base import TypeSerializer
 
@@ -1413,6 +1414,31 @@ class LakeSnapshot(Snapshot):
             )  # fmt: skip
 
         return {owner.label: states for owner, states in self._read(weigh)}
+
+    def find(
+        self,
+        value: object,
+        *,
+        operator: str | None = None,
+        state: str | None = None,
+        contains: bool = False,
+        limit: int | None = 100,
+    ) -> Found:
+        """Return where a value is; see `Snapshot.find`. State without tables is not searched."""
+        from statelake.state_core.model.finding import Unsearched, find_in_snapshot
+
+        def search(record: SnapshotRecord) -> Found:
+            return find_in_snapshot(
+                LakeSnapshot(self.job, record), value, operator=operator, state=state,
+                contains=contains, limit=limit,
+            )  # fmt: skip
+
+        found: Found = self._read(search)
+        size = sum(carried.size for carried in self.record.carried)
+        if size:
+            why = f"{size:,} bytes of state without tables"
+            found.unsearched.append(Unsearched("", "", "", why))
+        return found
 
     def key_rows(
         self, key: object, *, operator: str | None = None, state: str | None = None

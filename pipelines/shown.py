@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.state_core.model.snapshot import KeyedState, StateKind
+from statelake.state_core.model.snapshot import KeyedState, OperatorState, StateKind
 from statelake.state_core.printable import bytes_text, printable, printable_json
 
 __all__ = [
@@ -40,6 +40,12 @@ _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...]
 _ORDER = (
     "key_group", "subtask", "position", "namespace", "key", "user_key", "timestamp", "value", "ttl",
 )  # fmt: skip
+# by how operator state is redistributed
+_MODES = {
+    "SPLIT_DISTRIBUTE": "operator_list",
+    "UNION": "operator_union",
+    "BROADCAST": "broadcast",
+}
 LONGEST_CELL = 2000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 TO_YEAR_9999 = 253_402_300_799_999
@@ -85,13 +91,15 @@ def _instant(millis: int) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
 
 
-def state_head(operator: str, state: KeyedState) -> dict[str, Any]:
+def state_head(operator: str, state: KeyedState | OperatorState) -> dict[str, Any]:
     """Return the fields with which every printed row of a state begins.
 
     Args:
         operator: The operator's uid or id.
         state: The state.
     """
+    if isinstance(state, OperatorState):
+        return {"operator": operator, "state": state.name, "kind": _MODES[state.mode.name]}
     head = {"operator": operator, "state": state.name, "kind": state.kind.value}
     if state.kind is StateKind.TIMERS:
         domain, _ = state.timer_service

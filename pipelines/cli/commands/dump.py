@@ -20,12 +20,6 @@ from statelake.state_core.errors import NotFoundError, did_you_mean
 if TYPE_CHECKING:
     from statelake.state_core.model.snapshot import Operator
 
-# by how operator state is redistributed
-_KINDS = {
-    "SPLIT_DISTRIBUTE": "operator_list",
-    "UNION": "operator_union",
-    "BROADCAST": "broadcast",
-}
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -126,10 +120,6 @@ def _all_lines(
                     yield from plain_rows(state_head(operator.label, keyed), batch)
         for other in operator.operator_states:
             if state in (None, other.name) and key_groups is None:
-                head = {
-                    "operator": operator.label,
-                    "state": other.name,
-                    "kind": _KINDS[other.mode.name],
-                }
+                head = state_head(operator.label, other)
                 for batch in other.batches():
                     yield from plain_rows(head, batch)

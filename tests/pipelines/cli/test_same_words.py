@@ -62,6 +62,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {"fail_on_diff": "an exit code", "earlier": "the object is it"},
         {},
     ),
+    "find": ((sl.Snapshot.find, sl.LakeSnapshot.find), SAVEPOINTS, {}),
     "top": ((sl.Snapshot.top, sl.LakeSnapshot.top), SAVEPOINTS, {}),
     "inspect": (
         (sl.open_snapshot, sl.Snapshot.describe),

@@ -2,6 +2,7 @@
 
 ==============  =====================================================================
 `one_key`       `get` and `history`: the state of one key, and its changes
+`finding`       `find`: where a value is
 `heavy_keys`    `top`: the heaviest keys
 ==============  =====================================================================
 """
