@@ -75,6 +75,8 @@ class StateDescription:
         elements: Of operator state, the elements of all subtasks, or the copies of a broadcast.
         subtasks: Of operator state, how many subtasks have a part of it.
         schema: Its columns; None if nobody asked.
+        types: Its types in the words of `statelake types`, its type in Java's syntax, and Flink's
+            classes of its serializers' snapshots; None if nobody asked, or for timers.
         entries: Entries, or elements of operator state, of a broadcast state those of one copy;
             None if they were not counted.
         size: The bytes of their keys and values; None if they were not counted.
@@ -94,6 +96,7 @@ class StateDescription:
     elements: int = 0
     subtasks: int = 0
     schema: pa.Schema | None = None
+    types: dict[str, Any] | None = field(default=None, compare=False)
     entries: int | None = None
     size: int | None = None
     key_groups: I64Array | None = field(default=None, compare=False, repr=False)
@@ -141,10 +144,28 @@ class StateDescription:
         return described | self._columns_json()
 
     def _columns_json(self) -> dict[str, Any]:
+        types = {} if self.types is None else {"types": self.types}
         if self.schema is None:
-            return {}
+            return types
         columns = [column for column in self.schema if not column.name.startswith("raw_")]
-        return {"columns": list(map(_column_json, columns))}
+        return types | {"columns": list(map(_column_json, columns))}
+
+    def types_line(self) -> str:
+        """Return a line with its types and serializers."""
+        types = self.types or {}
+        said = {name: held for name, held in types.items() if name != "serializers"}
+        java = said.pop("type_name")
+        if said.get("type") is None:
+            said["type"] = f"{java}, which `statelake types` has no text for"
+        words = [
+            f"{name}: {held if isinstance(held, str) else json.dumps(held, ensure_ascii=False)}"
+            for name, held in said.items()
+        ]
+        classes = [
+            f"{role} {java_class.rpartition('.')[2]}"
+            for role, java_class in types["serializers"].items()
+        ]
+        return f"  {brief(self.name)}: {brief(', '.join(words))}; {brief(', '.join(classes))}"
 
 
 def _column_json(column: pa.Field) -> dict[str, Any]:
@@ -394,6 +415,8 @@ class OperatorDescription:
         yield ""
         yield self.states_table()
         for state in self.states[:SHOWN]:
+            if state.types is not None:
+                yield state.types_line()
             columns = state.to_json().get("columns", ()) if state.schema is not None else ()
             lines = _column_lines(columns, f"{brief(state.name)}.")
             yield from islice(lines, SHOWN)
@@ -566,6 +589,7 @@ def describe_snapshot(
     schema: bool = False,
     key_groups: bool = True,
     keys: bool = False,
+    types: bool = False,
 ) -> SnapshotDescription:
     """Return the description of a snapshot; arguments as for `Snapshot.describe`.
 
@@ -573,6 +597,7 @@ def describe_snapshot(
         CorruptSnapshotError: The bytes are not entries.
     """
     counted = snapshot.total_bytes <= AUTO_COUNT_BYTES if entries is None else entries
+    typed = _types_of(snapshot) if types else {}
     return SnapshotDescription(
         snapshot.location,
         snapshot.kind,
@@ -581,12 +606,44 @@ def describe_snapshot(
         snapshot.checkpoint_id,
         snapshot.compression,
         tuple(
-            describe_operator(
-                operator, entries=counted, schema=schema, key_groups=key_groups, keys=keys
+            _with_types(
+                describe_operator(
+                    operator, entries=counted, schema=schema, key_groups=key_groups, keys=keys
+                ),
+                typed,
             )
             for operator in snapshot.operators
         ),
         parallelism,
+    )
+
+
+def _types_of(snapshot: Snapshot) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the types of each state, by operator id and name."""
+    from statelake.state_core.formats.layout.state_compatibility import (  # noqa: PLC0415 - if asked
+        schemas_of_snapshot,
+    )
+    from statelake.state_core.formats.layout.state_types import typed_states  # noqa: PLC0415
+
+    return typed_states(schemas_of_snapshot(snapshot))
+
+
+def _with_types(
+    described: OperatorDescription, typed: dict[tuple[str, str], dict[str, Any]]
+) -> OperatorDescription:
+    """Add the types of its states, if they were asked for."""
+    if not typed:
+        return described
+
+    def of(states: tuple[StateDescription, ...]) -> tuple[StateDescription, ...]:
+        return tuple(
+            replace(each, types=typed.get((described.operator_id, each.name))) for each in states
+        )
+
+    return replace(
+        described,
+        keyed_states=of(described.keyed_states),
+        operator_states=of(described.operator_states),
     )
 
 

@@ -689,6 +689,7 @@ class Snapshot:
         schema: bool = False,
         key_groups: bool = True,
         keys: bool = False,
+        types: bool = False,
     ) -> SnapshotDescription:
         """Return what it holds: operators, states, types, sizes, key groups and their skew.
 
@@ -703,6 +704,7 @@ class Snapshot:
             key_groups: Whether to look at key groups; without, nothing is read but `_metadata` and
                 the heads of files.
             keys: Whether to name the heaviest key of each operator's heaviest key group.
+            types: Whether to list the types of each state, as `types` does, and its serializers.
 
         Raises:
             CorruptSnapshotError: The bytes are not entries.
@@ -714,7 +716,7 @@ class Snapshot:
 
         return describe_snapshot(
             self, parallelism=parallelism, entries=entries, schema=schema, key_groups=key_groups,
-            keys=keys,
+            keys=keys, types=types,
         )  # fmt: skip
 
     def types(self, operator: str | Sequence[str] = ()) -> StateTypes:

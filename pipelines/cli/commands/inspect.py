@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 @click.option(
     "--keys", is_flag=True, help="Name the heaviest key of each operator's heaviest key group."
 )
+@click.option(
+    "--types", is_flag=True, help="List the types of each state, and Flink's serializers."
+)
 @reading_options
 @plugins_option
 @json_option
@@ -39,6 +42,7 @@ def inspect(
     entries: bool | None,
     schema: bool,
     keys: bool,
+    types: bool,
     reading: Reading,
     as_json_: bool,
 ) -> None:
@@ -53,12 +57,12 @@ def inspect(
       statelake inspect /savepoints/savepoint-5f1e2c-0a1b2c3d4e5f
       statelake inspect /checkpoints/0af3.../chk-21 --parallelism 12
       statelake inspect /savepoints/of-flink-1 --uid counter --uid sessions --schema
-      statelake inspect savepoint-5f1e2c-0a1b2c3d4e5f --keys
+      statelake inspect savepoint-5f1e2c-0a1b2c3d4e5f --keys --types
       statelake inspect s3://bucket/savepoints/sp-1 --json | jq '.operators[]."operator-uid"'
     """
     snapshot = open_snapshot(savepoint, **reading)
     described = snapshot.describe(
-        parallelism=parallelism, entries=entries, schema=schema, keys=keys
+        parallelism=parallelism, entries=entries, schema=schema, keys=keys, types=types
     )
     operators = tuple(map(_with_plain_key, described.operators))
     show(replace(described, operators=operators), as_json_=as_json_)

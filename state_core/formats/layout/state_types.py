@@ -221,6 +221,32 @@ def types_of(schemas: Iterable[OperatorSchema], operators: Iterable[str] = ()) -
     return StateTypes(tuple(sorted(types, key=lambda each: each.operator)))
 
 
+def typed_states(schemas: Iterable[OperatorSchema]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the types of each state but timers, in the words of `types_of`, and its serializers.
+
+    Args:
+        schemas: The operators.
+
+    Returns:
+        By operator id and state, for `StateDescription.types`.
+    """
+    typed = {}
+    for schema in schemas:
+        for info in (*schema.states.values(), *schema.operator_states.values()):
+            if info.kind is BackendStateType.PRIORITY_QUEUE:
+                continue
+            state = StateType.of(info)
+            words = state.entry() if state.type is not None else {"type": None} | state.entry()
+            typed[schema.operator_id, info.name] = words | {
+                "type_name": state.type_name,
+                "serializers": {
+                    role.removesuffix("_SERIALIZER").lower(): entry.snapshot.java_class
+                    for role, entry in info.serializers.items()
+                },
+            }
+    return typed
+
+
 @dataclass(frozen=True)
 class StateDifference:
     """A difference of a state in two files of types.

@@ -318,3 +318,27 @@ def test_operators_without_a_uid_are_told_of() -> None:
     assert "with --uid" in told
     assert hint not in run("inspect", OLD_WORDS, "--uid", "counter").out
     assert hint not in run("inspect", KINDS).out
+
+
+def test_types_are_those_of_types() -> None:
+    """`--types` says of each state what `statelake types` says, and names Flink's serializers."""
+    told = run("inspect", KINDS, "--types").out
+    said = {
+        f"{each['operator']}/{state['state']}": state
+        for each in run("types", KINDS, "--json").json["operators"]
+        for state in each["states"]
+    }
+    compared = 0
+    for each in inspected(KINDS, "--types")["operators"]:
+        label = each["operator-uid"] or each["operator-uid-hash"]
+        for state in (*each["keyed_states"], *each["operator_states"]):
+            if state.get("kind") == "timers":
+                assert "types" not in state
+                continue
+            types, expected = state["types"], said[f"{label}/{state['name']}"]
+            for name in ("type", "type_name", "kind"):
+                assert types[name] == expected[name]
+            assert types["serializers"]["value"].startswith("org.apache.flink.")
+            assert f"  {state['name']}: type: " in told
+            compared += 1
+    assert compared == len(said) > 5
