@@ -9,6 +9,7 @@
 `redistribution`   the assignment of state to subtasks at another parallelism
 `measure`          counts, bytes and fingerprints of entries, by key group
 `description`      what a snapshot holds, as one value that every face prints
+`expiring`         what of a snapshot's state has expired
 `finding`          where a value is in the state of a snapshot
 =================  ==================================================================
 

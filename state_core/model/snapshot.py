@@ -11,7 +11,7 @@ whose copy differs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from statelake.state_core.formats.layout.state_types import StateTypes
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.description import SnapshotDescription
+    from statelake.state_core.model.expiring import Expired
     from statelake.state_core.model.finding import Found
     from statelake.state_core.serializers.framework.base import TypeSerializer
 
@@ -865,6 +866,31 @@ class Snapshot:
         return find_in_snapshot(
             self, value, operator=operator, state=state, contains=contains, limit=limit
         )
+
+    def expired(
+        self,
+        ttl: timedelta | Mapping[str, timedelta],
+        *,
+        at: datetime | None = None,
+        keys: bool = False,
+        limit: int = 100,
+    ) -> Expired:
+        """Return how much of each state with times of last access has expired.
+
+        Args:
+            ttl: The time to live, which no snapshot has: of all states, or by `operator/state`,
+                with the empty name for all others.
+            at: The time; by default the newest last access.
+            keys: Whether to list keys of which something has expired.
+            limit: How many keys of each state.
+
+        Raises:
+            NotFoundError: A named state does not exist, or has no times of last access.
+            CorruptSnapshotError: The bytes are not entries.
+        """
+        from statelake.state_core.model.expiring import expired_in_snapshot  # noqa: PLC0415 - if asked
+
+        return expired_in_snapshot(self, ttl, at=at, keys=keys, limit=limit)
 
     def sources(self) -> list[Source]:
         """Return its sources, with the offsets, positions and splits from which they continue.

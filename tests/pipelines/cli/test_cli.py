@@ -57,7 +57,7 @@ def test_all_commands_are_there() -> None:
     """Those that were promised, by what they are for."""
     assert {title: list(group) for title, group in GROUPS.items()} == {
         "Look": [
-            "inspect", "scan", "types", "dump", "get", "find", "top", "offsets", "channels", "growth",
+            "inspect", "scan", "types", "dump", "get", "find", "expired", "top", "offsets", "channels", "growth",
             "report",
         ],
         "Archive": [

@@ -63,6 +63,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {},
     ),
     "find": ((sl.Snapshot.find, sl.LakeSnapshot.find), SAVEPOINTS, {}),
+    "expired": ((sl.Snapshot.expired,), SAVEPOINTS, {}),
     "top": ((sl.Snapshot.top, sl.LakeSnapshot.top), SAVEPOINTS, {}),
     "inspect": (
         (sl.open_snapshot, sl.Snapshot.describe),

@@ -1,0 +1,119 @@
+"""`statelake expired`: what of the state has expired, at a time to live that the user names."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    json_text,
+    plain,
+    print_table,
+    tell,
+)
+from statelake.pipelines.cli.commands.times import Duration, Instant
+from statelake.pipelines.cli.options import NamedSnapshot, source_options
+from statelake.state_core.printable import brief
+
+if TYPE_CHECKING:
+    from statelake.state_core.model.expiring import ExpiredState
+
+LONGEST_KEY = 200
+
+
+def _lives(
+    context: click.Context, option: click.Parameter, given: tuple[str, ...]
+) -> dict[str, timedelta]:
+    """Parse times to live: of all states, or each of one."""
+    lives = {}
+    for text in given:
+        name, _, life = text.rpartition("=")
+        lives[name] = Duration().convert(life, option, context)
+    return lives
+
+
+@click.command()
+@source_options
+@click.option(
+    "--ttl",
+    multiple=True,
+    required=True,
+    metavar="[OPERATOR/STATE=]TTL",
+    callback=_lives,
+    help="The time to live of all states, or of one; may be repeated.",
+)
+@click.option("--at", type=Instant(), help="The time; by default the newest last access.")
+@click.option("--keys", is_flag=True, help="List keys of which something has expired.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1_000_000),
+              help="List at most so many keys of each state.")  # fmt: skip
+@plugins_option
+@json_option
+def expired(
+    source: NamedSnapshot,
+    ttl: dict[str, timedelta],
+    at: datetime | None,
+    keys: bool,
+    limit: int,
+    as_json_: bool,
+) -> None:
+    """Show what state has expired by the times of last access in it.
+
+    A snapshot has no time to live, only the job has: give it. By default it is asked what had
+    expired at the newest last access of all states: a copy changes the time of a snapshot's files.
+    Elements of lists expire one by one; a list's bytes count if all of its elements have expired.
+
+    \b
+    Examples:
+      statelake expired savepoint-5f1e2c-0a1b2c3d4e5f --ttl 7d
+      statelake expired savepoint-5f1e2c-0a1b2c3d4e5f --ttl 7d --ttl orders/seen=1h --keys
+      statelake expired --lake lake --job orders --ttl 30d --at 2026-11-20T06:00Z --json
+    """
+    snapshot = source.stored() if source.in_lake else source.open()
+    found = snapshot.expired(ttl, at=at, keys=keys, limit=limit)
+    if as_json_:
+        states = [_as_dict(each, keys=keys) for each in found.states]
+        as_json({"at": found.at, "rule": found.rule, "states": states, "unknown": found.unknown})
+        return
+    tell(f"expired at {found.at:%Y-%m-%d %H:%M:%S} UTC ({found.rule})")
+    rows = [
+        (f"{brief(each.operator)}/{brief(each.state)}", _life_text(each.ttl), f"{each.entries:,}",
+         f"{each.expired:,}", f"{each.share:.1%}", bytes_text(each.expired_size))
+        for each in found.states
+    ]  # fmt: skip
+    if rows:
+        columns = ("<state", ">time to live", ">entries", ">expired", ">share", ">bytes")
+        print_table("", columns, rows)
+    elif not found.unknown:
+        tell("no state has times of last access")
+    for name in found.unknown:
+        tell(f"not known: {brief(name)}: its times of last access can't be read")
+    for each in found.states:
+        for key in each.keys:
+            shown = json_text(plain(key))
+            cut = shown if len(shown) <= LONGEST_KEY else f"{shown[:LONGEST_KEY]}..."
+            tell(f"{brief(each.operator)}/{brief(each.state)} {cut}")
+        if len(each.keys) == limit:
+            tell(f"... the first {limit:,} keys of {brief(each.state)}: --limit lists more")
+
+
+def _life_text(life: timedelta) -> str:
+    millis = life // timedelta(milliseconds=1)
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if millis and not millis % size:
+            return f"{millis // size}{unit}"
+    return f"{millis}ms"
+
+
+def _as_dict(state: ExpiredState, *, keys: bool) -> dict[str, Any]:
+    said = {
+        "operator": state.operator, "state": state.state, "ttl": _life_text(state.ttl),
+        "entries": state.entries, "expired": state.expired, "share": round(state.share, 6),
+        "bytes": state.size, "expired_bytes": state.expired_size,
+    }  # fmt: skip
+    return said | ({"keys": [plain(key) for key in state.keys]} if keys else {})
