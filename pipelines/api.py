@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.bootstrap import BootstrapResult
     from statelake.pipelines.operations.canary import CanaryResult, DrillResult
     from statelake.pipelines.operations.copying import CopiedCheckpoints, CopiedSnapshot
-    from statelake.pipelines.operations.finding import Found
     from statelake.pipelines.operations.growth import Growth
     from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.operations.migrations import Migrations, Outcome, UpgradeOutcome
@@ -94,6 +93,7 @@ if TYPE_CHECKING:
     from statelake.state_core.formats.layout.state_types import StateTypes, TypeDifferences
     from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.model.channels import Channel
+    from statelake.state_core.model.finding import Found
     from statelake.state_core.process import Job as ProcessJob
     from statelake.state_core.serializers.framework.base import TypeSerializer
 
@@ -1419,6 +1419,31 @@ class LakeSnapshot(Snapshot):
 
         return {owner.label: states for owner, states in self._read(weigh)}
 
+    def find(
+        self,
+        value: object,
+        *,
+        operator: str | None = None,
+        state: str | None = None,
+        contains: bool = False,
+        limit: int | None = 100,
+    ) -> Found:
+        """Return where a value is; see `Snapshot.find`. State without tables is not searched."""
+        from statelake.state_core.model.finding import Unsearched, find_in_snapshot
+
+        def search(record: SnapshotRecord) -> Found:
+            return find_in_snapshot(
+                LakeSnapshot(self.job, record), value, operator=operator, state=state,
+                contains=contains, limit=limit,
+            )  # fmt: skip
+
+        found: Found = self._read(search)
+        size = sum(carried.size for carried in self.record.carried)
+        if size:
+            why = f"{size:,} bytes of state without tables"
+            found.unsearched.append(Unsearched("", "", "", why))
+        return found
+
     def key_rows(
         self, key: object, *, operator: str | None = None, state: str | None = None
     ) -> list[KeyRows]:
@@ -1437,35 +1462,6 @@ class LakeSnapshot(Snapshot):
 
         text = _key_text(key)
         return rows_in_lake(self._catalog, self.record, text, operator=operator, state=state)
-
-    def find(
-        self,
-        value: str,
-        *,
-        operator: str | None = None,
-        state: str | None = None,
-        contains: bool = False,
-        limit: int = 100,
-    ) -> Found:
-        """Search a value in keys, values, and all within them.
-
-        Args:
-            value: The value, as `statelake dump` prints it; bytes as hexadecimal digits behind
-                `0x`.
-            operator: Only in this operator: its uid, name or id.
-            state: Only in the states of that name.
-            contains: Whether texts and bytes that contain it are found, too.
-            limit: The number of places at which the search ends.
-
-        Raises:
-            EncodeError: There is nothing to search, or its digits are not hexadecimal.
-            NotFoundError: There is no such operator or state.
-        """
-        from statelake.pipelines.operations.finding import find_value
-
-        return find_value(
-            self.operators, value, operator=operator, state=state, contains=contains, limit=limit
-        )
 
     def report(
         self,
@@ -2191,43 +2187,6 @@ def upgrade(
             return replace(planned, snapshot=place)
         snapshot.job[planned.made or snapshot.name].export(to)
         return replace(planned, snapshot=place, made=os.fspath(to))
-
-
-def find(
-    savepoint: str | os.PathLike[str],
-    value: str,
-    *,
-    operator: str | None = None,
-    state: str | None = None,
-    contains: bool = False,
-    limit: int = 100,
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-) -> Found:
-    """Search a value in keys, values, and all within them, of a savepoint or checkpoint.
-
-    Args:
-        savepoint: Its directory, a path or URI.
-        value: The value, as `statelake dump` prints it; bytes as hexadecimal digits behind `0x`.
-        operator: Only in this operator: its uid, name or id.
-        state: Only in the states of that name.
-        contains: Whether texts and bytes that contain it are found, too.
-        limit: The number of places at which the search ends.
-        allow_external: Directories elsewhere to which its handles may lead.
-        uids: Operator uids to recognise.
-
-    Raises:
-        EncodeError: There is nothing to search, or its digits are not hexadecimal.
-        NotFoundError: There is no such operator or state.
-        SnapshotError: The savepoint can't be opened.
-    """
-    from statelake.pipelines.operations.finding import find_value
-    from statelake.state_core.formats import open_snapshot
-
-    snapshot = open_snapshot(savepoint, allow_external=allow_external, uids=uids)
-    return find_value(
-        snapshot.operators, value, operator=operator, state=state, contains=contains, limit=limit
-    )
 
 
 def check_sql(

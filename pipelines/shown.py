@@ -40,13 +40,13 @@ _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...]
 _ORDER = (
     "key_group", "subtask", "position", "namespace", "key", "user_key", "timestamp", "value", "ttl",
 )  # fmt: skip
-LONGEST_CELL = 2000
-# the kinds of operator state, by how it is redistributed
-_OPERATOR_KINDS = {
+# by how operator state is redistributed
+_MODES = {
     "SPLIT_DISTRIBUTE": "operator_list",
     "UNION": "operator_union",
     "BROADCAST": "broadcast",
 }
+LONGEST_CELL = 2000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 TO_YEAR_9999 = 253_402_300_799_999
 ROWS_AT_ONCE = 4096  # as Python objects at a time: each takes hundreds of bytes
@@ -91,23 +91,20 @@ def _instant(millis: int) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
 
 
-def state_head(operator: str, state: KeyedState) -> dict[str, Any]:
+def state_head(operator: str, state: KeyedState | OperatorState) -> dict[str, Any]:
     """Return the fields with which every printed row of a state begins.
 
     Args:
         operator: The operator's uid or id.
         state: The state.
     """
+    if isinstance(state, OperatorState):
+        return {"operator": operator, "state": state.name, "kind": _MODES[state.mode.name]}
     head = {"operator": operator, "state": state.name, "kind": state.kind.value}
     if state.kind is StateKind.TIMERS:
         domain, _ = state.timer_service
         head["kind"] = f"{domain}_timer"
     return head
-
-
-def operator_state_head(operator: str, state: OperatorState) -> dict[str, Any]:
-    """Return the fields with which every printed row of operator state begins."""
-    return {"operator": operator, "state": state.name, "kind": _OPERATOR_KINDS[state.mode.name]}
 
 
 def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:

@@ -58,7 +58,7 @@ GROUPS = {
         "types": ("types:types", "Print the types of a snapshot's states"),
         "dump": ("dump:dump", "Print the entries of a savepoint's state"),
         "get": ("keys.one_key:get", "Show all that is held for one key"),
-        "find": ("keys.one_key:find", "Search a value in all states"),
+        "find": ("keys.finding:find", "Find a value in all state"),
         "expired": ("keys.expiring:expired", "Show what state has expired"),
         "top": ("keys.heavy_keys:top", "Show the heaviest keys of each keyed state"),
         "offsets": ("sources.offsets:offsets", "Show where the sources of a snapshot continue"),

@@ -10,6 +10,7 @@
 `measure`          counts, bytes and fingerprints of entries, by key group
 `description`      what a snapshot holds, as one value that every face prints
 `expiring`         what of a snapshot's state has expired
+`finding`          where a value is in the state of a snapshot
 =================  ==================================================================
 
 A new kind of handle goes into `handles`, and its bytes into `formats/metadata/handle_codec`.

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.description import SnapshotDescription
     from statelake.state_core.model.expiring import Expired
+    from statelake.state_core.model.finding import Found
     from statelake.state_core.serializers.framework.base import TypeSerializer
 
 I64Array: TypeAlias = npt.NDArray[np.int64]
@@ -833,6 +834,38 @@ class Snapshot:
         if refused is not None and not found:
             raise refused
         return {label: tables for label, tables in found.items() if tables}
+
+    def find(
+        self,
+        value: object,
+        *,
+        operator: str | None = None,
+        state: str | None = None,
+        contains: bool = False,
+        limit: int | None = 100,
+    ) -> Found:
+        """Return where a value is: in keys, namespaces, values, any field or element, timers.
+
+        Texts are compared as they are, numbers by number (with `float` and `double` by the nearest
+        one), times as they are shown, bytes by hex. What was not searched is in
+        `Found.unsearched`.
+
+        Args:
+            value: Text as the command line has it (`0x...` for bytes), or a value of Python's.
+            operator: Only in this operator: its uid, name or id.
+            state: Only in states of that name.
+            contains: Whether texts, and bytes, may have more before and behind it.
+            limit: How many places are returned; all are counted. None for all.
+
+        Raises:
+            NotFoundError: There is no such operator or state.
+            CorruptSnapshotError: The bytes are not what the header says they are.
+        """
+        from statelake.state_core.model.finding import find_in_snapshot  # noqa: PLC0415 - if asked
+
+        return find_in_snapshot(
+            self, value, operator=operator, state=state, contains=contains, limit=limit
+        )
 
     def expired(
         self,

@@ -4,7 +4,7 @@
 `inspect`, `dump`    what a snapshot holds
 `scanning`           `scan`: which snapshots are sound; `copy`: move one; `orphans`: unneeded files
 `types`              the types of its states, as text
-`keys/`              one key (`get`, `history`), and the heavy ones (`top`)
+`keys/`              one key (`get`, `history`), the heavy ones (`top`), any value (`find`)
 `sources/`           `offsets`: where sources go on; `channels`: records in flight
 `report`             a snapshot as a page of HTML
 `checks/`            `check compatibility`, `check integrity`, `check legality`

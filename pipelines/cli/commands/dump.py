@@ -14,7 +14,7 @@ from statelake import KeyGroupRange, open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_text
 from statelake.pipelines.cli.options import Reading, reading_options
-from statelake.pipelines.shown import operator_state_head, plain_rows, state_head
+from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.errors import NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
@@ -120,6 +120,6 @@ def _all_lines(
                     yield from plain_rows(state_head(operator.label, keyed), batch)
         for other in operator.operator_states:
             if state in (None, other.name) and key_groups is None:
-                head = operator_state_head(operator.label, other)
+                head = state_head(operator.label, other)
                 for batch in other.batches():
                     yield from plain_rows(head, batch)

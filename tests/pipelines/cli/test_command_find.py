@@ -1,156 +1,222 @@
-"""`statelake find`: every place of a value is found, and what is not searched is named."""
+"""`statelake find`: the places that a search of the decoded rows, one by one, finds."""
 
 from __future__ import annotations
 
-import json
+import math
+import random
+import re
 from collections.abc import Iterator
+from datetime import date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import statelake as sl
-from statelake.pipelines.operations.finding import Sought
-from statelake.state_core.errors import EncodeError, NotFoundError
+from statelake import NewKeyedState, NewOperator, Snapshot, open_snapshot, write_snapshot
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.state_core.model.finding import State
 from tests.support.command import run
-from tests.support.lakes import KINDS
-from tests.support.savepoints.golden_cases import golden_cases
-from tests.support.savepoints.kryo_jobs import jdk_savepoint
+from tests.support.lakes import DEMO, KINDS, import_as
+from tests.support.savepoints.expected_contents import open_golden
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-RULES = golden_cases("operator", form="canonical")[0].snapshot
+MONDAY = DEMO / "monday"
+SLOW = "types-hashmap-native-p2-m128-flink2.3.0"  # whose file is read for each state
+LEFT_OUT = ("key_group", "subtask", "position")
+HOSTILE = ("a.*[b", "x' OR '1'='1", "\x1b[31mred", "{0}", "[bold]", '"quoted"', "%s")
 
 
-def places_in(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every value within a value of `dump`, with its path."""
-    if isinstance(value, dict):
-        for name, held in value.items():
-            yield from places_in(held, f"{path}.{name}")
-    elif isinstance(value, list):
-        for index, held in enumerate(value):
-            yield from places_in(held, f"{path}[{index}]")
+def leaves(path: str, value: Any, kind: pa.DataType) -> Iterator[tuple[str, Any, pa.DataType]]:
+    """Every value below a value, with its path and type."""
+    if value is None:
+        return
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from leaves(f"{path}.{field.name}", value[field.name], field.type)
+    elif pa.types.is_map(kind):
+        for at, (key, item) in enumerate(value):
+            yield from leaves(f"{path}[{at}].key", key, kind.key_type)
+            yield from leaves(f"{path}[{at}].value", item, kind.item_type)
+    elif pa.types.is_nested(kind):
+        for at, element in enumerate(value):
+            yield from leaves(f"{path}[{at}]", element, kind.value_type)
     else:
-        yield path, value
+        yield path, value, kind
 
 
-@pytest.mark.parametrize("savepoint", [KINDS, RULES], ids=["kinds", "operator"])
-@pytest.mark.parametrize("text", ["5", "-3", "true", "t5", "s0", "word-1", "0.3333333333333333"])
-def test_what_is_found_is_what_a_look_at_each_row_finds(savepoint: Path, text: str) -> None:
-    """In keys, windows, lists, maps, tuples, rows, timers and operator state."""
-    named: dict[str, Any] = {"true": True, "-3": -3, "5": 5}
-    wanted = named.get(text, float(text) if text.startswith("0.") else text)
-    expected = set()
-    for line in run("dump", savepoint).out.splitlines():
-        row = sl_json(line)
-        for name in ("key", "namespace", "user_key", "value", "ttl", "timestamp"):
-            for path, held in places_in(row.get(name), name):
-                if held == wanted and isinstance(held, bool) is isinstance(wanted, bool):
-                    expected.add((row["operator"], row["state"], path, line))
-    ran = run("find", text, savepoint, "--limit", 100_000, "--json")
-    found = {
-        (hit["operator"], hit["state"], hit["path"], dumped(hit["row"])) for hit in ran.json["hits"]
-    }
-    assert {each[:3] for each in found} == {each[:3] for each in expected}
-    assert len(found) == len(expected)
-    assert ran.code == (0 if expected else 1)
+def all_leaves(snapshot: Snapshot) -> list[tuple[str, str, str, Any, pa.DataType]]:
+    """Operator, state, path, value and type of everything in a snapshot."""
+    found = []
+    for operator in snapshot.operators:
+        states: list[State] = [*operator.keyed_states, *operator.operator_states]
+        for state in states:
+            table = state.to_arrow()
+            for field in table.schema:
+                if field.name not in LEFT_OUT:
+                    for value in table.column(field.name).to_pylist():
+                        for path, leaf, kind in leaves(field.name, value, field.type):
+                            found.append((operator.label, state.name, path, leaf, kind))
+    return found
 
 
-def sl_json(line: str) -> dict[str, Any]:
-    """A line of `dump`."""
-    return dict(json.loads(line))
+def written(value: Any) -> str:
+    """A value as the command line has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    return value.isoformat() if isinstance(value, datetime | date | time) else str(value)
 
 
-def dumped(row: dict[str, Any]) -> str:
-    """A row as text, to be told apart from others."""
-    return repr(sorted(row.items(), key=lambda item: item[0]))
+def is_same(value: Any, sought: Any, text: str) -> bool:
+    """Whether a value is what is sought, by Python's means."""
+    if isinstance(value, str):
+        return value == text
+    if isinstance(value, bytes):
+        return text.startswith("0x") and value == bytes.fromhex(text[2:])
+    if isinstance(value, bool) or isinstance(sought, bool):
+        return written(value) == text
+    numbers = int | float | Decimal
+    if isinstance(value, numbers):
+        try:
+            wanted = Decimal(text)
+        except ArithmeticError:
+            return False
+        if math.isnan(value):
+            return bool(wanted.is_nan())
+        return value == (float(text) if isinstance(value, float) else wanted)
+    return type(value) is type(sought) and value == sought
 
 
-def test_in_a_lake_as_in_the_savepoint(tmp_path: Path) -> None:
-    """The same places; what is not there is exit code 1, an unknown state an error."""
-    sl.Lake(tmp_path / "lake").job("j", engine="local").import_snapshot(KINDS, "monday")
-    lake = ("--lake", tmp_path / "lake", "--job", "j", "--snapshot", "monday", "--json")
-    there, here = run("find", "5", KINDS, "--json").json, run("find", "5", *lake).json
-    assert sorted(map(repr, here["hits"])) == sorted(map(repr, there["hits"]))
-    assert run("find", "nowhere", *lake).code == 1
-    with pytest.raises(NotFoundError, match="no state 'itmes'"):
-        sl.find(KINDS, "5", state="itmes")
-    with pytest.raises(NotFoundError, match="no operator 'kind'"):
-        sl.find(KINDS, "5", operator="kind")
-    only = sl.find(KINDS, "5", operator="kinds", state="items")
-    assert {hit.state for hit in only.hits} == {"items"}
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[pytest.mark.full] if case.name == SLOW else [])
+        for case in golden_cases()
+    ],
+)
+@pytest.mark.thinned(4)
+def test_finds_what_a_search_by_hand_finds(case: GoldenCase) -> None:
+    """The places are those at which the decoded rows have the value, for values of every type."""
+    snapshot = open_golden(case)
+    everything = all_leaves(snapshot)
+    by_kind: dict[str, list[Any]] = {}
+    for _, _, _, value, kind in everything:
+        by_kind.setdefault(str(kind), []).append(value)
+    chance = random.Random(case.name)
+    assert by_kind
+    kinds = chance.sample(sorted(by_kind), min(8, len(by_kind)))  # a heap's file takes longer
+    for values in map(by_kind.__getitem__, kinds):
+        for sought in chance.sample(values, min(2, len(values))):
+            text = written(sought)
+            found = snapshot.find(text, limit=None)
+            expected = sorted(
+                (operator, state, path)
+                for operator, state, path, value, _ in everything
+                if is_same(value, sought, text)
+            )
+            places = sorted((hit.operator, hit.state.name, hit.path) for hit in found.hits)
+            assert places == expected, text
+            assert found.count == len(expected) > 0
 
 
-def test_parts_of_texts_and_the_limit() -> None:
-    """A search that stops says so; characters have no meaning but themselves."""
-    assert not sl.find(KINDS, "name of").hits
-    found = sl.find(KINDS, "name of", contains=True, limit=3)
-    assert (len(found.hits), found.stopped) == (3, True)
-    assert "the search stopped at 3" in str(found)
-    for text in (".*", "%", "' OR 1=1 --", "\x1b[31m", "\u202e"):
-        ran = run("find", text, KINDS, "--contains")
-        assert ran.code == 1
-        assert "\x1b" not in ran.out
-        assert "\u202e" not in ran.out
+@pytest.mark.parametrize("part", ["session-1", "t", "-11", ".", ""])
+def test_contains_finds_parts_of_texts(part: str) -> None:
+    """With --contains a part of a text is enough; a pattern is only text."""
+    snapshot = open_snapshot(MONDAY)
+    expected = sorted(
+        (state, path)
+        for _, state, path, value, _ in all_leaves(snapshot)
+        if isinstance(value, str) and part in value
+    )
+    found = snapshot.find(part, contains=True, limit=None)
+    texts = [hit for hit in found.hits if isinstance(_held(hit), str)]
+    assert sorted((hit.state.name, hit.path) for hit in texts) == expected
 
 
-def test_bytes_that_nobody_decodes_are_named_or_searched(tmp_path: Path) -> None:
-    """By their hexadecimal digits."""
-    savepoint = jdk_savepoint(tmp_path / "savepoint")
-    found = sl.find(savepoint, "KryoJobs")
-    assert any(each.endswith("/basket, value") for each in found.not_searched)
-    (operator,) = (each for each in sl.open_snapshot(savepoint).operators
-                   if any(state.name == "basket" for state in each.keyed_states))  # fmt: skip
-    basket = operator["basket"].to_arrow().column("value")[0].as_py()
-    whole, part = (sl.find(savepoint, f"0x{data.hex()}", state="basket", contains=within)
-                   for data, within in ((basket, False), (basket[3:9], True)))  # fmt: skip
-    assert [hit.path for hit in whole.hits] == ["value"]
-    assert len(part.hits) >= 1
-    assert not part.not_searched
-    for wrong in ("", "0xg1"):
-        with pytest.raises(EncodeError):
-            sl.find(savepoint, wrong)
+def _held(hit: Any) -> Any:
+    """What a hit's row has at its path."""
+    (row,) = hit.row.to_pylist()
+    held: Any = row
+    for step in re.findall(r"[^.\[\]]+", hit.path):
+        if isinstance(held, tuple):
+            held = held[step != "key"]
+        else:
+            held = held[int(step)] if isinstance(held, list) else held[step]
+    return held
 
 
-LEAVES = st.integers(-3, 3) | st.none()
-ROWS = st.lists(
-    st.fixed_dictionaries({
-        "f": LEAVES,
-        "l": st.none() | st.lists(LEAVES | st.none(), max_size=3),
-        "s": st.none() | st.fixed_dictionaries({"t": st.none() | st.sampled_from(["1", "x"])}),
-        "m": st.none() | st.lists(
-            st.tuples(st.sampled_from(["1", "a", "b"]), st.none() | st.lists(LEAVES, max_size=2)),
-            max_size=2, unique_by=lambda pair: pair[0],
-        ),
-    }) | st.none(),
-    max_size=5,
-)  # fmt: skip
-KIND = pa.struct({
-    "f": pa.int64(), "l": pa.list_(pa.int32()), "s": pa.struct({"t": pa.string()}),
-    "m": pa.map_(pa.string(), pa.list_(pa.float64())),
-})  # fmt: skip
+def test_of_a_lake_as_of_the_savepoint(tmp_path: Path) -> None:
+    """A snapshot of a lake has the value where the savepoint has it."""
+    lake = Catalog(tmp_path / "lake")
+    import_as(lake, KINDS, "one")
+    everywhere = ("--lake", lake.location, "--job", "orders", "--json")
+    for words in (("-786288207978",), ("name of", "--contains"), ("118", "--state", "row")):
+        there = run("find", *words, "--limit", 1000, *everywhere)
+        here = run("find", *words, KINDS, "--limit", 1000, "--json")
+        assert there.code == here.code == 0
+        assert there.json["found"] == here.json["found"] > 0
+        assert _sorted(there.json["hits"]) == _sorted(here.json["hits"])
 
 
-@given(ROWS, st.sampled_from(["1", "-3", "x", "0"]), st.integers(0, 2))
-def test_every_place_in_nested_columns(rows: list[Any], text: str, start: int) -> None:
-    """Null rows hide what is below them; a slice has its own rows alone."""
-    column = pa.array(rows, KIND).slice(min(start, len(rows)))
-    expected = []
-    for row, value in enumerate(column.to_pylist()):
-        if value is None:
-            continue
-        pairs = value["m"] or ()
-        leaves = [
-            ("v.f", value["f"]),
-            *((f"v.l[{at}]", held) for at, held in enumerate(value["l"] or ())),
-            ("v.s.t", (value["s"] or {}).get("t")),
-            *((f"v.m.key[{at}]", key) for at, (key, _) in enumerate(pairs)),
-            *((f'v.m["{key}"][{at}]', held)
-              for key, inner in pairs for at, held in enumerate(inner or ())),
-        ]  # fmt: skip
-        for path, held in leaves:
-            shown = str(int(held)) if isinstance(held, (int, float)) else held
-            if shown == text:
-                expected.append((row, path))
-    assert sorted(Sought(text).places(column, "v")) == sorted(expected)
+def _sorted(hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(hits, key=lambda hit: (hit["state"], hit["column"], repr(hit["row"])))
+
+
+def test_hostile_values_are_text(tmp_path: Path) -> None:
+    """Patterns, quotes and controls are found as they are, and printed without effect."""
+    rows = pa.table({"key": list(range(len(HOSTILE))), "value": list(HOSTILE)})
+    operator = NewOperator("o", "Long", (NewKeyedState("s", rows, value="String"),), parallelism=1)
+    write_snapshot(tmp_path / "s", [operator])
+    for key, hostile in enumerate(HOSTILE):
+        for more in ((), ("--contains",)):
+            ran = run("find", hostile, tmp_path / "s", *more)
+            assert ran.code == 0
+            assert "\x1b" not in ran.out
+            found = run("find", hostile, tmp_path / "s", *more, "--json").json
+            assert [hit["row"]["key"] for hit in found["hits"]] == [key]
+
+
+def test_bytes_are_found_by_hex_and_named_otherwise(tmp_path: Path) -> None:
+    """Bytes are searched if the value is hex; for a text they are named as not searched."""
+    rows = pa.table({"key": [1, 2], "value": pa.array([b"\x00\xff\xfe", b"abc"], pa.binary())})
+    operator = NewOperator("o", "Long", (NewKeyedState("s", rows, value="byte[]"),), parallelism=1)
+    write_snapshot(tmp_path / "s", [operator])
+    whole = run("find", "0x00fffe", tmp_path / "s", "--json")
+    assert (whole.code, whole.json["found"], whole.json["not_searched"]) == (0, 1, [])
+    assert whole.json["hits"][0]["row"]["key"] == 1
+    assert run("find", "0xff", tmp_path / "s").code == 1
+    assert run("find", "0xff", tmp_path / "s", "--contains").code == 0
+    text = run("find", "abc", tmp_path / "s", "--json")
+    assert (text.code, text.json["found"]) == (1, 0)
+    assert [(each["state"], each["column"]) for each in text.json["not_searched"]] == [
+        ("s", "value")
+    ]
+    assert "/s/value: bytes, which are searched for 0x" in run("find", "abc", tmp_path / "s").out
+
+
+def test_limit_says_how_many_more() -> None:
+    """All places are counted; only the first ones are shown."""
+    ran = run("find", "session", MONDAY, "--contains", "--limit", 5)
+    assert "session is at 120 places" in ran.out
+    assert "... and 115 more" in ran.out
+    few = run("find", "session", MONDAY, "--contains", "--limit", 5, "--json").json
+    assert (few["found"], len(few["hits"])) == (120, 5)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("nothing-of-the-kind",), 1),
+        (("1e999999",), 1),
+        (("0x",), 1),
+        (("--contian",), 2),
+        (("a", "--operator", "none"), 3),
+        (("a", "--state", "none"), 3),
+    ],
+)
+def test_exit_codes(words: tuple[str, ...], code: int) -> None:
+    """1 if it is nowhere, 2 for an unknown option, 3 for an unknown operator or state."""
+    assert run("find", *words[:1], MONDAY, *words[1:]).code == code

@@ -1,7 +1,8 @@
 """Commands about keys.
 
 ==============  =====================================================================
-`one_key`       `get`, `history` and `find`: one key, its changes, a value anywhere
+`one_key`       `get` and `history`: the state of one key, and its changes
+`finding`       `find`: where a value is
 `expiring`      `expired`: what has expired at a time to live
 `heavy_keys`    `top`: the heaviest keys
 ==============  =====================================================================

@@ -1,4 +1,4 @@
-"""`statelake get`, `history`, `find`: the state of one key, its changes, a value anywhere."""
+"""`statelake get` and `history`: the state of one key, and its changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-import statelake as sl
 from statelake import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
@@ -163,47 +162,3 @@ def history(
     found = Lake(lake).job(job).history(text, operator=operator, state=state)
     show(found, as_json_=as_json_, marked="")
     answer(yes=found.held)
-
-
-@click.command(context_settings={"ignore_unknown_options": True})  # a negative number is none
-@click.argument("value")
-@source_options
-@operator_option
-@state_option
-@click.option("--contains", is_flag=True, help="Find texts and bytes that contain it, too.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True,
-              help="Stop at so many places.")  # fmt: skip
-@plugins_option
-@json_option
-def find(
-    source: NamedSnapshot,
-    value: str,
-    operator: str | None,
-    state: str | None,
-    contains: bool,
-    limit: int,
-    as_json_: bool,
-) -> None:
-    """Search a value in all states of a savepoint, a checkpoint or a snapshot of a lake.
-
-    Searched are keys, user keys, namespaces, values, and all fields, elements and entries within
-    them; timers, operator state and broadcast state too. VALUE is written as `dump` prints it, and
-    is a number in a column of numbers, a text in one of texts, a time in one of times. Bytes are
-    hexadecimal digits behind 0x. Columns of which only bytes are known are named: they were not
-    searched.
-
-    Exits with 1 if the value was not found.
-
-    \b
-    Examples:
-      statelake find customer-4711 savepoint-5f1e2c-0a1b2c3d4e5f
-      statelake find 4711 savepoint-5f1e2c-0a1b2c3d4e5f --operator orders
-      statelake find example.com --contains --lake lake --job orders --snapshot tuesday --json
-    """
-    words: Any = {"operator": operator, "state": state, "contains": contains, "limit": limit}
-    if source.in_lake:
-        found = source.stored().find(value, **words)
-    else:
-        found = sl.find(source.savepoint, value, **words, **source.reading)
-    show(found, as_json_=as_json_, marked="")
-    answer(yes=bool(found.hits))

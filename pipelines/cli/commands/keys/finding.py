@@ -1,0 +1,122 @@
+"""`statelake find`: where in a snapshot's state a value is."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from statelake.pipelines.cli.commands.keys.one_key import operator_option, state_option
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
+from statelake.pipelines.cli.options import NamedSnapshot, answer, source_options
+from statelake.pipelines.shown import cell_text, plain_rows, state_head
+from statelake.state_core.printable import brief
+
+if TYPE_CHECKING:
+    from statelake.state_core.model.finding import Found, Hit, Unsearched
+
+LONGEST_CELL = 200
+SHOWN_UNSEARCHED = 20  # for people; --json has all
+_NEGATIVE = re.compile(r"-(\d|\.\d|inf)")
+
+
+def _value(context: click.Context, _: click.Parameter, value: str) -> str:
+    """Take negative numbers, which look like options."""
+    if value.startswith("-") and not _NEGATIVE.match(value):
+        raise click.NoSuchOption(value, ctx=context)
+    return value
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("value", callback=_value)
+@source_options
+@operator_option
+@state_option
+@click.option("--contains", is_flag=True, help="Also find it within longer texts and bytes.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1_000_000),
+              help="Show at most so many places; all are counted.")  # fmt: skip
+@plugins_option
+@json_option
+def find(
+    source: NamedSnapshot,
+    value: str,
+    operator: str | None,
+    state: str | None,
+    contains: bool,
+    limit: int,
+    as_json_: bool,
+) -> None:
+    """Find a value in all state of a savepoint, a checkpoint or a snapshot of a lake.
+
+    Keys, namespaces, keys of maps, values with every field and element, timers, operator and
+    broadcast state. Texts are compared as they are, numbers by number, times as they are shown,
+    bytes by hex: 0xCAFE. All state is read, in bounded memory; what can't have the value is not
+    decoded. What was not searched, such as bytes for a text, is named.
+
+    Exits with 1 if it is nowhere.
+
+    \b
+    Examples:
+      statelake find customer-4711 savepoint-5f1e2c-0a1b2c3d4e5f
+      statelake find "@example.com" savepoint-5f1e2c-0a1b2c3d4e5f --contains --limit 10
+      statelake find 4711 --lake lake --job orders --snapshot tuesday --operator orders --json
+    """
+    if source.savepoint.startswith("-"):
+        raise click.NoSuchOption(source.savepoint)
+    snapshot = source.stored() if source.in_lake else source.open()
+    found = snapshot.find(value, operator=operator, state=state, contains=contains, limit=limit)
+    if as_json_:
+        _print_json(value, found)
+    else:
+        _print(value, found)
+    answer(yes=bool(found))
+
+
+def _row(hit: Hit) -> dict[str, Any]:
+    return next(plain_rows(state_head(hit.operator, hit.state), hit.row))
+
+
+def _print_json(value: str, found: Found) -> None:
+    hits = []
+    for hit in found.hits:
+        row = _row(hit)
+        head = {name: row.pop(name) for name in ("operator", "state", "kind")}
+        hits.append(head | {"column": hit.path, "row": row})
+    unsearched = [vars(each) for each in found.unsearched]
+    as_json({"value": value, "found": found.count, "hits": hits, "not_searched": unsearched})
+
+
+def _print(value: str, found: Found) -> None:
+    shown = brief(value, LONGEST_CELL)
+    if found.hits:
+        rows = []
+        for hit in found.hits:
+            row = _row(hit)
+            key = row["key"] if "key" in row else f"subtask {row['subtask']}, {row['position']}"
+            content = "value" if "value" in row else "timestamp"
+            rows.append(
+                (f"{brief(hit.operator)}/{brief(row['state'])}", _cut(cell_text("key", key)),
+                 brief(hit.path), _cut(cell_text(content, row.get(content))))
+            )  # fmt: skip
+        title = f"{shown} is at {found.count:,} {'place' if found.count == 1 else 'places'}"
+        print_table(title, ("<state", "<key", "<where", "<value"), rows)
+        if found.count > len(rows):
+            tell(f"... and {found.count - len(rows):,} more: --limit shows more of them")
+    else:
+        tell(f"{shown} is nowhere in what was searched")
+    for each in found.unsearched[:SHOWN_UNSEARCHED]:
+        tell(f"not searched: {_named(each)}: {each.why}")
+    left = len(found.unsearched) - SHOWN_UNSEARCHED
+    if left > 0:
+        tell(f"... and {left:,} more that were not searched: --json has all")
+
+
+def _named(unsearched: Unsearched) -> str:
+    names = filter(None, (unsearched.operator, unsearched.state, unsearched.column))
+    return brief("/".join(names)) or "the snapshot"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}..."

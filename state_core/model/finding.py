@@ -1,0 +1,536 @@
+"""Find a value anywhere in the state of a snapshot, a batch of entries at a time.
+
+What is sought is a text. Each column, and each field below it, is compared in its own type: texts
+by their characters, numbers by number, times as they are shown, bytes by hex. Columns that can't
+hold the value are not decoded; a whole row is decoded only if something in it was found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timezone
+from decimal import Decimal, DecimalException, localcontext
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import (
+    KeyedFile,
+    KeyedState,
+    Operator,
+    OperatorState,
+    Snapshot,
+    plan_slices,
+)
+from statelake.state_core.printable import is_text
+
+State: TypeAlias = KeyedState | OperatorState
+Rows: TypeAlias = npt.NDArray[np.int64]
+# rows of an array in which something was found; the parts of its path, and the indexes between them
+Places: TypeAlias = tuple[Rows, tuple[str, ...], tuple[Rows, ...]]
+
+NOT_SEARCHED = ("key_group", "subtask", "position")  # where an entry is, not what it holds
+INSTANTS = ("timestamp", "ttl")  # milliseconds since 1970, which are shown as times
+RAW = "raw_"  # columns of exact bytes, beside those that can't represent them
+LONGEST_NUMBER = 80  # digits
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,6})?")
+_HEX = re.compile(r"0[xX]((?:[0-9a-fA-F]{2})*)")
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A place at which the value was found.
+
+    Attributes:
+        operator: The operator's uid or id.
+        state: The state.
+        path: The column, and the way to the value within it: `value.tags[2]`.
+        row: The entry, one row of typed columns.
+    """
+
+    operator: str
+    state: State
+    path: str
+    row: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class Unsearched:
+    """A part of the snapshot that was not searched.
+
+    Attributes:
+        operator: The operator's uid or id.
+        state: The name of the state; empty for what is no state with a name.
+        column: The column, with the fields that lead to the part; empty for all of it.
+        why: Why it was not.
+    """
+
+    operator: str
+    state: str
+    column: str
+    why: str
+
+
+@dataclass
+class Found:
+    """The result of a search.
+
+    Attributes:
+        hits: The first places at which the value was found.
+        count: The number of all of them.
+        unsearched: The parts that were not searched.
+    """
+
+    hits: list[Hit] = field(default_factory=list)
+    count: int = 0
+    unsearched: list[Unsearched] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+
+class Sought:
+    """The value that is sought, in the terms of each type.
+
+    Args:
+        value: The value: text as the command line has it, or a value of Python's.
+        contains: Whether texts, and bytes, may have more before and behind it.
+
+    Raises:
+        EncodeError: The value is no Unicode text.
+    """
+
+    def __init__(self, value: object, *, contains: bool) -> None:
+        self.text = _as_text(value)
+        self.contains = contains
+        if not is_text(self.text):
+            raise EncodeError("the value has half a character", remedy="search its bytes, as 0x...")
+        found = _HEX.fullmatch(self.text)
+        self.bytes = None if found is None else bytes.fromhex(found[1])
+        self.number: Decimal | None = None
+        if _NUMBER.fullmatch(self.text):
+            with localcontext() as context:
+                context.prec = 2 * LONGEST_NUMBER
+                with suppress(DecimalException):
+                    self.number = Decimal(self.text).normalize()
+        self._tests: dict[tuple[pa.DataType, bool], Callable[[pa.Array], pa.Array] | None] = {}
+
+    def test(
+        self, kind: pa.DataType, *, instant: bool = False
+    ) -> Callable[[pa.Array], pa.Array] | None:
+        """Return what marks the values of a type that are equal; None if none can be.
+
+        Args:
+            kind: A type without fields.
+            instant: Whether numbers are milliseconds since 1970, so that a time is one, too.
+        """
+        if (kind, instant) not in self._tests:
+            self._tests[kind, instant] = self._new_test(kind, instant)
+        return self._tests[kind, instant]
+
+    def can_be_in(self, kind: pa.DataType, *, instant: bool = False) -> bool:
+        """Return whether a value of that type, or one below it, can be equal."""
+        if pa.types.is_nested(kind):
+            return any(self.can_be_in(child, instant=instant) for _, child in _children(kind))
+        return self.test(kind, instant=instant) is not None
+
+    def _new_test(self, kind: pa.DataType, instant: bool) -> Callable[[pa.Array], pa.Array] | None:
+        is_string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if is_string and self.contains:
+            return partial(pc.match_substring, pattern=self.text)
+        if _is_binary(kind):
+            if self.bytes is None:
+                return None
+            return partial(_equal_bytes, self.bytes, self.contains)
+        if pa.types.is_floating(kind) and self.text.lower() == "nan":
+            return partial(pc.is_nan)
+        values: list[Any] = []
+        with suppress(pa.ArrowException, ValueError, OverflowError, ArithmeticError):
+            values += self._values(kind)
+        if instant and pa.types.is_integer(kind):
+            with suppress(ValueError, OverflowError):
+                moment = datetime.fromisoformat(_zone_as_offset(self.text))
+                moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+                micros = (moment - EPOCH) // (moment.resolution)
+                if not micros % 1000:
+                    values.append(pa.scalar(micros // 1000, kind))
+        if not values:
+            return None
+        return partial(_equal, values)
+
+    def _values(self, kind: pa.DataType) -> list[Any]:
+        """Return the value as one of a type; raise Arrow's or Python's error if it is none."""
+        text, number = self.text, self.number
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            return [pa.scalar(text, kind)]
+        if pa.types.is_boolean(kind):
+            return [pa.scalar(text == "true")] if text in ("true", "false") else []
+        if pa.types.is_floating(kind):
+            return _nearest(text, kind)
+        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+            if number is None or number.adjusted() >= LONGEST_NUMBER:
+                return []
+            if pa.types.is_decimal(kind):
+                return [pa.scalar(number, kind)]
+            whole = number == number.to_integral_value()
+            return [pa.scalar(int(number), kind)] if whole else []
+        if pa.types.is_timestamp(kind):
+            moment = datetime.fromisoformat(_zone_as_offset(text))
+            if moment.tzinfo is not None and kind.tz is None:
+                moment = moment.astimezone(timezone.utc).replace(tzinfo=None)
+            return [pa.scalar(moment, kind)]
+        if pa.types.is_date(kind):
+            return [pa.scalar(date.fromisoformat(text), kind)]
+        if pa.types.is_time(kind):
+            return [pa.scalar(time.fromisoformat(text), kind)]
+        return [pa.scalar(text).cast(kind)]
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}"
+    return value.isoformat() if isinstance(value, datetime | date | time) else str(value)
+
+
+def _zone_as_offset(text: str) -> str:
+    """Return a time with the name of UTC as Python 3.10 reads it."""
+    return f"{text[:-1]}+00:00" if text.endswith("Z") else text
+
+
+def _nearest(text: str, kind: pa.DataType) -> list[Any]:
+    """Return the number of a floating type that is nearest, if it is not beyond the largest."""
+    if not _NUMBER.fullmatch(text) and text not in ("inf", "-inf"):
+        return []
+    wanted = float(text)
+    with np.errstate(over="ignore"):
+        nearest = kind.to_pandas_dtype()(wanted)
+    return [] if np.isinf(nearest) and "inf" not in text else [pa.scalar(nearest, kind)]
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def _equal(values: Sequence[Any], array: pa.Array) -> pa.Array:
+    found = pc.equal(array, values[0])
+    for value in values[1:]:
+        found = pc.or_(found, pc.equal(array, value))
+    return found
+
+
+def _equal_bytes(wanted: bytes, contains: bool, array: pa.Array) -> pa.Array:
+    stored = array.cast(pa.large_binary())
+    if contains:
+        return pc.match_substring(stored, pattern=wanted)
+    return pc.equal(stored, pa.scalar(wanted, pa.large_binary()))
+
+
+def _children(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """Return the types below a type, each with how a path leads there."""
+    if pa.types.is_struct(kind):
+        return [(f".{each.name}", each.type) for each in kind]
+    if pa.types.is_map(kind):
+        return [("[].key", kind.key_type), ("[].value", kind.item_type)]
+    return [("[]", kind.value_type)]
+
+
+def _places(array: pa.Array, sought: Sought, *, instant: bool = False) -> Iterator[Places]:
+    """Yield where in an array, or below it, the value is."""
+    kind = array.type
+    if not len(array) or not sought.can_be_in(kind, instant=instant):
+        return
+    if pa.types.is_struct(kind):
+        for each, child in zip(kind, array.flatten(), strict=True):
+            for rows, parts, indexes in _places(child, sought, instant=instant):
+                yield rows, (f".{each.name}{parts[0]}", *parts[1:]), indexes
+    elif pa.types.is_nested(kind):
+        yield from _places_in_lists(array, sought, instant)
+    else:
+        test = sought.test(kind, instant=instant)
+        if test is not None:
+            marked = pc.fill_null(test(array), False)
+            found = np.flatnonzero(marked.to_numpy(zero_copy_only=False))
+            if len(found):
+                yield found, ("",), ()
+
+
+def _places_in_lists(array: pa.Array, sought: Sought, instant: bool) -> Iterator[Places]:
+    """Yield where in lists or maps the value is."""
+    starts = array.offsets.to_numpy().astype(np.int64)
+    first, size = int(starts[0]), int(starts[-1] - starts[0])
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    children = [("]", array.values)]
+    if pa.types.is_map(array.type):
+        children = [("].key", array.keys), ("].value", array.items)]
+    for behind, child in children:
+        for found, parts, indexes in _places(child.slice(first, size), sought, instant=instant):
+            places = found + first
+            owners = np.searchsorted(starts, places, "right") - 1
+            kept = valid[owners]
+            positions = (places - starts[owners])[kept]
+            below = tuple(index[kept] for index in indexes)
+            yield owners[kept], ("[", f"{behind}{parts[0]}", *parts[1:]), (positions, *below)
+
+
+def _path(column: str, parts: Sequence[str], indexes: Sequence[Rows], at: int) -> str:
+    between = [f"{index[at]}{part}" for index, part in zip(indexes, parts[1:], strict=True)]
+    return "".join([column, parts[0], *between])
+
+
+def _paths_in(
+    batch: pa.RecordBatch, sought: Sought, limit: int | None
+) -> tuple[list[tuple[int, str]], int]:
+    """Return the first places of a batch, each a row and a path, and the number of all."""
+    first: list[tuple[int, int, str]] = []
+    count = 0
+    for order, name in enumerate(batch.schema.names):
+        if name in NOT_SEARCHED:
+            continue
+        for rows, parts, indexes in _places(batch.column(order), sought, instant=name in INSTANTS):
+            count += len(rows)
+            first += [
+                (int(rows[at]), order, _path(name, parts, indexes, at))
+                for at in range(len(rows) if limit is None else min(limit, len(rows)))
+            ]
+    first.sort(key=lambda place: place[:2])
+    return [(row, path) for row, _, path in first[:limit]], count
+
+
+def _columns(schema: pa.Schema, sought: Sought) -> list[str]:
+    """Return the columns that can hold the value, and the exact bytes beside them."""
+    names = [
+        each.name
+        for each in schema
+        if each.name not in NOT_SEARCHED
+        and not each.name.startswith(RAW)
+        and sought.can_be_in(each.type, instant=each.name in INSTANTS)
+    ]
+    raw = [name for name in schema.names if name.startswith(RAW)]
+    if sought.bytes is None:
+        of_value = {"value", "ttl"}
+        raw = [
+            name
+            for name in raw
+            if any((each in of_value) == (name == "raw_value") for each in names)
+        ]
+    return [*names, *raw]
+
+
+def _bytes_below(kind: pa.DataType, path: str) -> Iterator[str]:
+    """Yield the paths to bytes in a type."""
+    if pa.types.is_nested(kind):
+        for way, child in _children(kind):
+            yield from _bytes_below(child, path + way)
+    elif _is_binary(kind):
+        yield path
+
+
+@dataclass
+class _Part:
+    """What was found in a part of an operator's state.
+
+    Attributes:
+        hits: The first places.
+        count: The number of all.
+        exact: By state and column of exact bytes, how many rows have some and were not searched.
+    """
+
+    hits: list[Hit] = field(default_factory=list)
+    count: int = 0
+    exact: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add(
+        self, operator: str, state: State, batch: pa.RecordBatch, sought: Sought,
+        limit: int | None, whole: Callable[[npt.NDArray[np.intp]], pa.RecordBatch],
+    ) -> None:  # fmt: skip
+        """Search a batch of a state.
+
+        Args:
+            operator: The operator.
+            state: The state.
+            batch: The columns that can have the value.
+            sought: The value.
+            limit: The number of places to keep; None for all.
+            whole: Returns some of the rows with all columns.
+        """
+        left = None if limit is None else max(0, limit - len(self.hits))
+        places, count = _paths_in(batch, sought, left)
+        self.count += count
+        if sought.bytes is None:
+            for name in batch.schema.names:
+                if name.startswith(RAW):
+                    exact = len(batch) - batch.column(name).null_count
+                    if exact:
+                        at = state.name, name
+                        self.exact[at] = self.exact.get(at, 0) + exact
+        if places:
+            rows = np.unique([row for row, _ in places])
+            shown = whole(rows)
+            self.hits += [
+                Hit(operator, state, path, shown.slice(int(np.searchsorted(rows, row)), 1))
+                for row, path in places
+            ]
+
+    def merge(self, other: _Part, limit: int | None) -> None:
+        """Include what was found in a later part."""
+        left = None if limit is None else max(0, limit - len(self.hits))
+        self.hits += other.hits[:left]
+        self.count += other.count
+        for at, exact in other.exact.items():
+            self.exact[at] = self.exact.get(at, 0) + exact
+
+
+def find_in_snapshot(
+    snapshot: Snapshot,
+    value: object,
+    *,
+    operator: str | None = None,
+    state: str | None = None,
+    contains: bool = False,
+    limit: int | None = 100,
+    threads: int | None = None,
+) -> Found:
+    """Return where in the state of a snapshot a value is.
+
+    Args:
+        snapshot: The snapshot.
+        value: The value; see `Snapshot.find`.
+        operator: Only in this operator: its uid, name or id.
+        state: Only in states of that name.
+        contains: Whether texts, and bytes, may have more before and behind it.
+        limit: The number of places to return; all of them are counted. None for all.
+        threads: The number of threads; by default that of the cores.
+
+    Raises:
+        NotFoundError: There is no such operator or state.
+        CorruptSnapshotError: The bytes are not what the header describes.
+    """
+    sought = Sought(value, contains=contains)
+    operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
+    states: list[State] = []
+    for owner in operators:
+        states += [*owner.keyed_states, *owner.operator_states]
+    names = sorted({each.name for each in states})
+    if state is not None and state not in names:
+        raise NotFoundError(
+            f"no operator has a state {state!r}",
+            remedy=f"there are: {', '.join(names) or 'none'}{did_you_mean(state, names)}",
+        )
+    found = Found()
+    for owner in operators:
+        part = _Part()
+        for other in _search(owner, state, sought, limit, threads):
+            left = None if limit is None else max(0, limit - len(found.hits))
+            part.merge(other, left)
+        found.hits += part.hits[: None if limit is None else max(0, limit - len(found.hits))]
+        found.count += part.count
+        found.unsearched += _unsearched(owner, state, sought, part)
+    return found
+
+
+def _search(
+    operator: Operator, state: str | None, sought: Sought, limit: int | None, threads: int | None
+) -> Iterator[_Part]:
+    """Yield what each part of an operator's state has."""
+    jobs = [
+        (operator.keyed_files[piece.file], piece.key_groups)
+        for piece in plan_slices(operator.keyed_files)
+    ]
+    keyed = {each.name: each for each in operator.keyed_states}
+
+    def search(job: tuple[KeyedFile, KeyGroupRange]) -> _Part:
+        return _search_slice(*job, operator.label, keyed, state, sought, limit)
+
+    workers = min(len(jobs), threads or os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+        yield from map(search, jobs) if pool is None else pool.map(search, jobs)
+    keyed_here = () if operator.keyed_files else operator.keyed_states  # of a lake
+    others: list[State] = [*keyed_here, *operator.operator_states]
+    for each in others:
+        if state in (None, each.name):
+            part = _Part()
+            for batch in each.batches():
+                part.add(operator.label, each, batch, sought, limit, partial(_taken, batch))
+            yield part
+
+
+def _taken(batch: pa.RecordBatch, rows: npt.NDArray[np.intp]) -> pa.RecordBatch:
+    return batch.take(pa.array(rows))
+
+
+def _search_slice(
+    file: KeyedFile, key_groups: KeyGroupRange, operator: str, keyed: dict[str, KeyedState],
+    state: str | None, sought: Sought, limit: int | None,
+) -> _Part:  # fmt: skip
+    """Return what some key groups of a file have; all of its states are read in one pass."""
+    columns = {
+        index: names
+        for index, each in enumerate(file.states)
+        if state in (None, each.name) and (names := _columns(file.layouts[index].schema, sought))
+    }
+    part = _Part()
+    if not columns:
+        return part
+    for entries in file.entries(key_groups):
+        for index in np.unique(entries.state_of).tolist():
+            if index in columns:
+                mine = entries.of_state(index)
+                batch = file.decode(index, mine, columns[index])
+
+                def whole(
+                    rows: npt.NDArray[np.intp], index: int = index, mine: Any = mine
+                ) -> pa.RecordBatch:
+                    return file.decode(index, mine.take(rows))
+
+                of_state = keyed[file.states[index].name]
+                part.add(operator, of_state, batch, sought, limit, whole)
+    return part
+
+
+def _unsearched(
+    operator: Operator, state: str | None, sought: Sought, part: _Part
+) -> Iterator[Unsearched]:
+    """Yield what of an operator was not searched."""
+    states: list[State] = [*operator.keyed_states, *operator.operator_states]
+    for each in states:
+        if state not in (None, each.name):
+            continue
+        if sought.bytes is None:
+            for column in each.schema:
+                if not column.name.startswith(RAW):
+                    for path in _bytes_below(column.type, column.name):
+                        why = "bytes, which are searched for 0x..."
+                        yield Unsearched(operator.label, each.name, path, why)
+        for (name, column), rows in part.exact.items():
+            if name == each.name:
+                why = f"of {rows:,} entries only the bytes are exact: search for 0x..."
+                yield Unsearched(operator.label, name, column, why)
+        if isinstance(each, OperatorState) and (differ := each.disagreeing()):
+            why = f"the copies of {len(differ)} subtasks differ from the one that was searched"
+            yield Unsearched(operator.label, each.name, "", why)
+    if state is None:
+        for what, size in (
+            ("state of its coordinator", operator.coordinator_bytes),
+            ("raw state", operator.raw_bytes),
+            ("records in flight", operator.in_flight_bytes),
+        ):
+            if size:
+                yield Unsearched(operator.label, "", "", f"{size:,} bytes of {what}")
