@@ -570,18 +570,14 @@ class _Target:
                 self._links.append(file.path)
             elif not file.path.endswith(PART):
                 self.there[file.path] = file.size
-            elif not (directory.local or directory.is_object_store) and _LEFT.fullmatch(
-                posixpath.basename(file.path)
-            ):
-                self.directory.delete(file.path)
-            elif not self.directory.remove_left_part(file.path):
+            elif not self._remove_left(file.path):
                 raise self._other(file.path)
 
     def _remove_left(self, path: str) -> bool:
         """Remove a temporary file of a killed writer; return whether it was one."""
         if self.directory.local or self.directory.is_object_store:
             return self.directory.remove_left_part(path)
-        is_left = _LEFT.fullmatch(path) is not None
+        is_left = _LEFT.fullmatch(posixpath.basename(path)) is not None
         if is_left:
             self.directory.delete(path)
         return is_left
