@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet, parquet_input
 from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY, log_files
 from statelake.pipelines.lake.tables.tables import open_table
 from statelake.state_core.files.filesystem import Directory
@@ -115,7 +115,7 @@ class CatalogLooks:
             with self._directory.open_input(path) as file:
                 yield open_parquet(file, place)
             return
-        rows = open_parquet(pa.BufferReader(source.read_all()), place).read()
+        rows = open_parquet(parquet_input(source.read_all()), place).read()
         with self._lock:
             self._bytes += 0 if key in self._files else rows.nbytes
             self._files[key] = rows

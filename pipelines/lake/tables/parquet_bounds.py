@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -57,6 +58,16 @@ def open_parquet(source: pa.NativeFile, place: str, **options: Any) -> pq.Parque
     file = pq.ParquetFile(source, **options)
     check_parquet(file, source, place)
     return file
+
+
+def parquet_input(data: bytes) -> pa.BufferReader:
+    """Return an input of bytes, for `open_parquet`, in memory of Arrow's own.
+
+    A thread of Arrow's may drop the memory after Python has ended, and abort if it was Python's.
+    """
+    owned = pa.allocate_buffer(len(data))
+    np.frombuffer(owned, np.uint8)[:] = np.frombuffer(data, np.uint8)
+    return pa.BufferReader(owned)
 
 
 def check_parquet(file: pq.ParquetFile, source: pa.NativeFile, place: str) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet, parquet_input
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     StateRecord,
@@ -169,7 +169,7 @@ def open_unit(
 def _opened(directory: Directory, unit: UnitRecord, *, whole: bool) -> pa.NativeFile:
     """Open a file; one that is small and in an object store is fetched at once."""
     if whole and directory.is_object_store and unit.size <= FETCHED_BYTES:
-        return pa.BufferReader(directory.read(unit.path))
+        return parquet_input(directory.read(unit.path))
     return directory.open_input(unit.path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
+from statelake.pipelines.lake.tables.parquet_bounds import (
+    BoundedWriter,
+    open_parquet,
+    parquet_input,
+)
 from statelake.pipelines.lake.tables.thrift_compact import read_struct
 from statelake.state_core.errors import OversizedError
 from tests.support.thrift import write_struct
@@ -217,3 +222,12 @@ def test_heads_of_pages_in_a_store_are_not_asked_for() -> None:
     assert store.reads < 5
     with pytest.raises(OversizedError):
         open_parquet(pa.PythonFile(io.BytesIO(rows_that_are_equal()), "r"), "bomb.parquet")
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", bytes(1000)])
+def test_bytes_are_read_from_memory_of_arrows_own(data: bytes) -> None:
+    """A thread of Arrow's that drops Python's memory when Python has ended aborts the process."""
+    held = sys.getrefcount(data)
+    source = parquet_input(data)
+    assert sys.getrefcount(data) == held
+    assert source.read() == data
