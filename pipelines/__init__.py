@@ -7,6 +7,7 @@
 `runtime/`         jobs of process functions, run on new input of their sources
 `operations/`      whole operations that the command and Dagster both run
 `report/`          a snapshot as a page of HTML
+`ui/`              pages in the browser, which only read
 `orchestration/`   the only place with Dagster
 `cli/`             the `statelake` command
 `api`              a lake, its jobs and snapshots, for Python programs and all faces

@@ -13,17 +13,29 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from statelake.pipelines.shown import from_plain, json_text, plain
+from statelake.pipelines.shown import (
+    cell_text,
+    from_plain,
+    json_text,
+    plain,
+    plain_rows,
+    state_head,
+)
 from statelake.state_core.errors import EncodeError, NotFoundError
 from statelake.state_core.formats.layout.keys import key_serializer_of
 from statelake.state_core.formats.metadata.checkpoint_metadata import major_version
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
+from statelake.state_core.printable import Table
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
 KEY_LINES = "give a text file with a key a line"
 
 _Owner = TypeVar("_Owner")
+_COLUMNS = {
+    "namespace": "namespace", "user_key": "user key", "timestamp": "fires", "value": "value",
+    "ttl": "last access",
+}  # fmt: skip
 
 SHOWN_KEY = 60
 SHOWN_TYPES = 5
@@ -58,6 +70,38 @@ class KeyRows:
     key: Any
     key_group: int | None
     batches: Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]
+
+
+def printed_rows(key_rows: KeyRows) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a key as they are printed, as JSON values."""
+    for state, batch in key_rows.batches:
+        yield from plain_rows(state_head(key_rows.operator, state), batch)
+
+
+def key_table(key_rows: KeyRows, limit: int) -> Table:
+    """Return the rows of a key as a table for people.
+
+    Args:
+        key_rows: The rows, which are consumed.
+        limit: The number of rows to show.
+    """
+    shown: list[dict[str, Any]] = []
+    count = 0
+    for row in printed_rows(key_rows):
+        count += 1
+        if count <= limit:
+            shown.append(row)
+    group = "" if key_rows.key_group is None else f", key group {key_rows.key_group}"
+    names = [name for name in _COLUMNS if any(row.get(name) is not None for row in shown)]
+    return Table(
+        f"{key_rows.operator}, keyed by {key_rows.key_type}: {json_text(key_rows.key)}{group}",
+        ["<state", "<kind", *(f"<{_COLUMNS[name]}" for name in names)],
+        [
+            [row["state"], row["kind"], *(cell_text(name, row.get(name)) for name in names)]
+            for row in shown
+        ],
+        count - len(shown),
+    )
 
 
 def lines_of(content: Callable[[], bytes], place: str, remedy: str) -> list[tuple[str, str]]:

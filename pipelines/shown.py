@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
+import csv
 import html
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow as pa
 
@@ -22,11 +23,14 @@ __all__ = [
     "as_markdown",
     "bytes_text",
     "cell_text",
+    "csv_cell",
     "from_plain",
+    "json_rows",
     "json_text",
     "plain",
     "plain_rows",
     "state_head",
+    "write_csv",
 ]
 
 _READERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...] = (
@@ -116,6 +120,40 @@ def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterato
     for start in range(0, rows.num_rows, ROWS_AT_ONCE):
         for row in rows.slice(start, ROWS_AT_ONCE).to_pylist():
             yield head | {name: plain(row[name], kinds[name]) for name in names}
+
+
+def json_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a batch as JSON values; columns may share a name."""
+    columns = [
+        [plain(value, field.type) for value in column.to_pylist()]
+        for field, column in zip(batch.schema, batch.columns, strict=True)
+    ]
+    return zip(*columns, strict=True)
+
+
+def csv_cell(value: Any) -> str:
+    """Return a value of `plain` as a cell of CSV: text as it is, other values as JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json_text(value)
+
+
+def write_csv(
+    out: TextIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch], text: Callable[[str], str]
+) -> None:
+    """Write rows as CSV, with a line of names first.
+
+    Args:
+        out: The file.
+        schema: The columns.
+        batches: The rows.
+        text: Escapes a name or a cell.
+    """
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(text, schema.names))
+    for batch in batches:
+        for row in json_rows(batch):
+            writer.writerow([text(csv_cell(value)) for value in row])
 
 
 def json_text(value: Any, indent: int | None = None) -> str:

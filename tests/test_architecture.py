@@ -40,7 +40,8 @@ STRATA = {
     "lake": ("pipelines", "pipelines.lake"),
     "faces": (
         "pipelines.api", "pipelines.flink", "pipelines.spark", "pipelines.runtime",
-        "pipelines.operations", "pipelines.report", "pipelines.orchestration", "pipelines.cli",
+        "pipelines.operations", "pipelines.report", "pipelines.ui", "pipelines.orchestration",
+        "pipelines.cli",
     ),
 }  # fmt: skip
 STRATUM_OF = {unit: stratum for stratum, units in STRATA.items() for unit in units}
@@ -69,6 +70,7 @@ COMMAND_IMPORTS = {
     "pipelines.flink": "a live cluster: `statelake.FlinkCluster` and its options",
     "pipelines.lake.share.mask_file": "an invalid mask is refused before a savepoint is read",
     "pipelines.lake.share.sampling": "a share is parsed as in Dagster's settings",
+    "pipelines.ui": "the pages in the browser, which only a command serves",
     "pipelines.spark": "`spark pack` packs this program, and the demo starts Spark once",
     "pipelines.orchestration.definitions": "the demo runs Dagster",
 }
@@ -115,6 +117,7 @@ FORBIDDEN = {
     "pipelines.lake": ("pyspark", "dagster"),
     "pipelines.flink": ("pyspark", "dagster"),
     "pipelines.report": ("pyspark", "dagster"),
+    "pipelines.ui": ("pyspark", "dagster"),
     "pipelines.spark": ("dagster",),
     "pipelines.orchestration": ("pyspark",),
 }
@@ -214,6 +217,7 @@ PATHS_BY_HAND = {
     "pipelines.report.page": (
         {".read_text", "Directory"}, "files of the package itself, and the path of its user's",
     ),
+    "pipelines.ui.server": ({"os.open"}, USERS_OWN),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
     "pipelines.operations.orphans": (
         {"Directory"}, "paths of a cluster, by a map that refuses what names a server",

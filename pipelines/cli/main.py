@@ -68,6 +68,7 @@ GROUPS = {
         ),
         "growth": ("compare:growth", "Show which state grows, and why"),
         "report": ("report:report", "Write a page of HTML that shows a snapshot"),
+        "ui": ("ui:ui", "Look at snapshots in the browser"),
     },
     "Archive": {
         "import": ("lake:import_command", "Import a savepoint or checkpoint"),

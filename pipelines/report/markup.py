@@ -32,19 +32,20 @@ def text(value: str) -> Html:
     return Html(html.escape(printable(shown), quote=True))
 
 
-def tag(name: str, *children: str, **attributes: str | int) -> Html:
+def tag(name: str, /, *children: str, **attributes: str | int) -> Html:
     """Return an element.
 
     Args:
         name: Its name.
         children: Its contents, each escaped unless it is `Html`.
-        attributes: Their values are escaped; `class_` stands for `class`, `aria_label` for
+        attributes: Their values are escaped, too; `class_` stands for `class`, `aria_label` for
             `aria-label`.
     """
-    named = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{text(str(value))}"'
+    said = {
+        key.rstrip("_").replace("_", "-"): text(value if isinstance(value, str) else str(value))
         for key, value in attributes.items()
-    )
+    }
+    named = "".join(f' {key}="{value}"' for key, value in said.items())
     return Html(f"<{name}{named}>{''.join(map(text, children))}</{name}>")
 
 

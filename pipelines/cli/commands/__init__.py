@@ -7,6 +7,7 @@
 `keys/`              one key (`get`, `history`), the heavy ones (`top`), any value (`find`)
 `sources/`           `offsets`: where sources go on; `channels`: records in flight
 `report`             a snapshot as a page of HTML
+`ui`                 pages in the browser
 `checks/`            `check compatibility`, `check integrity`, `check legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
 `cleaning`           `lake clean`: what killed commands left

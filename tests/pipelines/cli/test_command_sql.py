@@ -103,7 +103,7 @@ class TestResults:
         def full(*_: object, **__: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(query_output.csv, "writer", full)
+        monkeypatch.setattr(csv, "writer", full)
         ran = run(*self.words(shared, "--to", path))
         assert (ran.code, "No space left" in ran.err) == (3, True)
         assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {

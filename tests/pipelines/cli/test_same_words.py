@@ -206,6 +206,7 @@ OTHERS = {
     "flink dispose": "`FlinkCluster.dispose_savepoint`",
     "spark": "packs this program",
     "shell": "a prompt",
+    "ui": "pages in a browser",
     "demo": "a show",
 }
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import click
 
 from statelake import Lake
@@ -23,8 +20,7 @@ from statelake.pipelines.cli.options import (
     lake_option,
     source_options,
 )
-from statelake.pipelines.keys import KeyRows, rows_in_savepoint
-from statelake.pipelines.shown import cell_text, plain_rows, state_head
+from statelake.pipelines.keys import KeyRows, key_table, printed_rows, rows_in_savepoint
 
 SHOWN_ROWS = 1000  # of a table for people; --json has all
 
@@ -84,16 +80,11 @@ def get(
     answer(yes=entries > 0)
 
 
-def _rows(key_rows: KeyRows) -> Iterator[dict[str, Any]]:
-    for state, batch in key_rows.batches:
-        yield from plain_rows(state_head(key_rows.operator, state), batch)
-
-
 def _print_json(key_rows: list[KeyRows]) -> int:
     """Print an array with a row a line, as the rows are read; return the number of rows."""
     entries = 0
     for rows in key_rows:
-        for row in _rows(rows):
+        for row in printed_rows(rows):
             click.echo(f"{',' if entries else '['}\n  {json_text(row)}", nl=False)
             entries += 1
     click.echo("\n]" if entries else "[]")
@@ -104,30 +95,13 @@ def _print_tables(key_rows: list[KeyRows]) -> int:
     """Print a table for each operator with entries; return the number of entries."""
     entries = 0
     for rows in key_rows:
-        shown: list[dict[str, Any]] = []
-        count = 0
-        for row in _rows(rows):
-            count += 1
-            if count <= SHOWN_ROWS:
-                shown.append(row)
-        if not count:
+        table = key_table(rows, SHOWN_ROWS)
+        if not table.rows:
             continue
-        group = "" if rows.key_group is None else f", key group {rows.key_group}"
-        title = f"{rows.operator}, keyed by {rows.key_type}: {json_text(rows.key)}{group}"
-        columns = [name for name in ("namespace", "user_key", "timestamp", "value", "ttl")
-                   if any(row.get(name) is not None for row in shown)]  # fmt: skip
-        names = {"timestamp": "fires", "ttl": "last access", "user_key": "user key"}
-        print_table(
-            title,
-            ["<state", "<kind", *(f"<{names.get(name, name)}" for name in columns)],
-            [
-                [row["state"], row["kind"], *(cell_text(name, row.get(name)) for name in columns)]
-                for row in shown
-            ],
-        )
-        if count > SHOWN_ROWS:
-            tell(f"... and {count - SHOWN_ROWS:,} more entries: --json has all")
-        entries += count
+        print_table(table.title, table.columns, table.rows)
+        if table.left:
+            tell(f"... and {table.left:,} more entries: --json has all")
+        entries += len(table.rows) + table.left
     return entries
 
 

@@ -6,19 +6,18 @@ renamed when it is complete.
 
 from __future__ import annotations
 
-import csv
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import TextIO, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from statelake.pipelines.cli.commands.terminal import json_text, plain, print_table, tell
-from statelake.pipelines.shown import bytes_text
+from statelake.pipelines.shown import bytes_text, csv_cell, json_rows, write_csv
 from statelake.state_core.errors import StateError
 from statelake.state_core.printable import printable
 
@@ -27,7 +26,7 @@ Batches: TypeAlias = Iterable[pa.RecordBatch]
 
 def print_rows(read: pa.RecordBatchReader, limit: int) -> None:
     """Print rows as a table, for people."""
-    rows = [[_cell(value) for value in row] for batch in read for row in _rows(batch)]
+    rows = [[csv_cell(value) for value in row] for batch in read for row in json_rows(batch)]
     print_table("", [f"<{name}" for name in read.schema.names], rows)
     if len(rows) == limit:
         tell(f"the first {limit} rows (--limit)")
@@ -40,7 +39,7 @@ def print_json(rows: pa.RecordBatchReader) -> None:
 
 def print_csv(rows: pa.RecordBatchReader) -> None:
     """Print rows as CSV, with control characters escaped."""
-    _write_csv(sys.stdout, rows.schema, rows, printable)
+    write_csv(sys.stdout, rows.schema, rows, printable)
 
 
 def write_file(path: str, rows: pa.RecordBatchReader) -> None:
@@ -103,7 +102,7 @@ def _parquet_file(path: Path, schema: pa.Schema, batches: Batches) -> None:
 
 def _csv_file(path: Path, schema: pa.Schema, batches: Batches) -> None:
     with path.open("x", encoding="utf-8", newline="") as file:
-        _write_csv(file, schema, batches, str)
+        write_csv(file, schema, batches, str)
 
 
 def _json_file(path: Path, _: pa.Schema, batches: Batches) -> None:
@@ -115,31 +114,6 @@ def _write_json(out: TextIO, batches: Batches) -> None:
     for batch in batches:
         kind = pa.struct(list(batch.schema))
         out.writelines(json_text(plain(row, kind)) + "\n" for row in batch.to_pylist())
-
-
-def _write_csv(
-    out: TextIO, schema: pa.Schema, batches: Batches, text: Callable[[str], str]
-) -> None:
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(map(text, schema.names))
-    for batch in batches:
-        for row in _rows(batch):
-            writer.writerow([text(_cell(value)) for value in row])
-
-
-def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a batch as JSON values; columns may share a name."""
-    columns = [
-        [plain(value, field.type) for value in column.to_pylist()]
-        for field, column in zip(batch.schema, batch.columns, strict=True)
-    ]
-    return zip(*columns, strict=True)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json_text(value)
 
 
 # by the ending of a file's name

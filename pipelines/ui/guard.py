@@ -1,0 +1,102 @@
+"""Who may ask: whoever has the token that was printed at the start, from a page of ours or none.
+
+A page of another site can make a browser send requests to 127.0.0.1, and can give its own name that
+address (DNS rebinding). So besides the cookie, which no other site's page makes a browser send, the
+host and the origin of each request are looked at. What is refused gets no content.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'none';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+ELSEWHERE = ("cross-site", "same-site")  # of `Sec-Fetch-Site`: another site, another port
+
+
+class Guard:
+    """Passes on the requests of who has the token, and refuses all others.
+
+    Args:
+        app: The application.
+        port: The port on which it is asked.
+
+    Attributes:
+        token: What is exchanged for a cookie, once.
+    """
+
+    def __init__(self, app: ASGIApp, port: int) -> None:
+        self.app = app
+        self.token = secrets.token_urlsafe(32)
+        self._used = False
+        self._using = threading.Lock()
+        self._cookie = secrets.token_urlsafe(32)
+        self._name = f"statelake-{port}"  # cookies are of all ports
+        self._hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *given]}
+            await send(message)
+
+        answer = self._answer(scope) or self.app
+        await answer(scope, receive, send_guarded)
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """Return the refusal or the exchange of a request; None if the application answers."""
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
+            return Response(status_code=403)
+        if any(origin != f"http://{hosts[0].lower()}" for origin in headers.getlist("origin")):
+            return Response(status_code=403)
+        if headers.get("sec-fetch-site", "") in ELSEWHERE:
+            return Response(status_code=403)
+        if scope["method"] != "GET":
+            return Response(status_code=405, headers={"allow": "GET"})
+        given = parse_qs(scope["query_string"].decode("ascii", "replace")).get("token", [])
+        if scope["path"] == "/" and given:
+            return self._exchanged(given)
+        cookie = cookie_parser(headers.get("cookie", "")).get(self._name, "")
+        if not hmac.compare_digest(cookie.encode(), self._cookie.encode()):
+            return Response(status_code=403)
+        return None
+
+    def _exchanged(self, given: list[str]) -> Response:
+        with self._using:
+            right = len(given) == 1 and hmac.compare_digest(
+                given[0].encode("utf-8", "surrogatepass"), self.token.encode()
+            )
+            if self._used or not right:
+                return Response(status_code=403)
+            self._used = True
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(self._name, self._cookie, httponly=True, samesite="strict")
+        return answer

@@ -1,0 +1,496 @@
+"""What the pages show: snapshots of a lake or below a directory, their rows, keys and differences.
+
+SQL runs on a lake alone. So a savepoint whose rows are asked for is imported into a lake of this
+process, once, which is removed at the end. With a mask, everything is read from such a lake, into
+which only masked copies get: nothing shows an unmasked value.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from statelake.pipelines.api import Lake, LakeSnapshot, in_temporary_lake, scan
+from statelake.pipelines.keys import key_table, rows_in_savepoint
+from statelake.pipelines.lake.keys.key_history import KeyHistory
+from statelake.pipelines.lake.query.session import Answer, Session
+from statelake.pipelines.lake.query.table_names import operator_tables_by_name, quoted
+from statelake.pipelines.lake.share.mask_file import Mask
+from statelake.pipelines.lake.tables.describing import describe_recorded
+from statelake.pipelines.lake.verify.diffing import Differences
+from statelake.pipelines.operations.growth import Growth
+from statelake.pipelines.operations.scanning import FoundSnapshot
+from statelake.pipelines.shown import bytes_text, cell_text, json_text, plain
+from statelake.state_core.errors import NotFoundError, StateError
+from statelake.state_core.files.held_directories import EXPORT_PREFIX, held_temporary
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.model.description import OperatorDescription
+from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.printable import Table, kind_text
+
+HERE = "."  # the name of a snapshot that is the directory itself
+PAGE_ROWS = 100
+QUERY_ROWS = 500
+KEY_ROWS = 1000  # of one operator
+EXAMPLES = 20
+LONGEST_QUERY = 60.0  # seconds
+REMEMBERED = 16  # descriptions: each may have read all of a snapshot
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is shown, and how snapshots are read.
+
+    Attributes:
+        values: Whether keys and values are shown, and SQL runs.
+        mask: The rules by which they are masked; None to show them as they are.
+        leave_out_opaque: Whether state that can't be masked is left out, and not refused.
+        allow_external: Directories elsewhere to which handles may lead.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+    """
+
+    values: bool = True
+    mask: Mask | None = None
+    leave_out_opaque: bool = False
+    allow_external: tuple[str, ...] = ()
+    uids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Name:
+    """The name of a snapshot in addresses.
+
+    Attributes:
+        job: Its job in the lake; empty below a directory.
+        snapshot: Its id in the lake, or its path below the directory.
+    """
+
+    job: str
+    snapshot: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A snapshot in the list of all.
+
+    Attributes:
+        name: Its name.
+        job: The id or the name of its job.
+        kind: Its format and kind.
+        taken: When it was written.
+        size: The bytes of its state.
+        state: `restorable`, or why it is not; empty in a lake.
+        reason: The problems of it.
+    """
+
+    name: Name
+    job: str
+    kind: str
+    taken: datetime
+    size: int
+    state: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a snapshot holds.
+
+    Attributes:
+        facts: Names and values of its properties.
+        operators: Its operators, the largest first.
+    """
+
+    facts: tuple[tuple[str, str], ...]
+    operators: tuple[OperatorDescription, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a state or of a query.
+
+    Attributes:
+        columns: The names of the columns.
+        cells: The rows, as text.
+        keys: Of each row the key as text; empty without a column of keys.
+        more: Whether there are more rows.
+    """
+
+    columns: tuple[str, ...]
+    cells: list[list[str]]
+    keys: list[str]
+    more: bool
+
+
+@dataclass(frozen=True)
+class KeyState:
+    """All that is held for a key.
+
+    Attributes:
+        tables: A table for each operator that holds something for it.
+        history: Its changes through the snapshots of a lake; None for a directory.
+    """
+
+    tables: list[Table]
+    history: KeyHistory | None
+
+
+class Source:
+    """A lake, or a directory with snapshots; it is closed at the end.
+
+    Args:
+        location: The lake, the directory, or one snapshot.
+        options: What is shown, and how it is read.
+
+    Attributes:
+        title: Its location, without credentials.
+        in_lake: Whether it is a lake.
+
+    Raises:
+        SnapshotError: The directory can't be listed.
+    """
+
+    def __init__(self, location: str | os.PathLike[str], options: Options) -> None:
+        self.location = os.fspath(location)
+        self.options = options
+        lake = Lake(self.location)
+        self.in_lake = lake.catalog.exists()
+        self._lake = lake
+        self._found: dict[str, FoundSnapshot] = {}
+        self._described: dict[Name, Held] = {}
+        self._copies: dict[Name, str] = {}
+        self._copying = threading.Lock()
+        self._ending = ExitStack()
+        self._own: str | None = None
+        self.title = lake.catalog.directory.uri if self.in_lake else self._scan()
+
+    def close(self) -> None:
+        """Remove the lake of this process."""
+        self._ending.close()
+
+    @property
+    def masked(self) -> bool:
+        """Whether values are masked."""
+        return self.options.mask is not None
+
+    def _scan(self) -> str:
+        found = scan(self.location)
+        self._found = {each.path or HERE: each for each in found.snapshots}
+        return found.location
+
+    # ------------------------------------------------------------------- which snapshots there are
+
+    def listed(self, *, again: bool = True) -> list[Listed]:
+        """Return the snapshots, the sound ones first, and of these the newest.
+
+        Args:
+            again: Whether a directory is scanned again.
+        """
+        if self.in_lake:
+            return [
+                Listed(
+                    Name(each.job, each.snapshot_id), each.job, each.origin or each.format,
+                    each.taken_at, each.state_bytes,
+                )
+                for each in reversed(self._lake.snapshots())
+            ]  # fmt: skip
+        if again:
+            self._scan()
+        return [
+            Listed(
+                Name("", path), each.job, kind_text(each.format, each.kind), each.time, each.bytes,
+                each.state, each.reason,
+            )
+            for path, each in sorted(self._found.items(), key=lambda item: not item[1].restorable)
+        ]  # fmt: skip
+
+    def jobs(self) -> list[str]:
+        """Return the jobs of the lake; an empty list for a directory."""
+        return self._lake.jobs() if self.in_lake else []
+
+    def beside(self, name: Name) -> list[Name]:
+        """Return the other snapshots with which one may be compared."""
+        return [
+            each.name
+            for each in self.listed(again=False)
+            if each.name.job == name.job and each.name != name and each.state in ("", "restorable")
+        ]
+
+    def _place(self, name: Name) -> str:
+        """Return the directory of a snapshot: only those that the scan found are opened.
+
+        Raises:
+            NotFoundError: There is no such snapshot.
+        """
+        if name.snapshot not in self._found:
+            raise NotFoundError(
+                f"no snapshot {name.snapshot!r}", place=self.title, remedy="see the list of all"
+            )
+        return self._found[name.snapshot].location
+
+    def opened(self, name: Name) -> Snapshot:
+        """Return an open snapshot.
+
+        Raises:
+            NotFoundError: There is no such snapshot.
+            StateError: It can't be read, or not be masked.
+        """
+        if self.masked or self.in_lake:
+            return self.stored(name)
+        return open_snapshot(
+            self._place(name), allow_external=self.options.allow_external, uids=self.options.uids
+        )
+
+    def stored(self, name: Name) -> LakeSnapshot:
+        """Return a snapshot of the lake, or one that was imported for its rows.
+
+        Raises:
+            NotFoundError: There is no such snapshot.
+            StateError: It can't be read, or not be masked.
+        """
+        if self.in_lake and not self.masked:
+            return self._lake.job(name.job, engine="local")[name.snapshot]
+        with self._copying:
+            if self._own is None:
+                self._own = str(self._ending.enter_context(held_temporary(EXPORT_PREFIX)))
+            own = Lake(f"{self._own}/lake").job(name.job or "snapshots", engine="local")
+            if name not in self._copies:
+                copy = f"snapshot-{len(self._copies) + 1}"
+                self._import(name, copy)
+                self._copies[name] = copy
+            return own[self._copies[name]]
+
+    def _import(self, name: Name, copy: str) -> None:
+        own = Lake(f"{self._own}/lake").job(name.job or "snapshots", engine="local")
+        reading: dict[str, Any] = {
+            "allow_external": self.options.allow_external, "uids": self.options.uids,
+        }  # fmt: skip
+        if self.options.mask is None:
+            own.import_snapshot(self._place(name), copy, **reading)
+            return
+        target = f"{self._own}/{copy}"
+        with ExitStack() as stack:
+            if self.in_lake:
+                plain_one = self._lake.job(name.job, engine="local")[name.snapshot]
+            else:
+                plain_one = stack.enter_context(in_temporary_lake(self._place(name), **reading))
+            taken = plain_one.taken_at
+            plain_one.export(
+                target, mask=self.options.mask, leave_out_opaque=self.options.leave_out_opaque
+            )
+        own.import_snapshot(target, copy, taken=taken, uids=self.options.uids)
+
+    # ----------------------------------------------------------------------------- what one holds
+
+    def held(self, name: Name) -> Held:
+        """Return what a snapshot holds, as `statelake inspect` counts it.
+
+        Raises:
+            StateError: It can't be read.
+        """
+        known = self._described.get(name)
+        if known is not None:
+            return known
+        snapshot = self.opened(name)
+        if isinstance(snapshot, LakeSnapshot):
+            operators = tuple(map(describe_recorded, snapshot.record.operators))
+            facts = [
+                ("Taken", f"{snapshot.taken_at:%Y-%m-%d %H:%M} UTC"),
+                ("Kind", kind_text(snapshot.format, snapshot.kind)),
+                ("Entries", f"{snapshot.record.entries:,}"),
+                ("Keys and values", bytes_text(snapshot.record.state_bytes)),
+                ("Note", snapshot.record.note),
+            ]
+        else:
+            described = snapshot.describe()
+            operators = described.operators
+            facts = [
+                ("Taken", f"{snapshot.taken_at:%Y-%m-%d %H:%M} UTC"),
+                ("Kind", described.kind_text),
+                ("Checkpoint", str(described.checkpoint_id)),
+                ("Version of _metadata", str(described.metadata_version)),
+                ("Compression", described.compression),
+                ("Size as stored", bytes_text(described.total_bytes)),
+            ]
+        held = Held(
+            tuple((fact, value) for fact, value in facts if value),
+            tuple(sorted(operators, key=lambda each: (-each.total_bytes, each.label))),
+        )
+        if not self.in_lake or self.masked:  # elsewhere it is quick, and may be edited
+            while len(self._described) >= REMEMBERED:
+                self._described.pop(next(iter(self._described)))
+            self._described[name] = held
+        return held
+
+    def key(self, name: Name, text: str) -> KeyState:
+        """Return all that is held for a key, as `statelake get` and `history` show it.
+
+        Raises:
+            EncodeError: No operator can have that key.
+            StateError: The snapshot can't be read.
+        """
+        snapshot = self.opened(name)
+        if isinstance(snapshot, LakeSnapshot):
+            key_rows = snapshot.key_rows(text)
+        else:
+            key_rows = rows_in_savepoint(snapshot, text)
+        tables = [table for each in key_rows if (table := key_table(each, KEY_ROWS)).rows]
+        history = None
+        if self.in_lake and not self.masked:
+            history = self._lake.job(name.job, engine="local").history(text)
+        return KeyState(tables, history)
+
+    def diff(self, earlier: Name, later: Name) -> Differences:
+        """Return the states that differ, as `statelake diff` shows them.
+
+        Raises:
+            NotFoundError: They are not of one job.
+            StateError: One can't be read.
+        """
+        if earlier.job != later.job:
+            raise NotFoundError(
+                "they are of two jobs", remedy="compare two snapshots of the same job"
+            )
+        before, after = self.stored(earlier), self.stored(later)
+        found = before.diff(after.name, examples=EXAMPLES if self.options.values else 0)
+        return Differences(
+            earlier.snapshot, later.snapshot, [each for each in found if each.status != "same"]
+        )
+
+    def growth(self, job: str) -> Growth:
+        """Return how a job's state grew over the snapshots of the lake.
+
+        Raises:
+            NotFoundError: There is no such job, or it has fewer than two snapshots.
+        """
+        if job not in self.jobs():
+            raise NotFoundError(f"no job {job!r}", place=self.title, remedy="see the list of all")
+        keys = self.options.values and not self.masked
+        return self._lake.job(job, engine="local").growth(keys=keys)
+
+    # ------------------------------------------------------------------------------------- by SQL
+
+    @contextmanager
+    def _session(self, name: Name) -> Iterator[tuple[LakeSnapshot, Session]]:
+        stored = self.stored(name)
+        with stored.job.lake.session(as_of=stored.name, job=stored.job.name) as session:
+            yield stored, session
+
+    def rows(self, name: Name, operator: str, state: str, where: str, page: int) -> Rows:
+        """Return a page of a state's rows, in the order of its columns.
+
+        Args:
+            name: The snapshot.
+            operator: The uid of the operator, or else its id.
+            state: The state's name.
+            where: A condition in SQL; empty for all rows.
+            page: The number of the page, from 0.
+
+        Raises:
+            NotFoundError: There is no such state.
+            QueryError: The condition is no SQL, or takes too long.
+        """
+        with self._session(name) as (stored, session):
+            table = ".".join(map(quoted, (stored.job.name, *_table(stored, operator, state))))
+            condition = f" WHERE (\n{where}\n)" if where.strip() else ""
+            query = (
+                f"SELECT * FROM {table}{condition} ORDER BY ALL"  # noqa: S608 - quoted, read only
+                f" LIMIT {PAGE_ROWS + 1} OFFSET {page * PAGE_ROWS}"
+            )
+            with _limited(session):
+                return _rows_of(session.query(query), PAGE_ROWS)
+
+    def query(self, name: Name, query: str) -> Rows:
+        """Return the first rows of a query over the tables of a snapshot.
+
+        Raises:
+            QueryError: It is refused, or takes too long.
+        """
+        with self._session(name) as (_, session), _limited(session):
+            return _rows_of(session.query(query), QUERY_ROWS)
+
+    def tables(self, name: Name) -> list[str]:
+        """Return the names of a snapshot's tables as a query may write them."""
+        with self._session(name) as (_, session):
+            return session.tables()
+
+    def batches(self, name: Name, query: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Return all rows of a query, which are read while they are consumed.
+
+        Raises:
+            QueryError: It is refused.
+        """
+        stored = self.stored(name)
+        reader = stored.job.lake.sql(query, as_of=stored.name, job=stored.job.name)
+        return reader.schema, iter(reader)
+
+
+def _table(stored: LakeSnapshot, operator: str, state: str) -> tuple[str, str]:
+    """Return the name in SQL of a state's table.
+
+    Raises:
+        NotFoundError: There is no such operator or state.
+    """
+    for record in stored.record.operators:
+        if record.label != operator:
+            continue
+        names = {path: name for name, path in operator_tables_by_name(record)}
+        tables = [(each.name, each.table) for each in record.states]
+        tables += [(each.name, each.table) for each in record.operator_states]
+        for name, path in tables:
+            if name == state and path in names:
+                return operator, names[path]
+    raise NotFoundError(f"no state {operator}/{state} with rows", remedy="see the snapshot's page")
+
+
+@contextmanager
+def _limited(session: Session) -> Iterator[None]:
+    """End a query that takes too long."""
+    timer = threading.Timer(LONGEST_QUERY, session.connection.interrupt)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _rows_of(answer: Answer, limit: int) -> Rows:
+    """Return the first rows of an answer as text, without columns of exact bytes that are empty."""
+    table = pa.Table.from_batches(answer.first(limit + 1), answer.schema)
+    columns, shown = [], []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if not field.name.startswith("raw_") or column.null_count < len(column):
+            columns.append(field)
+            shown.append([plain(value, field.type) for value in column.slice(0, limit).to_pylist()])
+    keys: Iterable[Any] = ()
+    if "key" in table.schema.names:
+        keys = shown[[field.name for field in columns].index("key")]
+    names = [field.name for field in columns]
+    return Rows(
+        tuple(names),
+        [
+            [cell_text(name, value) for name, value in zip(names, row, strict=True)]
+            for row in zip(*shown, strict=True)
+        ],
+        [json_text(key) for key in keys],
+        table.num_rows > limit,
+    )
+
+
+def refuse_values(options: Options) -> None:
+    """Refuse to show keys and values where that was forbidden.
+
+    Raises:
+        StateError: They are not shown.
+    """
+    if not options.values:
+        raise StateError(
+            "keys and values are not shown here", remedy="start it without --no-values"
+        )

@@ -1,0 +1,494 @@
+"""The pages of `statelake ui`: each view, of a savepoint, a job of Flink SQL, and a small lake."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from io import BytesIO, StringIO
+from pathlib import Path
+from urllib.parse import urlencode
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.testclient import TestClient
+
+import statelake as sl
+from statelake.pipelines.lake.share.mask_file import read_mask
+from statelake.pipelines.ui.guard import Guard
+from statelake.pipelines.ui.server import Audit, Site
+from statelake.pipelines.ui.views import PAGE_ROWS, Options, Source
+from statelake.state_core.errors import StateError
+from statelake.state_core.printable import printable
+from tests.support.lakes import DEMO, FLINK, files_of
+from tests.support.savepoints.hostile_names import HOSTILE, hostile_savepoint
+
+PORT = 8123
+ELEMENTS = {
+    "a", "body", "button", "caption", "code", "dd", "div", "dl", "dt", "figcaption", "figure",
+    "form", "h1", "h2", "head", "header", "html", "input", "label", "li", "link", "main", "meta",
+    "nav", "p", "polyline", "rect", "svg", "table", "tbody", "td", "textarea", "th", "thead",
+    "title", "tr", "ul",
+}  # fmt: skip
+
+
+class Opened:
+    """Pages with a session, as a browser has it."""
+
+    def __init__(self, location: Path, options: Options | None = None, audit: str = "") -> None:
+        self.source = Source(location, options or Options())
+        self.log = Audit(audit)
+        guard = Guard(Site(self.source, self.log).app(), PORT)
+        self.client = TestClient(guard, f"http://127.0.0.1:{PORT}", follow_redirects=False)
+        assert self.client.get(f"/?token={guard.token}").status_code == 303
+
+    def answer(self, path: str, **words: str) -> httpx.Response:
+        """What a request gets."""
+        query = urlencode(words, errors="surrogatepass")
+        answer: httpx.Response = self.client.get(f"{path}?{query}" if query else path)
+        return answer
+
+    def page(self, path: str, code: int = 200, /, **words: str) -> Seen:
+        """A page, looked at."""
+        answer = self.answer(path, **words)
+        assert answer.status_code == code, answer.text
+        return Seen(answer.text)
+
+    def close(self) -> None:
+        """End it."""
+        self.client.close()
+        self.source.close()
+        self.log.close()
+
+
+class Seen(HTMLParser):
+    """A page as a browser parses it, of which only known elements and addresses are right."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.markup = text
+        self.links: list[str] = []
+        self.rows: list[list[str]] = []
+        self.words = ""
+        self._in_cell = False
+        assert printable(text.replace("\n", "")) == text.replace("\n", "")
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Look at an element."""
+        assert tag in ELEMENTS, tag
+        for name, value in attrs:
+            assert not name.startswith("on"), name
+            assert name != "style"
+            if name in ("href", "action", "src"):
+                assert re.match(r"/(?!/)|#content$|data:,$", value or ""), value
+        words = dict(attrs)
+        if tag == "a":
+            self.links.append(words["href"] or "")
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self._in_cell = True
+        if tag == "th":
+            assert words["scope"] in ("row", "col")
+        if tag in ("input", "textarea") and words.get("type") != "hidden":
+            assert f'for="{words["id"]}"' in self.markup
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave a cell."""
+        if tag in ("td", "th"):
+            self._in_cell = False
+
+    def handle_data(self, data: str) -> None:
+        """Gather the text."""
+        assert printable(data.replace("\n", "")) == data.replace("\n", "")
+        self.words += f"{data} "
+        if self._in_cell:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with two snapshots of the demo's job."""
+    path = tmp_path_factory.mktemp("ui") / "lake"
+    job = sl.Lake(path).job("demo", engine="local")
+    for name in ("monday", "tuesday"):
+        job.import_snapshot(DEMO / name, name)
+    return path
+
+
+@pytest.fixture(scope="module")
+def of_lake(lake: Path) -> Iterator[Opened]:
+    """Its pages."""
+    opened = Opened(lake)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def of_directory() -> Iterator[Opened]:
+    """The pages of the directory with both savepoints of the demo."""
+    opened = Opened(DEMO)
+    yield opened
+    opened.close()
+
+
+def test_all_snapshots_of_a_lake(of_lake: Opened) -> None:
+    """The newest first, each with its page."""
+    seen = of_lake.page("/")
+    assert [row[0] for row in seen.rows[1:]] == ["tuesday", "monday"]
+    assert "/snapshot?job=demo&snapshot=monday" in seen.links
+    assert "/growth?job=demo" in seen.links
+
+
+def test_all_snapshots_below_a_directory(of_directory: Opened) -> None:
+    """What `scan` finds, and whether it is sound."""
+    seen = of_directory.page("/")
+    assert {row[0] for row in seen.rows[1:]} == {"monday", "tuesday"}
+    assert {row[5] for row in seen.rows[1:]} == {"restorable"}
+
+
+def test_sound_ones_are_first(tmp_path: Path) -> None:
+    """A newer one that is damaged is below, and says why."""
+    for name in ("a", "b"):
+        hostile_savepoint(tmp_path / name)
+    (tmp_path / "b" / "_metadata").write_bytes(b"\x00")
+    opened = Opened(tmp_path)
+    rows = opened.page("/").rows[1:]
+    opened.close()
+    assert [row[0] for row in rows] == ["a", "b"]
+    assert rows[1][5] == "damaged"
+    assert rows[1][6]
+
+
+def test_the_only_snapshot_is_shown_at_once() -> None:
+    """Where a snapshot itself is named."""
+    opened = Opened(DEMO / "monday")
+    answer = opened.answer("/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/snapshot?snapshot=.")
+    seen = opened.page("/snapshot", snapshot=".")
+    opened.close()
+    assert "This snapshot" in seen.words
+
+
+@pytest.mark.parametrize("name", ["kinds-rocksdb-native-p2-m128-flink2.3.0",
+                                  "sql-hashmap-canonical-p2-m128-flink2.3.0"])  # fmt: skip
+def test_a_snapshot_has_what_inspect_says(name: str) -> None:
+    """States, kinds, types, entries and bytes; and key groups are drawn."""
+    described = sl.open_snapshot(FLINK / name / "savepoint").describe()
+    opened = Opened(FLINK / name / "savepoint")
+    seen = opened.page("/snapshot", snapshot=".")
+    for operator in described.operators:
+        assert operator.label in seen.words
+        for state in operator.states:
+            assert [state.name, f"{state.entries:,}"] in [[row[0], row[4]] for row in seen.rows]
+    assert "<rect " in seen.markup
+    states = [link for link in seen.links if link.startswith("/rows?")]
+    assert len(states) == sum(len(operator.states) for operator in described.operators)
+    for link in states:
+        assert opened.client.get(link).status_code == 200, link
+    opened.close()
+
+
+@pytest.mark.parametrize("which", ["of_lake", "of_directory"])
+def test_rows_are_filtered_and_paged(which: str, request: pytest.FixtureRequest) -> None:
+    """All rows once, page by page; a filter is SQL."""
+    opened: Opened = request.getfixturevalue(which)
+    job = {"job": "demo"} if opened.source.in_lake else {}
+    words = {**job, "snapshot": "monday", "operator": "kinds", "state": "total"}
+    held = sl.open_snapshot(DEMO / "monday")["kinds"]["total"].to_arrow()
+    expected = sorted(held["key"].to_pylist())
+    assert len(expected) > PAGE_ROWS
+    keys: list[str] = []
+    link = f"/rows?{urlencode(words)}"
+    while link:
+        seen = Seen(opened.client.get(link).text)
+        at = seen.rows[0].index("key")
+        keys += [row[at] for row in seen.rows[1:]]
+        link = next((each for each in seen.links if f"page={len(keys) // PAGE_ROWS}" in each), "")
+    assert sorted(keys, key=int) == [str(key) for key in expected]
+    seen = opened.page("/rows", where=f"key = {expected[3]}", **words)
+    assert [row[at] for row in seen.rows[1:]] == [str(expected[3])]
+    for where in (
+        "key =",
+        "nothing = 1",
+        "1=1; DROP TABLE x",
+        "key in (SELECT * FROM '/etc/passwd')",
+    ):
+        refused = opened.page("/rows", 400, where=where, **words)
+        assert 'role="alert"' in refused.markup
+        assert "root:" not in refused.markup
+
+
+def test_a_page_that_is_none(of_lake: Opened) -> None:
+    """And states and snapshots that are not there."""
+    words = {"job": "demo", "snapshot": "monday", "operator": "kinds", "state": "total"}
+    for more in ({"page": "-1"}, {"page": "x"}, {"page": "9" * 30}, {"state": "no"},
+                 {"operator": "no"}, {"snapshot": "no"}, {"job": "no"}):  # fmt: skip
+        of_lake.page("/rows", 404, **(words | more))
+    assert of_lake.client.get("/snapshot?snapshot=%FF").status_code == 404
+    assert of_lake.answer("/nothing").status_code == 404
+
+
+@pytest.mark.parametrize("name", ["..", "../monday", "/etc", "monday/../tuesday"])
+def test_only_snapshots_that_were_found_are_opened(of_directory: Opened, name: str) -> None:
+    """An address names no path."""
+    seen = of_directory.page("/snapshot", 404, snapshot=name)
+    assert "no snapshot" in seen.words
+
+
+def test_a_key_and_its_history(of_lake: Opened, of_directory: Opened) -> None:
+    """As `get` and `history` have it; in a directory there is no history."""
+    (key, *_) = sl.open_snapshot(DEMO / "monday")["kinds"]["total"].to_arrow()["key"].to_pylist()
+    seen = of_lake.page("/key", job="demo", snapshot="monday", key=str(key))
+    states = {row[0] for row in seen.rows}
+    found = sl.Lake(of_lake.source.location).job("demo")["monday"].key_rows(str(key))
+    held = {state.name for rows in found for state, batch in rows.batches if batch.num_rows}
+    assert held
+    assert held <= states
+    assert "History" in seen.words
+    alone = of_directory.page("/key", snapshot="monday", key=str(key))
+    assert "History" not in alone.words
+    assert held <= {row[0] for row in alone.rows}
+    assert "Nothing is held" in of_directory.page("/key", snapshot="monday", key="-77777").words
+    of_directory.page("/key", 400, snapshot="monday", key="no number")
+
+
+@pytest.mark.parametrize("which", ["of_lake", "of_directory"])
+def test_two_snapshots(which: str, request: pytest.FixtureRequest) -> None:
+    """Only what differs, with the counts of `diff`."""
+    opened: Opened = request.getfixturevalue(which)
+    job = {"job": "demo"} if opened.source.in_lake else {}
+    lake = request.getfixturevalue("lake")
+    expected = sl.Lake(lake).job("demo", engine="local")["monday"].diff("tuesday")
+    seen = opened.page("/diff", earlier="monday", later="tuesday", **job)
+    rows = {(row[0], row[1]): row[2:] for row in seen.rows if len(row) == 6}
+    for each in expected:
+        counts = [each.status, *map("{:,}".format, (each.added, each.removed, each.changed))]
+        shown = rows.get((each.operator, each.state))
+        assert shown == (None if each.status == "same" else counts)
+    assert (
+        "They hold the same" in opened.page("/diff", earlier="monday", later="monday", **job).words
+    )
+
+
+def test_growth(of_lake: Opened, of_directory: Opened) -> None:
+    """Sentences first, a line, and a table; a directory has none."""
+    seen = of_lake.page("/growth", job="demo")
+    told = sl.Lake(of_lake.source.location).job("demo").growth()
+    at = [seen.words.index(printable(sentence)) for sentence in told.sentences]
+    assert at == sorted(at)
+    assert seen.markup.index("<polyline") > seen.markup.index("<p>")
+    assert [row[0] for row in seen.rows[1:3]] == ["monday", "tuesday"]
+    of_lake.page("/growth", 404, job="no")
+    of_directory.page("/growth", 404)
+
+
+def test_sql_and_its_files(of_lake: Opened) -> None:
+    """A table, and all rows as CSV and Parquet."""
+    query = "SELECT key, value\nFROM kinds.total\nORDER BY key"
+    of = {"job": "demo", "snapshot": "monday"}
+    held = sl.open_snapshot(DEMO / "monday")["kinds"]["total"].to_arrow().sort_by("key")
+    assert "kinds.total" in of_lake.page("/sql", **of).words
+    seen = of_lake.page("/sql", query=query, **of)
+    assert [row[0] for row in seen.rows[1:]] == list(map(str, held["key"].to_pylist()))
+    assert f">{query}</textarea>" in seen.markup
+    links = [link for link in seen.links if link.startswith("/sql.")]
+    as_csv, as_parquet = (of_lake.client.get(link) for link in links)
+    read = list(csv.reader(StringIO(as_csv.text)))
+    assert [row[0] for row in read] == ["key", *map(str, held["key"].to_pylist())]
+    assert pq.read_table(BytesIO(as_parquet.content))["key"].to_pylist() == held["key"].to_pylist()
+    assert as_csv.headers["content-disposition"] == 'attachment; filename="rows.csv"'
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DELETE FROM demo.kinds.total", "COPY (SELECT 1) TO '/tmp/x.csv'", "ATTACH 'x.db'",
+        "SELECT * FROM read_text('/etc/passwd')", "INSTALL httpfs", "SELECT 1; SELECT 2",
+        "SET enable_external_access = true", "SELECT * FROM '/etc/passwd'", "PRAGMA database_list",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", ["/sql", "/sql.csv", "/sql.parquet"])
+def test_sql_only_reads_and_only_the_lake(
+    of_lake: Opened, lake: Path, query: str, path: str
+) -> None:
+    """Nothing changes, no file is read, and the page says why."""
+    before = files_of(lake)
+    seen = of_lake.page(path, 400, job="demo", snapshot="monday", query=query)
+    assert 'role="alert"' in seen.markup
+    assert "root:" not in seen.markup
+    assert files_of(lake) == before
+
+
+def test_a_query_that_takes_too_long_is_ended(
+    of_lake: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a page is answered."""
+    monkeypatch.setattr("statelake.pipelines.ui.views.LONGEST_QUERY", 0.3)
+    query = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
+    seen = of_lake.page("/sql", 400, job="demo", snapshot="monday", query=query)
+    assert 'role="alert"' in seen.markup
+
+
+def test_no_values_shows_none(lake: Path) -> None:
+    """Nor a field to ask for them; names and sizes are shown."""
+    opened = Opened(lake, Options(values=False))
+    of = {"job": "demo", "snapshot": "tuesday"}
+    for path in ("/rows", "/key", "/sql", "/sql.csv", "/sql.parquet"):
+        opened.page(path, 400, key="1", operator="kinds", state="total", query="SELECT 1", **of)
+    for path, more in (("/", {}), ("/snapshot", of), ("/growth", of)):
+        seen = opened.page(path, **more)
+        assert "<form" not in seen.markup
+        assert not [link for link in seen.links if link.startswith(("/rows", "/key", "/sql"))]
+    seen = opened.page("/diff", job="demo", earlier="monday", later="tuesday")
+    assert "Entries that differ" not in seen.markup
+    assert all(len(row) == 6 for row in seen.rows)
+    opened.close()
+
+
+SECRET = "a secret of more than 16 bytes"  # noqa: S105 - of no use elsewhere
+PEOPLE = ("alice@example.org", "bob@example.org")
+
+
+@pytest.fixture
+def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Options]:
+    """Two savepoints with names in keys and values, and a mask of them."""
+    monkeypatch.setenv("UI_SECRET", SECRET)
+    for number in (1, 2):
+        rows = pa.table(
+            {"key": pa.array(PEOPLE), "value": pa.array(f"{each}{number}" for each in PEOPLE)}
+        )
+        state = sl.NewKeyedState("mail", rows, value="String")
+        operator = sl.NewOperator("customers", "String", (state,), parallelism=1)
+        path = tmp_path / "all" / f"savepoint-{number}"
+        sl.write_snapshot(path, [operator], metadata_version=6)
+    mask = tmp_path / "mask.yaml"
+    mask.write_text("secret: {env: UI_SECRET}\nkeys: {customers: format}\nothers: keep\n"
+                    "states: {customers/mail: format}\n")  # fmt: skip
+    return tmp_path / "all", Options(mask=read_mask(str(mask)))
+
+
+@pytest.mark.parametrize("in_lake", [False, True])
+def test_a_mask_is_on_every_page(
+    people: tuple[Path, Options], tmp_path: Path, *, in_lake: bool
+) -> None:
+    """Of rows, keys, differences and SQL, on masked copies alone."""
+    location, options = people
+    names = ["savepoint-1", "savepoint-2"]
+    if in_lake:
+        job = sl.Lake(tmp_path / "lake").job("people", engine="local")
+        for name in names:
+            job.import_snapshot(location / name, name)
+        location = tmp_path / "lake"
+    opened = Opened(location, options)
+    job_word = {"job": "people"} if in_lake else {}
+    of = {**job_word, "snapshot": names[0]}
+    rows = opened.page("/rows", operator="customers", state="mail", **of)
+    at = rows.rows[0].index("key")
+    masked = [row[at] for row in rows.rows[1:]]
+    pages = [
+        opened.page("/"), opened.page("/snapshot", **of), rows,
+        opened.page("/diff", earlier=names[0], later=names[1], **job_word),
+        opened.page("/sql", query="SELECT * FROM customers.mail", **of),
+        opened.page("/key", key=masked[0], **of),
+    ]  # fmt: skip
+    if in_lake:
+        pages.append(opened.page("/growth", job="people"))
+    downloaded = opened.answer("/sql.csv", query="SELECT * FROM customers.mail", **of).text
+    opened.close()
+    assert len(masked) == len(PEOPLE)
+    assert "mail" in pages[-1].words or in_lake
+    for text in (*(page.markup for page in pages), downloaded):
+        for person in PEOPLE:
+            assert person not in text
+            assert person.partition("@")[0] not in text
+    assert "values are masked" in pages[0].words
+
+
+def test_looks_are_in_the_audit_file(tmp_path: Path) -> None:
+    """A line for each, before it is shown; what can't be written is not shown."""
+    path = tmp_path / "looks.jsonl"
+    opened = Opened(DEMO, audit=str(path))
+    opened.page("/key", snapshot="monday", key="4")
+    opened.page("/rows", snapshot="monday", operator="kinds", state="total", where="key = 4")
+    opened.page("/sql", snapshot="monday", query="SELECT 1")
+    opened.page("/snapshot", snapshot="monday")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["look"], line["snapshot"]) for line in lines] == [
+        ("key", "monday"), ("rows", "monday"), ("sql", "monday"),
+    ]  # fmt: skip
+    assert (lines[0]["key"], lines[1]["where"]) == ("4", "key = 4")
+    assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(StateError, match="audit file can't be written"):
+        Audit(str(tmp_path / "no" / "file"))
+    opened.close()
+
+
+def test_an_audit_file_that_fails_hides_what_was_asked() -> None:
+    """A full disk."""
+    opened = Opened(DEMO, audit="/dev/full")
+    seen = opened.page("/key", 400, snapshot="monday", key="4")
+    opened.close()
+    assert "audit file can't be written" in seen.words
+
+
+def walked(opened: Opened, most: int = 400) -> dict[str, Seen]:
+    """Every page to which links lead, from the first on."""
+    seen: dict[str, Seen] = {}
+    left = ["/?list=1"]
+    while left and len(seen) < most:
+        link = left.pop(0)
+        if link in seen or not link.startswith("/") or link.startswith(("/sql.", "/page.css")):
+            continue
+        answer = opened.client.get(link)
+        if link == "/" and answer.status_code == 303:  # to the only snapshot
+            left.append(answer.headers["location"])
+            continue
+        assert answer.status_code == 200, (link, answer.text)
+        seen[link] = Seen(answer.text)
+        left += seen[link].links
+    return seen
+
+
+@pytest.mark.full
+def test_hostile_names_are_text_on_every_page(tmp_path: Path) -> None:
+    """`Seen` refuses any element, attribute or address that is not ours."""
+    for name in ("one", "two"):
+        hostile_savepoint(tmp_path / "all" / name)
+    opened = Opened(tmp_path / "all")
+    seen = walked(opened)
+    opened.close()
+    kinds = {link.partition("?")[0] for link in seen}
+    assert kinds == {"/", "/snapshot", "/rows", "/key", "/diff", "/sql"}
+    assert all(printable(name) in "".join(page.words for page in seen.values()) for name in HOSTILE)
+
+
+NAMES = st.text(
+    st.sampled_from([*"<>&\"'/;=`x y", "\u202e", "\u2066", "\x1b", "\x07", "\u2028", "é"]),
+    min_size=1, max_size=20,
+)  # fmt: skip
+
+
+@given(operator=NAMES, state=NAMES, key=NAMES, value=NAMES)
+def test_no_name_becomes_markup(
+    tmp_path_factory: pytest.TempPathFactory, operator: str, state: str, key: str, value: str
+) -> None:
+    """Whatever a snapshot has; and every link leads to a page."""
+    path = tmp_path_factory.mktemp("names") / "savepoint"
+    rows = pa.table({"key": [key], "value": [value]})
+    held = sl.NewKeyedState(state, rows, value="String")
+    made = sl.NewOperator(operator, "String", (held,), parallelism=1)
+    sl.write_snapshot(path, [made], metadata_version=6)
+    opened = Opened(path)
+    seen = walked(opened)
+    opened.close()
+    assert {link.partition("?")[0] for link in seen} >= {"/snapshot", "/rows", "/key"}
