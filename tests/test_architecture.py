@@ -217,7 +217,9 @@ PATHS_BY_HAND = {
     "pipelines.report.page": (
         {".read_text", "Directory"}, "files of the package itself, and the path of its user's",
     ),
-    "pipelines.ui.server": ({"os.open"}, USERS_OWN),
+    "pipelines.ui.server": (
+        {"os.open", ".read_text"}, "the audit file of its user, and files of the package itself",
+    ),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
     "pipelines.operations.orphans": (
         {"Directory"}, "paths of a cluster, by a map that refuses what names a server",
