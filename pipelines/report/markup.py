@@ -73,7 +73,7 @@ def table(
     ]
     lines = []
     for row in rows:
-        first = tag("th", row[0], scope="row", class_=classes[0])
+        first = tag("th", row[0], scope="row", class_=classes[0]) if row[0] else tag("td")
         rest = (
             tag("td", cell, class_=class_)
             for cell, class_ in zip(row[1:], classes[1:], strict=True)

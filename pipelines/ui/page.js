@@ -3,7 +3,8 @@
 const box = document.getElementById("of-query");
 const list = document.getElementById("offers");
 const said = document.getElementById("completing");
-const names = [...new Set([...document.querySelectorAll("#names code")].map((each) => each.textContent))];
+const names = [...new Set([...document.querySelectorAll("#names code")].map((each) => each.textContent))]
+  .sort((one, other) => one.length - other.length);
 const MOST = 8;
 let at = -1;
 
@@ -52,7 +53,9 @@ function offer() {
     list.append(item);
   });
   list.hidden = !found.length;
-  if (found.length) said.textContent = `${found.length} names: arrow keys choose, Enter or Tab inserts, Escape closes`;
+  if (!found.length) return;
+  const count = found.length === 1 ? "1 name" : `${found.length} names`;
+  said.textContent = `${count}: arrow keys choose, Enter or Tab inserts, Escape closes`;
 }
 
 box.setAttribute("aria-autocomplete", "list");

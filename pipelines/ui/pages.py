@@ -263,9 +263,9 @@ def top(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
             f"{weights.entries:,} entries of {weights.keys:,} keys, {bytes_text(weights.size)}",
         )
         heaviest, busiest = weights.heaviest(), weights.busiest()
-        yield _keys_table("By bytes", name, heaviest, weights.size)
+        yield _keys_table(f"Of {state}, by bytes", name, heaviest, weights.size)
         if busiest != heaviest and busiest and busiest[0].entries > 1:
-            yield _keys_table("By entries", name, busiest, weights.size)
+            yield _keys_table(f"Of {state}, by entries", name, busiest, weights.size)
     if len(most) > SHOWN_STATES:
         yield tag("p", f"… and {len(most) - SHOWN_STATES:,} more states", class_="more")
 
@@ -365,7 +365,7 @@ def erasures(found: Erasures) -> Iterator[Html]:
         for word, value in said.items():
             called = word.replace("_", " ")
             if isinstance(value, list) and value and isinstance(value[0], dict):
-                tables.append(_records_table(called, value))
+                tables.append(_records_table(f"{called} of record {record.number}", value))
             elif isinstance(value, dict) and value:
                 tables.append(
                     table(called, ("<Name", "<Value"), [(k, _cell(v)) for k, v in value.items()])
@@ -416,7 +416,7 @@ def diff(name: Name, found: Differences) -> Iterator[Html]:
             columns = ("<Is", "<Key", "<Namespace", "<User key", "<Field", "<Before", "<After")
             shown = [at for at in range(len(columns)) if at == 0 or any(row[at] for row in rows)]
             yield table(
-                f"What differs in the first {len(each.examples):,} entries",
+                f"What differs in {len(each.examples):,} entries of {each.state}",
                 [columns[at] for at in shown],
                 [[row[at] for at in shown] for row in rows],
             )
@@ -438,7 +438,6 @@ def _differing(name: Name, example: Mapping[str, Any]) -> Iterator[list[str]]:
             continue
         if before.get(field) != after.get(field) or (field in before) != (field in after):
             yield [*place, field, _cell(before.get(field)), _cell(after.get(field))]
-            place = ["", "", "", ""]
 
 
 def _fields(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -517,7 +516,8 @@ def sql(name: Name, query: str, tables: dict[str, list[str]], found: Rows | None
     )  # fmt: skip
     offers = tag("ul", id="offers", role="listbox", aria_label="Names", hidden="hidden")
     said = tag("p", id="completing", role="status", class_="note")
-    yield _form("/sql", of(name), Html(label + box + offers + said), button="Run")
+    yield _form("/sql", of(name), Html(label + box), button="Run")
+    yield Html(said + offers)  # below the button, which they must not move
     if found is not None:
         more = ", the first ones" if found.more else ""
         yield table(

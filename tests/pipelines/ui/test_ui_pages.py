@@ -303,10 +303,10 @@ def test_what_differs_is_shown_field_by_field(tmp_path: Path) -> None:
     assert seen.rows[2:] == [
         ["Is", "Key", "Field", "Before", "After"],
         ["changed", "1", "value.f2", "0.5", "0.75"],
-        ["removed", "2", "value.f0", "2", ""], ["", "", "value.f1", "b", ""],
-        ["", "", "value.f2", "0.5", ""],
-        ["added", "3", "value.f0", "", "3"], ["", "", "value.f1", "", "b"],
-        ["", "", "value.f2", "", "0.5"],
+        ["removed", "2", "value.f0", "2", ""], ["removed", "2", "value.f1", "b", ""],
+        ["removed", "2", "value.f2", "0.5", ""],
+        ["added", "3", "value.f0", "", "3"], ["added", "3", "value.f1", "", "b"],
+        ["added", "3", "value.f2", "", "0.5"],
     ]  # fmt: skip
     assert "/key?snapshot=later&key=1" in seen.links
 
