@@ -241,7 +241,18 @@ class KryoValues:
         Raises:
             StateError: The value can't be parsed.
         """
-        return ObjectReader(source, version, self.classes).class_and_object()
+        reader = ObjectReader(source, version, self.classes)
+        try:
+            return reader.class_and_object()
+        except CorruptSnapshotError as error:
+            met = {item.java_class for item in reader.items} & self.classes.users.keys()
+            if not met:
+                raise
+            remedy = (
+                f"see whether {', '.join(sorted(met))} is declared as the job has it: all fields,"
+                " their types, and `final: true` if no class can extend it; or the file is damaged"
+            )
+            raise type(error)(error.problem, place=error.place, remedy=remedy) from error
 
     def write(self, item: Item | None, version: KryoVersion) -> bytes:
         """Return the bytes of a value.
