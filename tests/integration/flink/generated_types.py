@@ -40,7 +40,7 @@ LIBRARY = {
     "org.apache.commons.lang3.math.Fraction": {
         "final": True,
         "fields": {"denominator": "int", "numerator": "int"},
-    }  # fmt: skip
+    }
 }
 KEYS = ("String", "Long", "Integer", "UUID", "Tier")
 COLLECTIONS = ("List", "Set", "Collection", "ArrayList", "LinkedList", "HashSet", "TreeSet")
