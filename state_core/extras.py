@@ -14,6 +14,7 @@ _PACKAGES = {
     "kafka": {"confluent_kafka": "confluent-kafka"},
     "flink": {"requests": "Requests"},
     "hdfs": {"hdfs_native": "hdfs-native"},
+    "mcp": {"mcp": "mcp"},
     "ui": {"starlette": "Starlette", "uvicorn": "uvicorn"},
 }
 

@@ -217,8 +217,10 @@ PATHS_BY_HAND = {
     "pipelines.report.page": (
         {".read_text", "Directory"}, "files of the package itself, and the path of its user's",
     ),
-    "pipelines.ui.server": (
-        {"os.open", ".read_text"}, "the audit file of its user, and files of the package itself",
+    "pipelines.ui.audit": ({"os.open"}, USERS_OWN),
+    **dict.fromkeys(
+        ("pipelines.ui.server", "pipelines.ui.pages"),
+        ({".read_text"}, "files of the package itself"),
     ),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
     "pipelines.operations.orphans": (

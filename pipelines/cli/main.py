@@ -68,7 +68,8 @@ GROUPS = {
         ),
         "growth": ("compare:growth", "Show which state grows, and why"),
         "report": ("report:report", "Write a page of HTML that shows a snapshot"),
-        "ui": ("ui:ui", "Look at snapshots in the browser"),
+        "ui": ("ui:ui", "Look at a lake, a directory of snapshots"),
+        "mcp": ("mcp:mcp", "Answer an assistant about a lake, a directory"),
     },
     "Archive": {
         "import": ("lake:import_command", "Import a savepoint or checkpoint"),

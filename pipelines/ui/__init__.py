@@ -1,11 +1,13 @@
-"""A local page in the browser, which only reads: `statelake ui`.
+"""Answers that only read: `statelake ui` for people in the browser, `statelake mcp` for assistants.
 
-=========  ===========================================================================
-`views`    what the pages show, of a lake or of a directory with snapshots
-`pages`    the pages, as HTML whose text is escaped by `report.markup`
-`guard`    who may ask: the token, the cookie, the host and the origin
-`server`   the addresses, and the server on 127.0.0.1
-=========  ===========================================================================
+============  ========================================================================
+`views`       what is shown, of a lake or of a directory with snapshots
+`audit`       a line for each look at keys and values
+`pages`       the pages, as HTML whose text is escaped by `report.markup`
+`guard`       who may ask: the token, the cookie, the host and the origin
+`server`      the addresses, and the server on 127.0.0.1
+`assistants`  the same answers as tools of the Model Context Protocol
+============  ========================================================================
 
 All state is in addresses, and nothing is loaded from elsewhere. `page.css` adds to the style of a
 report. `page.js`, which completes names in a query, is the only script that the browser may run:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from functools import partial
 from importlib import resources
 from io import BytesIO, StringIO
@@ -21,10 +19,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from statelake.pipelines.lake.erase.audit_records import requester_here
 from statelake.pipelines.report.markup import Html
 from statelake.pipelines.shown import write_csv
 from statelake.pipelines.ui import pages
+from statelake.pipelines.ui.audit import Audit
 from statelake.pipelines.ui.guard import Guard
 from statelake.pipelines.ui.views import Name, Options, Source, refuse_values
 from statelake.state_core.errors import NotFoundError, StateError
@@ -33,59 +31,6 @@ from statelake.state_core.printable import printable
 HOST = "127.0.0.1"
 HIGHEST = 1_000_000_000  # of a page, or a parallelism
 Words: TypeAlias = "dict[str, str]"
-
-
-class Audit:
-    """A file with a line of JSON for each look at keys and values, written before they are shown.
-
-    Args:
-        path: The file, which is made if it is not there; empty for none.
-
-    Raises:
-        StateError: It can't be written.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._file = -1
-        if path:
-            try:
-                self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            except OSError as error:
-                raise self._fault(error) from error
-
-    def write(self, look: str, name: Name, **words: str) -> None:
-        """Write a line.
-
-        Raises:
-            StateError: It can't be written, so that nothing is shown.
-        """
-        if self._file < 0:
-            return
-        said = {
-            "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-            "by": requester_here(), "look": look, "job": name.job, "snapshot": name.snapshot,
-        } | words  # fmt: skip
-        line = json.dumps(said).encode("ascii") + b"\n"
-        try:
-            written = os.write(self._file, line)
-            os.fsync(self._file)
-        except OSError as error:
-            raise self._fault(error) from error
-        if written != len(line):
-            raise self._fault(OSError("not all of a line was written"))
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-
-    def _fault(self, error: OSError) -> StateError:
-        return StateError(
-            f"the audit file can't be written ({error.strerror or error})", place=self.path,
-            remedy="name another one with --audit",
-        )  # fmt: skip
 
 
 class Site:
@@ -355,7 +300,7 @@ def serve(
             used = int(listening.getsockname()[1])
             guard = Guard(Site(source, log).app(), used)
             config = uvicorn.Config(
-                guard, log_level="warning", access_log=False, server_header=False, lifespan="off",
+                guard, log_level="critical", access_log=False, server_header=False, lifespan="off",
                 ws="none", proxy_headers=False, timeout_graceful_shutdown=1,
             )  # fmt: skip
             listening.listen()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,8 +18,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.pipelines.api import Lake, LakeSnapshot, in_temporary_lake, scan
-from statelake.pipelines.keys import key_table, rows_in_savepoint
+from statelake.pipelines.api import (
+    Lake,
+    LakeSnapshot,
+    check_integrity,
+    in_temporary_lake,
+    scan,
+)
+from statelake.pipelines.keys import KeyRows, key_table, rows_in_savepoint
 from statelake.pipelines.lake.erase.audit_records import AuditRecord, broken_record
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.keys.key_history import KeyHistory
@@ -31,14 +37,17 @@ from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.operations.scanning import FoundSnapshot
 from statelake.pipelines.shown import bytes_text, cell_text, json_text, plain
-from statelake.state_core.errors import NotFoundError, StateError
+from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.held_directories import EXPORT_PREFIX, held_temporary
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.key_weights import StateWeights
+from statelake.state_core.formats.layout.state_compatibility import Verdicts
 from statelake.state_core.model.description import OperatorDescription
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import Table, kind_text
 
+TYPES_FILE = "types.yaml"
 HERE = "."  # the name of a snapshot that is the directory itself
 PAGE_ROWS = 100
 QUERY_ROWS = 500
@@ -124,15 +133,24 @@ class Rows:
 
     Attributes:
         columns: The names of the columns.
-        cells: The rows, as text.
-        keys: Of each row the key as text; empty without a column of keys.
+        values: The rows, as JSON values.
         more: Whether there are more rows.
     """
 
     columns: tuple[str, ...]
-    cells: list[list[str]]
-    keys: list[str]
+    values: list[tuple[Any, ...]]
     more: bool
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """The rows as text, for people."""
+        return [list(map(cell_text, self.columns, row)) for row in self.values]
+
+    @property
+    def keys(self) -> list[str]:
+        """The key of each row as text; an empty list without a column of keys."""
+        at = self.columns.index("key") if "key" in self.columns else None
+        return [] if at is None else [json_text(row[at]) for row in self.values]
 
 
 @dataclass(frozen=True)
@@ -350,8 +368,8 @@ class Source:
             self._described[name] = held
         return held
 
-    def key(self, name: Name, text: str) -> KeyState:
-        """Return all that is held for a key, as `statelake get` and `history` show it.
+    def key_rows(self, name: Name, text: str) -> list[KeyRows]:
+        """Return the rows that each operator holds for a key.
 
         Raises:
             EncodeError: No operator can have that key.
@@ -359,9 +377,17 @@ class Source:
         """
         snapshot = self.opened(name)
         if isinstance(snapshot, LakeSnapshot):
-            key_rows = snapshot.key_rows(text)
-        else:
-            key_rows = rows_in_savepoint(snapshot, text)
+            return snapshot.key_rows(text)
+        return rows_in_savepoint(snapshot, text)
+
+    def key(self, name: Name, text: str) -> KeyState:
+        """Return all that is held for a key, as `statelake get` and `history` show it.
+
+        Raises:
+            EncodeError: No operator can have that key.
+            StateError: The snapshot can't be read.
+        """
+        key_rows = self.key_rows(name, text)
         tables = [table for each in key_rows if (table := key_table(each, KEY_ROWS)).rows]
         history = None
         if self.in_lake and not self.masked:
@@ -405,6 +431,37 @@ class Source:
             raise NotFoundError(f"no job {job!r}", place=self.title, remedy="see the list of all")
         keys = self.options.values and not self.masked
         return self._lake.job(job, engine="local").growth(keys=keys)
+
+    def faults(self, name: Name) -> list[Any]:
+        """Return the faults of a snapshot, of which all is read, as `statelake check integrity`.
+
+        Raises:
+            NotFoundError: There is no such snapshot.
+        """
+        if self.in_lake or self.masked:
+            return self.stored(name).check_integrity()
+        report = check_integrity(
+            self._place(name), allow_external=self.options.allow_external, uids=self.options.uids
+        )
+        return [fault.to_json() for fault in report.faults]
+
+    def checked(self, name: Name, types: str) -> Verdicts:
+        """Return whether a new job could use each state, as `statelake check compatibility`.
+
+        Args:
+            name: The snapshot.
+            types: The types of the new job, as YAML.
+
+        Raises:
+            StateError: The types can't be read, or the snapshot.
+        """
+        with held_temporary(EXPORT_PREFIX) as path:
+            Directory(path).confined().write(TYPES_FILE, types.encode())
+            try:
+                return self.stored(name).check_compatibility(f"{path}/{TYPES_FILE}")
+            except EncodeError as error:  # names no directory of ours
+                place = error.place.removeprefix(f"{path}/")
+                raise EncodeError(error.problem, place=place, remedy=error.remedy) from error
 
     def erasures(self) -> Erasures:
         """Return what was erased from the lake.
@@ -525,26 +582,14 @@ def _limited(session: Session) -> Iterator[None]:
 
 
 def _rows_of(answer: Answer, limit: int) -> Rows:
-    """Return the first rows of an answer as text, without columns of exact bytes that are empty."""
+    """Return the first rows of an answer, without columns of exact bytes that are empty."""
     table = pa.Table.from_batches(answer.first(limit + 1), answer.schema)
-    columns, shown = [], []
+    names, shown = [], []
     for field, column in zip(table.schema, table.columns, strict=True):
         if not field.name.startswith("raw_") or column.null_count < len(column):
-            columns.append(field)
+            names.append(field.name)
             shown.append([plain(value, field.type) for value in column.slice(0, limit).to_pylist()])
-    keys: Iterable[Any] = ()
-    if "key" in table.schema.names:
-        keys = shown[[field.name for field in columns].index("key")]
-    names = [field.name for field in columns]
-    return Rows(
-        tuple(names),
-        [
-            [cell_text(name, value) for name, value in zip(names, row, strict=True)]
-            for row in zip(*shown, strict=True)
-        ],
-        [json_text(key) for key in keys],
-        table.num_rows > limit,
-    )
+    return Rows(tuple(names), list(zip(*shown, strict=True)), table.num_rows > limit)
 
 
 def refuse_values(options: Options) -> None:

@@ -41,4 +41,4 @@ def served(*words: str | Path, temporary: Path | None = None) -> Iterator[str]:
         finally:
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=20)
-    assert (process.returncode, out, err) == (0, "", "")
+    assert (out, err, process.returncode) == ("", "", 0)

@@ -8,6 +8,7 @@
 `sources/`           `offsets`: where sources go on; `channels`: records in flight
 `report`             a snapshot as a page of HTML
 `ui`                 pages in the browser
+`mcp`                the same answers for assistants
 `checks/`            `check compatibility`, `check integrity`, `check legality`
 `lake`               `import`, `snapshots`, `drop`, `commit`
 `cleaning`           `lake clean`: what killed commands left

@@ -207,6 +207,7 @@ OTHERS = {
     "spark": "packs this program",
     "shell": "a prompt",
     "ui": "pages in a browser",
+    "mcp": "answers for assistants",
     "demo": "a show",
 }
 

@@ -1,0 +1,64 @@
+"""Who looked at which keys and values: a line of JSON for each look."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import datetime, timezone
+
+from statelake.pipelines.lake.erase.audit_records import requester_here
+from statelake.pipelines.ui.views import Name
+from statelake.state_core.errors import StateError
+
+
+class Audit:
+    """A file with a line of JSON for each look at keys and values, written before they are shown.
+
+    Args:
+        path: The file, which is made if it is not there; empty for none.
+
+    Raises:
+        StateError: It can't be written.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._file = -1
+        if path:
+            try:
+                self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            except OSError as error:
+                raise self._fault(error) from error
+
+    def write(self, look: str, name: Name, **words: str) -> None:
+        """Write a line.
+
+        Raises:
+            StateError: It can't be written, so that nothing is shown.
+        """
+        if self._file < 0:
+            return
+        said = {
+            "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "by": requester_here(), "look": look, "job": name.job, "snapshot": name.snapshot,
+        } | words  # fmt: skip
+        line = json.dumps(said).encode("ascii") + b"\n"
+        try:
+            written = os.write(self._file, line)
+            os.fsync(self._file)
+        except OSError as error:
+            raise self._fault(error) from error
+        if written != len(line):
+            raise self._fault(OSError("not all of a line was written"))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _fault(self, error: OSError) -> StateError:
+        return StateError(
+            f"the audit file can't be written ({error.strerror or error})", place=self.path,
+            remedy="name another one with --audit",
+        )  # fmt: skip

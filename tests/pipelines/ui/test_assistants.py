@@ -1,0 +1,221 @@
+"""`statelake mcp`, asked by the official client, over standard input and output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pyarrow as pa
+import pytest
+from mcp import StdioServerParameters
+from mcp.client.client import Client
+from mcp.client.stdio import stdio_client
+from mcp.types import CallToolResult, TextContent
+
+import statelake as sl
+from tests.support.command import run
+from tests.support.lakes import DEMO, FLINK, files_of
+from tests.support.savepoints.hostile_names import hostile_savepoint
+from tests.support.served_pages import PROGRAM
+
+READING = {"scan", "inspect", "types", "diff", "offsets", "check_types", "check_integrity"}
+OF_LAKE = {"growth", "erasures"}
+OF_VALUES = {"get", "top", "sql"}
+PEOPLE = ("alice@example.org", "bob@example.org")
+KAFKA = FLINK / "kafka"
+
+
+class Asked:
+    """The tools of a server, and all that it answered."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.told = ""
+
+    async def call(self, tool: str, **words: str) -> CallToolResult:
+        """What a tool answers."""
+        answer = await self.client.call_tool(tool, words)
+        self.told += answer.model_dump_json()
+        return answer
+
+    async def text(self, tool: str, **words: str) -> str:
+        """The text of an answer."""
+        answer = await self.call(tool, **words)
+        (content,) = answer.content
+        assert isinstance(content, TextContent)
+        assert not answer.is_error, content.text
+        return content.text
+
+    async def json(self, tool: str, **words: str) -> Any:
+        """The JSON of an answer."""
+        return json.loads(await self.text(tool, **words))
+
+    async def error(self, tool: str, **words: str) -> str:
+        """What a tool refuses."""
+        answer = await self.call(tool, **words)
+        (content,) = answer.content
+        assert isinstance(content, TextContent)
+        assert answer.is_error, content.text
+        return content.text
+
+
+def ask(ask_all: Callable[[Asked], Coroutine[Any, Any, None]], *words: str | Path) -> str:
+    """Ask a server of one's own; all that it said."""
+    arguments = ["-u", "-c", PROGRAM, "mcp", *map(str, words)]
+    told: list[str] = []
+
+    async def main() -> None:
+        started = StdioServerParameters(command=sys.executable, args=arguments, cwd=Path.cwd())
+        async with Client(stdio_client(started)) as client:
+            asked = Asked(client)
+            await ask_all(asked)
+            told.append(asked.told)
+
+    anyio.run(main)
+    return told[0]
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with two snapshots of the demo's job."""
+    path = tmp_path_factory.mktemp("mcp") / "lake"
+    job = sl.Lake(path).job("demo", engine="local")
+    for name in ("monday", "tuesday"):
+        job.import_snapshot(DEMO / name, name)
+    return path
+
+
+def test_a_lake_is_answered_as_by_the_commands(lake: Path) -> None:
+    """Each tool, and nothing is written."""
+    before = files_of(lake)
+    job = sl.Lake(lake).job("demo", engine="local")
+    held = sl.open_snapshot(DEMO / "monday")
+    (key, *_) = held["kinds"]["total"].to_arrow()["key"].to_pylist()
+    of = {"job": "demo", "snapshot": "monday"}
+
+    async def all_tools(asked: Asked) -> None:
+        listed = await asked.client.list_tools()
+        assert {tool.name for tool in listed.tools} == READING | OF_LAKE | OF_VALUES
+        assert all(tool.annotations and tool.annotations.read_only_hint for tool in listed.tools)
+        assert all(tool.description for tool in listed.tools)
+        assert [each["snapshot"] for each in await asked.json("scan")] == ["tuesday", "monday"]
+        (kinds,) = (await asked.json("inspect", operator="kinds", **of))["operators"]
+        states = {state["name"]: state["entries"] for state in kinds["keyed_states"]}
+        assert states["total"] == held["kinds"]["total"].to_arrow().num_rows
+        differ = await asked.json("diff", job="demo", earlier="monday", later="tuesday")
+        assert [each["state"] for each in differ] == [
+            each.state for each in job["monday"].diff("tuesday") if each.status != "same"
+        ]
+        assert any(each["examples"] for each in differ)
+        types = await asked.text("types", **of)
+        assert types == str(job["monday"].types())
+        verdicts = await asked.json("check_types", types=types, **of)
+        assert verdicts["compatible"]
+        assert {each["state"] for each in verdicts["states"]} >= set(states)
+        assert (await asked.json("check_integrity", **of))["sound"]
+        grown = await asked.json("growth", job="demo")
+        assert grown["sentences"] == list(job.growth().sentences)
+        assert (await asked.json("erasures"))["records"] == []
+        assert set(await asked.json("offsets", **of)) == {"sources", "sinks"}
+        got = run("get", "--lake", lake, "--job", "demo", "--snapshot", "monday", f"--key={key}",
+                  "--json")  # fmt: skip
+        assert await asked.json("get", key=str(key), **of) == json.loads(got.out)
+        total = (await asked.json("top", operator="kinds", **of))["total"]
+        assert total["keys"] == states["total"]
+        query = "SELECT count(*) AS rows FROM kinds.total"
+        answer = await asked.json("sql", query=query, **of)
+        assert answer == {"columns": ["rows"], "rows": [[states["total"]]], "more": False}
+        assert "demo.kinds.total" in await asked.json("sql", query="", **of)
+
+    ask(all_tools, lake, "--values")
+    assert files_of(lake) == before
+
+
+def test_a_directory_is_answered_and_nothing_beside_it() -> None:
+    """Only snapshots that were found; errors have the words of the command."""
+
+    async def all_tools(asked: Asked) -> None:
+        listed = await asked.client.list_tools()
+        assert {tool.name for tool in listed.tools} == READING
+        assert {each["snapshot"] for each in await asked.json("scan")} == {"monday", "tuesday"}
+        assert (await asked.json("check_integrity", snapshot="monday")) == {
+            "sound": True, "fault_count": 0
+        }  # fmt: skip
+        for name in ("..", "/etc", "monday/..", "no"):
+            assert "no snapshot" in await asked.error("inspect", snapshot=name)
+        assert "Unknown tool" in str(await asked.error("sql", snapshot="monday", query="SELECT 1"))
+        refused = await asked.error("check_types", snapshot="monday", types="[")
+        assert ": types.yaml:1: it is no YAML" in refused
+        differ = await asked.json("diff", earlier="monday", later="tuesday")
+        assert not any(each["examples"] for each in differ)
+
+    ask(all_tools, DEMO)
+
+
+def people(path: Path) -> Path:
+    """Two savepoints with names in keys and values."""
+    for number in (1, 2):
+        rows = pa.table(
+            {"key": pa.array(PEOPLE), "value": pa.array(f"{each}{number}" for each in PEOPLE)}
+        )
+        state = sl.NewKeyedState("mail", rows, value="String")
+        operator = sl.NewOperator("customers", "String", (state,), parallelism=1)
+        sl.write_snapshot(path / f"savepoint-{number}", [operator], metadata_version=6)
+    return path
+
+
+@pytest.mark.parametrize("in_lake", [False, True])
+def test_without_values_no_answer_has_one(tmp_path: Path, *, in_lake: bool) -> None:
+    """Neither a key nor a value, of any tool."""
+    location = people(tmp_path / "all")
+    words = {"job": "people"} if in_lake else {}
+    if in_lake:
+        job = sl.Lake(tmp_path / "lake").job("people", engine="local")
+        for number in (1, 2):
+            job.import_snapshot(location / f"savepoint-{number}", f"savepoint-{number}")
+        location = tmp_path / "lake"
+
+    async def all_tools(asked: Asked) -> None:
+        await asked.json("scan")
+        of = {**words, "snapshot": "savepoint-1"}
+        for tool in ("inspect", "offsets", "check_integrity"):
+            await asked.json(tool, **of)
+        types = await asked.text("types", **of)
+        await asked.json("check_types", types=types, **of)
+        found = await asked.json("diff", earlier="savepoint-1", later="savepoint-2", **words)
+        assert [each["changed"] for each in found] == [2]
+        if in_lake:
+            await asked.json("growth", job="people")
+            await asked.json("erasures")
+
+    told = ask(all_tools, location)
+    assert "mail" in told
+    assert not any(person.partition("@")[0] in told for person in PEOPLE)
+
+
+def test_looks_are_in_the_audit_file(tmp_path: Path) -> None:
+    """Before they are answered; names of a hostile snapshot are data in JSON."""
+    path = hostile_savepoint(tmp_path / "sp")
+    audit = tmp_path / "looks.jsonl"
+
+    async def all_tools(asked: Asked) -> None:
+        held = await asked.json("inspect", snapshot=".")
+        for operator in held["operators"]:
+            await asked.json("top", snapshot=".", operator=operator["operator-uid-hash"])
+        await asked.json("get", snapshot=".", key="1")
+
+    told = ask(all_tools, path, "--values", "--audit", audit)
+    assert told.isprintable()
+    looks = [json.loads(line)["look"] for line in audit.read_text().splitlines()]
+    assert looks[-1] == "key"
+    assert set(looks[:-1]) == {"top"}
+
+
+def test_a_mask_is_for_values(tmp_path: Path) -> None:
+    """Where none are shown, none are masked."""
+    ran = run("mcp", tmp_path, "--mask", "mask.yaml")
+    assert (ran.code, "--mask and --audit are for --values" in ran.err) == (2, True)
