@@ -189,6 +189,12 @@ class Reading(TypedDict):
     uids: tuple[str, ...]
 
 
+plan_option = click.option(
+    "--plan", metavar="FILE",
+    help="The compiled plan of its Flink SQL job, for names of operators, keys and columns.",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class NamedSnapshot:
     """A savepoint or checkpoint, or a snapshot of a lake, as the command line names it.
@@ -223,15 +229,16 @@ class NamedSnapshot:
         if self.in_lake and target is not None:
             raise click.UsageError("--to is for a SAVEPOINT: a lake gets a new snapshot, to export")
 
-    def open(self) -> Snapshot:
-        """Open the savepoint or checkpoint.
+    def open(self, plan: str | None = None) -> Snapshot:
+        """Open the savepoint or checkpoint, with the names of a plan.
 
         Raises:
             SnapshotError: The snapshot can't be read.
+            DeclarationError: The plan is not that of its job.
         """
         from statelake import open_snapshot  # noqa: PLC0415 - not for --help
 
-        return open_snapshot(self.savepoint, **self.reading)
+        return open_snapshot(self.savepoint, plan=plan, **self.reading)
 
     def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
         """Return the snapshot of the lake.

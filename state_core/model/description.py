@@ -261,6 +261,8 @@ class OperatorDescription:
         heaviest_key: The key of the heaviest key group with the most bytes in all states.
         keys_asked: Whether somebody asked for it.
         problem: Why its state could not be read; empty if it could.
+        node: What a plan of Flink SQL calls it, `GroupAggregate[5]`; empty without a plan.
+        query: Flink's description of it in that plan.
     """
 
     operator_id: str
@@ -282,6 +284,8 @@ class OperatorDescription:
     heaviest_key: HeavyKey | None = None
     keys_asked: bool = False
     problem: str = ""
+    node: str = ""
+    query: str = ""
 
     @property
     def label(self) -> str:
@@ -354,7 +358,7 @@ class OperatorDescription:
 
     def to_json(self, checkpoint_id: int, parallelism: int | None = None) -> dict[str, Any]:
         """Return it as JSON can hold it, with the columns of Flink's `savepoint_metadata` first."""
-        return {
+        described = {
             "checkpoint-id": checkpoint_id,
             "operator-name": self.name or None,
             "operator-uid": self.uid or None,
@@ -375,6 +379,7 @@ class OperatorDescription:
                 when: load.to_json() for when, load in self.loads(parallelism).items()
             },
         }  # fmt: skip
+        return described | ({"node": self.node, "query": self.query} if self.node else {})
 
     def _key_groups_json(self) -> dict[str, Any]:
         entries, key = self.group_entries, self.heaviest_key
@@ -413,6 +418,8 @@ class OperatorDescription:
         if not self.states:
             return
         yield ""
+        if self.node:
+            yield brief(f"{self.node}: {self.query}")
         yield self.states_table()
         for state in self.states[:SHOWN]:
             if state.types is not None:
@@ -686,6 +693,8 @@ def describe_operator(
         sum((held for held, _ in totals.values()), none) if counted else None,
         sizes,
         spread,
+        node=operator.node,
+        query=operator.query,
     )
     return _with_key(described, operator) if keys else described
 

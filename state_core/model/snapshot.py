@@ -560,6 +560,8 @@ class Operator:
         in_flight_bytes: The size of in-flight buffers of an unaligned checkpoint.
         total_bytes: The size of all its state, as stored.
         finished: Whether all its subtasks had finished.
+        node: What the plan of Flink SQL calls it, `GroupAggregate[5]`; empty without a plan.
+        query: Flink's description of it in that plan.
     """
 
     operator_id: str
@@ -578,6 +580,8 @@ class Operator:
     in_flight_bytes: int = 0
     total_bytes: int = 0
     finished: bool = False
+    node: str = ""
+    query: str = ""
 
     def __repr__(self) -> str:
         return (
@@ -751,10 +755,12 @@ class Snapshot:
     def operator(self, wanted: str) -> Operator:
         """Return the operator of that uid, name or id; an id may be shortened.
 
+        With a plan of Flink SQL also of a node: `GroupAggregate[5]`.
+
         Raises:
             NotFoundError: No operator matches, or more than one.
         """
-        for key in ("uid", "name", "operator_id"):
+        for key in ("uid", "name", "operator_id", "node"):
             matches = [operator for operator in self.operators if getattr(operator, key) == wanted]
             if len(matches) == 1:
                 return matches[0]
@@ -764,7 +770,8 @@ class Snapshot:
         if len(matches) == 1 and len(wanted) >= 4:
             return matches[0]
         labels = [operator.label for operator in self.operators]
-        meant = did_you_mean(wanted, [*labels, *(operator.name for operator in self.operators)])
+        others = [name for each in self.operators for name in (each.name, each.node)]
+        meant = did_you_mean(wanted, [*labels, *others])
         raise NotFoundError(
             f"no operator {wanted!r} in {self.location}",
             remedy=f"it has: {', '.join(labels) or 'none'}{meant}",

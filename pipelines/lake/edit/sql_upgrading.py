@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-import re
 import time
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -76,6 +74,7 @@ from statelake.state_core.plans.matching import (
     StateMatch,
     worst,
 )
+from statelake.state_core.plans.naming import nodes_by_uid, refuse_other_types, row_at
 from statelake.state_core.plans.plan import PlanNode
 from statelake.state_core.plans.states import NO_INITIAL, NodeStates, Place, StateColumn
 from statelake.state_core.plans.topology import operator_ids_of, shape_in
@@ -86,16 +85,12 @@ from statelake.state_core.serializers.framework.snapshots import CompositeTypeSe
 from statelake.state_core.serializers.sql.row_data import (
     RowDataSerializerSnapshot,
     internal_snapshot,
+    row_in,
+    with_row,
 )
 from statelake.state_core.serializers.sql.types.logical_type_streams import WrittenType
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType, RawType
 
-_UID = re.compile(r"(\d+)_(.+)")
-# names of operators behind the number of their node, where a savepoint of Flink 1 has hashes alone
-NAMES = (
-    "source", "sink", "kafka", "values", "upsert-materialize", "constraint-validator",
-    "partitioner", "rowtime-inserter", "csv-source", "filesystem", "committer", "writer",
-)  # fmt: skip
 KIND_AT = 4  # of a row's bytes, behind their length: the kind of change
 _LIKE = "name a savepoint of the new job, --like, also one without data"
 
@@ -285,31 +280,6 @@ def _merged(rows: StateRows) -> StateRows:
     return replace(changed, batch=with_columns(changed, rows.layout, {VALUE: total}))
 
 
-def row_in(snapshot: TypeSerializerSnapshot) -> RowDataSerializerSnapshot:
-    """Return the row that a value is, or holds in a list or as the first part of a tuple.
-
-    Raises:
-        IncompatibleError: It holds no row.
-    """
-    if isinstance(snapshot, RowDataSerializerSnapshot):
-        return snapshot
-    if isinstance(snapshot, CompositeTypeSerializerSnapshot) and snapshot.nested:
-        return row_in(snapshot.nested[0])
-    raise IncompatibleError(f"{snapshot.type_name}, and not a row of Flink SQL")
-
-
-def with_row(
-    snapshot: TypeSerializerSnapshot, row: RowDataSerializerSnapshot
-) -> TypeSerializerSnapshot:
-    """Return the same value with another row in it."""
-    if isinstance(snapshot, RowDataSerializerSnapshot):
-        return row
-    assert isinstance(snapshot, CompositeTypeSerializerSnapshot)  # noqa: S101 - by row_in
-    changed = copy(snapshot)
-    changed.nested = (with_row(snapshot.nested[0], row), *snapshot.nested[1:])
-    return changed
-
-
 # --------------------------------------------------------------------------- the plan of an upgrade
 
 
@@ -474,21 +444,10 @@ def _named_by_uid(record: SnapshotRecord, match: PlanMatch) -> Named:
         IncompatibleError: An operator with state is of no node.
     """
     plan = match.old
-    guesses = {
-        operator_id_of_uid(f"{node.id}_{name}"): (node.id, name)
-        for node in plan.nodes.values()
-        for name in (node.kind, *NAMES)
-    }
     found: dict[int, dict[str, str]] = {}
-    unknown = []
-    for operator_id, uid in _with_state(record).items():
-        parts = _UID.fullmatch(uid)
-        node, name = (int(parts[1]), parts[2]) if parts else guesses.get(operator_id, (-1, ""))
-        if node in plan.nodes:
-            found.setdefault(node, {})[operator_id] = name
-        else:
-            unknown.append(uid or operator_id)
-    if unknown:
+    nodes, others = nodes_by_uid(plan, _with_state(record))
+    if others:
+        unknown = list(others.values())
         raise IncompatibleError(
             f"{', '.join(unknown[:5])} of the snapshot {'are' if len(unknown) > 1 else 'is'} no"
             f" operator of the old plan",
@@ -497,6 +456,8 @@ def _named_by_uid(record: SnapshotRecord, match: PlanMatch) -> Named:
             " plan, say --no-uids. A savepoint of Flink 1 has hashes alone: name the uids of its"
             " sources and sinks, --uid 1_orders",
         )
+    for operator_id, (node, name) in nodes.items():
+        found.setdefault(node, {})[operator_id] = name
     return Named(found)
 
 
@@ -568,13 +529,7 @@ def _new_key(
     if before == after:
         return None
     row = row_in(parse_key_serializer(written).snapshot)
-    held = [each.type.text for each in row.types]
-    if held != [each.text for each in before]:
-        raise IncompatibleError(
-            f"the snapshot has ({', '.join(held)}), and the old plan says"
-            f" ({', '.join(each.text for each in before)})",
-            remedy="give the plan of the job that took the savepoint",
-        )
+    refuse_other_types(row, before)
     new = RowDataSerializerSnapshot()
     new.types = tuple(map(WrittenType.of, after))
     new.nested = tuple(map(internal_snapshot, after))
@@ -610,8 +565,8 @@ def _state_upgrade(
     target = _meta_info_like(like, operator_id, found.new.name)
     after = state.meta_info
     for place, matches in found.columns.items():
-        before = _row_at(state.meta_info, place)
-        wanted = None if target is None else _row_at(target, place)
+        before = row_at(state.meta_info, place)
+        wanted = None if target is None else row_at(target, place)
         row = _new_row(before, matches, found.old.rows[place], wanted)
         if place is Place.USER_KEY:
             user_key = user_key_snapshot(after)
@@ -653,15 +608,6 @@ def _is_of(name: str, view: str) -> bool:
     return name == view or name.startswith(view if view.endswith("$") else f"{view}_")
 
 
-def _row_at(meta_info: bytes, place: Place) -> RowDataSerializerSnapshot:
-    if place is Place.USER_KEY:
-        user_key = user_key_snapshot(meta_info)
-        if user_key is None:
-            raise IncompatibleError("it is no map")
-        return row_in(user_key)
-    return row_in(value_type(meta_info))
-
-
 def _refuse_other_types(state: StateRecord, match: StateMatch) -> None:
     """Refuse a state whose types are not those that the old plan predicts.
 
@@ -669,18 +615,7 @@ def _refuse_other_types(state: StateRecord, match: StateMatch) -> None:
         IncompatibleError: They differ.
     """
     for place, columns in match.old.rows.items():
-        held = _row_at(state.meta_info, place).types
-        predicted = [column.type for column in columns]
-        if len(held) != len(columns) or any(
-            kind is not None and kind.text != has.type.text
-            for kind, has in zip(predicted, held, strict=False)
-        ):
-            shown = ", ".join("?" if kind is None else kind.text for kind in predicted)
-            raise IncompatibleError(
-                f"the snapshot has ({', '.join(each.type.text for each in held)}), and the old"
-                f" plan says ({shown})",
-                remedy="give the plan of the job that took the savepoint",
-            )
+        refuse_other_types(row_at(state.meta_info, place), [each.type for each in columns])
 
 
 def _new_row(

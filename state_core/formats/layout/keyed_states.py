@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
@@ -55,6 +55,7 @@ from statelake.state_core.serializers.framework.opaque_values import (
 )
 from statelake.state_core.serializers.framework.registry import changes
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.sql.row_data import with_names
 
 _KINDS = {
     "VALUE": StateKind.VALUE,
@@ -67,10 +68,34 @@ _KINDS = {
 }
 
 
-def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
+@dataclass(frozen=True)
+class RowNames:
+    """The names that a compiled plan gives to the fields of Flink SQL's rows in a state.
+
+    Attributes:
+        key: Of the key; empty if it has none, as in all of these.
+        user_key: Of a map's key.
+        value: Of the row that the value is, or holds.
+    """
+
+    key: tuple[str, ...] = ()
+    user_key: tuple[str, ...] = ()
+    value: tuple[str, ...] = ()
+
+
+NO_NAMES = RowNames()
+
+
+def layout_of(state: StateMetaInfo, key: TypeSerializer, names: RowNames = NO_NAMES) -> KeyedLayout:
     """Return the layout of one state's entries in the unified format.
 
+    Args:
+        state: The state.
+        key: The key's serializer, which has its names.
+        names: The names of the fields of its rows.
+
     Raises:
+        IncompatibleError: The state has other rows than those that are named.
         CorruptSnapshotError: A serializer that its kind needs is missing.
         UnsupportedFormatError: A priority queue that does not contain timers.
     """
@@ -83,7 +108,7 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
                 place=f"state {state.name!r}",
                 remedy="drop the state before the savepoint is taken",
             )
-        return KeyedLayout(StateKind.TIMERS, timer.key, timer.namespace)
+        return KeyedLayout(StateKind.TIMERS, key if names.key else timer.key, timer.namespace)
     if state.kind not in (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2):
         raise CorruptSnapshotError(
             f"{state.kind.name} state in a file of keyed state", place=f"state {state.name!r}"
@@ -103,14 +128,19 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
         kind,
         key,
         namespace,
-        restore_bounded(value),
-        None if user_key is None else restore_key(user_key),
+        restore_bounded(with_names(value, names.value)),
+        None if user_key is None else restore_key(with_names(user_key, names.user_key)),
         with_ttl,
     )
 
 
 def parse_keyed_state(
-    meta_info: bytes, key_serializer: bytes, *, without_decoders: bool = False, flink: int = 0
+    meta_info: bytes,
+    key_serializer: bytes,
+    *,
+    without_decoders: bool = False,
+    flink: int = 0,
+    names: RowNames = NO_NAMES,
 ) -> tuple[KeyedState, KeyedLayout]:
     """Return a state and its layout from the bytes in a snapshot.
 
@@ -119,22 +149,26 @@ def parse_keyed_state(
         key_serializer: As in `KeyedFile.key_serializer`.
         without_decoders: Whether user decoders are left out.
         flink: The major version of the Flink that wrote it; 0 if it is not known.
+        names: The names of the fields of its rows.
     """
     with written_by(flink), undecoded() if without_decoders else nullcontext():
-        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders, flink)
+        return _parse_keyed_state(
+            meta_info, key_serializer, names, changes(), without_decoders, flink
+        )
 
 
 @lru_cache(maxsize=256)
 def _parse_keyed_state(
     meta_info: bytes,
     key_serializer: bytes,
+    names: RowNames,
     _changes: int,
     _plain: bool,
     _flink: int,
 ) -> tuple[KeyedState, KeyedLayout]:
     state = parse_state_meta_info(meta_info)
     key = parse_key_serializer(key_serializer)
-    layout = layout_of(state, restore_key(key.snapshot))
+    layout = layout_of(state, restore_key(with_names(key.snapshot, names.key)), names)
     return describe_state(state, layout), layout
 
 

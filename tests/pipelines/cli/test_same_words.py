@@ -56,7 +56,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "history": ((sl.Job.history,), {}, {}),
     "hold": ((sl.LakeSnapshot.hold,), {}, {}),
     "release": ((sl.LakeSnapshot.release,), {}, {}),
-    "get": ((sl.Snapshot.get, sl.LakeSnapshot.key_rows), SAVEPOINTS, {}),
+    "get": ((sl.Snapshot.get, sl.LakeSnapshot.key_rows), SAVEPOINTS | {"plan": "the same"}, {}),
     "diff": (
         (sl.LakeSnapshot.diff,),
         {"fail_on_diff": "an exit code", "earlier": "the object is it"},
