@@ -22,10 +22,13 @@ from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.measure import measure_operator
 from statelake.state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
 from statelake.state_core.model.snapshot import (
+    NO_NAMES,
     CuttableFile,
     KeyedState,
     Operator,
     OperatorState,
+    RowNames,
+    RowTypes,
     Snapshot,
 )
 from statelake.state_core.printable import Table, brief, bytes_text, kind_text, printable_json
@@ -83,6 +86,8 @@ class StateDescription:
         key_groups: Of keyed state, three rows: the key groups that have entries, how many, and
             their bytes; None if they were not counted.
         heaviest: The keys with the most bytes, the heaviest first, if somebody asked.
+        names: The names of the fields of rows; without any if there is no plan of Flink SQL.
+        named: The types with these names; None without any.
     """
 
     name: str
@@ -101,12 +106,17 @@ class StateDescription:
     size: int | None = None
     key_groups: I64Array | None = field(default=None, compare=False, repr=False)
     heaviest: tuple[HeavyKey, ...] = ()
+    names: RowNames = NO_NAMES
+    named: RowTypes | None = None
 
     @property
     def type_text(self) -> str:
         """The Java type of the values, with that of a map's or a broadcast state's keys."""
         key = self.user_key_type if self.mode is None else self.key_type
-        value = f"{brief(key)} → {brief(self.value_type)}" if key else brief(self.value_type)
+        shown = self.value_type
+        if self.named is not None:
+            key, shown = self.named.user_key, self.named.value
+        value = f"{brief(key)} → {brief(shown)}" if key else brief(shown)
         return f"{value} (ttl)" if self.with_ttl else value
 
     def to_json(self) -> dict[str, Any]:
@@ -134,6 +144,8 @@ class StateDescription:
         }
         if self.user_key_type:
             described["user_key_type"] = self.user_key_type
+        if self.named is not None:
+            described["names"] = self.names.to_json()
         if self.key_groups is not None:
             described["entries"] = self.entries
             described["bytes"] = self.size
@@ -409,7 +421,9 @@ class OperatorDescription:
             kind = state.kind if state.mode is None else f"operator, {state.kind}"
             row = (brief(state.name), kind, brief(state.namespace_type), state.type_text)
             rows.append((*row, *_counts(state)) if counted else row)
-        key = f", keyed by {brief(self.key_type)}" if self.key_type else ""
+        named = self.keyed_states[0].named if self.keyed_states else None
+        key_type = self.key_type if named is None else named.key
+        key = f", keyed by {brief(key_type)}" if key_type else ""
         columns += [">entries", ">bytes"] if counted else []
         return Table(f"{brief(self.label)}{key}", columns, rows, len(self.states) - len(rows))
 
@@ -740,7 +754,18 @@ def _keyed_state(
         entries=None if key_groups is None else int(key_groups[1].sum()),
         size=None if key_groups is None else int(key_groups[2].sum()),
         key_groups=key_groups,
+        names=state.names,
+        named=_named(state),
     )
+
+
+def _named(state: KeyedState) -> RowTypes | None:
+    """Return the types of a state whose rows have names for their fields."""
+    if state.names == NO_NAMES or not state.files:
+        return None
+    from statelake.state_core.formats.layout.keyed_states import named_types  # noqa: PLC0415 - if named
+
+    return named_types(state.meta_info, state.files[0][0].key_serializer, state.names)
 
 
 def _operator_state(state: OperatorState, counted: bool, schema: bool) -> StateDescription:

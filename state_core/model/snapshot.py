@@ -252,6 +252,43 @@ class StateSlice:
     size: int
 
 
+@dataclass(frozen=True)
+class RowNames:
+    """The names that a compiled plan gives to the fields of Flink SQL's rows in a state.
+
+    Attributes:
+        key: Of the key; empty without names, as in all of these.
+        user_key: Of a map's key.
+        value: Of the row that the value is, or holds.
+    """
+
+    key: tuple[str, ...] = ()
+    user_key: tuple[str, ...] = ()
+    value: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, list[str]]:
+        """Return those that there are."""
+        return {part: list(names) for part, names in vars(self).items() if names}
+
+
+NO_NAMES = RowNames()
+
+
+@dataclass(frozen=True)
+class RowTypes:
+    """The Java types of a state, in which the fields of Flink SQL's rows have names.
+
+    Attributes:
+        key: The key's.
+        user_key: That of a map's key; empty for other states.
+        value: The value's; empty for timers.
+    """
+
+    key: str
+    user_key: str = ""
+    value: str = ""
+
+
 @dataclass(frozen=True, repr=False)
 class KeyedState:
     """One registered keyed state of one operator.
@@ -267,6 +304,7 @@ class KeyedState:
         user_key_type: The Java type of a map's keys; empty for other states.
         with_ttl: Whether each value has the time of its last access.
         meta_info: Its meta info, as Flink wrote it.
+        names: The names of the fields of its rows, from a plan of Flink SQL.
         files: The files that contain it, each with its id there.
     """
 
@@ -279,6 +317,7 @@ class KeyedState:
     user_key_type: str = ""
     with_ttl: bool = False
     meta_info: bytes = field(default=b"", compare=False, repr=False)
+    names: RowNames = NO_NAMES
     files: tuple[tuple[KeyedFile, int], ...] = field(default=(), compare=False, repr=False)
 
     def __repr__(self) -> str:

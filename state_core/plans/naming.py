@@ -13,17 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from statelake.state_core.errors import DeclarationError, IncompatibleError, StateError
-from statelake.state_core.formats.layout.keyed_states import (
-    RowNames,
-    user_key_snapshot,
-    value_snapshot,
-)
+from statelake.state_core.formats.layout.keyed_states import user_key_snapshot, value_snapshot
 from statelake.state_core.formats.layout.meta_info import (
     parse_key_serializer,
     parse_state_meta_info,
 )
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.model.snapshot import Operator, Snapshot, StateKind
+from statelake.state_core.model.snapshot import Operator, RowNames, Snapshot, StateKind
 from statelake.state_core.plans.lineage import lineage_of
 from statelake.state_core.plans.plan import Plan
 from statelake.state_core.plans.states import (

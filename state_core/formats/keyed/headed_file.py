@@ -16,12 +16,7 @@ from statelake.state_core.errors import OversizedError, StateError
 from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
-from statelake.state_core.formats.layout.keyed_states import (
-    NO_NAMES,
-    RowNames,
-    describe_state,
-    layout_of,
-)
+from statelake.state_core.formats.layout.keyed_states import describe_state, layout_of
 from statelake.state_core.formats.layout.meta_info import (
     KeyedHeader,
     StateMetaInfo,
@@ -29,7 +24,7 @@ from statelake.state_core.formats.layout.meta_info import (
 )
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.snapshot import Entries, KeyedState
+from statelake.state_core.model.snapshot import NO_NAMES, Entries, KeyedState, RowNames
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.decoders import undecoded, written_by
 from statelake.state_core.serializers.framework.opaque_values import count_columns, restore_key
@@ -76,7 +71,7 @@ class Head:
             if self.budget is not None:
                 columns = count_columns(layout.schema)
                 self.budget.spend(COLUMNS_IN_ALL, columns, f"state {state.name!r}")
-            return layout, describe_state(state, layout)
+            return layout, describe_state(state, layout, self.names.get(state.name, NO_NAMES))
         except StateError as error:
             return error
 

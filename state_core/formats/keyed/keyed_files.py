@@ -34,7 +34,6 @@ from statelake.state_core.formats.keyed.headed_file import (
     read_head,
 )
 from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile, spans_of
-from statelake.state_core.formats.layout.keyed_states import RowNames
 from statelake.state_core.formats.layout.meta_info import KeyedHeader, SerializerEntry
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.handles import (
@@ -49,7 +48,7 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 from statelake.state_core.model.key_groups import prefix_bytes
-from statelake.state_core.model.snapshot import KeyedFile
+from statelake.state_core.model.snapshot import KeyedFile, RowNames
 
 # readers of other formats are imported when a handle wants them
 # ruff: noqa: PLC0415

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
@@ -31,7 +31,13 @@ from statelake.state_core.formats.layout.meta_info import (
     serializer_entry,
     write_state_meta_info,
 )
-from statelake.state_core.model.snapshot import KeyedState, StateKind
+from statelake.state_core.model.snapshot import (
+    NO_NAMES,
+    KeyedState,
+    RowNames,
+    RowTypes,
+    StateKind,
+)
 from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
@@ -66,24 +72,6 @@ _KINDS = {
     "FOLDING": StateKind.AGGREGATING,
     "UNKNOWN": StateKind.VALUE,
 }
-
-
-@dataclass(frozen=True)
-class RowNames:
-    """The names that a compiled plan gives to the fields of Flink SQL's rows in a state.
-
-    Attributes:
-        key: Of the key; empty if it has none, as in all of these.
-        user_key: Of a map's key.
-        value: Of the row that the value is, or holds.
-    """
-
-    key: tuple[str, ...] = ()
-    user_key: tuple[str, ...] = ()
-    value: tuple[str, ...] = ()
-
-
-NO_NAMES = RowNames()
 
 
 def layout_of(state: StateMetaInfo, key: TypeSerializer, names: RowNames = NO_NAMES) -> KeyedLayout:
@@ -169,7 +157,7 @@ def _parse_keyed_state(
     state = parse_state_meta_info(meta_info)
     key = parse_key_serializer(key_serializer)
     layout = layout_of(state, restore_key(with_names(key.snapshot, names.key)), names)
-    return describe_state(state, layout), layout
+    return describe_state(state, layout, names), layout
 
 
 def _parts(
@@ -256,6 +244,26 @@ def with_user_key_bytes(meta_info: bytes, user_key: TypeSerializerSnapshot) -> b
         name, snapshot = VALUE_SERIALIZER, _renested(whole, user_key, whole.nested[1])
     entries = {**state.serializers, name: serializer_entry(snapshot)}
     return meta_info_bytes(replace(state, serializers=entries))
+
+
+def named_types(meta_info: bytes, key_serializer: bytes, names: RowNames) -> RowTypes:
+    """Return the types of a state, in which the fields of rows have names.
+
+    Args:
+        meta_info: As in `KeyedState.meta_info`.
+        key_serializer: As in `KeyedFile.key_serializer`.
+        names: The names.
+    """
+    state = parse_state_meta_info(meta_info)
+    key = with_names(parse_key_serializer(key_serializer).snapshot, names.key).type_name
+    if state.kind is BackendStateType.PRIORITY_QUEUE:
+        return RowTypes(key)
+    user_key = user_key_snapshot(meta_info)
+    return RowTypes(
+        key,
+        "" if user_key is None else with_names(user_key, names.user_key).type_name,
+        with_names(value_snapshot(state), names.value).type_name,
+    )
 
 
 def with_timer_key(meta_info: bytes, key: bytes) -> bytes:
@@ -355,7 +363,9 @@ def _snapshot(state: StateMetaInfo, role: str) -> TypeSerializerSnapshot:
     return entry.snapshot
 
 
-def describe_state(state: StateMetaInfo, layout: KeyedLayout) -> KeyedState:
+def describe_state(
+    state: StateMetaInfo, layout: KeyedLayout, names: RowNames = NO_NAMES
+) -> KeyedState:
     """Return the neutral description of a state."""
     return KeyedState(
         name=state.name,
@@ -367,4 +377,5 @@ def describe_state(state: StateMetaInfo, layout: KeyedLayout) -> KeyedState:
         value_type="" if layout.value is None else described_type(layout.value),
         user_key_type="" if layout.user_key is None else layout.user_key.name,
         with_ttl=layout.with_ttl,
+        names=names,
     )

@@ -139,10 +139,15 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
         fields = [f"{name}{type_.type}" for name, type_ in zip(names, self.types, strict=True)]
         return f"RowData<{', '.join(fields)}>"
 
+    @property
+    def _java_type(self) -> str:
+        """The type without names, by which it is the same for all who read it."""
+        return f"RowData<{', '.join(str(type_.type) for type_ in self.types)}>"
+
     def restore_serializer(self) -> TypeSerializer:
         """Return the serializer of these types; one of bytes if a type is not known."""
         section = row_format([type_.type for type_ in self.types], self.names)
-        name = self.type_name
+        name = self._java_type
         return BinarySerializer(name) if section is None else RowDataSerializer(section, name)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
