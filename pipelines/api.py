@@ -577,6 +577,7 @@ class Job:
         note: str = "",
         taken: datetime | None = None,
         partitions: int | None = None,
+        plan: str | os.PathLike[str] | None = None,
     ) -> ImportResult:
         """Import a savepoint or checkpoint as the job's next snapshot.
 
@@ -588,13 +589,15 @@ class Job:
             note: Kept with it.
             taken: When the job took it; by default the time of its file `_metadata`.
             partitions: How many files each state gets, 1 to 128; by default by its bytes.
+            plan: The compiled plan of its Flink SQL job, as a file: its tables have the columns of
+                the query.
         """
         from statelake.pipelines.lake.ingest.importing import import_snapshot
 
         return import_snapshot(
             self.lake.catalog, os.fspath(savepoint), self.name, snapshot_id=name,
             engine=self.engine, allow_external=allow_external, uids=uids, note=note,
-            taken_at=taken, partitions=partitions, progress=self.progress,
+            taken_at=taken, partitions=partitions, plan=plan, progress=self.progress,
         )  # fmt: skip
 
     def bootstrap(

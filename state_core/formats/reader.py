@@ -56,7 +56,13 @@ from statelake.state_core.model.snapshot import (
 # what not every snapshot has is imported when one has it
 # ruff: noqa: PLC0415
 
-__all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_timers"]
+__all__ = [
+    "METADATA_FILE",
+    "open_snapshot",
+    "snapshot_directory",
+    "with_plan",
+    "without_raw_timers",
+]
 
 
 def open_snapshot(
@@ -109,11 +115,19 @@ def open_snapshot(
         metadata,
         files,
     )
-    return snapshot if plan is None else _with_plan(snapshot, plan)
+    return snapshot if plan is None else with_plan(snapshot, plan)
 
 
-def _with_plan(snapshot: Snapshot, file: str | os.PathLike[str]) -> Snapshot:
-    """Return the snapshot with the names that a plan gives to its operators and rows."""
+def with_plan(snapshot: Snapshot, file: str | os.PathLike[str]) -> Snapshot:
+    """Return a snapshot with the names that a plan gives to its operators and rows.
+
+    Args:
+        snapshot: The snapshot.
+        file: The compiled plan of its job.
+
+    Raises:
+        DeclarationError: The plan is not that of the snapshot's job, or can't be understood.
+    """
     from statelake.state_core.plans.naming import names_in
     from statelake.state_core.plans.plan import read_plan
 

@@ -25,6 +25,7 @@ from statelake.state_core.plans.plan import Plan
 from statelake.state_core.plans.states import (
     RULES,
     STATELESS,
+    NodeState,
     NodeStates,
     Place,
     states_of,
@@ -177,18 +178,25 @@ def _state_names(operator: Operator, node: NodeStates) -> dict[str, RowNames]:
     if node.key_names and operator.keyed_files:
         row = row_in(parse_key_serializer(operator.keyed_files[0].key_serializer).snapshot)
         _fit(row, node.key_types, "its key")
-    key = plain_names(node.key_names)
     names = {}
     for keyed in operator.keyed_states:
         state = predicted.get(keyed.name)
-        at: dict[Place, tuple[str, ...]] = {}
         if state is not None and keyed.kind is not StateKind.TIMERS:
             for place, columns in state.rows.items():
                 row = row_at(keyed.meta_info, place)
                 _fit(row, [each.type for each in columns], f"{place.value} of {keyed.name!r}")
-                at[place] = plain_names([column.column for column in columns])
-        names[keyed.name] = RowNames(key, at.get(Place.USER_KEY, ()), at.get(Place.VALUE, ()))
+        names[keyed.name] = row_names(node, state)
     return names
+
+
+def row_names(node: NodeStates, state: NodeState | None) -> RowNames:
+    """Return the names of the fields of a state's rows; of an unknown state those of its key."""
+    key, rows = plain_names(node.key_names), {} if state is None else state.rows
+    user_key, value = (
+        plain_names([column.column for column in rows.get(place, ())])
+        for place in (Place.USER_KEY, Place.VALUE)
+    )
+    return RowNames(key, user_key, value)
 
 
 def row_at(meta_info: bytes, place: Place) -> RowDataSerializerSnapshot:

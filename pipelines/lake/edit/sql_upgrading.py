@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.merging import copy_table, has_state, path_beside
 from statelake.pipelines.lake.edit.migrating import SwitchedTtl, value_type
 from statelake.pipelines.lake.edit.pieces import Rows
@@ -64,7 +65,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 from statelake.state_core.formats.rewriting.value_migration import TTL_BYTES, with_columns
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.model.snapshot import Snapshot, StateKind
+from statelake.state_core.model.snapshot import NO_NAMES, RowNames, Snapshot, StateKind
 from statelake.state_core.plans.data_views import map_view_serializer, map_view_type
 from statelake.state_core.plans.matching import (
     ColumnMatch,
@@ -74,7 +75,13 @@ from statelake.state_core.plans.matching import (
     StateMatch,
     worst,
 )
-from statelake.state_core.plans.naming import nodes_by_uid, refuse_other_types, row_at
+from statelake.state_core.plans.naming import (
+    LONGEST_QUERY,
+    nodes_by_uid,
+    refuse_other_types,
+    row_at,
+    row_names,
+)
 from statelake.state_core.plans.plan import PlanNode
 from statelake.state_core.plans.states import NO_INITIAL, NodeStates, Place, StateColumn
 from statelake.state_core.plans.topology import operator_ids_of, shape_in
@@ -86,6 +93,7 @@ from statelake.state_core.serializers.sql.row_data import (
     RowDataSerializerSnapshot,
     internal_snapshot,
     row_in,
+    with_names,
     with_row,
 )
 from statelake.state_core.serializers.sql.types.logical_type_streams import WrittenType
@@ -167,12 +175,14 @@ class SqlRows(Transform):
         after: That of the new state, with the same time to live.
         changes: What becomes of the rows, by place.
         merges: Whether rows of a map's keys may become equal, so that their counts are added up.
+        names: The names of the fields of the new rows.
     """
 
     before: bytes
     after: bytes
     changes: Mapping[Place, RowChange]
     merges: bool = False
+    names: RowNames = NO_NAMES
 
     def apply(self, rows: Rows) -> Rows:
         """Rewrite the rows.
@@ -190,14 +200,16 @@ class SqlRows(Transform):
             )
         layout, columns = rows.layout, {RAW_VALUE: pa.nulls(len(batch), pa.binary())}
         if Place.VALUE in self.changes:
-            layout = replace(layout, value=value.restore_serializer())
+            named = with_names(value, self.names.value)
+            layout = replace(layout, value=named.restore_serializer())
             kind = layout.schema.field(VALUE).type
             if layout.kind is StateKind.LIST:
                 before = ListSerializerSnapshot.around(before)
             columns[VALUE] = _rebuilt(batch.column(VALUE), kind, before, self.changes[Place.VALUE])
         if Place.USER_KEY in self.changes:
             assert user_key is not None  # noqa: S101 - only maps have rows there
-            layout = replace(layout, user_key=restore_key(user_key))
+            named = with_names(user_key, self.names.user_key)
+            layout = replace(layout, user_key=restore_key(named))
             kind = layout.schema.field(USER_KEY).type
             columns[USER_KEY] = self.changes[Place.USER_KEY].rebuilt(batch.column(USER_KEY), kind)
         changed = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
@@ -294,6 +306,7 @@ class StateUpgrade:
         changes: What becomes of its rows, by place; empty if they stay.
         merges: Whether rows may become equal.
         ttl: Whether time to live is switched on or off; None if it stays.
+        names: The names that the new plan gives to the fields of its rows.
     """
 
     state: str
@@ -302,6 +315,7 @@ class StateUpgrade:
     changes: Mapping[Place, RowChange] = field(default_factory=dict)
     merges: bool = False
     ttl: bool | None = None
+    names: RowNames = field(default=NO_NAMES, repr=False)  # which are in no digest
 
 
 @dataclass(frozen=True)
@@ -560,8 +574,9 @@ def _state_upgrade(
         return StateUpgrade(state.name, name, state.meta_info, ttl=ttl)
     _refuse_other_types(state, found)
     ttl = _switched(state.meta_info, new, found.new.index)
+    names = row_names(new, found.new)
     if found.same:
-        return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl)
+        return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl, names=names)
     target = _meta_info_like(like, operator_id, found.new.name)
     after = state.meta_info
     for place, matches in found.columns.items():
@@ -576,7 +591,7 @@ def _state_upgrade(
             after = with_value_bytes(after, with_row(value_type(after), row))
     changes = {place: RowChange.of(matches) for place, matches in found.columns.items()}
     merges = set(found.columns) == {Place.USER_KEY}
-    return StateUpgrade(state.name, found.new.name, after, changes, merges, ttl)
+    return StateUpgrade(state.name, found.new.name, after, changes, merges, ttl, names)
 
 
 def _switched(meta_info: bytes, new: NodeStates, index: int) -> bool | None:
@@ -782,14 +797,21 @@ class _SqlUpgrade(Derivation):
         transforms: list[Transform] = []
         after = state.meta_info
         if upgrade.changes:
-            transforms.append(SqlRows(after, upgrade.meta_info, upgrade.changes, upgrade.merges))
+            names = upgrade.names if operator.node else NO_NAMES
+            transforms.append(
+                SqlRows(after, upgrade.meta_info, upgrade.changes, upgrade.merges, names)
+            )
             after = upgrade.meta_info
         if upgrade.ttl is not None:
             transforms.append(SwitchedTtl(upgrade.ttl, self.now))
             after = with_ttl_bytes(after, on=upgrade.ttl)
         if not transforms:
             return None
-        layout = layout_of(self.lake, operator, table).with_meta_info(after)
+        layout = layout_of(self.lake, operator, table)
+        assert isinstance(layout, KeyGroupLayout)  # noqa: S101 - of keyed state
+        # rows that stay as they are keep the names that they have in the files
+        new = replace(upgrade.names, key=tuple(operator.key_names)) if operator.node else NO_NAMES
+        layout = layout.with_meta_info(after, new if upgrade.changes else None)
         return TableChange(layout, pieces_of(table), transforms)
 
     def finish(self, record: SnapshotRecord) -> SnapshotRecord:
@@ -809,7 +831,13 @@ class _SqlUpgrade(Derivation):
             states.append(state)
         new = self.identities[operator.operator_id]
         name = self._name(operator.operator_id, operator.name)
-        return replace(operator, uid=new.uid, operator_id=new.operator_id, name=name, states=states)
+        renamed = replace(
+            operator, uid=new.uid, operator_id=new.operator_id, name=name, states=states
+        )
+        if not operator.node:  # it was imported without a plan
+            return renamed
+        node = self.labels[operator.operator_id][1]
+        return replace(renamed, node=node.label, query=node.title[:LONGEST_QUERY])
 
     def _renamed_metadata(self, operator: OperatorMetadata) -> OperatorMetadata:
         new = self.identities[operator.operator_id]

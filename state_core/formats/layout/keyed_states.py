@@ -246,6 +246,23 @@ def with_user_key_bytes(meta_info: bytes, user_key: TypeSerializerSnapshot) -> b
     return meta_info_bytes(replace(state, serializers=entries))
 
 
+def check_names(meta_info: bytes, names: RowNames) -> None:
+    """Refuse names that are not those of a state's rows.
+
+    Args:
+        meta_info: As in `KeyedState.meta_info`.
+        names: The names; those of the key are not looked at.
+
+    Raises:
+        IncompatibleError: A row that is named is missing, or has another number of fields.
+    """
+    if names.value:
+        with_names(value_snapshot(parse_state_meta_info(meta_info)), names.value)
+    user_key = user_key_snapshot(meta_info)
+    if names.user_key and user_key is not None:
+        with_names(user_key, names.user_key)
+
+
 def named_types(meta_info: bytes, key_serializer: bytes, names: RowNames) -> RowTypes:
     """Return the types of a state, in which the fields of rows have names.
 

@@ -41,6 +41,7 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.framework.decoders import written_by
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer, restore_key
+from statelake.state_core.serializers.sql.row_data import with_names
 
 TIMESTAMP_BYTES = 8
 COMPARED_BYTES = 32  # bytes of a key to compare in all entries, before the rest
@@ -49,15 +50,16 @@ FEW_ROWS = 64  # rows that are compared as a whole at once
 SHOWN = 200
 
 
-def key_serializer_of(snapshot: bytes, flink: int = 0) -> TypeSerializer:
+def key_serializer_of(snapshot: bytes, flink: int = 0, names: Sequence[str] = ()) -> TypeSerializer:
     """Return the key serializer of an operator from the bytes of its snapshot.
 
     Args:
         snapshot: The bytes.
         flink: The major version of the Flink that wrote it; 0 if it is not known.
+        names: The names of the fields of a row of Flink SQL's; none by default.
     """
     with written_by(flink):
-        return restore_key(parse_key_serializer(snapshot).snapshot)
+        return restore_key(with_names(parse_key_serializer(snapshot).snapshot, names))
 
 
 def encode_keys(key: TypeSerializer, column: pa.Array) -> pa.LargeBinaryArray:
