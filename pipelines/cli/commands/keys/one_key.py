@@ -18,8 +18,7 @@ from statelake.pipelines.cli.options import (
     answer,
     job_option,
     lake_option,
-    plan_option,
-    source_options,
+    planned_source_options,
 )
 from statelake.pipelines.keys import KeyRows, key_table, printed_rows, rows_in_savepoint
 
@@ -38,8 +37,7 @@ state_option = click.option("--state", help="Only this state.")
 
 @click.command()
 @key_option
-@source_options
-@plan_option
+@planned_source_options
 @operator_option
 @state_option
 @plugins_option
@@ -47,7 +45,6 @@ state_option = click.option("--state", help="Only this state.")
 def get(
     source: NamedSnapshot,
     text: str,
-    plan: str | None,
     operator: str | None,
     state: str | None,
     as_json_: bool,
@@ -69,12 +66,10 @@ def get(
       statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
       statelake get savepoint-5f1e2c --key berlin --plan plan.json --operator "GroupAggregate[5]"
     """
-    if source.in_lake and plan is not None:
-        raise click.UsageError("--plan is for a SAVEPOINT: a lake has the names of its import")
     if source.in_lake:
         key_rows = source.stored().key_rows(text, operator=operator, state=state)
     else:
-        key_rows = rows_in_savepoint(source.open(plan), text, operator=operator, state=state)
+        key_rows = rows_in_savepoint(source.open(), text, operator=operator, state=state)
     for rows in key_rows:
         if rows.key_group is None:
             click.echo(
