@@ -116,7 +116,8 @@ def names_in(snapshot: Snapshot, plan: Plan) -> dict[str, OperatorNames]:
         except StateError as error:
             where = f"{plan.place}, {node.label}, operator {operator.label}"
             raise DeclarationError(error.problem, place=where, remedy=error.remedy) from error
-        mine = name == node.kind or stateful.get(number) == [operator_id]
+        held = stateful.get(number, [])
+        mine = held == [operator_id] if len(held) == 1 else name == node.kind
         label = node.label if mine else ""
         named[operator_id] = OperatorNames(label, node.title[:LONGEST_QUERY] if mine else "", rows)
     return named

@@ -220,7 +220,7 @@ def typed_rows(
         groups = pa.repeat(pa.scalar(unit.partition, pa.int32()), len(table))
         table = table.append_column(KEY_GROUP, groups)
     try:
-        return table.select(columns.names).cast(columns)
+        return _renamed(table.select(columns.names), columns).cast(columns)
     except pa.ArrowException as error:
         raise LakeError(
             f"its columns are not those of the state ({' '.join(str(error).split())})",
@@ -228,6 +228,37 @@ def typed_rows(
             remedy="if it was imported with decoders of yours, name them: --plugins, --kryo, or"
             " STATELAKE_PLUGINS",
         ) from error
+
+
+def _renamed(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return rows of a file whose rows of Flink SQL have no names, with those of the state."""
+    for at, column in enumerate(table.schema):
+        kind = _renamed_type(column.type, columns.field(column.name).type)
+        if kind != column.type:
+            chunks = [chunk.view(kind) for chunk in table.column(at).chunks]
+            table = table.set_column(at, column.with_type(kind), pa.chunked_array(chunks, kind))
+    return table
+
+
+def _renamed_type(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """Return a type in which the fields `f0`, `f1`, ... of rows have the names of another."""
+    if kind == wanted or kind.num_fields != wanted.num_fields or kind.id != wanted.id:
+        return kind
+    inner = [
+        _renamed_type(kind.field(at).type, wanted.field(at).type) for at in range(kind.num_fields)
+    ]
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(inner[0]))
+    if not pa.types.is_struct(kind):
+        return kind
+    plain = [field.name for field in kind] == [f"f{at}" for at in range(kind.num_fields)]
+    names = [field.name for field in (wanted if plain else kind)]
+    return pa.struct(
+        [
+            field.with_name(name).with_type(each)
+            for field, name, each in zip(kind, names, inner, strict=True)
+        ]
+    )
 
 
 def rows_of_groups(rows: pa.Table, key_groups: KeyGroupRange) -> pa.Table:

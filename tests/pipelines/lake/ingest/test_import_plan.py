@@ -144,6 +144,28 @@ def test_a_key_is_erased_from_snapshots_with_and_without_names(key: str, job: sl
     assert erasure.audit().clean
 
 
+@pytest.mark.parametrize("key", ["shop-1", '{"shop": "shop-1"}'])
+def test_names_are_no_change_of_a_key(key: str, job: sl.Job, savepoint: Path) -> None:
+    """Its history has those that any snapshot has, also where a later one has none."""
+    job.import_snapshot(savepoint, "later")
+    plain, named, later = job.history(key, operator="4_group-aggregate").snapshots
+    ((change,),) = [plain.changes]
+    assert change.after == {"value": {"count_amount": 8, "sum_amount": 284}}
+    assert (named.changes, later.changes, later.entries) == ([], [], 1)
+
+
+def test_sql_names_operators_by_their_nodes(job: sl.Job) -> None:
+    """Besides their uids, also in the rows of all snapshots."""
+    newest = job.sql(f'SELECT key.shop FROM "{NODE}"."accState" ORDER BY 1').read_all()
+    assert newest["shop"].to_pylist() == ["shop-0", "shop-1", "shop-2"]
+    every = job.sql(f'SELECT snapshot, count(*) AS n FROM "{NODE}"."accState@all" GROUP BY 1')
+    assert {each["snapshot"]: each["n"] for each in every.read_all().to_pylist()} == {
+        "plain": 3, "named": 3,
+    }  # fmt: skip
+    with pytest.raises(sl.StateError, match=r'shop\.11_join\."left-records", shop\.11_join\.'):
+        job.sql('SELECT * FROM "GroupAggregate[5]"."accState"')
+
+
 def test_the_command_imports_with_a_plan(
     savepoint: Path, plans: tuple[Path, Path], tmp_path: Path
 ) -> None:
