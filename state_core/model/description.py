@@ -310,6 +310,12 @@ class OperatorDescription:
         return self.keyed_states[0].key_type if self.keyed_states else ""
 
     @property
+    def key_text(self) -> str:
+        """The Java type of its keys, with the names of columns if they are known."""
+        named = self.keyed_states[0].named if self.keyed_states else None
+        return self.key_type if named is None else named.key
+
+    @property
     def states(self) -> tuple[StateDescription, ...]:
         """Its keyed states, then its operator states."""
         return self.keyed_states + self.operator_states
@@ -421,9 +427,7 @@ class OperatorDescription:
             kind = state.kind if state.mode is None else f"operator, {state.kind}"
             row = (brief(state.name), kind, brief(state.namespace_type), state.type_text)
             rows.append((*row, *_counts(state)) if counted else row)
-        named = self.keyed_states[0].named if self.keyed_states else None
-        key_type = self.key_type if named is None else named.key
-        key = f", keyed by {brief(key_type)}" if key_type else ""
+        key = f", keyed by {brief(self.key_text)}" if self.key_text else ""
         columns += [">entries", ">bytes"] if counted else []
         return Table(f"{brief(self.label)}{key}", columns, rows, len(self.states) - len(rows))
 

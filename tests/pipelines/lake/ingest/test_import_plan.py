@@ -176,3 +176,31 @@ def test_the_command_imports_with_a_plan(
     assert row["value"] == {"count_amount": 8, "sum_amount": 340}
     refused = run("import", savepoint, *lake, "--snapshot", "two", "--plan", plans[1])
     assert (refused.code, "no operator of the plan" in refused.err) == (3, True)
+
+
+def test_a_report_and_a_mask_have_the_columns_of_the_query(
+    savepoint: Path,
+    plans: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also of a savepoint that is in no lake."""
+    page = tmp_path / "report.html"
+    assert run("report", savepoint, "--to", page, "--plan", plans[0]).code == 0
+    written = page.read_text("utf-8")
+    assert "GroupAggregate[4]: GroupAggregate(groupBy=[shop], select=[shop, COUNT(" in written
+    assert "keyed by RowData&lt;shop VARCHAR(2147483647)&gt;" in written
+    monkeypatch.setenv("MASK_SECRET", "a secret of the tests")
+    mask = tmp_path / "mask.yaml"
+    mask.write_text(
+        f"secret: {{env: MASK_SECRET}}\nkeys:\n  {NODE}: keep\n  Join[11]: keep\nstates:\n"
+        f"  {NODE}/accState: {{value: keep, value.sum_amount: {{constant: 1}}}}\n"
+        "  Join[11]/left-records: keep\n"
+        "  Join[11]/right-records: {user_key.id: keep, user_key.name: hash, value: keep}\n"
+        "  1_numbers/SourceReaderState: drop\n  8_numbers/SourceReaderState: drop\n"
+    )
+    exported = run("export", savepoint, "--to", tmp_path / "masked", "--plan", plans[0],
+                   "--mask", mask, "--leave-out-opaque")  # fmt: skip
+    assert exported.code == 0, exported.err
+    names = sl.open_snapshot(tmp_path / "masked", plan=plans[0])["Join[11]"].state("right-records")
+    assert {len(each["name"]) for each in names.to_arrow()["user_key"].to_pylist()} == {32}
