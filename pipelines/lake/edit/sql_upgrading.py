@@ -48,6 +48,7 @@ from statelake.state_core.formats.layout.keyed_states import (
     has_ttl,
     meta_info_bytes,
     user_key_snapshot,
+    with_row_names,
     with_timer_key,
     with_ttl_bytes,
     with_user_key_bytes,
@@ -93,7 +94,6 @@ from statelake.state_core.serializers.sql.row_data import (
     RowDataSerializerSnapshot,
     internal_snapshot,
     row_in,
-    with_names,
     with_row,
 )
 from statelake.state_core.serializers.sql.types.logical_type_streams import WrittenType
@@ -200,7 +200,7 @@ class SqlRows(Transform):
             )
         layout, columns = rows.layout, {RAW_VALUE: pa.nulls(len(batch), pa.binary())}
         if Place.VALUE in self.changes:
-            named = with_names(value, self.names.value)
+            named = with_row_names(value, self.names.value)
             layout = replace(layout, value=named.restore_serializer())
             kind = layout.schema.field(VALUE).type
             if layout.kind is StateKind.LIST:
@@ -208,7 +208,7 @@ class SqlRows(Transform):
             columns[VALUE] = _rebuilt(batch.column(VALUE), kind, before, self.changes[Place.VALUE])
         if Place.USER_KEY in self.changes:
             assert user_key is not None  # noqa: S101 - only maps have rows there
-            named = with_names(user_key, self.names.user_key)
+            named = with_row_names(user_key, self.names.user_key)
             layout = replace(layout, user_key=restore_key(named))
             kind = layout.schema.field(USER_KEY).type
             columns[USER_KEY] = self.changes[Place.USER_KEY].rebuilt(batch.column(USER_KEY), kind)

@@ -16,7 +16,11 @@ from statelake.state_core.errors import OversizedError, StateError
 from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
-from statelake.state_core.formats.layout.keyed_states import describe_state, layout_of
+from statelake.state_core.formats.layout.keyed_states import (
+    describe_state,
+    layout_of,
+    with_row_names,
+)
 from statelake.state_core.formats.layout.meta_info import (
     KeyedHeader,
     StateMetaInfo,
@@ -28,7 +32,6 @@ from statelake.state_core.model.snapshot import NO_NAMES, Entries, KeyedState, R
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.decoders import undecoded, written_by
 from statelake.state_core.serializers.framework.opaque_values import count_columns, restore_key
-from statelake.state_core.serializers.sql.row_data import with_names
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Head:
         """The key serializer."""
         key_names = next((each.key for each in self.names.values()), ())
         with written_by(self.flink):
-            return restore_key(with_names(self.header.key_serializer.snapshot, key_names))
+            return restore_key(with_row_names(self.header.key_serializer.snapshot, key_names))
 
     @cached_property
     def readable(self) -> tuple[tuple[KeyedLayout, KeyedState] | StateError, ...]:

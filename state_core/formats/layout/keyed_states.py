@@ -10,6 +10,7 @@ Source: `RegisteredKeyValueStateBackendMetaInfo`, `StateDescriptor.Type`,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
@@ -61,7 +62,6 @@ from statelake.state_core.serializers.framework.opaque_values import (
 )
 from statelake.state_core.serializers.framework.registry import changes
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
-from statelake.state_core.serializers.sql.row_data import with_names
 
 _KINDS = {
     "VALUE": StateKind.VALUE,
@@ -72,6 +72,21 @@ _KINDS = {
     "FOLDING": StateKind.AGGREGATING,
     "UNKNOWN": StateKind.VALUE,
 }
+
+
+def with_row_names(
+    snapshot: TypeSerializerSnapshot, names: Sequence[str]
+) -> TypeSerializerSnapshot:
+    """Return the snapshot of a value in whose row of Flink SQL the fields have names, if any.
+
+    Raises:
+        IncompatibleError: It holds no row, or one of another number of fields.
+    """
+    if not names:
+        return snapshot
+    from statelake.state_core.serializers.sql.row_data import with_names  # noqa: PLC0415 - if named
+
+    return with_names(snapshot, names)
 
 
 def layout_of(state: StateMetaInfo, key: TypeSerializer, names: RowNames = NO_NAMES) -> KeyedLayout:
@@ -116,8 +131,8 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer, names: RowNames = NO_NA
         kind,
         key,
         namespace,
-        restore_bounded(with_names(value, names.value)),
-        None if user_key is None else restore_key(with_names(user_key, names.user_key)),
+        restore_bounded(with_row_names(value, names.value)),
+        None if user_key is None else restore_key(with_row_names(user_key, names.user_key)),
         with_ttl,
     )
 
@@ -156,7 +171,7 @@ def _parse_keyed_state(
 ) -> tuple[KeyedState, KeyedLayout]:
     state = parse_state_meta_info(meta_info)
     key = parse_key_serializer(key_serializer)
-    layout = layout_of(state, restore_key(with_names(key.snapshot, names.key)), names)
+    layout = layout_of(state, restore_key(with_row_names(key.snapshot, names.key)), names)
     return describe_state(state, layout, names), layout
 
 
@@ -257,10 +272,10 @@ def check_names(meta_info: bytes, names: RowNames) -> None:
         IncompatibleError: A row that is named is missing, or has another number of fields.
     """
     if names.value:
-        with_names(value_snapshot(parse_state_meta_info(meta_info)), names.value)
+        with_row_names(value_snapshot(parse_state_meta_info(meta_info)), names.value)
     user_key = user_key_snapshot(meta_info)
     if names.user_key and user_key is not None:
-        with_names(user_key, names.user_key)
+        with_row_names(user_key, names.user_key)
 
 
 def named_types(meta_info: bytes, key_serializer: bytes, names: RowNames) -> RowTypes:
@@ -272,14 +287,14 @@ def named_types(meta_info: bytes, key_serializer: bytes, names: RowNames) -> Row
         names: The names.
     """
     state = parse_state_meta_info(meta_info)
-    key = with_names(parse_key_serializer(key_serializer).snapshot, names.key).type_name
+    key = with_row_names(parse_key_serializer(key_serializer).snapshot, names.key).type_name
     if state.kind is BackendStateType.PRIORITY_QUEUE:
         return RowTypes(key)
     user_key = user_key_snapshot(meta_info)
     return RowTypes(
         key,
-        "" if user_key is None else with_names(user_key, names.user_key).type_name,
-        with_names(value_snapshot(state), names.value).type_name,
+        "" if user_key is None else with_row_names(user_key, names.user_key).type_name,
+        with_row_names(value_snapshot(state), names.value).type_name,
     )
 
 

@@ -27,6 +27,7 @@ from statelake.state_core.formats.layout.keyed_layout import (
     RowWriter,
     trailer_sizes,
 )
+from statelake.state_core.formats.layout.keyed_states import with_row_names
 from statelake.state_core.formats.layout.meta_info import parse_key_serializer
 from statelake.state_core.kernels.encode import copy_ranges
 from statelake.state_core.kernels.skip import UNKNOWN, locate_counted
@@ -41,7 +42,6 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.framework.decoders import written_by
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer, restore_key
-from statelake.state_core.serializers.sql.row_data import with_names
 
 TIMESTAMP_BYTES = 8
 COMPARED_BYTES = 32  # bytes of a key to compare in all entries, before the rest
@@ -59,7 +59,7 @@ def key_serializer_of(snapshot: bytes, flink: int = 0, names: Sequence[str] = ()
         names: The names of the fields of a row of Flink SQL's; none by default.
     """
     with written_by(flink):
-        return restore_key(with_names(parse_key_serializer(snapshot).snapshot, names))
+        return restore_key(with_row_names(parse_key_serializer(snapshot).snapshot, names))
 
 
 def encode_keys(key: TypeSerializer, column: pa.Array) -> pa.LargeBinaryArray:

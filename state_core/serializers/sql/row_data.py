@@ -202,13 +202,11 @@ def with_names(snapshot: TypeSerializerSnapshot, names: Sequence[str]) -> TypeSe
 
     Args:
         snapshot: The value.
-        names: As many names as fields; the value stays as it is without any.
+        names: As many names as fields.
 
     Raises:
         IncompatibleError: It holds no row, or one of another number of fields.
     """
-    if not names:
-        return snapshot
     row = row_in(snapshot)
     if len(names) != len(row.types):
         raise IncompatibleError(
