@@ -44,7 +44,9 @@ class KeyGroups(click.ParamType[KeyGroupRange]):
 
 @click.command()
 @click.argument("savepoint")
-@click.option("--operator", help="Only this operator: its uid, name or id.")
+@click.option(
+    "--operator", help="Only this operator: its uid, name or id, or its node in the plan."
+)
 @click.option("--state", help="Only this state.")
 @click.option("--key-groups", type=KeyGroups(), help="Only these key groups: 17, or 0-63.")
 @click.option("--limit", type=click.IntRange(min=0), help="Print at most so many lines.")

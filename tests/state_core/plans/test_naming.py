@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import lzma
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -162,3 +163,39 @@ def test_accumulators_are_named_after_their_functions() -> None:
         ("count_b", "sum_b", "max_c", "count"),
         ("sum_b", "count_b"),
     } <= found
+
+
+def test_a_damaged_plan_is_refused_or_names_what_is_there(job: tuple[Path, Path, Path]) -> None:
+    """Whatever is changed in it, with its place; state is read all the same."""
+    savepoint, plan, _ = job
+    random = Random(32)
+    wrong = (None, -1, 10**30, "", "\ud800", [], {}, [99], "ROW<`a` INT>", "5_join", 1.5)
+    places = list(_places(json.loads(plan.read_text())))
+    refusals = []
+    for _ in range(60):
+        content = json.loads(plan.read_text())
+        *path, last = random.choice(places)
+        part = content
+        for step in path:
+            part = part[step]
+        part[last] = random.choice(wrong)
+        damaged = plan.with_name("damaged.json")
+        damaged.write_text(json.dumps(content))
+        try:
+            snapshot = sl.open_snapshot(savepoint, plan=damaged)
+        except sl.StateError as error:
+            refusals.append(str(error))
+        else:
+            assert len(snapshot["4_group-aggregate"].state("accState").to_arrow()) == 3
+            assert str(snapshot.describe(schema=True))
+    assert 10 < len(refusals) < 60
+    assert all("damaged.json" in refusal for refusal in refusals)
+
+
+def _places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of all that is in JSON."""
+    inner = part.items() if isinstance(part, dict) else enumerate(part)
+    for step, value in inner:
+        yield (*path, step)
+        if isinstance(value, dict | list):
+            yield from _places(value, (*path, step))

@@ -31,7 +31,9 @@ key_option = click.option(
     metavar="KEY",
     help="As `dump` prints keys: JSON, or text as it is; of a row's only column, its value.",
 )
-operator_option = click.option("--operator", help="Only this operator: its uid, name or id.")
+operator_option = click.option(
+    "--operator", help="Only this operator: its uid, name or id, or its node in the plan."
+)
 state_option = click.option("--state", help="Only this state.")
 
 
