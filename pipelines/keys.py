@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -36,6 +37,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 SHOWN_KEY = 60
+MOST_DIGITS = 100  # of a decimal
 SHOWN_TYPES = 5
 # examples of keys by type, for messages
 _EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
@@ -155,14 +157,30 @@ def _read_key(text: str, kind: pa.DataType) -> Any:
         absent = text == "null" and not _is_text(column.type)
         value = None if absent else _read_key(text, column.type)
         return {column.name: value}
-    try:
-        value = text if _is_text(kind) and not text.startswith('"') else json.loads(text)
-    except json.JSONDecodeError:
-        raise ValueError("it is no JSON") from None
+    if _is_text(kind) and not text.startswith('"'):
+        value = _as_plain(text, kind)
+    else:
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            raise ValueError("it is no JSON") from None
     key = from_plain(value, kind)
     if key is None:
         raise ValueError("a key is never null in Flink")
     return key
+
+
+def _as_plain(text: str, kind: pa.DataType) -> str:
+    """Return text in the form of `plain`, as SQL may write a time or a decimal otherwise."""
+    if pa.types.is_timestamp(kind) and text[10:11] == " ":
+        return f"{text[:10]}T{text[11:]}"
+    if pa.types.is_decimal(kind):
+        with suppress(ArithmeticError), localcontext() as context:
+            context.prec = MOST_DIGITS
+            number = Decimal(text)
+            same = number.quantize(Decimal(1).scaleb(-kind.scale))
+            return str(same) if same == number else text
+    return text
 
 
 def _is_object(text: str) -> bool:
