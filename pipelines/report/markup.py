@@ -73,7 +73,7 @@ def table(
     ]
     lines = []
     for row in rows:
-        first = tag("th", row[0], scope="row", class_=classes[0])
+        first = tag("th", row[0], scope="row", class_=classes[0]) if row[0] else tag("td")
         rest = (
             tag("td", cell, class_=class_)
             for cell, class_ in zip(row[1:], classes[1:], strict=True)
@@ -98,13 +98,14 @@ def data_text(value: Any) -> Html:
     return Html(encoded)
 
 
+def digest(content: str) -> str:
+    """Return the source of a Content-Security-Policy that is a style or a script itself."""
+    hashed = hashlib.sha256(content.encode()).digest()
+    return f"'sha256-{base64.b64encode(hashed).decode()}'"
+
+
 def content_policy(style: str, script: str) -> str:
     """Return the page's Content-Security-Policy: nothing is loaded, and only these two run."""
-
-    def digest(content: str) -> str:
-        hashed = hashlib.sha256(content.encode()).digest()
-        return f"'sha256-{base64.b64encode(hashed).decode()}'"
-
     return (
         f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)};"
         " base-uri 'none'; form-action 'none'"

@@ -7,6 +7,7 @@
 `server`   the addresses, and the server on 127.0.0.1
 =========  ===========================================================================
 
-All state is in addresses, there is no script, and nothing is loaded from elsewhere. `page.css` adds
-to the style of a report. All text comes from an untrusted snapshot.
+All state is in addresses, and nothing is loaded from elsewhere. `page.css` adds to the style of a
+report. `page.js`, which completes names in a query, is the only script that the browser may run:
+its hash is in each answer. All text comes from an untrusted snapshot.
 """

@@ -17,8 +17,11 @@ from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from statelake.pipelines.report.markup import digest
+from statelake.pipelines.ui.pages import script
+
 POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'none';"
+    f"default-src 'none'; style-src 'self'; img-src 'self' data:; script-src {digest(script())};"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {

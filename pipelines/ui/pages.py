@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
+from itertools import islice
+from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
 
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
-from statelake.pipelines.report.drawing import key_group_chart
+from statelake.pipelines.report.drawing import key_group_chart, subtask_chart
 from statelake.pipelines.report.markup import Html, table, tag
 from statelake.pipelines.shown import bytes_text, json_text, plain
-from statelake.pipelines.ui.views import HERE, PAGE_ROWS, Held, KeyState, Listed, Name, Rows
+from statelake.pipelines.ui.views import (
+    HERE,
+    PAGE_ROWS,
+    Erasures,
+    Held,
+    KeyState,
+    Listed,
+    Name,
+    Rows,
+)
+from statelake.state_core.formats.key_weights import HeavyKey, StateWeights
 from statelake.state_core.model.description import OperatorDescription
 from statelake.state_core.printable import Table, printable
 
@@ -22,6 +35,8 @@ SHOWN_SNAPSHOTS = 500
 SHOWN_BESIDE = 20  # snapshots with which one may be compared
 SHOWN_OPERATORS = 100
 SHOWN_STATES = 500
+SHOWN_ERASURES = 50
+PLACE = ("key", "namespace", "user_key")  # of an entry in its state
 WIDE, HIGH = 1000, 300  # of the line chart, in its own units
 
 
@@ -53,10 +68,10 @@ def _void(name: str, /, **attributes: str | int) -> Html:
     return Html(tag(name, **attributes).removesuffix(f"</{name}>"))
 
 
-def _input(label: str, name: str, value: str = "") -> Html:
+def _input(label: str, name: str, value: str = "", kind: str = "text") -> Html:
     """Return a field with its label."""
     field = _void(
-        "input", id=f"of-{name}", name=name, type="text", value=_whole(value), autocomplete="off"
+        "input", id=f"of-{name}", name=name, type=kind, value=_whole(value), autocomplete="off"
     )
     return Html(tag("label", label, for_=f"of-{name}") + field)
 
@@ -70,6 +85,11 @@ def _form(path: str, words: dict[str, str], *fields: Html, button: str) -> Html:
     hidden = _void("input", type="hidden", name=WITH, value=query)
     button_element = tag("button", button, type="submit")
     return tag("form", hidden, *fields, button_element, method="get", action=path)
+
+
+def script() -> str:
+    """Return the script that completes names in a query: the only one that `guard` lets run."""
+    return (resources.files("statelake.pipelines.ui") / "page.js").read_text("utf-8")
 
 
 def page(title: str, where: str, *parts: Html, trail: Sequence[Html] = ()) -> str:
@@ -135,7 +155,7 @@ def snapshots(listed: list[Listed], jobs: list[str]) -> Iterator[Html]:
     if jobs:
         grown = (tag("li", _link(job, address("/growth", job=job))) for job in jobs)
         yield tag("h2", "Growth of each job")
-        yield tag("ul", *grown)
+        yield tag("ul", *grown, tag("li", _link("What was erased, and proved", "/erasures")))
         yield tag("h2", "Snapshots")
     yield table(
         "Snapshots, the sound ones first, and of these the newest", columns[:known], rows,
@@ -143,32 +163,45 @@ def snapshots(listed: list[Listed], jobs: list[str]) -> Iterator[Html]:
     )  # fmt: skip
 
 
-def snapshot(name: Name, held: Held, beside: list[Name], *, values: bool) -> Iterator[Html]:
-    """Yield the parts of a snapshot's page."""
+def snapshot(
+    name: Name, held: Held, beside: list[Name], *, values: bool, parallelism: int = 0
+) -> Iterator[Html]:
+    """Yield the parts of a snapshot's page.
+
+    Args:
+        name: Its name.
+        held: What it holds.
+        beside: The snapshots with which it may be compared.
+        values: Whether keys and values are shown.
+        parallelism: The one by which key groups are dealt out; 0 for that of each operator.
+    """
     facts = (tag("div", tag("dt", fact), tag("dd", said)) for fact, said in held.facts)
     yield tag("dl", *facts)
     if values:
         yield tag("h2", "Look up a key")
         yield _form("/key", of(name), _input("Key, as JSON or text", "key"), button="Show")
+        yield tag("p", _link("Query it by SQL", address("/sql", **of(name))))
     if beside:
-        yield tag("h2", "Compare with an earlier one")
+        yield tag("h2", "Compare with another one")
         compared = (
             address("/diff", job=name.job, earlier=each.snapshot, later=name.snapshot)
             for each in beside[:SHOWN_BESIDE]
         )
         links = map(_link, (each.snapshot for each in beside), compared)
         yield tag("ul", *(tag("li", link) for link in links))
-    if values:
-        yield tag("p", _link("Query it by SQL", address("/sql", **of(name))))
+    yield tag("h2", "Another parallelism")
+    given = str(parallelism or "")
+    asked = _input("Show key groups and subtasks at parallelism", "parallelism", given, "number")
+    yield _form("/snapshot", of(name), asked, button="Show")
     for number, operator in enumerate(held.operators[:SHOWN_OPERATORS]):
-        yield from _operator(number, name, operator, values=values)
+        yield from _operator(number, name, operator, values=values, parallelism=parallelism)
     left = len(held.operators) - SHOWN_OPERATORS
     if left > 0:
         yield tag("p", f"… and {left:,} more operators", class_="more")
 
 
 def _operator(
-    number: int, name: Name, operator: OperatorDescription, *, values: bool
+    number: int, name: Name, operator: OperatorDescription, *, values: bool, parallelism: int
 ) -> Iterator[Html]:
     yield tag("h2", f"Operator {operator.label}")
     said = [
@@ -201,9 +234,63 @@ def _operator(
             f"States of {operator.label}", columns, rows, left_out=len(operator.states) - len(rows)
         )
     if operator.keyed_states and np.any(operator.sizes):
-        yield key_group_chart(operator.sizes, operator.parallelism).figure(f"groups-{number}")
-        how = "" if operator.counted else " Sizes are estimated: entries were not counted."
-        yield tag("p", f"{operator.load()}{how}")
+        if values:
+            where = address("/top", **of(name), operator=operator.label)
+            yield tag("p", _link("Heaviest keys", where))
+        yield from _key_groups(number, operator, parallelism)
+
+
+def _key_groups(number: int, operator: OperatorDescription, parallelism: int) -> Iterator[Html]:
+    """Yield the bytes of key groups and of subtasks."""
+    if parallelism > operator.max_parallelism:
+        said = (
+            f"No higher parallelism than {operator.max_parallelism}, its key groups, is possible."
+        )
+        yield tag("p", said, class_="bad")
+        parallelism = 0
+    subtasks = parallelism or operator.parallelism
+    yield key_group_chart(operator.sizes, subtasks).figure(f"groups-{number}")
+    yield subtask_chart(operator.load(subtasks)).figure(f"subtasks-{number}")
+    if not operator.counted:
+        yield tag("p", "Sizes are estimated: entries were not counted.", class_="note")
+
+
+def top(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
+    """Yield the parts of the page of the heaviest keys of an operator."""
+    most = sorted(weighed.items(), key=lambda item: -item[1].size)
+    for state, weights in most[:SHOWN_STATES]:
+        yield tag("h2", f"{state}, {weights.layout.kind.value}")
+        yield tag(
+            "p",
+            f"{weights.entries:,} entries of {weights.keys:,} keys, {bytes_text(weights.size)}",
+        )
+        heaviest, busiest = weights.heaviest(), weights.busiest()
+        yield _keys_table(f"Of {state}, by bytes", name, heaviest, weights.size)
+        if busiest != heaviest and busiest and busiest[0].entries > 1:
+            yield _keys_table(f"Of {state}, by entries", name, busiest, weights.size)
+    if len(most) > SHOWN_STATES:
+        yield tag("p", f"… and {len(most) - SHOWN_STATES:,} more states", class_="more")
+
+
+def _keys_table(caption: str, name: Name, keys: list[HeavyKey], size: int) -> Html:
+    cells = [
+        (
+            _key_link(name, plain(key.key)),
+            str(key.key_group),
+            f"{key.entries:,}",
+            bytes_text(key.size),
+            f"{100 * key.size / max(1, size):.1f} %",
+        )
+        for key in keys
+    ]
+    columns = ("<Key", ">Key group", ">Entries", ">Bytes", ">Of the state")
+    return table(caption, columns, cells)
+
+
+def _key_link(name: Name, key: object) -> Html:
+    """Return a link to all that is held for a key."""
+    said = json_text(key)
+    return _link(_cell(key) or said, address("/key", **of(name), key=said))
 
 
 def rows(
@@ -253,9 +340,62 @@ def key(name: Name, text: str, found: KeyState | None) -> Iterator[Html]:
     if found.history is not None:
         yield tag("h2", "History")
         yield from printed(found.history.lines())
+        plan = address("/erasure", **of(name), key=text)
+        yield tag("p", _link("What an erasure of this key would change", plan))
 
 
-def diff(found: Differences) -> Iterator[Html]:
+def erasures(found: Erasures) -> Iterator[Html]:
+    """Yield the parts of the page of erasures and audits."""
+    for request in found.unfinished:
+        yield problem(f"Erasure {request} has not ended: give its request again.")
+    if found.broken is not None:
+        yield problem(
+            f"Record {found.broken.number} was changed, or one before it was removed: compare it"
+            " with a copy."
+        )
+    elif found.records:
+        yield tag("p", "Each record has the hash of the one before: none was changed.")
+    else:
+        yield tag("p", "Nothing was erased.")
+    for record in found.records[:SHOWN_ERASURES]:
+        yield tag("h2", f"{record.request}: {record.kind}")
+        said: dict[str, Any] = record.to_json()["said"]
+        facts = {
+            "recorded": record.recorded_at, "by": record.requested_by, "record": str(record.number),
+        }  # fmt: skip
+        tables: list[Html] = []
+        for word, value in said.items():
+            called = word.replace("_", " ")
+            if isinstance(value, list) and value and isinstance(value[0], dict):
+                tables.append(_records_table(f"{called} of record {record.number}", value))
+            elif isinstance(value, dict) and value:
+                tables.append(
+                    table(called, ("<Name", "<Value"), [(k, _cell(v)) for k, v in value.items()])
+                )
+            elif value not in ("", [], {}):
+                facts[called] = f"{value:,}" if type(value) is int else _cell(value)
+        shown = (tag("div", tag("dt", fact), tag("dd", value)) for fact, value in facts.items())
+        yield tag("dl", *shown)
+        yield from tables
+        yield tag("p", "Its hash: ", tag("code", record.digest), class_="note")
+    left = len(found.records) - SHOWN_ERASURES
+    if left > 0:
+        yield tag("p", f"… and {left:,} older records", class_="more")
+
+
+def _records_table(caption: str, values: list[Any]) -> Html:
+    """Return a table of objects of JSON, whose words are its columns."""
+    shown = [value for value in values[:SHOWN_STATES] if isinstance(value, dict)]
+    words = sorted(
+        dict.fromkeys(word for value in shown for word in value),
+        key=lambda word: isinstance(shown[0].get(word), int),
+    )  # names before numbers
+    cells = [[_cell(value.get(word)) for word in words] for value in shown]
+    columns = [f"<{word.replace('_', ' ')}" for word in words]
+    return table(caption, columns, cells, left_out=len(values) - len(shown))
+
+
+def diff(name: Name, found: Differences) -> Iterator[Html]:
     """Yield the parts of the page of two snapshots."""
     if found.same:
         yield tag("p", "They hold the same.")
@@ -273,12 +413,43 @@ def diff(found: Differences) -> Iterator[Html]:
     )  # fmt: skip
     for each in found:
         if each.examples:
-            yield tag("h2", f"Some of {each.operator}/{each.state}")
-            names = list(dict.fromkeys(word for example in each.examples for word in example))
-            cells = (
-                [_cell(example.get(word)) for word in names] for example in map(dict, each.examples)
+            yield tag("h2", f"{each.operator}/{each.state}")
+            rows = [row for example in each.examples for row in _differing(name, example)]
+            columns = ("<Is", "<Key", "<Namespace", "<User key", "<Field", "<Before", "<After")
+            shown = [at for at in range(len(columns)) if at == 0 or any(row[at] for row in rows)]
+            yield table(
+                f"What differs in {len(each.examples):,} entries of {each.state}",
+                [columns[at] for at in shown],
+                [[row[at] for at in shown] for row in rows],
             )
-            yield table("Entries that differ", [f"<{word}" for word in names], cells)
+
+
+def _differing(name: Name, example: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Yield a row for each field that differs in an entry."""
+    before, after = (
+        dict(_fields("", plain(example.get(side, {})))) for side in ("before", "after")
+    )
+    told = [{**after, **before}.get(word) for word in PLACE]
+    place = [
+        example["change"],
+        "" if told[0] is None else _key_link(name, told[0]),
+        *("" if value is None else _cell(value) for value in told[1:]),
+    ]
+    for field in dict.fromkeys([*before, *after]):
+        if field in (*PLACE, "key_group"):
+            continue
+        if before.get(field) != after.get(field) or (field in before) != (field in after):
+            yield [*place, field, _cell(before.get(field)), _cell(after.get(field))]
+
+
+def _fields(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a row, those of rows within it by their path."""
+    for word, inner in value.items():
+        below = f"{path}.{word}" if path else word
+        if isinstance(inner, dict) and inner and below not in PLACE:
+            yield from _fields(below, inner)
+        else:
+            yield below, inner
 
 
 def _cell(value: object) -> str:
@@ -338,11 +509,17 @@ def _line_chart(found: Growth) -> Html:
     return tag("figure", picture, tag("figcaption", caption, id="line-caption"))
 
 
-def sql(name: Name, query: str, tables: list[str], found: Rows | None) -> Iterator[Html]:
-    """Yield the parts of the page of queries."""
+def sql(name: Name, query: str, tables: dict[str, list[str]], found: Rows | None) -> Iterator[Html]:
+    """Yield the parts of the page of queries; its script completes the names of the last list."""
     label = tag("label", "SELECT that DuckDB runs", for_="of-query")
-    box = tag("textarea", _whole(query), id="of-query", name="query", rows=6, spellcheck="false")
+    box = tag(
+        "textarea", _whole(query), id="of-query", name="query", rows=6, spellcheck="false",
+        autocomplete="off", aria_describedby="completing",
+    )  # fmt: skip
+    offers = tag("ul", id="offers", role="listbox", aria_label="Names", hidden="hidden")
+    said = tag("p", id="completing", role="status", class_="note")
     yield _form("/sql", of(name), Html(label + box), button="Run")
+    yield Html(said + offers)  # below the button, which they must not move
     if found is not None:
         more = ", the first ones" if found.more else ""
         yield table(
@@ -355,7 +532,12 @@ def sql(name: Name, query: str, tables: list[str], found: Rows | None) -> Iterat
         )
         yield tag("ul", *links)
     yield tag("h2", "Tables")
-    yield tag("ul", *(tag("li", tag("code", each)) for each in tables[:SHOWN_STATES]))
+    items = (
+        tag("li", tag("code", each), *(Html(f" {tag('code', column)}") for column in columns))
+        for each, columns in islice(tables.items(), SHOWN_STATES)
+    )
+    yield tag("ul", *items, id="names")
+    yield Html(f"<script>{script()}</script>")
 
 
 def printed(lines: Iterable[str | Table]) -> Iterator[Html]:

@@ -31,7 +31,7 @@ from statelake.state_core.errors import NotFoundError, StateError
 from statelake.state_core.printable import printable
 
 HOST = "127.0.0.1"
-MOST_PAGES = 1_000_000_000
+HIGHEST = 1_000_000_000  # of a page, or a parallelism
 Words: TypeAlias = "dict[str, str]"
 
 
@@ -108,8 +108,11 @@ class Site:
             "/snapshot": self.snapshot,
             "/rows": self.rows,
             "/key": self.key,
+            "/top": self.top,
             "/diff": self.diff,
             "/growth": self.growth,
+            "/erasures": self.erasures,
+            "/erasure": self.erasure,
             "/sql": self.sql,
             "/sql.csv": partial(self.download, "csv"),
             "/sql.parquet": partial(self.download, "parquet"),
@@ -156,10 +159,11 @@ class Site:
 
     def snapshot(self, words: Words) -> Response:
         """Answer with what a snapshot holds."""
-        name = _name(words)
+        name, parallelism = _name(words), _number(words.get("parallelism", ""))
         held, beside = self.source.held(name), self.source.beside(name)
         return self._page(
-            pages.title_of(name), *pages.snapshot(name, held, beside, values=self.values)
+            pages.title_of(name),
+            *pages.snapshot(name, held, beside, values=self.values, parallelism=parallelism),
         )
 
     def rows(self, words: Words) -> Response:
@@ -184,6 +188,26 @@ class Site:
         self.audit.write("key", name, key=text)
         return self._asked(f"Key {text}", name, lambda: shown(self.source.key(name, text)), shown)
 
+    def top(self, words: Words) -> Response:
+        """Answer with the heaviest keys of an operator."""
+        refuse_values(self.source.options)
+        name, operator = _name(words), words.get("operator", "")
+        self.audit.write("top", name, operator=operator)
+        shown = pages.top(name, self.source.top(name, operator))
+        return self._page(f"Heaviest keys of {operator}", *shown, name=name)
+
+    def erasures(self, words: Words) -> Response:
+        """Answer with what was erased from the lake, and proved."""
+        return self._page("Erasures and their proof", *pages.erasures(self.source.erasures()))
+
+    def erasure(self, words: Words) -> Response:
+        """Answer with what an erasure of a key would change."""
+        refuse_values(self.source.options)
+        name, key = _name(words), words.get("key", "")
+        self.audit.write("plan of an erasure", name, key=key)
+        shown = pages.printed(self.source.erasure_plan(key).lines())
+        return self._page(f"An erasure of {key}", *shown, name=name)
+
     def diff(self, words: Words) -> Response:
         """Answer with what differs in two snapshots."""
         job, earlier, later = (words.get(word, "") for word in ("job", "earlier", "later"))
@@ -191,7 +215,7 @@ class Site:
         if self.values:
             self.audit.write("diff", after, earlier=earlier)
         found = self.source.diff(before, after)
-        return self._page(f"{earlier} → {later}", *pages.diff(found), name=after)
+        return self._page(f"{earlier} → {later}", *pages.diff(after, found), name=after)
 
     def growth(self, words: Words) -> Response:
         """Answer with the growth of a job."""
@@ -260,15 +284,15 @@ def _name(words: Words) -> Name:
 
 
 def _number(text: str) -> int:
-    """Return the number of a page.
+    """Return the number of a page, or a parallelism; 0 for an empty text.
 
     Raises:
-        NotFoundError: It is none.
+        NotFoundError: It is no such number.
     """
     if not text:
         return 0
-    if not text.isascii() or not text.isdecimal() or len(text) > 10 or int(text) > MOST_PAGES:
-        raise NotFoundError(f"no page {text[:20]!r}", remedy="pages are numbered from 0")
+    if not text.isascii() or not text.isdecimal() or len(text) > 10 or int(text) > HIGHEST:
+        raise NotFoundError(f"no number {text[:20]!r}", remedy="give a whole number from 0 on")
     return int(text)
 
 

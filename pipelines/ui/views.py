@@ -13,12 +13,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
 from statelake.pipelines.api import Lake, LakeSnapshot, in_temporary_lake, scan
 from statelake.pipelines.keys import key_table, rows_in_savepoint
+from statelake.pipelines.lake.erase.audit_records import AuditRecord, broken_record
+from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.keys.key_history import KeyHistory
 from statelake.pipelines.lake.query.session import Answer, Session
 from statelake.pipelines.lake.query.table_names import operator_tables_by_name, quoted
@@ -31,6 +34,7 @@ from statelake.pipelines.shown import bytes_text, cell_text, json_text, plain
 from statelake.state_core.errors import NotFoundError, StateError
 from statelake.state_core.files.held_directories import EXPORT_PREFIX, held_temporary
 from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.key_weights import StateWeights
 from statelake.state_core.model.description import OperatorDescription
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import Table, kind_text
@@ -39,7 +43,9 @@ HERE = "."  # the name of a snapshot that is the directory itself
 PAGE_ROWS = 100
 QUERY_ROWS = 500
 KEY_ROWS = 1000  # of one operator
+HEAVIEST = 20  # keys of a state
 EXAMPLES = 20
+COMPLETED_TABLES = 50  # whose columns are offered while a query is typed
 LONGEST_QUERY = 60.0  # seconds
 REMEMBERED = 16  # descriptions: each may have read all of a snapshot
 
@@ -127,6 +133,21 @@ class Rows:
     cells: list[list[str]]
     keys: list[str]
     more: bool
+
+
+@dataclass(frozen=True)
+class Erasures:
+    """What was erased from a lake, and proved.
+
+    Attributes:
+        records: The records of erasures and audits, the newest first.
+        broken: The first record that was changed; None if the chain is whole.
+        unfinished: The requests that began and have not ended.
+    """
+
+    records: list[AuditRecord]
+    broken: AuditRecord | None
+    unfinished: list[str]
 
 
 @dataclass(frozen=True)
@@ -347,6 +368,16 @@ class Source:
             history = self._lake.job(name.job, engine="local").history(text)
         return KeyState(tables, history)
 
+    def top(self, name: Name, operator: str) -> dict[str, StateWeights]:
+        """Return the heaviest keys of each keyed state of an operator, as `statelake top`.
+
+        Raises:
+            NotFoundError: There is no such operator with keyed state.
+            StateError: The snapshot can't be read.
+        """
+        weighed = self.opened(name).top(HEAVIEST, operator=operator)
+        return {state: each for states in weighed.values() for state, each in states.items()}
+
     def diff(self, earlier: Name, later: Name) -> Differences:
         """Return the states that differ, as `statelake diff` shows them.
 
@@ -374,6 +405,34 @@ class Source:
             raise NotFoundError(f"no job {job!r}", place=self.title, remedy="see the list of all")
         keys = self.options.values and not self.masked
         return self._lake.job(job, engine="local").growth(keys=keys)
+
+    def erasures(self) -> Erasures:
+        """Return what was erased from the lake.
+
+        Raises:
+            NotFoundError: It is no lake.
+            DamagedLakeError: A record can't be read.
+        """
+        if not self.in_lake:
+            raise NotFoundError(
+                "no erasures", place=self.title, remedy="a lake has them, a directory does not"
+            )
+        records = self._lake.audit_records()
+        return Erasures(
+            records[::-1],
+            broken_record(records),
+            sorted(self._lake.catalog.version().claims.erasures),
+        )
+
+    def erasure_plan(self, key: str) -> ErasurePlan:
+        """Return what an erasure of a key would change; nothing is written.
+
+        Raises:
+            StateError: It is no lake, values are masked, or no operator can have that key.
+        """
+        if not self.in_lake or self.masked:
+            raise StateError("an erasure is planned in a lake whose values are not masked")
+        return self._lake.erase("this", keys=[key]).plan()
 
     # ------------------------------------------------------------------------------------- by SQL
 
@@ -416,10 +475,14 @@ class Source:
         with self._session(name) as (_, session), _limited(session):
             return _rows_of(session.query(query), QUERY_ROWS)
 
-    def tables(self, name: Name) -> list[str]:
-        """Return the names of a snapshot's tables as a query may write them."""
+    def tables(self, name: Name) -> dict[str, list[str]]:
+        """Return the tables of a snapshot as a query may name them, the first ones with columns."""
         with self._session(name) as (_, session):
-            return session.tables()
+            columns = {
+                table.name: session.columns_in(table.name)
+                for table in islice(session.names, COMPLETED_TABLES)
+            }
+            return {table: columns.get(table, []) for table in session.tables()}
 
     def batches(self, name: Name, query: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return all rows of a query, which are read while they are consumed.

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -260,10 +261,45 @@ class _Sums:
 
 def _summed(rows: pa.Table) -> pa.Table:
     """Return one row for each key."""
-    grouped = rows.group_by([GROUP, KEY], use_threads=False)
-    return grouped.aggregate([(ENTRIES, "sum"), (SIZE, "sum")]).rename_columns(
-        [GROUP, KEY, ENTRIES, SIZE]
-    )
+    if not len(rows):
+        return rows
+    firsts = _firsts_if_ordered(rows)
+    if firsts is None:
+        grouped = rows.group_by([GROUP, KEY], use_threads=False)
+        return grouped.aggregate([(ENTRIES, "sum"), (SIZE, "sum")]).rename_columns(
+            rows.column_names
+        )
+    if len(firsts) == len(rows):
+        return rows
+    summed = rows.take(firsts)
+    for at, name in enumerate((ENTRIES, SIZE), rows.column_names.index(ENTRIES)):
+        summed = summed.set_column(
+            at, name, [np.add.reduceat(rows.column(name).to_numpy(), firsts)]
+        )
+    return summed
+
+
+def _firsts_if_ordered(rows: pa.Table) -> npt.NDArray[np.int64] | None:
+    """Return the first row of each key if rows are in the order of groups and keys; else None.
+
+    RocksDB keeps that order, and so do files that were written from it.
+    """
+    keys = rows.column(KEY).combine_chunks()
+    if isinstance(keys, pa.ChunkedArray):  # more than an array can hold
+        return None
+    groups = rows.column(GROUP).to_numpy()
+    same_group = groups[1:] == groups[:-1]
+    before, after = keys[:-1], keys[1:]
+    ordered = (groups[1:] > groups[:-1]) | same_group & _as_bools(pc.less_equal(before, after))
+    if not ordered.all():
+        return None
+    differs = ~(same_group & _as_bools(pc.equal(before, after)))
+    return np.flatnonzero(np.concatenate(([True], differs)))
+
+
+def _as_bools(array: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    bools: npt.NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
+    return bools
 
 
 def _one_chunk(keys: pa.ChunkedArray) -> pa.LargeBinaryArray:

@@ -57,19 +57,19 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def opened(
-    browser: Browser, path: Path, *, width: int = 1100, height: int = 900, dark: bool = False
+    browser: Browser, path: Path | str, *, width: int = 1100, height: int = 900, dark: bool = False
 ) -> Iterator[Opened]:
-    """Open a file without a network.
+    """Open a file without a network, or an address.
 
     Args:
         browser: The browser.
-        path: The file.
+        path: The file, or the address.
         width: Of the window, in pixels.
         height: The same.
         dark: Whether its user prefers dark pages.
     """
     context = browser.new_context(
-        offline=True,
+        offline=isinstance(path, Path),
         viewport={"width": width, "height": height},
         color_scheme="dark" if dark else "light",
     )
@@ -83,7 +83,7 @@ def opened(
         seen.page.on("console", lambda message: seen.complaints.append(message.text))
         seen.page.on("pageerror", lambda error: seen.complaints.append(str(error)))
         seen.page.on("dialog", lambda dialog: seen.complaints.append(dialog.message))
-        seen.page.goto(path.as_uri())
+        seen.page.goto(path if isinstance(path, str) else path.as_uri())
         yield seen
     finally:
         context.close()

@@ -210,10 +210,7 @@ class KryoValues:
 
     def _read(self, data: bytes | memoryview, version: KryoVersion) -> Item | None:
         source = DataInput(data, "value of Kryo")
-        item = self.read_next(source, version)
-        if source.remaining:
-            raise source.fault(f"{source.remaining} bytes behind a value")
-        return item
+        return self.read_next(source, version, alone=True)
 
     def _check_other(self, data: bytes | memoryview) -> None:
         """Refuse a wrong version, with which edited values would be written for another Flink.
@@ -235,13 +232,34 @@ class KryoValues:
             remedy=remedy,
         )
 
-    def read_next(self, source: DataInput, version: KryoVersion) -> Item | None:
+    def read_next(
+        self, source: DataInput, version: KryoVersion, *, alone: bool = False
+    ) -> Item | None:
         """Return the next value.
+
+        Args:
+            source: The bytes.
+            version: The Kryo that wrote them.
+            alone: Whether nothing may follow it.
 
         Raises:
             StateError: The value can't be parsed.
         """
-        return ObjectReader(source, version, self.classes).class_and_object()
+        reader = ObjectReader(source, version, self.classes)
+        try:
+            item = reader.class_and_object()
+            if alone and source.remaining:
+                raise source.fault(f"{source.remaining} bytes behind a value")
+        except CorruptSnapshotError as error:
+            met = {item.java_class for item in reader.items} & self.classes.users.keys()
+            if not met:
+                raise
+            remedy = (
+                f"see whether {', '.join(sorted(met))} is declared as the job has it: all fields,"
+                " their types, and `final: true` if no class can extend it; or the file is damaged"
+            )
+            raise type(error)(error.problem, place=error.place, remedy=remedy) from error
+        return item
 
     def write(self, item: Item | None, version: KryoVersion) -> bytes:
         """Return the bytes of a value.

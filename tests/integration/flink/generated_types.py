@@ -33,6 +33,14 @@ LEAVES = {
     "int[]": "new int[] {r.nextInt(), r.nextInt()}",
     "byte[]": "new byte[] {(byte) r.nextInt(), 7}",
     "String[]": "new String[] {text(r), text(r)}",
+    "Fraction": "Fraction.getFraction(r.nextInt(1000), 1 + r.nextInt(1000))",
+}
+AVRO = {"Visit": "Visit.of(r)"}  # a specific record, of which Kryo writes the fields
+LIBRARY = {
+    "org.apache.commons.lang3.math.Fraction": {
+        "final": True,
+        "fields": {"denominator": "int", "numerator": "int"},
+    }
 }
 KEYS = ("String", "Long", "Integer", "UUID", "Tier")
 COLLECTIONS = ("List", "Set", "Collection", "ArrayList", "LinkedList", "HashSet", "TreeSet")
@@ -75,8 +83,9 @@ class Types:
         kinds = ["leaf", "collection", "map", "pojo"] + ["tuple", "optional"] * (not kryo)
         kind = self.random.choice(kinds) if depth < DEEPEST else "leaf"
         if kind == "leaf":
-            name = self.random.choice(list(LEAVES))
-            return Drawn(name, LEAVES[name])
+            leaves = LEAVES if kryo else LEAVES | AVRO
+            name = self.random.choice(list(leaves))
+            return Drawn(name, leaves[name])
         if kind == "collection":
             return self._collection(depth)
         if kind == "map":
@@ -144,7 +153,11 @@ def _kryo(java: str) -> str:
         letter if letter.isalnum() or letter in ".[]" else f" {letter} " for letter in java
     )
     named = [
-        f"PojoJobs${word}" if word == "Tier" or (word[:1] == "P" and word[1:].isdecimal()) else word
+        "org.apache.commons.lang3.math.Fraction"
+        if word == "Fraction"
+        else f"PojoJobs${word}"
+        if word == "Tier" or (word[:1] == "P" and word[1:].isdecimal())
+        else word
         for word in words.split()
     ]
     return "".join(named).replace(",", ", ")
@@ -153,7 +166,7 @@ def _kryo(java: str) -> str:
 def drawn_types(seed: int, count: int) -> Types:
     """Draw types."""
     types = Types(Random(seed))
-    types.declared["PojoJobs$Tier"] = {"enum": ["GOLD", "SILVER", "TIN"]}
+    types.declared |= {"PojoJobs$Tier": {"enum": ["GOLD", "SILVER", "TIN"]}, **LIBRARY}
     while len(types.drawn) < count:
         types.drawn.append(types.draw(0, kryo=False))
     return types
@@ -233,6 +246,11 @@ def source_of(types: Types, keys: int) -> str:
 TEMPLATE = """
 import java.util.*;
 import java.util.function.Supplier;
+import org.apache.avro.Schema;
+import org.apache.avro.specific.SpecificRecordBase;
+import org.apache.commons.lang3.math.Fraction;
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
+import org.apache.flink.api.common.functions.AggregateFunction;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.*;
 import org.apache.flink.api.common.typeinfo.TypeHint;
@@ -243,13 +261,65 @@ import org.apache.flink.runtime.state.FunctionInitializationContext;
 import org.apache.flink.runtime.state.FunctionSnapshotContext;
 import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
 import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
+import org.apache.flink.streaming.api.functions.co.ProcessJoinFunction;
+import org.apache.flink.streaming.api.functions.windowing.ProcessWindowFunction;
+import org.apache.flink.streaming.api.windowing.assigners.EventTimeSessionWindows;
+import org.apache.flink.streaming.api.windowing.assigners.TumblingEventTimeWindows;
+import org.apache.flink.streaming.api.windowing.evictors.CountEvictor;
+import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
 import org.apache.flink.util.Collector;
 
 class PojoJobs {
     static final int KEYS = /*KEYS*/;
+    static final int GROUPS = 5;
+    static final java.time.Duration GAP = java.time.Duration.ofHours(1);
 
     public enum Tier { GOLD, SILVER, TIN }
+
+    public static class Visit extends SpecificRecordBase {
+        public static final Schema SCHEMA$ = new Schema.Parser().parse((
+                "{'type': 'record', 'name': 'Visit', 'namespace': 'PojoJobs$', 'fields': ["
+                + "{'name': 'id', 'type': 'long'}, {'name': 'page', 'type': 'string'},"
+                + "{'name': 'spent', 'type': ['null', 'double']}]}").replace((char) 39, (char) 34));
+        public long id;
+        public CharSequence page;
+        public Double spent;
+
+        public static Schema getClassSchema() {
+            return SCHEMA$;
+        }
+
+        static Visit of(Random r) {
+            Visit made = new Visit();
+            made.id = r.nextLong();
+            made.page = text(r);
+            made.spent = r.nextInt(3) == 0 ? null : (Double) r.nextDouble();
+            return made;
+        }
+
+        @Override
+        public Schema getSchema() {
+            return SCHEMA$;
+        }
+
+        @Override
+        public Object get(int field) {
+            return field == 0 ? id : field == 1 ? page : spent;
+        }
+
+        @Override
+        public void put(int field, Object value) {
+            if (field == 0) {
+                id = (Long) value;
+            } else if (field == 1) {
+                page = (CharSequence) value;
+            } else {
+                spent = (Double) value;
+            }
+        }
+    }
 
     /*CLASSES*/
 
@@ -353,6 +423,130 @@ class PojoJobs {
 
     static void pojos(DataStream<Long> numbers, boolean restoring) {
         Jobs.finish(numbers.keyBy(k -> k).process(new Held(restoring)).uid("types").name("types"));
+        TypeInformation<Tuple2<Long, /*FIRST*/>> type =
+                TypeInformation.of(new TypeHint<Tuple2<Long, /*FIRST*/>>() {});
+        DataStream<Tuple2<Long, /*FIRST*/>> all = numbers
+                .map(k -> Tuple2.of(k, of0(k, 7))).returns(type)
+                .assignTimestampsAndWatermarks(
+                        WatermarkStrategy.<Tuple2<Long, /*FIRST*/>>noWatermarks()
+                                .withTimestampAssigner((one, before) -> one.f0 * 1000));
+        // when restoring, windows get nothing but what they had
+        DataStream<Tuple2<Long, /*FIRST*/>> first =
+                all.filter(one -> !restoring).returns(type);
+        DataStream<Tuple2<Long, /*FIRST*/>> second =
+                all.filter(one -> restoring).returns(type);
+        TumblingEventTimeWindows days = TumblingEventTimeWindows.of(java.time.Duration.ofDays(1));
+        EventTimeSessionWindows sessions = EventTimeSessionWindows.withGap(GAP);
+        Jobs.finish(first.keyBy(one -> one.f0 % GROUPS, Types.LONG).window(days)
+                .process(new Fired("tumbling"), Types.STRING).uid("tumbling"));
+        Jobs.finish(first.keyBy(one -> one.f0 % GROUPS, Types.LONG).window(sessions)
+                .process(new Fired("session"), Types.STRING).uid("session"));
+        Jobs.finish(first.keyBy(one -> one.f0 % GROUPS, Types.LONG).window(sessions)
+                .evictor(CountEvictor.of(1000))
+                .process(new Fired("evicting"), Types.STRING).uid("evicting"));
+        Jobs.finish(first.keyBy(one -> one.f0 % GROUPS, Types.LONG).window(sessions)
+                .aggregate(new Tokens(), new Summed(), Types.GENERIC(UUID.class),
+                        Types.GENERIC(UUID.class), Types.STRING).uid("aggregating"));
+        DataStream<String> grouped = first.coGroup(first).where(one -> one.f0 % GROUPS, Types.LONG)
+                .equalTo(one -> one.f0 % GROUPS, Types.LONG).window(days)
+                .<String>apply((left, right, out) -> {
+                    out.collect(line("left", left));
+                    out.collect(line("right", right));
+                }, Types.STRING);
+        Jobs.finish(((SingleOutputStreamOperator<String>) grouped).uid("grouped"));
+        Jobs.finish(first.keyBy(one -> one.f0, Types.LONG)
+                .intervalJoin(second.keyBy(one -> one.f0, Types.LONG))
+                .between(java.time.Duration.ofSeconds(-5), java.time.Duration.ofSeconds(5))
+                .process(new Joined(), Types.STRING).uid("joined"));
+        Jobs.finish(all.keyBy(one -> one.f0, Types.LONG).reduce((one, other) -> one).uid("reduced")
+                .filter(one -> restoring).map(one -> line("reduced", Collections.singleton(one)))
+                .returns(Types.STRING));
+    }
+
+    /** A line that says what is wrong in the elements of a group, or in one element. */
+    static String line(String where, Iterable<Tuple2<Long, /*FIRST*/>> elements) throws Exception {
+        List<Object> found = new ArrayList<>();
+        TreeMap<Long, Object> held = new TreeMap<>();
+        for (Tuple2<Long, /*FIRST*/> one : elements) {
+            check(found, where, of0(one.f0, 7), one.f1);
+            held.put(one.f0, one);
+        }
+        long group = held.isEmpty() ? -1 : held.firstKey() % GROUPS;
+        if (!where.equals("reduced") && !where.equals("joined")
+                && held.size() != (KEYS - group + GROUPS - 1) / GROUPS) {
+            found.add(where + ": " + held.keySet());
+        }
+        Map<String, Object> line = new TreeMap<>();
+        line.put("key", where + " " + held.firstKey());
+        line.put("wrong", found);
+        return Json.of(line);
+    }
+
+    static class Fired
+            extends ProcessWindowFunction<Tuple2<Long, /*FIRST*/>, String, Long, TimeWindow> {
+        private final String where;
+
+        Fired(String where) {
+            this.where = where;
+        }
+
+        @Override
+        public void process(Long group, Context context,
+                Iterable<Tuple2<Long, /*FIRST*/>> elements, Collector<String> out)
+                throws Exception {
+            out.collect(line(where, elements));
+        }
+    }
+
+    static class Tokens implements AggregateFunction<Tuple2<Long, /*FIRST*/>, UUID, UUID> {
+        @Override
+        public UUID createAccumulator() {
+            return new UUID(0, 0);
+        }
+
+        @Override
+        public UUID add(Tuple2<Long, /*FIRST*/> one, UUID sum) {
+            return merge(sum, new UUID(1L << one.f0, -one.f0));
+        }
+
+        @Override
+        public UUID getResult(UUID sum) {
+            return sum;
+        }
+
+        @Override
+        public UUID merge(UUID one, UUID other) {
+            return new UUID(one.getMostSignificantBits() | other.getMostSignificantBits(),
+                    one.getLeastSignificantBits() + other.getLeastSignificantBits());
+        }
+    }
+
+    static class Summed extends ProcessWindowFunction<UUID, String, Long, TimeWindow> {
+        @Override
+        public void process(
+                Long group, Context context, Iterable<UUID> sums, Collector<String> out)
+                throws Exception {
+            Tokens tokens = new Tokens();
+            UUID expected = tokens.createAccumulator();
+            for (long k = group; k < KEYS; k += GROUPS) {
+                expected = tokens.add(Tuple2.of(k, null), expected);
+            }
+            List<Object> found = new ArrayList<>();
+            check(found, "aggregating", expected, sums.iterator().next());
+            Map<String, Object> line = new TreeMap<>();
+            line.put("key", "aggregating " + group);
+            line.put("wrong", found);
+            out.collect(Json.of(line));
+        }
+    }
+
+    static class Joined extends ProcessJoinFunction<
+            Tuple2<Long, /*FIRST*/>, Tuple2<Long, /*FIRST*/>, String> {
+        @Override
+        public void processElement(Tuple2<Long, /*FIRST*/> held, Tuple2<Long, /*FIRST*/> now,
+                Context context, Collector<String> out) throws Exception {
+            out.collect(line("joined", Collections.singleton(held)));
+        }
     }
 
     static class Held extends KeyedProcessFunction<Long, Long, String>

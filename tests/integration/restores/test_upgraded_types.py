@@ -14,13 +14,17 @@ from tests.integration.flink.oracle import FlinkError, FlinkOracle
 pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.usefixtures("own_registry")]
 
 KEYS = 20
+UIDS = ("types", "tumbling", "session", "evicting", "aggregating", "grouped", "joined", "reduced")
+LINES = (
+    KEYS + 4 * 5 + 2 * 5 + 2 * KEYS
+)  # keys; four windows of five groups; both sides of a co-group
 
 
 def oracle(version: str, types: Types, directory: Path) -> FlinkOracle:
     """Flink with the job of these types."""
     source = directory / "PojoJobs.java"
     source.write_text(source_of(types, KEYS), "utf-8")
-    return FlinkOracle(version, changed=[source])
+    return FlinkOracle(version, modules=("flink-avro",), changed=[source])
 
 
 @pytest.mark.parametrize(
@@ -34,10 +38,10 @@ def test_types_are_upgraded(seed: int, count: int, tmp_path: Path) -> None:
     declare_classes({"flink": 1, "classes": types.declared})
     with oracle("2.3.0", types, tmp_path) as new:
         like = new.generate("pojos", tmp_path / "like", keys=1)
-        done = sl.upgrade(savepoint, tmp_path / "new", "2.3", like=like, uids=["types"])
+        done = sl.upgrade(savepoint, tmp_path / "new", "2.3", like=like, uids=UIDS)
         assert {state.state: state.left for state in done.states if state.left} == {}
         for backend in ("hashmap", "rocksdb"):
             lines = new.restore("pojos", tmp_path / "new", keys=KEYS, backend=backend)
-            assert [line["wrong"] for line in lines] == [[]] * KEYS
+            assert [line["wrong"] for line in lines] == [[]] * LINES
         with pytest.raises(FlinkError):
             new.restore("pojos", savepoint, keys=KEYS)

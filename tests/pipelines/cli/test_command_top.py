@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -147,6 +149,38 @@ def test_the_heaviest_of_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(key_weights, "MANY_ROWS", 10)
     assert_weighed(operator, 7)
     assert_weighed(operator, ALL)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from([b"", b"a", b"a\0", b"b", b"\xff"])),
+        max_size=30,
+    )
+)
+def test_rows_in_order_are_summed_as_others_are(drawn: list[tuple[int, bytes]]) -> None:
+    """By the bounds of their keys, without a table of hashes, which has the same sums."""
+    sums = []
+    for rows in (sorted(drawn), sorted(drawn)[::-1], drawn):
+        table = pa.table(
+            {
+                "key_group": pa.array([group for group, _ in rows], pa.int32()),
+                "key": pa.chunked_array([[key] for _, key in rows], pa.binary()),
+                "entries": pa.array([1] * len(rows), pa.int64()),
+                "size": pa.array([len(key) + 1 for _, key in rows], pa.int64()),
+            }
+        )
+        summed = key_weights._summed(table)
+        sums.append(sorted(summed.to_pylist(), key=lambda row: (row["key_group"], row["key"])))
+    by_key = Counter(drawn)
+    assert (
+        sums[0]
+        == sums[1]
+        == sums[2]
+        == [
+            {"key_group": group, "key": key, "entries": count, "size": count * (len(key) + 1)}
+            for (group, key), count in sorted(by_key.items())
+        ]
+    )
 
 
 def test_equals_are_in_an_order() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import signal
 import socket
 import subprocess
 import sys
@@ -20,8 +17,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
+from statelake.pipelines.report.markup import digest
 from statelake.pipelines.ui.guard import POLICY, Guard
+from statelake.pipelines.ui.pages import script
 from tests.support.lakes import DEMO
+from tests.support.served_pages import PROGRAM, served
 
 PORT = 8123
 HERE = f"127.0.0.1:{PORT}"
@@ -62,7 +62,8 @@ def test_the_token_is_exchanged_once_for_a_cookie(guard: Guard, client: TestClie
     assert "samesite=strict" in cookie
     assert guard.token.lower() not in cookie
     assert client.get("/").text == "secret of /"
-    assert "script-src 'none'" in client.get("/").headers["content-security-policy"]
+    policy = client.get("/").headers["content-security-policy"]
+    assert f"script-src {digest(script())};" in policy  # no other script, and none from elsewhere
     other = TestClient(guard, f"http://{HERE}", follow_redirects=False)
     assert_refused(other.get(f"/?token={guard.token}"))
 
@@ -136,54 +137,39 @@ def test_only_get_is_answered(guard: Guard, client: TestClient, method: str) -> 
 
 def test_the_command_serves_this_machine_alone(tmp_path: Path) -> None:
     """On 127.0.0.1, with a token, until it is interrupted; and leaves nothing."""
-    program = "from statelake.pipelines.cli.main import main; main()"
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    with subprocess.Popen(
-        [sys.executable, "-u", "-c", program, "ui", str(DEMO), "--audit", str(tmp_path / "audit")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "TMPDIR": str(temporary)},
-    ) as served:  # fmt: skip
-        try:
-            assert served.stdout is not None
-            found = re.search(r"http://127\.0\.0\.1:(\d+)/\?token=\S+", served.stdout.readline())
-            assert found is not None
-            opener = urllib.request.build_opener(
-                urllib.request.HTTPCookieProcessor(CookieJar()), urllib.request.ProxyHandler({})
-            )
-            with opener.open(found[0]) as answer:
-                assert "monday" in answer.read().decode()
-                assert "server" not in answer.headers
-            at = f"http://127.0.0.1:{found[1]}"
-            query = "sql?snapshot=monday&query=SELECT+count(*)+FROM+kinds.total"
-            with opener.open(f"{at}/{query}") as answer:
-                assert "<td" in answer.read().decode() or answer.status == 200
-            with pytest.raises(HTTPError) as refused:
-                urllib.request.urlopen(found[0])  # noqa: S310 - our own
-            assert (refused.value.code, refused.value.read()) == (403, b"")
-            for address in {each[4][0] for each in socket.getaddrinfo(socket.gethostname(), None)}:
-                if not str(address).startswith(("127.", "::1")):
-                    with pytest.raises(OSError, match=r"refused|unreachable|timed out|Errno"):
-                        socket.create_connection((str(address), int(found[1])), 2)
-            assert any(temporary.iterdir())
-        finally:
-            served.send_signal(signal.SIGINT)
-            out, err = served.communicate(timeout=20)
-        assert served.returncode == 0, err
-    assert (out, err) == ("", "")
+    with served(DEMO, "--audit", tmp_path / "audit", temporary=temporary) as address:
+        at, port = address.partition("?")[0], int(address.split(":")[2].partition("/")[0])
+        opener = urllib.request.build_opener(
+            urllib.request.HTTPCookieProcessor(CookieJar()), urllib.request.ProxyHandler({})
+        )
+        with opener.open(address) as answer:
+            assert "monday" in answer.read().decode()
+            assert "server" not in answer.headers
+        query = "sql?snapshot=monday&query=SELECT+count(*)+FROM+kinds.total"
+        with opener.open(f"{at}{query}") as answer:
+            assert "<td" in answer.read().decode() or answer.status == 200
+        with pytest.raises(HTTPError) as refused:
+            urllib.request.urlopen(address)  # noqa: S310 - our own
+        assert (refused.value.code, refused.value.read()) == (403, b"")
+        for found in {each[4][0] for each in socket.getaddrinfo(socket.gethostname(), None)}:
+            if not str(found).startswith(("127.", "::1")):
+                with pytest.raises(OSError, match=r"refused|unreachable|timed out|Errno"):
+                    socket.create_connection((str(found), port), 2)
+        assert any(temporary.iterdir())
     assert list(temporary.iterdir()) == []
     assert '"look": "sql"' in (tmp_path / "audit").read_text()
 
 
 def test_a_port_that_is_taken() -> None:
     """Is said on one line."""
-    program = "from statelake.pipelines.cli.main import main; main()"
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         ran = subprocess.run(
-            [sys.executable, "-c", program, "ui", str(DEMO), "--port", str(port)],
+            [sys.executable, "-c", PROGRAM, "ui", str(DEMO), "--port", str(port)],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert ran.returncode == 3

@@ -22,6 +22,7 @@ from starlette.testclient import TestClient
 import statelake as sl
 from statelake.pipelines.lake.share.mask_file import read_mask
 from statelake.pipelines.ui.guard import Guard
+from statelake.pipelines.ui.pages import script
 from statelake.pipelines.ui.server import Audit, Site
 from statelake.pipelines.ui.views import PAGE_ROWS, Options, Source
 from statelake.state_core.errors import StateError
@@ -77,6 +78,9 @@ class Seen(HTMLParser):
         self.rows: list[list[str]] = []
         self.words = ""
         self._in_cell = False
+        own = f"<script>{script()}</script>"
+        assert text.count("<script") == text.count(own)  # no other one
+        text = text.replace(own, "")
         assert printable(text.replace("\n", "")) == text.replace("\n", "")
         self.feed(text)
         self.close()
@@ -280,6 +284,99 @@ def test_two_snapshots(which: str, request: pytest.FixtureRequest) -> None:
     )
 
 
+def test_what_differs_is_shown_field_by_field(tmp_path: Path) -> None:
+    """A field that is the same in both is left out, and a key leads to its page."""
+    fields = {"earlier": [(1, "a", 0.5), (2, "b", 0.5)], "later": [(1, "a", 0.75), (3, "b", 0.5)]}
+    for name, values in fields.items():
+        rows = pa.table(
+            {
+                "key": [value[0] for value in values],
+                "value": [dict(zip(("f0", "f1", "f2"), value, strict=True)) for value in values],
+            }
+        )
+        state = sl.NewKeyedState("row", rows, value="Row<Long, String, Double>")
+        made = sl.NewOperator("o", "Long", (state,), parallelism=1)
+        sl.write_snapshot(tmp_path / name, [made], metadata_version=6)
+    opened = Opened(tmp_path)
+    seen = opened.page("/diff", earlier="earlier", later="later")
+    opened.close()
+    assert seen.rows[2:] == [
+        ["Is", "Key", "Field", "Before", "After"],
+        ["changed", "1", "value.f2", "0.5", "0.75"],
+        ["removed", "2", "value.f0", "2", ""], ["removed", "2", "value.f1", "b", ""],
+        ["removed", "2", "value.f2", "0.5", ""],
+        ["added", "3", "value.f0", "", "3"], ["added", "3", "value.f1", "", "b"],
+        ["added", "3", "value.f2", "", "0.5"],
+    ]  # fmt: skip
+    assert "/key?snapshot=later&key=1" in seen.links
+
+
+def test_the_heaviest_keys_are_those_of_top(of_lake: Opened, of_directory: Opened) -> None:
+    """By bytes, each with its page: its history says since when."""
+    weighed = sl.open_snapshot(DEMO / "monday").top(20, operator="kinds")["kinds"]
+    for opened, job in ((of_lake, {"job": "demo"}), (of_directory, {})):
+        words = {**job, "snapshot": "monday"}
+        (link,) = [
+            each for each in opened.page("/snapshot", **words).links if each.startswith("/top?")
+        ]
+        seen = Seen(opened.client.get(link).text)
+        for state, weights in weighed.items():
+            key = weights.heaviest()[0]
+            assert f"{state}, {weights.layout.kind.value}" in seen.words
+            assert [str(key.key), str(key.key_group)] in [row[:2] for row in seen.rows]
+        keys = [each for each in seen.links if each.startswith("/key?")]
+        assert len(keys) >= len(weighed)
+        assert opened.client.get(keys[0]).status_code == 200
+        opened.page("/top", 404, operator="no", **words)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3, 128])
+def test_another_parallelism_is_drawn(of_directory: Opened, parallelism: int) -> None:
+    """Key groups in the colours of its subtasks, and each subtask's bytes."""
+    operator = sl.open_snapshot(DEMO / "monday").describe().operators[0]
+    seen = of_directory.page("/snapshot", snapshot="monday", parallelism=str(parallelism))
+    assert str(operator.load(parallelism)) in seen.words
+    subtasks = seen.markup.partition('id="subtasks-0"')[2].partition("</svg>")[0]
+    assert subtasks.count("<rect ") == parallelism
+    refused = of_directory.page("/snapshot", snapshot="monday", parallelism="129")
+    assert "No higher parallelism than 128" in refused.words
+    assert str(operator.load(2)) in refused.words
+    of_directory.page("/snapshot", 404, snapshot="monday", parallelism="x")
+
+
+def test_erasures_and_their_proof(tmp_path: Path) -> None:
+    """The plan of one, its record, and the audit; nothing is written by a look."""
+    path = tmp_path / "lake"
+    sl.Lake(path).job("demo", engine="local").import_snapshot(DEMO / "monday", "monday")
+    (key, *_) = sl.open_snapshot(DEMO / "monday")["kinds"]["total"].to_arrow()["key"].to_pylist()
+    opened = Opened(path)
+    assert "Nothing was erased" in opened.page("/erasures").words
+    before = files_of(path)
+    of_key = opened.page("/key", job="demo", snapshot="monday", key=str(key))
+    (link,) = [each for each in of_key.links if each.startswith("/erasure?")]
+    plan = Seen(opened.client.get(link).text)
+    assert ["demo", "kinds", "total", "1", "1", "1"] in plan.rows
+    assert files_of(path) == before
+    erasure = sl.Lake(path).erase("gdpr-4711", keys=[key], carried="keep")
+    erasure.execute()
+    assert erasure.audit().clean
+    seen = opened.page("/erasures")
+    assert "gdpr-4711: audit" in seen.words
+    assert "gdpr-4711: erase" in seen.words
+    assert "none was changed" in seen.words
+    assert ["demo", "kinds", "total", "1", "1", "1"] in seen.rows
+    for record in sl.Lake(path).audit_records():
+        assert record.digest in seen.words
+    assert str(key) not in seen.markup
+    opened.close()
+
+
+def test_a_directory_has_no_erasures(of_directory: Opened) -> None:
+    """Nor the plan of one."""
+    of_directory.page("/erasures", 404)
+    of_directory.page("/erasure", 400, snapshot="monday", key="1")
+
+
 def test_growth(of_lake: Opened, of_directory: Opened) -> None:
     """Sentences first, a line, and a table; a directory has none."""
     seen = of_lake.page("/growth", job="demo")
@@ -343,12 +440,14 @@ def test_no_values_shows_none(lake: Path) -> None:
     """Nor a field to ask for them; names and sizes are shown."""
     opened = Opened(lake, Options(values=False))
     of = {"job": "demo", "snapshot": "tuesday"}
-    for path in ("/rows", "/key", "/sql", "/sql.csv", "/sql.parquet"):
+    for path in ("/rows", "/key", "/top", "/erasure", "/sql", "/sql.csv", "/sql.parquet"):
         opened.page(path, 400, key="1", operator="kinds", state="total", query="SELECT 1", **of)
     for path, more in (("/", {}), ("/snapshot", of), ("/growth", of)):
         seen = opened.page(path, **more)
-        assert "<form" not in seen.markup
-        assert not [link for link in seen.links if link.startswith(("/rows", "/key", "/sql"))]
+        assert 'name="key"' not in seen.markup
+        assert not [
+            link for link in seen.links if link.startswith(("/rows", "/key", "/sql", "/top"))
+        ]
     seen = opened.page("/diff", job="demo", earlier="monday", later="tuesday")
     assert "Entries that differ" not in seen.markup
     assert all(len(row) == 6 for row in seen.rows)
@@ -468,7 +567,7 @@ def test_hostile_names_are_text_on_every_page(tmp_path: Path) -> None:
     seen = walked(opened)
     opened.close()
     kinds = {link.partition("?")[0] for link in seen}
-    assert kinds == {"/", "/snapshot", "/rows", "/key", "/diff", "/sql"}
+    assert kinds == {"/", "/snapshot", "/rows", "/key", "/top", "/diff", "/sql"}
     assert all(printable(name) in "".join(page.words for page in seen.values()) for name in HOSTILE)
 
 

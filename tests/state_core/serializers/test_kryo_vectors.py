@@ -11,7 +11,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    EncodeError,
+    IncompatibleError,
+    StateError,
+)
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
@@ -314,6 +319,23 @@ class TestDamaged:
             if kept is not None:
                 again = pa.array([decoder.decode(decoder.encode(kept))], decoder.arrow_type)
                 assert repr(again.to_pylist()) == repr([kept])
+
+    def test_a_class_that_is_declared_otherwise_than_it_is(self) -> None:
+        """The error names the class and the words, since damage would look the same."""
+        outer, inner = {"fields": {"at": "a.Inner"}}, {"fields": {"name": "String"}}
+        declared = {"flink": 1, "classes": {"a.Outer": outer, "a.Inner": inner}}
+        declare_classes(declared)
+        values = snapshot_of(VECTORS[1]["ArrayList"]).values(KryoVersion.FLINK_1)
+        item = Item("a.Outer", {"at": Item("a.Inner", {"name": Item("java.lang.String", "word")})})
+        data = values.write(item, KryoVersion.FLINK_1)
+        assert values.read(data) is not None
+        forget_declarations()
+        declare_classes(
+            {"flink": 1, "classes": {"a.Outer": outer, "a.Inner": {**inner, "final": True}}}
+        )
+        values = snapshot_of(VECTORS[1]["ArrayList"]).values(KryoVersion.FLINK_1)
+        with pytest.raises(CorruptSnapshotError, match=r"a\.Outer.*`final: true`"):
+            values.read(data)
 
     def test_counts_that_are_not_there(self) -> None:
         """A length is held against the bytes that are left."""

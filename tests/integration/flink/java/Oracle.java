@@ -85,8 +85,10 @@ public class Oracle {
             SavepointFormatType format = SavepointFormatType.valueOf(args.get("format").toUpperCase());
             return patiently(() -> cluster.triggerSavepoint(job, args.get("to"), false, format));
         } finally {
-            cluster.cancelJob(job).get(1, TimeUnit.MINUTES);
-            cluster.requestJobResult(job).get(1, TimeUnit.MINUTES);
+            if (!cluster.getJobStatus(job).get().isGloballyTerminalState()) {
+                cluster.cancelJob(job).get(1, TimeUnit.MINUTES);
+                cluster.requestJobResult(job).get(1, TimeUnit.MINUTES);
+            }
         }
     }
 
