@@ -178,7 +178,7 @@ def _state_names(operator: Operator, node: NodeStates) -> dict[str, RowNames]:
         )
     if node.key_names and operator.keyed_files:
         row = row_in(parse_key_serializer(operator.keyed_files[0].key_serializer).snapshot)
-        _fit(row, node.key_types, "its key")
+        _fit(row, node.key_types or [None] * len(node.key_names), "its key")
     names = {}
     for keyed in operator.keyed_states:
         state = predicted.get(keyed.name)

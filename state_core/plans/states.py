@@ -257,9 +257,17 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     settings = {"table": table_of(node)}
     if inputs and node.spec.get("requireUpsertMaterialize"):
         rows = {Place.VALUE: _columns(inputs[0])}
-        return _made(node, node.kind, inputs, None, [NodeState("values", "list of rows", rows)],
+        made = _made(node, node.kind, inputs, None, [NodeState("values", "list of rows", rows)],
                      settings)  # fmt: skip
+        return replace(made, key_names=_primary_key(node))
     return NodeStates(node, node.kind, (), frozenset(), (), settings, ())
+
+
+def _primary_key(node: PlanNode) -> tuple[str, ...]:
+    """Return the columns of the primary key of a sink's table; none if the plan has no schema."""
+    table = node.spec["dynamicTableSink"]["table"].get("resolvedTable") or {}
+    key = (table.get("schema") or {}).get("primaryKey") or {}
+    return tuple(str(column) for column in key.get("columns") or ())
 
 
 def _columns(read: Relation) -> tuple[StateColumn, ...]:

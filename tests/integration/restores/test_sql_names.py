@@ -25,6 +25,13 @@ SELECT o.id, o.v, u.name FROM o JOIN u ON o.g = u.id;
 SELECT g, id, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY g ORDER BY v DESC) AS rn FROM o)
     WHERE rn <= 2
 """
+UPSERTS = """
+SET 'table.exec.sink.upsert-materialize' = 'FORCE';
+SET 'table.exec.sink.not-null-enforcer' = 'DROP';
+CREATE TABLE counts (name STRING, c BIGINT, PRIMARY KEY (name) NOT ENFORCED)
+    WITH ('connector' = 'halves');
+INSERT INTO counts SELECT name, c FROM (SELECT g, name, COUNT(*) AS c FROM o GROUP BY g, name)
+"""
 HALF = {"o": (0, 60), "u": (0, 60)}
 REST = {"o": (60, 120), "u": (60, 90)}
 
@@ -76,7 +83,8 @@ def by_kind(snapshot: sl.Snapshot, kind: str) -> sl.Operator:
 def test_each_name_stands_at_its_column(version: str, tmp_path: Path) -> None:
     """Of a job with uids and of one without; and what a lake keeps of them goes on in Flink."""
     with SqlFlink(version, tmp_path) as flink:
-        plan, _ = flink.compile(write_tables(tmp_path, Random(7)) + SQL.strip())
+        tables = write_tables(tmp_path, Random(7))
+        plan, _ = flink.compile(tables + SQL.strip())
         for job in (plan, plan.with_suffix(".sql")):
             taken, _ = flink.run(job, HALF, backend="rocksdb", parallelism=3)
             check_names(sl.open_snapshot(taken, plan=plan), read_rows(tmp_path / "o.rows"))
@@ -89,6 +97,20 @@ def test_each_name_stands_at_its_column(version: str, tmp_path: Path) -> None:
             for restored in (tmp_path / "exported", taken)
         ]
         assert results[0] == results[1] != []
+        if version.startswith("1."):  # the planner of 2.3 does without
+            check_sink(flink, tables, tmp_path)
+
+
+def check_sink(flink: SqlFlink, tables: str, to: Path) -> None:
+    """A sink that materializes rows has its table's primary key, and the columns that come."""
+    plan, _ = flink.compile(tables + UPSERTS.strip())
+    taken, _ = flink.run(plan, {"o": (0, 60)})
+    states = held(by_kind(sl.open_snapshot(taken, plan=plan), "Sink"), "values")
+    names = {row["name"] for row in read_rows(to / "o.rows")} - {None}
+    assert {each["key"]["name"] for each in states} == names
+    for each in states:
+        assert {row["name"] for row in each["value"]} == {each["key"]["name"]}
+        assert all(row["c"] > 0 for row in each["value"])
 
 
 def check_names(snapshot: sl.Snapshot, rows: list[dict[str, Any]]) -> None:
