@@ -85,10 +85,13 @@ def test_each_name_stands_at_its_column(version: str, tmp_path: Path) -> None:
     with SqlFlink(version, tmp_path) as flink:
         tables = write_tables(tmp_path, Random(7))
         plan, _ = flink.compile(tables + SQL.strip())
-        for job in (plan, plan.with_suffix(".sql")):
-            taken, _ = flink.run(job, HALF, backend="rocksdb", parallelism=3)
-            check_names(sl.open_snapshot(taken, plan=plan), read_rows(tmp_path / "o.rows"))
         taken, _ = flink.run(plan, HALF)
+        check_names(sl.open_snapshot(taken, plan=plan), read_rows(tmp_path / "o.rows"))
+        if version.startswith("1."):  # the planner of 2.3 needs no such sink
+            check_sink(flink, tables, tmp_path)
+            return
+        plain, _ = flink.run(plan.with_suffix(".sql"), HALF, backend="rocksdb", parallelism=3)
+        check_names(sl.open_snapshot(plain, plan=plan), read_rows(tmp_path / "o.rows"))
         lake = sl.Lake(tmp_path / "lake").job("job", engine="local")
         lake.import_snapshot(taken, "named", plan=plan)
         lake["named"].export(tmp_path / "exported")
@@ -97,8 +100,6 @@ def test_each_name_stands_at_its_column(version: str, tmp_path: Path) -> None:
             for restored in (tmp_path / "exported", taken)
         ]
         assert results[0] == results[1] != []
-        if version.startswith("1."):  # the planner of 2.3 does without
-            check_sink(flink, tables, tmp_path)
 
 
 def check_sink(flink: SqlFlink, tables: str, to: Path) -> None:
