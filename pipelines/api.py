@@ -577,6 +577,7 @@ class Job:
         note: str = "",
         taken: datetime | None = None,
         partitions: int | None = None,
+        plan: str | os.PathLike[str] | None = None,
     ) -> ImportResult:
         """Import a savepoint or checkpoint as the job's next snapshot.
 
@@ -588,13 +589,15 @@ class Job:
             note: Kept with it.
             taken: When the job took it; by default the time of its file `_metadata`.
             partitions: How many files each state gets, 1 to 128; by default by its bytes.
+            plan: The compiled plan of its Flink SQL job, as a file: its tables have the columns of
+                the query.
         """
         from statelake.pipelines.lake.ingest.importing import import_snapshot
 
         return import_snapshot(
             self.lake.catalog, os.fspath(savepoint), self.name, snapshot_id=name,
             engine=self.engine, allow_external=allow_external, uids=uids, note=note,
-            taken_at=taken, partitions=partitions, progress=self.progress,
+            taken_at=taken, partitions=partitions, plan=plan, progress=self.progress,
         )  # fmt: skip
 
     def bootstrap(
@@ -2039,6 +2042,7 @@ def report(
     limit: int = 5,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
+    plan: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> ReportResult:
     """Write a page of HTML that shows a savepoint or checkpoint.
@@ -2051,10 +2055,12 @@ def report(
         limit: How many of the heaviest keys of each state; 0 for none.
         allow_external: Directories elsewhere to which its handles may lead.
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+        plan: The compiled plan of its Flink SQL job, as a file, for names.
         progress: Called with (done, total) after each operator.
 
     Raises:
         ConflictError: The file exists.
+        DeclarationError: The plan is not that of the savepoint's job.
         SnapshotError: The savepoint can't be opened; or it can't be read, and is not checked.
     """
     from statelake.pipelines.report.gathering import savepoint_report
@@ -2062,7 +2068,7 @@ def report(
 
     gather = partial(
         savepoint_report, os.fspath(savepoint), limit, check=check, uids=tuple(uids),
-        allow_external=tuple(allow_external), progress=progress,
+        allow_external=tuple(allow_external), plan=plan, progress=progress,
     )  # fmt: skip
     return write_report(gather, to, overwrite=overwrite)
 
@@ -2274,6 +2280,7 @@ def in_temporary_lake(
     *,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
+    plan: str | os.PathLike[str] | None = None,
 ) -> Iterator[LakeSnapshot]:
     """Yield a savepoint as the snapshot of a lake that is removed afterwards, for an export.
 
@@ -2281,6 +2288,7 @@ def in_temporary_lake(
         savepoint: Its directory, a path or URI.
         allow_external: Directories elsewhere to which its handles may lead.
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+        plan: The compiled plan of its Flink SQL job, as a file: rows have the columns of its query.
     """
     from statelake.state_core.files.held_directories import (
         EXPORT_PREFIX,
@@ -2293,7 +2301,9 @@ def in_temporary_lake(
         remove_left(left)
     with held_temporary(EXPORT_PREFIX) as directory:
         job = Lake(directory).job("savepoint", engine="local")
-        job.import_snapshot(savepoint, "savepoint", allow_external=allow_external, uids=uids)
+        job.import_snapshot(
+            savepoint, "savepoint", allow_external=allow_external, uids=uids, plan=plan
+        )
         yield job["savepoint"]
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal, localcontext
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -22,8 +23,6 @@ from statelake.pipelines.shown import (
     state_head,
 )
 from statelake.state_core.errors import EncodeError, NotFoundError
-from statelake.state_core.formats.layout.keys import key_serializer_of
-from statelake.state_core.formats.metadata.checkpoint_metadata import major_version
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 from statelake.state_core.printable import Table
@@ -38,6 +37,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 SHOWN_KEY = 60
+MOST_DIGITS = 100  # of a decimal
 SHOWN_TYPES = 5
 # examples of keys by type, for messages
 _EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
@@ -130,7 +130,8 @@ def key_from_text(text: str, key: TypeSerializer, place: str = "") -> Any:
     """Parse a key from text, as a Python value for Arrow.
 
     The text is JSON as `statelake dump` prints keys. A JSON string (also for bytes, decimals, dates
-    and times) may be without quotes, unless it begins with one.
+    and times) may be without quotes, unless it begins with one. Of a row with one column, as in
+    Flink SQL `GROUP BY shop`, its value will do.
 
     Args:
         text: The text.
@@ -151,14 +152,43 @@ def key_from_text(text: str, key: TypeSerializer, place: str = "") -> Any:
 
 
 def _read_key(text: str, kind: pa.DataType) -> Any:
-    try:
-        value = text if _is_text(kind) and not text.startswith('"') else json.loads(text)
-    except json.JSONDecodeError:
-        raise ValueError("it is no JSON") from None
+    if pa.types.is_struct(kind) and kind.num_fields == 1 and not _is_object(text):
+        column = kind.field(0)
+        absent = text == "null" and not _is_text(column.type)
+        value = None if absent else _read_key(text, column.type)
+        return {column.name: value}
+    if _is_text(kind) and not text.startswith('"'):
+        value = _as_plain(text, kind)
+    else:
+        try:
+            value = json.loads(text)
+        except json.JSONDecodeError:
+            raise ValueError("it is no JSON") from None
     key = from_plain(value, kind)
     if key is None:
         raise ValueError("a key is never null in Flink")
     return key
+
+
+def _as_plain(text: str, kind: pa.DataType) -> str:
+    """Return text in the form of `plain`, as SQL may write a time or a decimal otherwise."""
+    if pa.types.is_timestamp(kind) and text[10:11] == " ":
+        return f"{text[:10]}T{text[11:]}"
+    if pa.types.is_decimal(kind):
+        with suppress(ArithmeticError), localcontext() as context:
+            context.prec = MOST_DIGITS
+            number = Decimal(text)
+            same = number.quantize(Decimal(1).scaleb(-kind.scale))
+            return str(same) if same == number else text
+    return text
+
+
+def _is_object(text: str) -> bool:
+    """Return whether a text is a JSON object: a whole row, and not the value of its column."""
+    try:
+        return text.lstrip().startswith("{") and isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def keys_from_text(
@@ -212,9 +242,8 @@ def rows_in_savepoint(
         EncodeError: No operator can have that key.
         NotFoundError: There is no such operator or state, or no keyed state at all.
     """
-    flink = major_version(snapshot.metadata_version)
     owners = [
-        (each, key_serializer_of(each.keyed_files[0].key_serializer, flink))
+        (each, next(layout.key for file in each.keyed_files for layout in file.layouts))
         for each in snapshot.keyed_operators(operator, state)
     ]
     rows = []
@@ -259,7 +288,10 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _example_text(key: TypeSerializer) -> str:
-    return json_text(_example(key.arrow_type))
+    kind = key.arrow_type
+    whole = json_text(_example(kind))
+    alone = pa.types.is_struct(kind) and kind.num_fields == 1
+    return f"{whole} or {json_text(_example(kind.field(0).type))}" if alone else whole
 
 
 def _example(kind: pa.DataType) -> Any:

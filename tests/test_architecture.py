@@ -49,6 +49,7 @@ STRATUM_OF = {unit: stratum for stratum, units in STRATA.items() for unit in uni
 LATE = {
     ("state_core.model", "state_core.connectors"): "an open snapshot has its sources and sinks",
     ("state_core.model", "state_core.formats"): "and its records in flight and heaviest keys",
+    ("state_core.formats", "state_core.plans"): "a snapshot is opened with the names of its plan",
     ("pipelines.engine", "pipelines.spark"): "Spark is loaded when it is asked for",
     ("pipelines.cli.demo", "pipelines.cli.commands"): "the demo runs commands as a user would",
 }
@@ -199,7 +200,7 @@ PATHS_BY_HAND = {
          ".open_input_stream"}, USERS_OWN,
     ),
     "pipelines.operations.job_types": ({"pathlib"}, USERS_OWN),
-    "pipelines.operations.sql_upgrades": ({"pathlib"}, USERS_OWN),
+    "state_core.plans.plan": ({"open"}, USERS_OWN),
     "pipelines.yaml_lines": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.catalog.processes": (
         {"pathlib", ".read_text"}, "what the kernel says of processes",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
@@ -189,6 +189,12 @@ class Reading(TypedDict):
     uids: tuple[str, ...]
 
 
+plan_option = click.option(
+    "--plan", metavar="FILE",
+    help="The compiled plan of its Flink SQL job, for names of operators, keys and columns.",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class NamedSnapshot:
     """A savepoint or checkpoint, or a snapshot of a lake, as the command line names it.
@@ -199,6 +205,7 @@ class NamedSnapshot:
         lake: The lake; None for a savepoint.
         job: The job's name in the lake.
         snapshot_id: The name of the job's snapshot; None for the newest.
+        plan: The compiled plan of the savepoint's job; None without one.
     """
 
     savepoint: str
@@ -206,6 +213,7 @@ class NamedSnapshot:
     lake: str | None
     job: str
     snapshot_id: str | None
+    plan: str | None = None
 
     @property
     def in_lake(self) -> bool:
@@ -224,14 +232,15 @@ class NamedSnapshot:
             raise click.UsageError("--to is for a SAVEPOINT: a lake gets a new snapshot, to export")
 
     def open(self) -> Snapshot:
-        """Open the savepoint or checkpoint.
+        """Open the savepoint or checkpoint, with the names of its plan.
 
         Raises:
             SnapshotError: The snapshot can't be read.
+            DeclarationError: The plan is not that of its job.
         """
         from statelake import open_snapshot  # noqa: PLC0415 - not for --help
 
-        return open_snapshot(self.savepoint, **self.reading)
+        return open_snapshot(self.savepoint, plan=self.plan, **self.reading)
 
     def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
         """Return the snapshot of the lake.
@@ -308,10 +317,22 @@ def _source(
     return NamedSnapshot(savepoint or "", reading, lake, job or "", snapshot_id)
 
 
-# a savepoint or checkpoint, or a snapshot of a lake
-source_options = gathered(
-    "source",
-    _source,
+def _planned_source(
+    savepoint: str | None,
+    lake: str | None,
+    job: str | None,
+    snapshot_id: str | None,
+    uids: tuple[str, ...],
+    allow_external: tuple[str, ...],
+    plan: str | None,
+) -> NamedSnapshot:
+    source = _source(savepoint, lake, job, snapshot_id, uids, allow_external)
+    if source.in_lake and plan is not None:
+        raise click.UsageError("--plan is for a SAVEPOINT: a lake has the names of its import")
+    return replace(source, plan=plan)
+
+
+_SOURCE = (
     click.argument("savepoint", required=False),
     configured_option("lake", "Look into a lake instead: a directory or URI."),
     configured_option("job", "The job's name in the lake."),
@@ -321,6 +342,10 @@ source_options = gathered(
     uid_option,
     allow_external_option,
 )
+# a savepoint or checkpoint, or a snapshot of a lake
+source_options = gathered("source", _source, *_SOURCE)
+# the same, where a savepoint's keys and rows are shown
+planned_source_options = gathered("source", _planned_source, *_SOURCE, plan_option)
 
 
 class Share(click.ParamType[float]):

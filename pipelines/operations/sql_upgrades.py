@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
@@ -22,19 +21,16 @@ from statelake.pipelines.lake.edit.sql_upgrading import (
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import (
     ConflictError,
-    DeclarationError,
     EncodeError,
-    MissingFileError,
     NotFoundError,
 )
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.plans.matching import Fate, match_plans
-from statelake.state_core.plans.plan import REMEDY, Plan, parse_plan
+from statelake.state_core.plans.plan import read_plan
 from statelake.state_core.plans.states import NodeStates
 from statelake.state_core.plans.unaided import Unaided, flink_unaided
 from statelake.state_core.printable import Printed, Table
 
-MAX_PLAN_BYTES = 64 << 20
 NOT_KNOWN = Unaided("")
 PARTLY, FILTER, LOST = "partly", "filter", "lost="
 MOST_TITLE = 100
@@ -140,26 +136,6 @@ class SqlUpgrade(Printed):
             yield f"to be accepted: {refusal}" if self.dry_run else f"refused: {refusal}"
         if self.refused and not self.dry_run:
             yield "nothing was made"
-
-
-def read_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a compiled plan that a user names.
-
-    Raises:
-        DeclarationError: It is no plan of Flink SQL.
-        MissingFileError: It can't be read.
-    """
-    place = os.fspath(path)
-    try:
-        with Path(place).open("rb") as file:
-            data = file.read(MAX_PLAN_BYTES + 1)
-    except OSError as error:
-        raise MissingFileError(
-            f"it can't be read ({error.strerror})", place=place, remedy=REMEDY
-        ) from error
-    if len(data) > MAX_PLAN_BYTES:
-        raise DeclarationError(f"more than {MAX_PLAN_BYTES >> 20} MiB", place=place, remedy=REMEDY)
-    return parse_plan(data, place)
 
 
 def read_pairs(given: str | Sequence[str]) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ from statelake.state_core.checks.integrity import IntegrityReport, check_snapsho
 from statelake.state_core.errors import NotASnapshotError, StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.key_weights import StateWeights, weigh_operator
-from statelake.state_core.formats.reader import snapshot_directory
+from statelake.state_core.formats.reader import snapshot_directory, with_plan
 from statelake.state_core.model.description import OperatorDescription, describe_operator
 from statelake.state_core.model.snapshot import Operator
 
@@ -36,6 +37,7 @@ def savepoint_report(
     check: bool = False,
     uids: tuple[str, ...] = (),
     allow_external: tuple[str, ...] = (),
+    plan: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Return the report of a savepoint or checkpoint.
@@ -48,9 +50,11 @@ def savepoint_report(
         check: Whether to look for faults. Unreadable state is then a part of the report.
         uids: Operator uids to recognise (Flink < 2.0).
         allow_external: Directories elsewhere to which handles may lead.
+        plan: The compiled plan of its Flink SQL job, for names.
         progress: Called with (done, total) after each operator.
 
     Raises:
+        DeclarationError: The plan is not that of the savepoint's job.
         SnapshotError: The savepoint can't be opened; or it can't be read, and is not checked.
     """
     shown = snapshot_directory(path).uri if "://" in path else path  # without its credentials
@@ -66,6 +70,8 @@ def savepoint_report(
         if integrity is None or not integrity.faults:
             raise
         return Report(title, (("Snapshot", shown), ("Can't be opened", str(error))), (), integrity)
+    if plan is not None:
+        snapshot = with_plan(snapshot, plan)
     described = snapshot.describe(key_groups=False)
     ordered = sorted(snapshot.operators, key=lambda each: (-each.total_bytes, each.label))
     reported = sorted(described.operators, key=lambda each: (-each.total_bytes, each.label))

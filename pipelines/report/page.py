@@ -240,7 +240,9 @@ def _faults(integrity: Integrity | None) -> Iterator[Html]:
 def _operator(number: int, operator: OperatorDescription) -> Iterator[Html]:
     named = f", {operator.name}" if operator.name and operator.name != operator.label else ""
     yield tag("h2", f"{operator.label}{named}", id=f"operator-{number}")
-    keyed = f"keyed by {operator.key_type}, " if operator.key_type else ""
+    if operator.node:
+        yield tag("p", f"{operator.node}: {operator.query}")
+    keyed = f"keyed by {operator.key_text}, " if operator.key_text else ""
     yield tag(
         "p",
         f"{bytes_text(operator.total_bytes)}, {keyed}parallelism {operator.parallelism}, max"

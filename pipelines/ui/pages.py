@@ -209,10 +209,12 @@ def _operator(
         f"parallelism {operator.parallelism}",
         f"{operator.max_parallelism} key groups",
         bytes_text(operator.total_bytes),
-        f"keyed by {operator.key_type}" if operator.key_type else "",
+        f"keyed by {operator.key_text}" if operator.key_text else "",
         *(f"{what} {bytes_text(size)}" for what, size in operator.other),
     ]
     yield tag("p", "; ".join(filter(None, said)))
+    if operator.node:
+        yield tag("p", f"{operator.node}: {operator.query}")
     rows = []
     for state in operator.states[:SHOWN_STATES]:
         where = address("/rows", **of(name), operator=operator.label, state=state.name)

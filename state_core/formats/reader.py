@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from statelake.state_core.formats.keyed.keyed_files import (
     is_timers,
     open_keyed,
     open_raw_timers,
+    with_names,
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -55,7 +56,13 @@ from statelake.state_core.model.snapshot import (
 # what not every snapshot has is imported when one has it
 # ruff: noqa: PLC0415
 
-__all__ = ["METADATA_FILE", "open_snapshot", "snapshot_directory", "without_raw_timers"]
+__all__ = [
+    "METADATA_FILE",
+    "open_snapshot",
+    "snapshot_directory",
+    "with_plan",
+    "without_raw_timers",
+]
 
 
 def open_snapshot(
@@ -63,6 +70,7 @@ def open_snapshot(
     *,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
+    plan: str | os.PathLike[str] | None = None,
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Snapshot:
@@ -72,6 +80,8 @@ def open_snapshot(
         location: The snapshot's directory or its `_metadata` file, as a path or a URI.
         allow_external: Other directories to which its handles may lead.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
+        plan: The compiled plan of its Flink SQL job, as a file: operators, keys and columns of rows
+            are named as in its query.
         filesystem: Arrow's file system, or fsspec's, in which `location` is a path.
         storage_options: Options of `s3://`: `AWS_REGION` and the like; see `with_storage_options`.
 
@@ -79,6 +89,7 @@ def open_snapshot(
         NotASnapshotError: The location is not a snapshot.
         SnapshotError: It can't be read; the subclass tells the reason. Contradictions are refused,
             as they can't be resolved.
+        DeclarationError: The plan is not that of the snapshot's job, or can't be understood.
     """
     if storage_options and not isinstance(location, Directory):
         from statelake.state_core.files.storage_options import with_storage_options
@@ -94,7 +105,7 @@ def open_snapshot(
         raise contradiction.error.within(f"{path}, {where}" if where else path)
     operators = tuple(_open_operator(operator, files, uid_of) for operator in metadata.operators)
     kind, format_name = kind_and_format(metadata)
-    return Snapshot(
+    snapshot = Snapshot(
         directory.uri,
         metadata.version,
         metadata.checkpoint_id,
@@ -104,6 +115,40 @@ def open_snapshot(
         metadata,
         files,
     )
+    return snapshot if plan is None else with_plan(snapshot, plan)
+
+
+def with_plan(snapshot: Snapshot, file: str | os.PathLike[str]) -> Snapshot:
+    """Return a snapshot with the names that a plan gives to its operators and rows.
+
+    Args:
+        snapshot: The snapshot.
+        file: The compiled plan of its job.
+
+    Raises:
+        DeclarationError: The plan is not that of the snapshot's job, or can't be understood.
+    """
+    from statelake.state_core.plans.naming import names_in
+    from statelake.state_core.plans.plan import read_plan
+
+    named = names_in(snapshot, read_plan(file))
+    operators = []
+    for operator in snapshot.operators:
+        names = named.get(operator.operator_id)
+        if names is None:
+            operators.append(operator)
+            continue
+        keyed = with_names(operator.keyed_files, names.states) if names.states else None
+        operators.append(
+            replace(
+                operator,
+                node=names.label,
+                query=names.query,
+                keyed_files=keyed or operator.keyed_files,
+                keyed_states=_merge_states(keyed) if keyed else operator.keyed_states,
+            )
+        )
+    return replace(snapshot, operators=tuple(operators))
 
 
 def snapshot_directory(
@@ -283,7 +328,7 @@ def without_raw_timers(metadata: CheckpointMetadata, files: StateFiles) -> Check
     return replace(metadata, operators=[strip(operator) for operator in metadata.operators])
 
 
-def _merge_states(files: list[KeyedFile]) -> tuple[KeyedState, ...]:
+def _merge_states(files: Sequence[KeyedFile]) -> tuple[KeyedState, ...]:
     """Merge the states of several files by name, whatever their ids.
 
     Raises:

@@ -22,10 +22,13 @@ from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.measure import measure_operator
 from statelake.state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
 from statelake.state_core.model.snapshot import (
+    NO_NAMES,
     CuttableFile,
     KeyedState,
     Operator,
     OperatorState,
+    RowNames,
+    RowTypes,
     Snapshot,
 )
 from statelake.state_core.printable import Table, brief, bytes_text, kind_text, printable_json
@@ -83,6 +86,8 @@ class StateDescription:
         key_groups: Of keyed state, three rows: the key groups that have entries, how many, and
             their bytes; None if they were not counted.
         heaviest: The keys with the most bytes, the heaviest first, if somebody asked.
+        names: The names of the fields of rows; without any if there is no plan of Flink SQL.
+        named: The types with these names; None without any.
     """
 
     name: str
@@ -101,12 +106,17 @@ class StateDescription:
     size: int | None = None
     key_groups: I64Array | None = field(default=None, compare=False, repr=False)
     heaviest: tuple[HeavyKey, ...] = ()
+    names: RowNames = NO_NAMES
+    named: RowTypes | None = None
 
     @property
     def type_text(self) -> str:
         """The Java type of the values, with that of a map's or a broadcast state's keys."""
         key = self.user_key_type if self.mode is None else self.key_type
-        value = f"{brief(key)} → {brief(self.value_type)}" if key else brief(self.value_type)
+        shown = self.value_type
+        if self.named is not None:
+            key, shown = self.named.user_key, self.named.value
+        value = f"{brief(key)} → {brief(shown)}" if key else brief(shown)
         return f"{value} (ttl)" if self.with_ttl else value
 
     def to_json(self) -> dict[str, Any]:
@@ -134,6 +144,8 @@ class StateDescription:
         }
         if self.user_key_type:
             described["user_key_type"] = self.user_key_type
+        if self.named is not None:
+            described["names"] = self.names.to_json()
         if self.key_groups is not None:
             described["entries"] = self.entries
             described["bytes"] = self.size
@@ -261,6 +273,8 @@ class OperatorDescription:
         heaviest_key: The key of the heaviest key group with the most bytes in all states.
         keys_asked: Whether somebody asked for it.
         problem: Why its state could not be read; empty if it could.
+        node: What a plan of Flink SQL calls it, `GroupAggregate[5]`; empty without a plan.
+        query: Flink's description of it in that plan.
     """
 
     operator_id: str
@@ -282,6 +296,8 @@ class OperatorDescription:
     heaviest_key: HeavyKey | None = None
     keys_asked: bool = False
     problem: str = ""
+    node: str = ""
+    query: str = ""
 
     @property
     def label(self) -> str:
@@ -292,6 +308,12 @@ class OperatorDescription:
     def key_type(self) -> str:
         """The Java type of its keys; empty without keyed state."""
         return self.keyed_states[0].key_type if self.keyed_states else ""
+
+    @property
+    def key_text(self) -> str:
+        """The Java type of its keys, with the names of columns if they are known."""
+        named = self.keyed_states[0].named if self.keyed_states else None
+        return self.key_type if named is None else named.key
 
     @property
     def states(self) -> tuple[StateDescription, ...]:
@@ -354,7 +376,7 @@ class OperatorDescription:
 
     def to_json(self, checkpoint_id: int, parallelism: int | None = None) -> dict[str, Any]:
         """Return it as JSON can hold it, with the columns of Flink's `savepoint_metadata` first."""
-        return {
+        described = {
             "checkpoint-id": checkpoint_id,
             "operator-name": self.name or None,
             "operator-uid": self.uid or None,
@@ -375,6 +397,7 @@ class OperatorDescription:
                 when: load.to_json() for when, load in self.loads(parallelism).items()
             },
         }  # fmt: skip
+        return described | ({"node": self.node, "query": self.query} if self.node else {})
 
     def _key_groups_json(self) -> dict[str, Any]:
         entries, key = self.group_entries, self.heaviest_key
@@ -404,7 +427,7 @@ class OperatorDescription:
             kind = state.kind if state.mode is None else f"operator, {state.kind}"
             row = (brief(state.name), kind, brief(state.namespace_type), state.type_text)
             rows.append((*row, *_counts(state)) if counted else row)
-        key = f", keyed by {brief(self.key_type)}" if self.key_type else ""
+        key = f", keyed by {brief(self.key_text)}" if self.key_text else ""
         columns += [">entries", ">bytes"] if counted else []
         return Table(f"{brief(self.label)}{key}", columns, rows, len(self.states) - len(rows))
 
@@ -413,6 +436,8 @@ class OperatorDescription:
         if not self.states:
             return
         yield ""
+        if self.node:
+            yield brief(f"{self.node}: {self.query}")
         yield self.states_table()
         for state in self.states[:SHOWN]:
             if state.types is not None:
@@ -686,6 +711,8 @@ def describe_operator(
         sum((held for held, _ in totals.values()), none) if counted else None,
         sizes,
         spread,
+        node=operator.node,
+        query=operator.query,
     )
     return _with_key(described, operator) if keys else described
 
@@ -731,7 +758,18 @@ def _keyed_state(
         entries=None if key_groups is None else int(key_groups[1].sum()),
         size=None if key_groups is None else int(key_groups[2].sum()),
         key_groups=key_groups,
+        names=state.names,
+        named=_named(state),
     )
+
+
+def _named(state: KeyedState) -> RowTypes | None:
+    """Return the types of a state whose rows have names for their fields."""
+    if state.names == NO_NAMES or not state.files:
+        return None
+    from statelake.state_core.formats.layout.keyed_states import named_types  # noqa: PLC0415 - if named
+
+    return named_types(state.meta_info, state.files[0][0].key_serializer, state.names)
 
 
 def _operator_state(state: OperatorState, counted: bool, schema: bool) -> StateDescription:

@@ -252,6 +252,43 @@ class StateSlice:
     size: int
 
 
+@dataclass(frozen=True)
+class RowNames:
+    """The names that a compiled plan gives to the fields of Flink SQL's rows in a state.
+
+    Attributes:
+        key: Of the key; empty without names, as in all of these.
+        user_key: Of a map's key.
+        value: Of the row that the value is, or holds.
+    """
+
+    key: tuple[str, ...] = ()
+    user_key: tuple[str, ...] = ()
+    value: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, list[str]]:
+        """Return those that there are."""
+        return {part: list(names) for part, names in vars(self).items() if names}
+
+
+NO_NAMES = RowNames()
+
+
+@dataclass(frozen=True)
+class RowTypes:
+    """The Java types of a state, in which the fields of Flink SQL's rows have names.
+
+    Attributes:
+        key: The key's.
+        user_key: That of a map's key; empty for other states.
+        value: The value's; empty for timers.
+    """
+
+    key: str
+    user_key: str = ""
+    value: str = ""
+
+
 @dataclass(frozen=True, repr=False)
 class KeyedState:
     """One registered keyed state of one operator.
@@ -267,6 +304,7 @@ class KeyedState:
         user_key_type: The Java type of a map's keys; empty for other states.
         with_ttl: Whether each value has the time of its last access.
         meta_info: Its meta info, as Flink wrote it.
+        names: The names of the fields of its rows, from a plan of Flink SQL.
         files: The files that contain it, each with its id there.
     """
 
@@ -279,6 +317,7 @@ class KeyedState:
     user_key_type: str = ""
     with_ttl: bool = False
     meta_info: bytes = field(default=b"", compare=False, repr=False)
+    names: RowNames = NO_NAMES
     files: tuple[tuple[KeyedFile, int], ...] = field(default=(), compare=False, repr=False)
 
     def __repr__(self) -> str:
@@ -560,6 +599,8 @@ class Operator:
         in_flight_bytes: The size of in-flight buffers of an unaligned checkpoint.
         total_bytes: The size of all its state, as stored.
         finished: Whether all its subtasks had finished.
+        node: What the plan of Flink SQL calls it, `GroupAggregate[5]`; empty without a plan.
+        query: Flink's description of it in that plan.
     """
 
     operator_id: str
@@ -578,6 +619,8 @@ class Operator:
     in_flight_bytes: int = 0
     total_bytes: int = 0
     finished: bool = False
+    node: str = ""
+    query: str = ""
 
     def __repr__(self) -> str:
         return (
@@ -751,10 +794,12 @@ class Snapshot:
     def operator(self, wanted: str) -> Operator:
         """Return the operator of that uid, name or id; an id may be shortened.
 
+        With a plan of Flink SQL also of a node: `GroupAggregate[5]`.
+
         Raises:
             NotFoundError: No operator matches, or more than one.
         """
-        for key in ("uid", "name", "operator_id"):
+        for key in ("uid", "name", "operator_id", "node"):
             matches = [operator for operator in self.operators if getattr(operator, key) == wanted]
             if len(matches) == 1:
                 return matches[0]
@@ -764,7 +809,8 @@ class Snapshot:
         if len(matches) == 1 and len(wanted) >= 4:
             return matches[0]
         labels = [operator.label for operator in self.operators]
-        meant = did_you_mean(wanted, [*labels, *(operator.name for operator in self.operators)])
+        others = [name for each in self.operators for name in (each.name, each.node)]
+        meant = did_you_mean(wanted, [*labels, *others])
         raise NotFoundError(
             f"no operator {wanted!r} in {self.location}",
             remedy=f"it has: {', '.join(labels) or 'none'}{meant}",

@@ -8,8 +8,9 @@
 `matching`    which operator of the new plan goes on from which of the old one, and its columns
 `topology`    ids of operators without uids, in jobs that run without a plan
 `unaided`     what Flink does by itself with the savepoint and the new plan
+`naming`      names of a snapshot's operators, keys and columns
 ============  ============================================================================
 
-Nothing here reads a snapshot. `pipelines.lake.edit.sql_upgrading` holds a match to the states of
-one, and rewrites them.
+Nothing here reads entries. `pipelines.lake.edit.sql_upgrading` holds a match to the states of a
+snapshot, and rewrites them.
 """

@@ -9,13 +9,14 @@ Source: `org.apache.flink.table.planner.plan.nodes.exec.serde`.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from statelake.state_core.errors import DeclarationError, StateError
+from statelake.state_core.errors import DeclarationError, MissingFileError, StateError
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from statelake.state_core.serializers.sql.types.logical_types import (
     LogicalType,
@@ -26,6 +27,7 @@ from statelake.state_core.serializers.sql.types.logical_types import (
 )
 
 MAX_DEPTH = 40
+MAX_PLAN_BYTES = 64 << 20
 REMEDY = "give the JSON that Flink's COMPILE PLAN writes"
 _NODE_TYPE = re.compile(r"stream-exec-([a-z0-9-]+)_(\d+)")
 
@@ -82,6 +84,26 @@ class Plan:
     place: str
     flink: tuple[int, int]
     nodes: Mapping[int, PlanNode]
+
+
+def read_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read a compiled plan that a user names.
+
+    Raises:
+        DeclarationError: It is no plan of Flink SQL.
+        MissingFileError: It can't be read.
+    """
+    place = os.fspath(path)
+    try:
+        with open(place, "rb") as file:  # noqa: PTH123 - a path that the user gives, as it is
+            data = file.read(MAX_PLAN_BYTES + 1)
+    except OSError as error:
+        raise MissingFileError(
+            f"it can't be read ({error.strerror})", place=place, remedy=REMEDY
+        ) from error
+    if len(data) > MAX_PLAN_BYTES:
+        raise DeclarationError(f"more than {MAX_PLAN_BYTES >> 20} MiB", place=place, remedy=REMEDY)
+    return parse_plan(data, place)
 
 
 def parse_plan(data: bytes | str, place: str) -> Plan:

@@ -84,6 +84,7 @@ class StateColumn:
         counts: Whether it counts from the first record on, rather than hold a column of rows.
         view: The states of a data view that belong to it, as the prefix of their names.
         of: The types of what the view holds.
+        column: What it is called in a table, as far as its name allows: `amount`, `sum_amount`.
     """
 
     text: str
@@ -93,6 +94,7 @@ class StateColumn:
     counts: bool = False
     view: str = ""
     of: tuple[LogicalType, ...] = ()
+    column: str = ""
 
     @property
     def is_view(self) -> bool:
@@ -134,6 +136,7 @@ class NodeStates:
         limits: Settings that may change, with a consequence.
         identity: Whether no column is known, so that all must be equal.
         key_types: The types of its key.
+        key_names: The names of the columns of its key.
         use: What becomes of a source's rows, or what comes to a sink, by which two of one table
             are told apart: as far as rows go, and with their columns and filters.
     """
@@ -148,6 +151,7 @@ class NodeStates:
     limits: Mapping[str, str] = field(default_factory=dict)
     identity: bool = False
     key_types: tuple[LogicalType, ...] = ()
+    key_names: tuple[str, ...] = ()
     use: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
     def has_ttl(self, index: int) -> bool | None:
@@ -236,7 +240,7 @@ def _made(
         node, family, tuple(each.rows for each in inputs),
         frozenset().union(*(each.filters for each in filtered)),
         inputs[0].named(keys or ()), settings or {}, tuple(states), limits or {},
-        key_types=_types(inputs[0], keys or ()),
+        key_types=_types(inputs[0], keys or ()), key_names=_names(inputs[0], keys or ()),
     )  # fmt: skip
 
 
@@ -253,15 +257,23 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     settings = {"table": table_of(node)}
     if inputs and node.spec.get("requireUpsertMaterialize"):
         rows = {Place.VALUE: _columns(inputs[0])}
-        return _made(node, node.kind, inputs, None, [NodeState("values", "list of rows", rows)],
+        made = _made(node, node.kind, inputs, None, [NodeState("values", "list of rows", rows)],
                      settings)  # fmt: skip
+        return replace(made, key_names=_primary_key(node))
     return NodeStates(node, node.kind, (), frozenset(), (), settings, ())
+
+
+def _primary_key(node: PlanNode) -> tuple[str, ...]:
+    """Return the columns of the primary key of a sink's table; none if the plan has no schema."""
+    table = node.spec["dynamicTableSink"]["table"].get("resolvedTable") or {}
+    key = (table.get("schema") or {}).get("primaryKey") or {}
+    return tuple(str(column) for column in key.get("columns") or ())
 
 
 def _columns(read: Relation) -> tuple[StateColumn, ...]:
     """Return the columns of the rows of a relation, as state holds them: null where it is new."""
     return tuple(
-        StateColumn(text, column.name, column.type)
+        StateColumn(text, column.name, column.type, column=column.name)
         for text, column in zip(read.fields, read.columns, strict=True)
     )
 
@@ -290,6 +302,7 @@ def _aggregate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeState
     )  # fmt: skip
     return NodeStates(
         **{**vars(made), "keys": keys, "key_types": _types(inputs[0], spec["grouping"]),
+           "key_names": _names(inputs[0], spec["grouping"]),
            "family": "group windows" if node.kind == "group-window-aggregate" else made.family},
     )  # fmt: skip
 
@@ -324,7 +337,7 @@ def accumulators(
             made = [replace(column, text=f"{column.text} OVER {view}") for column in made]
         columns += made
     if hidden_count and not any(_counts_rows(call) for call in calls):
-        columns.append(StateColumn("COUNT()", "COUNT(*)", BIGINT, 0, counts=True))
+        columns.append(StateColumn("COUNT()", "COUNT(*)", BIGINT, 0, counts=True, column="count"))
     return [*columns, *views.values()]
 
 
@@ -343,37 +356,51 @@ def _accumulator(
     of = text.partition("(")[2]
     result = plan_type(call["type"])
     argument = source.columns[call["argList"][0]].type if call["argList"] else result
+    words = ["distinct"] if call.get("distinct") else []
+    words += _names(source, call["argList"])
+    words += ["filtered"] if call.get("filterArg", -1) >= 0 else []
 
-    def counted(part: str, kind: LogicalType | None, initial: Any) -> StateColumn:
-        return StateColumn(part, name, kind, initial, counts=True)
+    def counted(made_by: str, part: str, kind: LogicalType | None, initial: Any) -> StateColumn:
+        column = "_".join([made_by, *words])
+        return StateColumn(part, name, kind, initial, counts=True, column=column)
 
-    count = counted(f"COUNT({of}", BIGINT, 0)
+    count = counted("count", f"COUNT({of}", BIGINT, 0)
     if function == "COUNT":
         return [count]
     if function == "$SUM0":
-        return [counted(f"SUM0({of}", _nullable(result), _zero(result))]
+        return [counted("sum", f"SUM0({of}", _nullable(result), _zero(result))]
     if function == "SUM":
-        total = counted(f"SUM({of}", _nullable(result), None)
+        total = counted("sum", f"SUM({of}", _nullable(result), None)
         return [total, count] if retracts else [total]
     if function == "AVG":
         kind = _sum_type(argument)
-        return [counted(f"SUM0({of}", kind, _zero(kind) if kind else NO_INITIAL), count]
+        return [counted("sum", f"SUM0({of}", kind, _zero(kind) if kind else NO_INITIAL), count]
     if function in ("MIN", "MAX") and not retracts:
         # of text of any length Flink holds a STRING
         kind = STRING if result.root in ("CHAR", "VARCHAR") else _nullable(result)
-        return [counted(text, kind, None)]
+        return [counted(function.lower(), text, kind, None)]
     if function in STRUCTURED and not retracts:
         first = function == "FIRST_VALUE"
         names = ("firstValue", "firstOrder") if first else ("lastValue", "lastOrder")
         row = RowType((RowField(names[0], _nullable(result)), RowField(names[1], BIGINT)))
         begin = MOST_LONG if first else LEAST_LONG
-        return [counted(text, row, {names[0]: None, names[1]: begin})]
+        return [counted(function.lower(), text, row, {names[0]: None, names[1]: begin})]
     if function == "LISTAGG" and not retracts and len(call["argList"]) == 1:
-        return [counted(f"{text} delimiter", None, NO_INITIAL), counted(text, None, NO_INITIAL)]
+        return [
+            counted("delimiter", f"{text} delimiter", None, NO_INITIAL),
+            counted("listagg", text, None, NO_INITIAL),
+        ]
     # an object of a class, which may have data views of its own, named after the call's position
     mode = " retracting" if retracts else ""
     types = _types(source, call["argList"])
-    return [StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$", types)]
+    column = "_".join([function.rpartition(".")[2].lower(), *words])
+    return [
+        StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$", types, column)
+    ]
+
+
+def _names(read: Relation, indexes: Sequence[int]) -> tuple[str, ...]:
+    return tuple(read.columns[index].name for index in indexes)
 
 
 def _types(read: Relation, indexes: Sequence[int]) -> tuple[LogicalType, ...]:
@@ -400,7 +427,7 @@ def _views(
             f"DISTINCT {source.named(arguments)} FILTER {of}",
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
-            _types(source, arguments),
+            _types(source, arguments), "_".join(["distinct", *_names(source, arguments)]),
         )
         for number, (arguments, of) in enumerate(filters.items())
     }  # fmt: skip

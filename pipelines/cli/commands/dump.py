@@ -13,7 +13,7 @@ import click
 from statelake import KeyGroupRange, open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_text
-from statelake.pipelines.cli.options import Reading, reading_options
+from statelake.pipelines.cli.options import Reading, plan_option, reading_options
 from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.errors import NotFoundError, did_you_mean
 
@@ -44,10 +44,13 @@ class KeyGroups(click.ParamType[KeyGroupRange]):
 
 @click.command()
 @click.argument("savepoint")
-@click.option("--operator", help="Only this operator: its uid, name or id.")
+@click.option(
+    "--operator", help="Only this operator: its uid, name or id, or its node in the plan."
+)
 @click.option("--state", help="Only this state.")
 @click.option("--key-groups", type=KeyGroups(), help="Only these key groups: 17, or 0-63.")
 @click.option("--limit", type=click.IntRange(min=0), help="Print at most so many lines.")
+@plan_option
 @reading_options
 @plugins_option
 def dump(
@@ -56,6 +59,7 @@ def dump(
     state: str | None,
     key_groups: KeyGroupRange | None,
     limit: int | None,
+    plan: str | None,
     reading: Reading,
 ) -> None:
     """Print the entries of a savepoint's state, one JSON object a line.
@@ -64,6 +68,7 @@ def dump(
     Each has operator, state, kind, key_group, namespace, key, and value; a map state has one line
     for each user_key, a list state one for each key, a timer a timestamp instead of a value.
     Operator state has subtask, position and value; of a broadcast state one copy's key and value.
+    With --plan, of a Flink SQL job, keys and rows have the columns of its query.
 
     \b
     Examples:
@@ -71,7 +76,7 @@ def dump(
       statelake dump savepoint-5f1e2c-0a1b2c3d4e5f --operator counter --state count
       statelake dump savepoint-5f1e2c-0a1b2c3d4e5f --key-groups 0-3 --limit 100
     """
-    snapshot = open_snapshot(savepoint, **reading)
+    snapshot = open_snapshot(savepoint, plan=plan, **reading)
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
     if state is not None and operator is not None and state not in _names(operators[0]):
         operators[0].state(state)  # which says what there is

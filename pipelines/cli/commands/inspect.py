@@ -10,7 +10,7 @@ import click
 from statelake import open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, plain, show
-from statelake.pipelines.cli.options import Reading, reading_options
+from statelake.pipelines.cli.options import Reading, plan_option, reading_options
 
 if TYPE_CHECKING:
     from statelake.state_core.model.description import OperatorDescription
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--types", is_flag=True, help="List the types of each state, and Flink's serializers."
 )
+@plan_option
 @reading_options
 @plugins_option
 @json_option
@@ -43,6 +44,7 @@ def inspect(
     schema: bool,
     keys: bool,
     types: bool,
+    plan: str | None,
     reading: Reading,
     as_json_: bool,
 ) -> None:
@@ -52,15 +54,19 @@ def inspect(
     `statelake top` shows the heaviest keys of all. With --json each operator has the columns
     of Flink's own savepoint_metadata table function under their names, and more.
 
+    With --plan, of a Flink SQL job, operators, keys and columns have the names of its query. A plan
+    that is not that of the job is refused.
+
     \b
     Examples:
       statelake inspect /savepoints/savepoint-5f1e2c-0a1b2c3d4e5f
       statelake inspect /checkpoints/0af3.../chk-21 --parallelism 12
       statelake inspect /savepoints/of-flink-1 --uid counter --uid sessions --schema
       statelake inspect savepoint-5f1e2c-0a1b2c3d4e5f --keys --types
+      statelake inspect savepoint-5f1e2c-0a1b2c3d4e5f --plan plan.json
       statelake inspect s3://bucket/savepoints/sp-1 --json | jq '.operators[]."operator-uid"'
     """
-    snapshot = open_snapshot(savepoint, **reading)
+    snapshot = open_snapshot(savepoint, plan=plan, **reading)
     described = snapshot.describe(
         parallelism=parallelism, entries=entries, schema=schema, keys=keys, types=types
     )

@@ -25,6 +25,7 @@ from statelake.pipelines.cli.options import (
     engine_option,
     job_option,
     lake_option,
+    plan_option,
     reading_options,
     snapshot_named,
     snapshot_option,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 128),
     help="The number of files of each state; by default it depends on its size.",
 )
+@plan_option
 @plugins_option
 @json_option
 def import_command(
@@ -63,6 +65,7 @@ def import_command(
     note: str,
     taken: datetime | None,
     partitions: int | None,
+    plan: str | None,
     as_json_: bool,
 ) -> None:
     """Import a savepoint or checkpoint as the next snapshot of a job.
@@ -72,18 +75,23 @@ def import_command(
     the same one twice changes nothing.
     Types that only your code reads need --plugins; name the same ones from then on.
 
+    With --plan, of a Flink SQL job, tables have the columns of the query, and its nodes name
+    operators: "GroupAggregate[5]". An export writes the same savepoint with and without.
+
     \b
     Examples:
       statelake import /savepoints/savepoint-5f1e2c-0a1b2c3d4e5f --lake /data/lake --job orders
       statelake import s3://bucket/sp --lake s3://bucket/lake --job orders --engine spark
       statelake import old-savepoint --lake lake --job orders --uid counter --uid sessions
       statelake import a-copy --lake lake --job orders --taken 2026-11-20T06:00Z
+      statelake import savepoint-5f1e2c-0a1b2c3d4e5f --lake lake --job shop --plan plan.json
     """
     with progress_bar("importing", quiet=as_json_, of_bytes=True) as progress:
         opened = Lake(lake).job(job, engine=engine, progress=progress)
         done = opened.import_snapshot(
-            savepoint, snapshot_id, **reading, note=note, taken=taken, partitions=partitions
-        )
+            savepoint, snapshot_id, **reading, note=note, taken=taken, partitions=partitions,
+            plan=plan,
+        )  # fmt: skip
     show(done, as_json_=as_json_, marked=done.record.snapshot_id)
     if done.new and not as_json_:
         tell_times(done.times)

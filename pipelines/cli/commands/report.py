@@ -7,11 +7,11 @@ import click
 import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
-from statelake.pipelines.cli.options import NamedSnapshot, answer, source_options
+from statelake.pipelines.cli.options import NamedSnapshot, answer, planned_source_options
 
 
 @click.command()
-@source_options
+@planned_source_options
 @click.option("--to", "target", required=True, metavar="FILE", help="The file to write.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @click.option("--check", is_flag=True, help="Look for faults, as `check integrity` does.")
@@ -49,7 +49,7 @@ def report(
         else:
             done = sl.report(
                 source.savepoint, target, overwrite=overwrite, check=check, limit=limit,
-                progress=progress, **source.reading,
+                progress=progress, plan=source.plan, **source.reading,
             )  # fmt: skip
     show(done, as_json_=as_json_, marked=target)
     answer(yes=not done.faults)

@@ -35,7 +35,7 @@ def recorded_value(record: SnapshotRecord, operator: str, state: str) -> TypeSer
         NotFoundError: There is no such operator or state, or it has no values.
     """
     for held in record.operators:
-        if operator not in (held.uid, held.name, held.operator_id):
+        if operator not in (*held.labels, held.name):
             continue
         for other in held.operator_states:
             if other.name == state:

@@ -101,8 +101,7 @@ class RecordedState(KeyedState):
         operator = next(each for each in record.operators if each.operator_id == self.operator_id)
         state = next(each for each in operator.states if each.name == self.name)
         rows = table_rows(self.lake.location, operator, operator.table_of(state))
-        only = tuple(each for each in rows.states if each[1] == state.meta_info)
-        return replace(rows, states=only)
+        return rows.only(state)
 
     def _pieces(
         self, record: SnapshotRecord, key_groups: KeyGroups | None
@@ -204,6 +203,8 @@ def _operator(lake: Catalog, record: SnapshotRecord, operator: OperatorRecord) -
         ),
         operator_state_version=operator.operator_state_version,
         total_bytes=operator.state_bytes,
+        node=operator.node,
+        query=operator.query,
     )
 
 

@@ -250,7 +250,7 @@ def resolve_change(
         IncompatibleError: The time to live of operator state.
     """
     for operator in record.operators:
-        if change.operator not in (operator.uid, operator.operator_id):
+        if change.operator not in operator.labels:
             continue
         for state in operator.states:
             if state.name == change.state and state.kind != "timers":

@@ -491,8 +491,10 @@ class _Edit(Derivation):
     def _id(self, name: str) -> str:
         """Return the id of an operator, with state or without."""
         labels = {operator.operator_id: operator.label for operator in self.operators}
+        others = {each.operator_id: each.labels for each in self.operators}
         for operator in self.metadata.operators:
-            if name in (operator.uid, operator.operator_id, labels.get(operator.operator_id)):
+            known = others.get(operator.operator_id, ())
+            if name in (operator.uid, operator.operator_id, *known):
                 return operator.operator_id
         names = [
             labels.get(operator.operator_id) or operator.uid or operator.operator_id

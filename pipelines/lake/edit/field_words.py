@@ -270,7 +270,7 @@ class _Drafts:
         for operator in record.operators:
             for state in operator.all_states:
                 if getattr(state, "kind", "") != "timers":
-                    for label in (operator.uid, operator.operator_id):
+                    for label in operator.labels:
                         self.names[f"{label}/{state.name}"] = (operator.label, state.name)
         self.given = {
             self.names.get(f"{each.operator}/{each.state}", (each.operator, each.state)): each

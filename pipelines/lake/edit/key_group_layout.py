@@ -19,7 +19,7 @@ from statelake.pipelines.lake.tables.records import (
     UnitRecord,
     key_group_records,
 )
-from statelake.pipelines.lake.tables.table_rows import TableRows, open_unit, table_rows
+from statelake.pipelines.lake.tables.table_rows import HeldState, TableRows, open_unit, table_rows
 from statelake.pipelines.lake.tables.tables import TableFile, table_directory
 from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch, table_columns
 from statelake.pipelines.lake.tables.units import KEY_GROUP, Partitioning, Unit
@@ -29,6 +29,7 @@ from statelake.state_core.formats.writing.rehash import check_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
 from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.measure import Measure
+from statelake.state_core.model.snapshot import RowNames
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,20 @@ class KeyGroupLayout:
     def of(cls, lake: str, operator: OperatorRecord, table: TableRecord) -> KeyGroupLayout:
         """Return the layout of a table, with the operator's states in it."""
         rows = table_rows(lake, operator, table)
-        states = tuple(enumerate(meta_info for _, meta_info in rows.states))
+        states = tuple(enumerate(held for _, held in rows.states))
         rows = replace(rows, units=(), states=states)
         return cls(rows, rows)
 
-    def with_meta_info(self, meta_info: bytes) -> KeyGroupLayout:
-        """Return the layout for another type of the values of the table's only state."""
-        ((index, _),) = self.before.states
-        return replace(self, after=replace(self.before, states=((index, meta_info),)))
+    def with_meta_info(self, meta_info: bytes, names: RowNames | None = None) -> KeyGroupLayout:
+        """Return the layout for another type of the values of the table's only state.
+
+        Args:
+            meta_info: The state's new meta info.
+            names: The names of the fields of its rows; by default those that it has.
+        """
+        ((index, held),) = self.before.states
+        new = held.with_meta_info(meta_info) if names is None else HeldState(meta_info, names)
+        return replace(self, after=replace(self.before, states=((index, new),)))
 
     @property
     def plain(self) -> bool:
@@ -73,8 +80,8 @@ class KeyGroupLayout:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the new table, including its partition column."""
-        (_, meta_info), *_ = self.after.states
-        return self.partitioning.table_schema(table_columns(self.after.parse(meta_info)[0]))
+        (_, held), *_ = self.after.states
+        return self.partitioning.table_schema(table_columns(self.after.parse(held)[0]))
 
     def place(self, unit: Unit) -> str:
         """Return the name of a part of the table in messages."""
@@ -206,7 +213,7 @@ class KeyGroupLayout:
             EncodeError: A value can't be written back to Flink.
             KeyGroupError: A row is not in the unit's key groups.
         """
-        kinds = {index: self.after.parse(meta_info)[0] for index, meta_info in self.after.states}
+        kinds = {index: self.after.parse(held)[0] for index, held in self.after.states}
         names = [kind.name for kind in kinds.values()]
         measure = Measure(names, unit.key_groups)
         writer = UnitWriter(self._directory, prefix, self.partitioning)
@@ -250,9 +257,14 @@ class KeyGroupLayout:
     def _recorded(self, state: StateRecord, moved: set[int], counts: Counts) -> StateRecord:
         kept = [key_group for key_group in state.key_groups if key_group.key_group not in moved]
         if self.after != self.before:  # the type of its only state changes
-            ((_, meta_info),) = self.after.states
-            value_type = self.after.parse(meta_info)[0].value_type
-            state = replace(state, meta_info=meta_info, value_type=value_type)
+            ((_, held),) = self.after.states
+            state = replace(
+                state,
+                meta_info=held.meta_info,
+                value_type=self.after.parse(held)[0].value_type,
+                user_key_names=list(held.names.user_key),
+                value_names=list(held.names.value),
+            )
         return state.with_key_groups([*kept, *counts.get(state.name, ())])
 
 

@@ -25,9 +25,9 @@ def find_state(
         NotFoundError: There is no such state.
     """
     for operator in operators:
-        for label in (operator.uid, operator.operator_id):
+        for label in operator.labels:
             state = wanted.removeprefix(f"{label}/")
-            if label and state != wanted and state in _state_names(operator):
+            if state != wanted and state in _state_names(operator):
                 return operator, state
     names = [f"{op.label}/{name}" for op in operators for name in _state_names(op)]
     raise NotFoundError(

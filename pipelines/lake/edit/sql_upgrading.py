@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-import re
 import time
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -23,6 +21,7 @@ import pyarrow.compute as pc
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.merging import copy_table, has_state, path_beside
 from statelake.pipelines.lake.edit.migrating import SwitchedTtl, value_type
 from statelake.pipelines.lake.edit.pieces import Rows
@@ -49,6 +48,7 @@ from statelake.state_core.formats.layout.keyed_states import (
     has_ttl,
     meta_info_bytes,
     user_key_snapshot,
+    with_row_names,
     with_timer_key,
     with_ttl_bytes,
     with_user_key_bytes,
@@ -66,7 +66,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 from statelake.state_core.formats.rewriting.value_migration import TTL_BYTES, with_columns
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.model.snapshot import Snapshot, StateKind
+from statelake.state_core.model.snapshot import NO_NAMES, RowNames, Snapshot, StateKind
 from statelake.state_core.plans.data_views import map_view_serializer, map_view_type
 from statelake.state_core.plans.matching import (
     ColumnMatch,
@@ -75,6 +75,13 @@ from statelake.state_core.plans.matching import (
     PlanMatch,
     StateMatch,
     worst,
+)
+from statelake.state_core.plans.naming import (
+    LONGEST_QUERY,
+    nodes_by_uid,
+    refuse_other_types,
+    row_at,
+    row_names,
 )
 from statelake.state_core.plans.plan import PlanNode
 from statelake.state_core.plans.states import NO_INITIAL, NodeStates, Place, StateColumn
@@ -86,16 +93,12 @@ from statelake.state_core.serializers.framework.snapshots import CompositeTypeSe
 from statelake.state_core.serializers.sql.row_data import (
     RowDataSerializerSnapshot,
     internal_snapshot,
+    row_in,
+    with_row,
 )
 from statelake.state_core.serializers.sql.types.logical_type_streams import WrittenType
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType, RawType
 
-_UID = re.compile(r"(\d+)_(.+)")
-# names of operators behind the number of their node, where a savepoint of Flink 1 has hashes alone
-NAMES = (
-    "source", "sink", "kafka", "values", "upsert-materialize", "constraint-validator",
-    "partitioner", "rowtime-inserter", "csv-source", "filesystem", "committer", "writer",
-)  # fmt: skip
 KIND_AT = 4  # of a row's bytes, behind their length: the kind of change
 _LIKE = "name a savepoint of the new job, --like, also one without data"
 
@@ -172,12 +175,14 @@ class SqlRows(Transform):
         after: That of the new state, with the same time to live.
         changes: What becomes of the rows, by place.
         merges: Whether rows of a map's keys may become equal, so that their counts are added up.
+        names: The names of the fields of the new rows.
     """
 
     before: bytes
     after: bytes
     changes: Mapping[Place, RowChange]
     merges: bool = False
+    names: RowNames = NO_NAMES
 
     def apply(self, rows: Rows) -> Rows:
         """Rewrite the rows.
@@ -195,14 +200,16 @@ class SqlRows(Transform):
             )
         layout, columns = rows.layout, {RAW_VALUE: pa.nulls(len(batch), pa.binary())}
         if Place.VALUE in self.changes:
-            layout = replace(layout, value=value.restore_serializer())
+            named = with_row_names(value, self.names.value)
+            layout = replace(layout, value=named.restore_serializer())
             kind = layout.schema.field(VALUE).type
             if layout.kind is StateKind.LIST:
                 before = ListSerializerSnapshot.around(before)
             columns[VALUE] = _rebuilt(batch.column(VALUE), kind, before, self.changes[Place.VALUE])
         if Place.USER_KEY in self.changes:
             assert user_key is not None  # noqa: S101 - only maps have rows there
-            layout = replace(layout, user_key=restore_key(user_key))
+            named = with_row_names(user_key, self.names.user_key)
+            layout = replace(layout, user_key=restore_key(named))
             kind = layout.schema.field(USER_KEY).type
             columns[USER_KEY] = self.changes[Place.USER_KEY].rebuilt(batch.column(USER_KEY), kind)
         changed = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
@@ -285,31 +292,6 @@ def _merged(rows: StateRows) -> StateRows:
     return replace(changed, batch=with_columns(changed, rows.layout, {VALUE: total}))
 
 
-def row_in(snapshot: TypeSerializerSnapshot) -> RowDataSerializerSnapshot:
-    """Return the row that a value is, or holds in a list or as the first part of a tuple.
-
-    Raises:
-        IncompatibleError: It holds no row.
-    """
-    if isinstance(snapshot, RowDataSerializerSnapshot):
-        return snapshot
-    if isinstance(snapshot, CompositeTypeSerializerSnapshot) and snapshot.nested:
-        return row_in(snapshot.nested[0])
-    raise IncompatibleError(f"{snapshot.type_name}, and not a row of Flink SQL")
-
-
-def with_row(
-    snapshot: TypeSerializerSnapshot, row: RowDataSerializerSnapshot
-) -> TypeSerializerSnapshot:
-    """Return the same value with another row in it."""
-    if isinstance(snapshot, RowDataSerializerSnapshot):
-        return row
-    assert isinstance(snapshot, CompositeTypeSerializerSnapshot)  # noqa: S101 - by row_in
-    changed = copy(snapshot)
-    changed.nested = (with_row(snapshot.nested[0], row), *snapshot.nested[1:])
-    return changed
-
-
 # --------------------------------------------------------------------------- the plan of an upgrade
 
 
@@ -324,6 +306,7 @@ class StateUpgrade:
         changes: What becomes of its rows, by place; empty if they stay.
         merges: Whether rows may become equal.
         ttl: Whether time to live is switched on or off; None if it stays.
+        names: The names that the new plan gives to the fields of its rows.
     """
 
     state: str
@@ -332,6 +315,7 @@ class StateUpgrade:
     changes: Mapping[Place, RowChange] = field(default_factory=dict)
     merges: bool = False
     ttl: bool | None = None
+    names: RowNames = field(default=NO_NAMES, repr=False)  # which are in no digest
 
 
 @dataclass(frozen=True)
@@ -474,21 +458,10 @@ def _named_by_uid(record: SnapshotRecord, match: PlanMatch) -> Named:
         IncompatibleError: An operator with state is of no node.
     """
     plan = match.old
-    guesses = {
-        operator_id_of_uid(f"{node.id}_{name}"): (node.id, name)
-        for node in plan.nodes.values()
-        for name in (node.kind, *NAMES)
-    }
     found: dict[int, dict[str, str]] = {}
-    unknown = []
-    for operator_id, uid in _with_state(record).items():
-        parts = _UID.fullmatch(uid)
-        node, name = (int(parts[1]), parts[2]) if parts else guesses.get(operator_id, (-1, ""))
-        if node in plan.nodes:
-            found.setdefault(node, {})[operator_id] = name
-        else:
-            unknown.append(uid or operator_id)
-    if unknown:
+    nodes, others = nodes_by_uid(plan, _with_state(record))
+    if others:
+        unknown = list(others.values())
         raise IncompatibleError(
             f"{', '.join(unknown[:5])} of the snapshot {'are' if len(unknown) > 1 else 'is'} no"
             f" operator of the old plan",
@@ -497,6 +470,8 @@ def _named_by_uid(record: SnapshotRecord, match: PlanMatch) -> Named:
             " plan, say --no-uids. A savepoint of Flink 1 has hashes alone: name the uids of its"
             " sources and sinks, --uid 1_orders",
         )
+    for operator_id, (node, name) in nodes.items():
+        found.setdefault(node, {})[operator_id] = name
     return Named(found)
 
 
@@ -568,13 +543,7 @@ def _new_key(
     if before == after:
         return None
     row = row_in(parse_key_serializer(written).snapshot)
-    held = [each.type.text for each in row.types]
-    if held != [each.text for each in before]:
-        raise IncompatibleError(
-            f"the snapshot has ({', '.join(held)}), and the old plan says"
-            f" ({', '.join(each.text for each in before)})",
-            remedy="give the plan of the job that took the savepoint",
-        )
+    refuse_other_types(row, before)
     new = RowDataSerializerSnapshot()
     new.types = tuple(map(WrittenType.of, after))
     new.nested = tuple(map(internal_snapshot, after))
@@ -605,13 +574,14 @@ def _state_upgrade(
         return StateUpgrade(state.name, name, state.meta_info, ttl=ttl)
     _refuse_other_types(state, found)
     ttl = _switched(state.meta_info, new, found.new.index)
+    names = row_names(new, found.new)
     if found.same:
-        return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl)
+        return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl, names=names)
     target = _meta_info_like(like, operator_id, found.new.name)
     after = state.meta_info
     for place, matches in found.columns.items():
-        before = _row_at(state.meta_info, place)
-        wanted = None if target is None else _row_at(target, place)
+        before = row_at(state.meta_info, place)
+        wanted = None if target is None else row_at(target, place)
         row = _new_row(before, matches, found.old.rows[place], wanted)
         if place is Place.USER_KEY:
             user_key = user_key_snapshot(after)
@@ -621,7 +591,7 @@ def _state_upgrade(
             after = with_value_bytes(after, with_row(value_type(after), row))
     changes = {place: RowChange.of(matches) for place, matches in found.columns.items()}
     merges = set(found.columns) == {Place.USER_KEY}
-    return StateUpgrade(state.name, found.new.name, after, changes, merges, ttl)
+    return StateUpgrade(state.name, found.new.name, after, changes, merges, ttl, names)
 
 
 def _switched(meta_info: bytes, new: NodeStates, index: int) -> bool | None:
@@ -653,15 +623,6 @@ def _is_of(name: str, view: str) -> bool:
     return name == view or name.startswith(view if view.endswith("$") else f"{view}_")
 
 
-def _row_at(meta_info: bytes, place: Place) -> RowDataSerializerSnapshot:
-    if place is Place.USER_KEY:
-        user_key = user_key_snapshot(meta_info)
-        if user_key is None:
-            raise IncompatibleError("it is no map")
-        return row_in(user_key)
-    return row_in(value_type(meta_info))
-
-
 def _refuse_other_types(state: StateRecord, match: StateMatch) -> None:
     """Refuse a state whose types are not those that the old plan predicts.
 
@@ -669,18 +630,7 @@ def _refuse_other_types(state: StateRecord, match: StateMatch) -> None:
         IncompatibleError: They differ.
     """
     for place, columns in match.old.rows.items():
-        held = _row_at(state.meta_info, place).types
-        predicted = [column.type for column in columns]
-        if len(held) != len(columns) or any(
-            kind is not None and kind.text != has.type.text
-            for kind, has in zip(predicted, held, strict=False)
-        ):
-            shown = ", ".join("?" if kind is None else kind.text for kind in predicted)
-            raise IncompatibleError(
-                f"the snapshot has ({', '.join(each.type.text for each in held)}), and the old"
-                f" plan says ({shown})",
-                remedy="give the plan of the job that took the savepoint",
-            )
+        refuse_other_types(row_at(state.meta_info, place), [each.type for each in columns])
 
 
 def _new_row(
@@ -847,14 +797,21 @@ class _SqlUpgrade(Derivation):
         transforms: list[Transform] = []
         after = state.meta_info
         if upgrade.changes:
-            transforms.append(SqlRows(after, upgrade.meta_info, upgrade.changes, upgrade.merges))
+            names = upgrade.names if operator.node else NO_NAMES
+            transforms.append(
+                SqlRows(after, upgrade.meta_info, upgrade.changes, upgrade.merges, names)
+            )
             after = upgrade.meta_info
         if upgrade.ttl is not None:
             transforms.append(SwitchedTtl(upgrade.ttl, self.now))
             after = with_ttl_bytes(after, on=upgrade.ttl)
         if not transforms:
             return None
-        layout = layout_of(self.lake, operator, table).with_meta_info(after)
+        layout = layout_of(self.lake, operator, table)
+        assert isinstance(layout, KeyGroupLayout)  # noqa: S101 - of keyed state
+        # rows that stay as they are keep the names that they have in the files
+        new = replace(upgrade.names, key=tuple(operator.key_names)) if operator.node else NO_NAMES
+        layout = layout.with_meta_info(after, new if upgrade.changes else None)
         return TableChange(layout, pieces_of(table), transforms)
 
     def finish(self, record: SnapshotRecord) -> SnapshotRecord:
@@ -874,7 +831,13 @@ class _SqlUpgrade(Derivation):
             states.append(state)
         new = self.identities[operator.operator_id]
         name = self._name(operator.operator_id, operator.name)
-        return replace(operator, uid=new.uid, operator_id=new.operator_id, name=name, states=states)
+        renamed = replace(
+            operator, uid=new.uid, operator_id=new.operator_id, name=name, states=states
+        )
+        if not operator.node:  # it was imported without a plan
+            return renamed
+        node = self.labels[operator.operator_id][1]
+        return replace(renamed, node=node.label, query=node.title[:LONGEST_QUERY])
 
     def _renamed_metadata(self, operator: OperatorMetadata) -> OperatorMetadata:
         new = self.identities[operator.operator_id]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,7 @@ from statelake.state_core.formats.layout.keyed_layout import KEY
 from statelake.state_core.formats.layout.keys import encode_keys, key_serializer_of
 from statelake.state_core.formats.writing.rehash import check_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,24 +47,37 @@ class ErasedKeys(ListedKeys):
         return kept_rows(rows, pc.invert(pc.is_in(keys, self.keys)))
 
 
+def _as_stored(value: Any, key: TypeSerializer) -> Any:
+    """Return a key whose columns have names as one whose columns have not."""
+    if not isinstance(value, dict) or not pa.types.is_struct(key.arrow_type):
+        return value
+    return dict(zip([each.name for each in key.arrow_type], value.values(), strict=True))
+
+
 def rows_met(transform: Transform, before: int, after: int) -> int:
     """Return how many rows a transform dropped or changed, from the numbers before and after."""
     return transform.met[-1] if isinstance(transform, ChangedRows) else before - after
 
 
-def erased_keys(operator: OperatorRecord, texts: Sequence[str]) -> tuple[ErasedKeys, set[str]]:
+def erased_keys(
+    operator: OperatorRecord, texts: Sequence[str], names: Iterable[tuple[str, ...]] = ()
+) -> tuple[ErasedKeys, set[str]]:
     """Return the transform of an operator's rows, and the texts that can be its keys.
 
     Args:
         operator: The operator, with keyed state.
         texts: The keys as text, for `key_from_text`.
+        names: The names that the columns of its keys have in some snapshots.
     """
     key = key_serializer_of(operator.key_serializer)
+    forms = [key, *(key_serializer_of(operator.key_serializer, names=each) for each in names)]
     values, fitting = [], set()
     for text in texts:
-        with suppress(EncodeError):
-            values.append(key_from_text(text, key))
-            fitting.add(text)
+        for form in forms:
+            with suppress(EncodeError):
+                values.append(_as_stored(key_from_text(text, form), key))
+                fitting.add(text)
+                break
     column = pa.array(values, key.arrow_type)
     keys = encode_keys(key, column) if values else pa.array([], pa.large_binary())
     most = operator.max_parallelism

@@ -161,14 +161,15 @@ def whole_forms(asked: ErasureRequest, records: Iterable[SnapshotRecord]) -> set
 
 
 def _key_serializers(records: Iterable[SnapshotRecord]) -> list[TypeSerializer]:
-    """Return the key serializers of operators, each once."""
+    """Return the key serializers of operators, each once, with and without names of columns."""
     snapshots = {
-        operator.key_serializer
+        (operator.key_serializer, names)
         for record in records
         for operator in record.operators
         if operator.states
+        for names in {(), tuple(operator.key_names)}
     }
-    return [key_serializer_of(snapshot) for snapshot in sorted(snapshots)]
+    return [key_serializer_of(snapshot, names=names) for snapshot, names in sorted(snapshots)]
 
 
 def _written(key: TypeSerializer, word: str) -> Iterator[tuple[str, bytes]]:

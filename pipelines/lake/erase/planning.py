@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -211,6 +211,9 @@ def not_erased(kept_for: Iterable[Sequence[str]], elsewhere: Iterable[str]) -> I
         yield f"not erased from here: {place}"
 
 
+KeyNames: TypeAlias = tuple[tuple[str, ...], ...]
+
+
 @dataclass
 class _SharedFile:
     """A file that snapshots share, or several of the same key groups; and one of the snapshots."""
@@ -239,6 +242,20 @@ def records_of(lake: Catalog, jobs: Sequence[str]) -> dict[str, list[SnapshotRec
             lake.snapshot(job, "")  # raises the error that lists the jobs
         records_by_job[job] = records
     return records_by_job
+
+
+def _key_names(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], KeyNames]:
+    """Return the names that the columns of keys have in some snapshots, by job and operator id.
+
+    Who writes a key by them means the rows of all snapshots, also of those without names.
+    """
+    found: dict[tuple[str, str], set[tuple[str, ...]]] = {}
+    for record in records:
+        for operator in record.operators:
+            if operator.key_names:
+                names = found.setdefault((record.job, operator.operator_id), set())
+                names.add(tuple(operator.key_names))
+    return {of: tuple(sorted(names)) for of, names in found.items()}
 
 
 class Planner:
@@ -270,7 +287,8 @@ class Planner:
         self.tasks = TaskState(lake, asked, self.records)
         self.engine = engine
         self._fitting: set[str] = set()
-        self._keys: dict[tuple[bytes, int], ErasedKeys] = {}
+        self._keys: dict[tuple[bytes, int, KeyNames], ErasedKeys] = {}
+        self._key_names = _key_names(self._all())
         self._sessions: dict[tuple[str, str], Session] = {}
         self._named: set[str] = set()
         self._tried: set[tuple[str, str]] = set()  # tables with predicates
@@ -332,9 +350,10 @@ class Planner:
         transforms: list[Transform] = []
         operator = file.operator
         if self.asked.keys and file.table.path in {state.table for state in operator.states}:
-            name = operator.key_serializer, operator.max_parallelism
+            names = self._key_names.get((file.record.job, operator.operator_id), ())
+            name = operator.key_serializer, operator.max_parallelism, names
             if name not in self._keys:
-                self._keys[name], fitting = erased_keys(operator, self.asked.keys)
+                self._keys[name], fitting = erased_keys(operator, self.asked.keys, names)
                 self._fitting |= fitting
             if len(self._keys[name].keys):
                 transforms.append(self._keys[name].of_unit(unit))

@@ -82,7 +82,7 @@ def plan_pieces(tables: Sequence[TableRows], key_group: int, piece_bytes: int) -
 
 def _pieces_of_table(table: TableRows, key_group: int, piece_bytes: int) -> list[GroupPiece]:
     whole = [GroupPiece(key_group, table)]
-    kinds = {table.parse(meta_info)[0].kind for _, meta_info in table.states}
+    kinds = {table.parse(held)[0].kind for _, held in table.states}
     if StateKind.TIMERS in kinds:
         return whole  # several states in one file
     sizes = [
@@ -183,8 +183,8 @@ def _by_row_group(piece: GroupPiece, row_groups: Sequence[int]) -> Iterator[Stat
         LakeError: A row group has no row of the key group.
     """
     table = piece.table
-    ((index, meta_info),), (unit,) = table.states, table.units
-    state, layout = table.parse(meta_info)
+    ((index, held),), (unit,) = table.states, table.units
+    state, layout = table.parse(held)
     columns = table_columns(state)
     names = table.partitioning.file_schema(columns).names
     place = table_directory(table.lake, table.path).full(unit.path)

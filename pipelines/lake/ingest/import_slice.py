@@ -19,9 +19,10 @@ from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from statelake.pipelines.lake.tables.units import FileCuts, Partitioning, SlicePart
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.keyed.keyed_files import with_names
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import Measure
-from statelake.state_core.model.snapshot import Entries, KeyedFile, Snapshot
+from statelake.state_core.model.snapshot import Entries, KeyedFile, RowNames, Snapshot
 from statelake.state_core.serializers.framework.registry import changes
 
 
@@ -58,6 +59,7 @@ class ImportTask:
         attempt: The token under which files are named.
         targets: The tables.
         partitions: How many partitions each table is to have, whatever its bytes.
+        names: The names of the fields of rows, by state; empty without a plan of Flink SQL.
     """
 
     source: str
@@ -70,6 +72,17 @@ class ImportTask:
     attempt: str
     targets: tuple[TableTarget, ...]
     partitions: int | None = None
+    names: tuple[tuple[str, RowNames], ...] = ()
+
+    def files(self) -> Sequence[KeyedFile]:
+        """Return the files of its operator, which are opened once in a process.
+
+        Raises:
+            SnapshotError: The snapshot can't be read.
+        """
+        return _files(
+            self.source, self.opening, self.allow_external, self.operator_id, self.names, changes()
+        )
 
     @property
     def key_groups(self) -> KeyGroupRange:
@@ -121,15 +134,27 @@ def _opened(
     return open_snapshot(source, allow_external=allow_external, uids=uids)
 
 
+@lru_cache(maxsize=64)
+def _files(
+    source: str,
+    opening: str,
+    allow_external: tuple[str, ...],
+    operator_id: str,
+    names: tuple[tuple[str, RowNames], ...],
+    registered: int,  # noqa: ARG001 - see above
+) -> Sequence[KeyedFile]:
+    snapshot = opened_snapshot(source, opening, allow_external)
+    (operator,) = (op for op in snapshot.operators if op.operator_id == operator_id)
+    return with_names(operator.keyed_files, dict(names)) if names else operator.keyed_files
+
+
 def import_slice(task: ImportTask) -> SliceResult:
     """Read a slice and write its files.
 
     Raises:
         SnapshotError: The snapshot can't be read there.
     """
-    snapshot = opened_snapshot(task.source, task.opening, task.allow_external)
-    (operator,) = (op for op in snapshot.operators if op.operator_id == task.operator_id)
-    return _Slice(task, operator.keyed_files).run()
+    return _Slice(task, task.files()).run()
 
 
 def slice_name(task: ImportTask) -> str:

@@ -8,6 +8,7 @@ that entry leaves an attempt, by which the next writer finds and deletes the fil
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -65,6 +66,7 @@ from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.reader import (
     METADATA_FILE,
     snapshot_directory,
+    with_plan,
     without_raw_timers,
 )
 from statelake.state_core.model.snapshot import TIMER_PREFIX, Operator
@@ -146,6 +148,7 @@ def import_snapshot(
     note: str = "",
     taken_at: datetime | None = None,
     partitions: int | None = None,
+    plan: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import a savepoint or checkpoint as the job's next snapshot.
@@ -163,10 +166,13 @@ def import_snapshot(
             file `_metadata` was last written, which a copy changes.
         partitions: How many partitions each table of keyed state is to have, 1 to 128; by default
             a number that fits its bytes, and that of the previous snapshot.
+        plan: The compiled plan of its Flink SQL job, as a file: keys and rows have the columns of
+            the query.
         progress: Called with (done, total) in bytes after each slice.
 
     Raises:
         SnapshotError: The snapshot can't be read; the lake has not changed.
+        DeclarationError: The plan is not that of the snapshot's job, or can't be understood.
         ConflictError: Another snapshot has that id.
         LakeError: The name of the job or the snapshot, or the number of partitions, is not valid.
     """
@@ -174,7 +180,7 @@ def import_snapshot(
     if partitions is not None and not 1 <= partitions <= MAX_PARTITIONS:
         raise LakeError(f"{partitions} partitions", remedy=f"give 1 to {MAX_PARTITIONS}")
     work = _Import(
-        lake, source, job, tuple(allow_external), tuple(uids), note, taken_at, partitions
+        lake, source, job, tuple(allow_external), tuple(uids), note, taken_at, partitions, plan
     )
     return work.run(snapshot_id, engine, progress)
 
@@ -190,6 +196,7 @@ class _Import:
         note: str,
         taken_at: datetime | None,
         partitions: int | None,
+        plan: str | os.PathLike[str] | None,
     ) -> None:
         self.stopwatch = Stopwatch()
         self.lake = lake
@@ -199,6 +206,7 @@ class _Import:
         self.note = note
         self.taken_at = taken_at
         self.partitions = partitions
+        self.plan = plan
         self.same_as = ""
         self.directory = snapshot_directory(source)
         files = StateFiles(self.directory, allow_external)
@@ -210,6 +218,8 @@ class _Import:
             self.snapshot = opened_snapshot(location, self.opening, allow_external, uids)
         else:
             self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
+        if plan is not None:
+            self.snapshot = with_plan(self.snapshot, plan)
 
     def run(
         self, snapshot_id: str | None, choice: Engine | str, progress: Progress | None
@@ -317,8 +327,28 @@ class _Import:
                         f" (imported from {record.source})",
                         remedy="choose another id with --snapshot",
                     )
-                return self.lake.snapshot(self.job, name)
+                present = self.lake.snapshot(self.job, name)
+                if self.plan is not None and not self._has_names(present):
+                    raise ConflictError(
+                        f"job {self.job!r} has snapshot {name!r} already, without the names of"
+                        f" {os.fspath(self.plan)}",
+                        remedy="choose another id with --snapshot, and drop that one",
+                    )
+                return present
         return None
+
+    def _has_names(self, record: SnapshotRecord) -> bool:
+        """Return whether a snapshot has the names that the plan gives."""
+        recorded = {
+            (operator.operator_id, state.name): operator.names_of(state)
+            for operator in record.operators
+            for state in operator.states
+        }
+        return all(
+            recorded.get((operator.operator_id, state.name)) == state.names
+            for operator in self._operators()
+            for state in operator.keyed_states
+        )
 
     def _map(
         self,
@@ -353,6 +383,9 @@ class _Import:
                         token,
                         targets,
                         self.partitions,
+                        tuple((each.name, each.names) for each in operator.keyed_states)
+                        if operator.node
+                        else (),
                     )
                 )
                 sizes.append(size)
@@ -519,6 +552,8 @@ def _describe_operator(
                 entries=sum(group.entries for group in groups),
                 state_bytes=sum(group.state_bytes for group in groups),
                 key_groups=groups,
+                user_key_names=list(state.names.user_key),
+                value_names=list(state.names.value),
             )
         )
     return OperatorRecord(
@@ -533,6 +568,9 @@ def _describe_operator(
         tables,
         operator_states,
         operator.operator_state_version,
+        operator.node,
+        operator.query,
+        list(operator.keyed_states[0].names.key) if operator.keyed_states else [],
     )
 
 

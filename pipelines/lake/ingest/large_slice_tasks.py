@@ -8,7 +8,6 @@ from statelake.pipelines.lake.ingest.import_slice import (
     ImportTask,
     SliceResult,
     import_slice,
-    opened_snapshot,
     slice_name,
 )
 from statelake.pipelines.lake.tables.tables import table_directory
@@ -141,6 +140,4 @@ def import_piece(task: PieceTask) -> PieceResult | WrongGuess:
 
 def _file(whole: ImportTask) -> KeyedFile:
     """Return the keyed file of a large slice."""
-    snapshot = opened_snapshot(whole.source, whole.opening, whole.allow_external)
-    (operator,) = (op for op in snapshot.operators if op.operator_id == whole.operator_id)
-    return operator.keyed_files[whole.parts[0].file]
+    return whole.files()[whole.parts[0].file]

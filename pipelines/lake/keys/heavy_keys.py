@@ -52,8 +52,8 @@ def weigh_recorded(
         states = [keyed for keyed in operator.states if keyed.table == table.path]
         sizes = group_sizes(states, operator.max_parallelism)
         names = {keyed.name for keyed in states if state in (None, keyed.name)}
-        for _, meta_info in table.states:
-            described, layout = table.parse(meta_info)
+        for _, held in table.states:
+            described, layout = table.parse(held)
             if described.name in names:
                 times = [Expiry(time) for time in until]
                 weights[described.name] = StateWeights(layout, most, times)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -16,7 +16,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.keys.one_key import KeyTables, key_tables
 from statelake.pipelines.lake.tables.key_rows import read_key
-from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, UnitRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
@@ -217,7 +217,7 @@ def _history(
     before: _Held = {}
     refused: StateError | None = None
     asked = False
-    for record in records:
+    for record in _named_alike(records):
         try:
             places = key_tables(lake, record, text, operator=operator, state=state)
             asked = True
@@ -230,6 +230,38 @@ def _history(
     if refused is not None and not asked:
         raise refused
     return KeyHistory(text, history, len({name[:2] for name in reader.rows}))
+
+
+def _named_alike(records: Iterable[SnapshotRecord]) -> list[SnapshotRecord]:
+    """Return snapshots in which the columns of Flink SQL's rows are named in those of all.
+
+    An import without the plan changes nothing in state.
+    """
+    known: dict[str, OperatorRecord] = {}
+    listed = list(records)
+    for record in listed:
+        known |= {each.operator_id: each for each in record.operators if each.node}
+    return [
+        replace(
+            record,
+            operators=[_named_like(each, known.get(each.operator_id)) for each in record.operators],
+        )
+        for record in listed
+    ]
+
+
+def _named_like(operator: OperatorRecord, named: OperatorRecord | None) -> OperatorRecord:
+    """Return an operator without names with those of another, where its types are the same."""
+    if named is None or operator.node or operator.key_serializer != named.key_serializer:
+        return operator
+    alike = {(each.name, each.meta_info): each for each in named.states}
+    states = [
+        replace(each, user_key_names=other.user_key_names, value_names=other.value_names)
+        if (other := alike.get((each.name, each.meta_info))) is not None
+        else each
+        for each in operator.states
+    ]
+    return replace(operator, node=named.node, key_names=named.key_names, states=states)
 
 
 def _by_place(rows: Iterable[Mapping[str, Any]]) -> _Held:

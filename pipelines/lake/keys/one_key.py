@@ -148,7 +148,7 @@ def _operator(record: SnapshotRecord, wanted: str) -> OperatorRecord:
     Raises:
         NotFoundError: There is no such operator, or more than one.
     """
-    for field in ("uid", "name", "operator_id"):
+    for field in ("uid", "name", "operator_id", "node"):
         matches = [each for each in record.operators if getattr(each, field) == wanted]
         if len(matches) == 1:
             return matches[0]

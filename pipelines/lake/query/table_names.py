@@ -185,6 +185,7 @@ class TableNames:
     def _tables_of(self, record: SnapshotRecord) -> dict[Parts, NamedTable]:
         tables: dict[Parts, NamedTable] = {}
         views: dict[Parts, NamedTable] = {}
+        by_node: dict[Parts, NamedTable] = {}  # as the plan of a Flink SQL job calls operators
         labels = [operator.label for operator in record.operators]
         for operator in record.operators:
             if labels.count(operator.label) > 1:
@@ -210,13 +211,20 @@ class TableNames:
                 views[operator.label, whole] = NamedTable(
                     record.job, operator.label, whole, path, record.snapshot_id, every_snapshot=True
                 )
-        return views | tables  # a state with the name of a view takes precedence
+                if operator.node:
+                    by_node[operator.node, state] = named
+                    by_node[operator.node, whole] = views[operator.label, whole]
+        return by_node | views | tables  # a state with the name of a view takes precedence
 
     def __iter__(self) -> Iterator[NamedTable]:
         """Yield all tables in the order of their names, except for the views of all snapshots."""
         for job in sorted(self.jobs):
             tables = sorted(self.of_job(job).items())
-            yield from (table for _, table in tables if not table.every_snapshot)
+            yield from (
+                table
+                for (operator, _), table in tables
+                if operator == table.operator and not table.every_snapshot
+            )
 
     @cached_property
     def remedy(self) -> str:

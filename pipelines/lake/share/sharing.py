@@ -499,8 +499,8 @@ class _Planning:
 
 def _rules_in(rules: Mapping[str, Any], operator: OperatorRecord, behind: str = "") -> Any:
     """Return the mask's entry of an operator, or of its state; None without an entry."""
-    for label in (operator.uid, operator.operator_id, operator.label):
-        if label and label + behind in rules:
+    for label in operator.labels:
+        if label + behind in rules:
             return rules[label + behind]
     return None
 
@@ -515,7 +515,7 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
     states: dict[str, str] = {}
     for operator in record.operators:
         names = [TIMERS if state.kind == TIMERS else state.name for state in operator.all_states]
-        for label in {operator.uid, operator.operator_id, operator.label} - {""}:
+        for label in operator.labels:
             states |= {f"{label}/{name}": f"{operator.label}/{name}" for name in names}
             if operator.states:
                 operators[label] = operator.label
@@ -534,8 +534,8 @@ def _keyed_layouts(lake: str, operator: OperatorRecord) -> Iterator[tuple[str, K
     """Yield the layout of each keyed state, as its table was written."""
     for table in operator.keyed_tables:
         rows = table_rows(lake, operator, table)
-        for _, meta_info in rows.states:
-            state, layout = rows.parse(meta_info)
+        for _, held in rows.states:
+            state, layout = rows.parse(held)
             yield state.name, layout
 
 

@@ -11,8 +11,10 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
 )
 from statelake.pipelines.lake.tables.table_rows import parse_recorded
+from statelake.state_core.formats.layout.keyed_states import named_types
 from statelake.state_core.model.description import KINDS, OperatorDescription, StateDescription
 from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.model.snapshot import NO_NAMES
 
 
 def group_totals(
@@ -50,6 +52,8 @@ def describe_recorded(operator: OperatorRecord, *, schemas: int = 0) -> Operator
         operator_states=tuple(map(_operator_state, operator.operator_states)),
         group_entries=entries,
         group_sizes=sizes,
+        node=operator.node,
+        query=operator.query,
     )
 
 
@@ -57,6 +61,10 @@ def _keyed_state(
     operator: OperatorRecord, state: StateRecord, *, with_schema: bool
 ) -> StateDescription:
     groups = [(each.key_group, each.entries, each.state_bytes) for each in state.key_groups]
+    names = operator.names_of(state)
+    named = None
+    if names != NO_NAMES:
+        named = named_types(state.meta_info, operator.key_serializer, names)
     return StateDescription(
         state.name,
         state.kind,
@@ -69,6 +77,8 @@ def _keyed_state(
         entries=state.entries,
         size=state.state_bytes,
         key_groups=np.array(groups, np.int64).reshape(-1, 3).T,
+        names=names,
+        named=named,
     )
 
 

@@ -81,7 +81,7 @@ def read_key(
     Raises:
         LakeError: The file is missing, or its columns are not the state's.
     """
-    parsed = [table.parse(meta_info) for _, meta_info in table.states]
+    parsed = [table.parse(held) for _, held in table.states]
     columns = table_columns(parsed[0][0])
     of_key = pa.schema(
         [field for field in columns if field.name in (KEY_GROUP, *QUEUE_COLUMNS, *KEY_COLUMNS)]

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.model.measure import Measure
+from statelake.state_core.model.snapshot import RowNames
 from statelake.state_core.printable import printable
 
 
@@ -92,6 +93,9 @@ class StateRecord:
         entries: The entries in all key groups.
         state_bytes: The bytes of keys and values, in all key groups.
         key_groups: The key groups that have entries.
+        user_key_names: The names of the fields of a map's keys, from a plan of Flink SQL at import;
+            empty without one, and in lakes that do not have it yet, as the next.
+        value_names: Those of the rows that values are, or hold.
     """
 
     name: str
@@ -105,6 +109,8 @@ class StateRecord:
     entries: int = 0
     state_bytes: int = 0
     key_groups: list[KeyGroupRecord] = field(default_factory=list, repr=False)
+    user_key_names: list[str] = field(default_factory=list)
+    value_names: list[str] = field(default_factory=list)
 
     def with_key_groups(self, groups: Iterable[KeyGroupRecord]) -> StateRecord:
         """Return this state with other key groups, in order, and its counts updated."""
@@ -170,7 +176,10 @@ AnyState: TypeAlias = StateRecord | OperatorStateRecord
 
 @dataclass
 class OperatorRecord:
-    """One operator with keyed or operator state; `tables` are those of both."""
+    """One operator with keyed or operator state; `tables` are those of both.
+
+    `node`, `query` and `key_names` are what a plan of Flink SQL said at import; empty without one.
+    """
 
     operator_id: str
     uid: str
@@ -183,6 +192,19 @@ class OperatorRecord:
     tables: list[TableRecord] = field(default_factory=list, repr=False)
     operator_states: list[OperatorStateRecord] = field(default_factory=list, repr=False)
     operator_state_version: int = 0
+    node: str = ""
+    query: str = ""
+    key_names: list[str] = field(default_factory=list)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it is called: its uid, its id, and its node in a plan of Flink SQL, if known."""
+        return tuple(filter(None, (self.uid, self.operator_id, self.node)))
+
+    def names_of(self, state: StateRecord) -> RowNames:
+        """Return the names of the fields of a state's rows."""
+        value, user_key = tuple(state.value_names), tuple(state.user_key_names)
+        return RowNames(tuple(self.key_names), user_key, value)
 
     @property
     def label(self) -> str:

@@ -22,17 +22,32 @@ from statelake.pipelines.lake.tables.records import (
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.lake.tables.unit_writer import table_columns
 from statelake.pipelines.lake.tables.units import KEY_GROUP, Partitioning
-from statelake.state_core.errors import LakeError, MissingFileError
+from statelake.state_core.errors import LakeError, MissingFileError, StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
-from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.formats.layout.keyed_states import check_names, parse_keyed_state
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import KeyedState, StateKind
+from statelake.state_core.model.snapshot import NO_NAMES, KeyedState, RowNames, StateKind
 from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.framework.decoders import DECODED
 
 FETCHED_BYTES = 16 << 20
+
+
+class HeldState(NamedTuple):
+    """A state of a table: its meta info, as Flink wrote it, and the names of its rows' fields."""
+
+    meta_info: bytes
+    names: RowNames = NO_NAMES
+
+    def with_meta_info(self, meta_info: bytes) -> HeldState:
+        """Return the state with other types, and without the names of rows that have others."""
+        try:
+            check_names(meta_info, self.names)
+        except StateError:
+            return HeldState(meta_info, RowNames(self.names.key))
+        return HeldState(meta_info, self.names)
 
 
 @dataclass(frozen=True)
@@ -44,7 +59,7 @@ class TableRows:
         path: The table's path.
         partitioning: Its partitioning.
         key_serializer: The snapshot of the key serializer, as Flink wrote it.
-        states: The id in a savepoint's header, and the meta info, of each state in it.
+        states: Each state in it, with its id in a savepoint's header.
         units: Its files.
         plain: Whether it was written without the users' decoders of now.
         flink: The major version of the Flink that wrote it, if its types depend on that, or 0.
@@ -54,7 +69,7 @@ class TableRows:
     path: str
     partitioning: Partitioning
     key_serializer: bytes
-    states: tuple[tuple[int, bytes], ...]
+    states: tuple[tuple[int, HeldState], ...]
     units: tuple[UnitRecord, ...]
     plain: bool = False
     flink: int = 0
@@ -64,11 +79,20 @@ class TableRows:
         """The operator's maximum parallelism."""
         return self.partitioning.max_parallelism
 
-    def parse(self, meta_info: bytes) -> tuple[KeyedState, KeyedLayout]:
+    def parse(self, held: HeldState) -> tuple[KeyedState, KeyedLayout]:
         """Return a state of the table, and the layout of its rows."""
         return parse_keyed_state(
-            meta_info, self.key_serializer, without_decoders=self.plain, flink=self.flink
+            held.meta_info,
+            self.key_serializer,
+            without_decoders=self.plain,
+            flink=self.flink,
+            names=held.names,
         )
+
+    def only(self, state: StateRecord) -> TableRows:
+        """Return the reader of one of its states."""
+        mine = tuple(each for each in self.states if each[1].meta_info == state.meta_info)
+        return replace(self, states=mine)
 
     def within(self, key_groups: KeyGroupRange) -> TableRows:
         """Return the reader of only the files that may hold these key groups."""
@@ -81,7 +105,7 @@ class TableRows:
 
     def read(self, key_groups: KeyGroupRange) -> list[StateRows]:
         """Read the rows of these key groups, in order of key group, a state at a time."""
-        parsed = [(index, *self.parse(meta_info)) for index, meta_info in self.states]
+        parsed = [(index, *self.parse(held)) for index, held in self.states]
         columns = table_columns(parsed[0][1])
         tables = [
             read_unit(self.lake, self.path, unit, columns, self.partitioning)
@@ -196,7 +220,7 @@ def typed_rows(
         groups = pa.repeat(pa.scalar(unit.partition, pa.int32()), len(table))
         table = table.append_column(KEY_GROUP, groups)
     try:
-        return table.select(columns.names).cast(columns)
+        return _renamed(table.select(columns.names), columns).cast(columns)
     except pa.ArrowException as error:
         raise LakeError(
             f"its columns are not those of the state ({' '.join(str(error).split())})",
@@ -204,6 +228,37 @@ def typed_rows(
             remedy="if it was imported with decoders of yours, name them: --plugins, --kryo, or"
             " STATELAKE_PLUGINS",
         ) from error
+
+
+def _renamed(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return rows of a file whose rows of Flink SQL have no names, with those of the state."""
+    for at, column in enumerate(table.schema):
+        kind = _renamed_type(column.type, columns.field(column.name).type)
+        if kind != column.type:
+            chunks = [chunk.view(kind) for chunk in table.column(at).chunks]
+            table = table.set_column(at, column.with_type(kind), pa.chunked_array(chunks, kind))
+    return table
+
+
+def _renamed_type(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """Return a type in which the fields `f0`, `f1`, ... of rows have the names of another."""
+    if kind == wanted or kind.num_fields != wanted.num_fields or kind.id != wanted.id:
+        return kind
+    inner = [
+        _renamed_type(kind.field(at).type, wanted.field(at).type) for at in range(kind.num_fields)
+    ]
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(inner[0]))
+    if not pa.types.is_struct(kind):
+        return kind
+    plain = [field.name for field in kind] == [f"f{at}" for at in range(kind.num_fields)]
+    names = [field.name for field in (wanted if plain else kind)]
+    return pa.struct(
+        [
+            field.with_name(name).with_type(each)
+            for field, name, each in zip(kind, names, inner, strict=True)
+        ]
+    )
 
 
 def rows_of_groups(rows: pa.Table, key_groups: KeyGroupRange) -> pa.Table:
@@ -252,7 +307,9 @@ def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> Table
         table.path,
         Partitioning(operator.max_parallelism, table.partition_by),
         operator.key_serializer,
-        tuple((index, state.meta_info) for index, state in states),
+        tuple(
+            (index, HeldState(state.meta_info, operator.names_of(state))) for index, state in states
+        ),
         tuple(table.units),
         any(how.plain for how in hows),
         max(how.flink for how in hows),
@@ -293,7 +350,11 @@ def _how(operator: OperatorRecord, state: StateRecord) -> _How:
 
 def _parsed(operator: OperatorRecord, state: StateRecord, how: _How) -> KeyedState:
     return parse_keyed_state(
-        state.meta_info, operator.key_serializer, without_decoders=how.plain, flink=how.flink
+        state.meta_info,
+        operator.key_serializer,
+        without_decoders=how.plain,
+        flink=how.flink,
+        names=operator.names_of(state),
     )[0]
 
 

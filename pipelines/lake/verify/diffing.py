@@ -285,7 +285,7 @@ class _Diff:
 
     def _rows(self, operator: OperatorRecord, state: StateRecord) -> TableRows:
         table = operator.table_of(state)
-        return _only(table_rows(self.lake.location, operator, table), state)
+        return table_rows(self.lake.location, operator, table).only(state)
 
 
 def _states(
@@ -295,11 +295,6 @@ def _states(
     if operator is None:
         return {}
     return {s.name: (operator, s) for s in operator.all_states if isinstance(s, kind)}
-
-
-def _only(rows: TableRows, state: StateRecord) -> TableRows:
-    states = tuple(held for held in rows.states if held[1] == state.meta_info)
-    return replace(rows, states=states)
 
 
 def _types(operator: OperatorRecord, state: AnyState) -> tuple[object, ...]:

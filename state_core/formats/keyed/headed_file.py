@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,11 @@ from statelake.state_core.errors import OversizedError, StateError
 from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
-from statelake.state_core.formats.layout.keyed_states import describe_state, layout_of
+from statelake.state_core.formats.layout.keyed_states import (
+    describe_state,
+    layout_of,
+    with_row_names,
+)
 from statelake.state_core.formats.layout.meta_info import (
     KeyedHeader,
     StateMetaInfo,
@@ -24,7 +28,7 @@ from statelake.state_core.formats.layout.meta_info import (
 )
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.snapshot import Entries, KeyedState
+from statelake.state_core.model.snapshot import NO_NAMES, Entries, KeyedState, RowNames
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.decoders import undecoded, written_by
 from statelake.state_core.serializers.framework.opaque_values import count_columns, restore_key
@@ -38,17 +42,20 @@ class Head:
         header: The header of the files.
         budget: The rest of what the snapshot may declare.
         flink: The major version of the Flink that wrote it; 0 if it is not known.
+        names: The names of the fields of rows, by state; empty without a plan of Flink SQL.
     """
 
     header: KeyedHeader
     budget: Budget | None = None
     flink: int = 0
+    names: Mapping[str, RowNames] = field(default_factory=dict)
 
     @cached_property
     def key(self) -> TypeSerializer:
         """The key serializer."""
+        key_names = next((each.key for each in self.names.values()), ())
         with written_by(self.flink):
-            return restore_key(self.header.key_serializer.snapshot)
+            return restore_key(with_row_names(self.header.key_serializer.snapshot, key_names))
 
     @cached_property
     def readable(self) -> tuple[tuple[KeyedLayout, KeyedState] | StateError, ...]:
@@ -67,19 +74,22 @@ class Head:
             if self.budget is not None:
                 columns = count_columns(layout.schema)
                 self.budget.spend(COLUMNS_IN_ALL, columns, f"state {state.name!r}")
-            return layout, describe_state(state, layout)
+            return layout, describe_state(state, layout, self.names.get(state.name, NO_NAMES))
         except StateError as error:
             return error
 
     def layout(self, state: StateMetaInfo) -> KeyedLayout:
         """Return the layout of the entries of one state."""
         with written_by(self.flink):
-            return layout_of(state, self.key)
+            return layout_of(state, self.key, self.names.get(state.name, NO_NAMES))
 
     def without_decoders(self) -> tuple[KeyedLayout, ...]:
         """Return the layouts in which values of Kryo are bytes; empty if all are the same."""
         with undecoded():
-            bare = tuple(layout_of(state, self.key) for state in self.header.states)
+            bare = tuple(
+                layout_of(state, self.key, self.names.get(state.name, NO_NAMES))
+                for state in self.header.states
+            )
         same = all(
             layout.schema == other.schema for layout, other in zip(bare, self.layouts, strict=True)
         )

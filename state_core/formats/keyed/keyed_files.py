@@ -17,7 +17,7 @@ Source: `HeapKeyedStateBackendBuilder.getRestoreOperation`,
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -48,6 +48,7 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.snapshot import KeyedFile, RowNames
 
 # readers of other formats are imported when a handle wants them
 # ruff: noqa: PLC0415
@@ -264,6 +265,19 @@ def _is_empty(handle: KeyedHandle) -> bool:
 def _wrapped(handle: ChangelogHandle) -> list[KeyedHandle]:
     """Return the materialized handles."""
     return [base for base in handle.materialized if base is not None]
+
+
+def with_names(files: Sequence[KeyedFile], names: Mapping[str, RowNames]) -> tuple[KeyedFile, ...]:
+    """Return the files of an operator with names for the fields of rows, by state."""
+    heads: dict[int, Head] = {}  # as many subtasks may have written the same
+    named = []
+    for file in files:
+        assert isinstance(file, HeadedFile)  # noqa: S101 - all are, see open_keyed
+        if id(file.head) not in heads:
+            # what it declares was counted already
+            heads[id(file.head)] = replace(file.head, budget=None, names=names)
+        named.append(replace(file, head=heads[id(file.head)]))
+    return tuple(named)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ Source: `RegisteredKeyValueStateBackendMetaInfo`, `StateDescriptor.Type`,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
@@ -31,7 +32,13 @@ from statelake.state_core.formats.layout.meta_info import (
     serializer_entry,
     write_state_meta_info,
 )
-from statelake.state_core.model.snapshot import KeyedState, StateKind
+from statelake.state_core.model.snapshot import (
+    NO_NAMES,
+    KeyedState,
+    RowNames,
+    RowTypes,
+    StateKind,
+)
 from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
@@ -67,10 +74,31 @@ _KINDS = {
 }
 
 
-def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
-    """Return the layout of one state's entries in the unified format.
+def with_row_names(
+    snapshot: TypeSerializerSnapshot, names: Sequence[str]
+) -> TypeSerializerSnapshot:
+    """Return the snapshot of a value in whose row of Flink SQL the fields have names, if any.
 
     Raises:
+        IncompatibleError: It holds no row, or one of another number of fields.
+    """
+    if not names:
+        return snapshot
+    from statelake.state_core.serializers.sql.row_data import with_names  # noqa: PLC0415 - if named
+
+    return with_names(snapshot, names)
+
+
+def layout_of(state: StateMetaInfo, key: TypeSerializer, names: RowNames = NO_NAMES) -> KeyedLayout:
+    """Return the layout of one state's entries in the unified format.
+
+    Args:
+        state: The state.
+        key: The key's serializer, which has its names.
+        names: The names of the fields of its rows.
+
+    Raises:
+        IncompatibleError: The state has other rows than those that are named.
         CorruptSnapshotError: A serializer that its kind needs is missing.
         UnsupportedFormatError: A priority queue that does not contain timers.
     """
@@ -83,7 +111,7 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
                 place=f"state {state.name!r}",
                 remedy="drop the state before the savepoint is taken",
             )
-        return KeyedLayout(StateKind.TIMERS, timer.key, timer.namespace)
+        return KeyedLayout(StateKind.TIMERS, key if names.key else timer.key, timer.namespace)
     if state.kind not in (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2):
         raise CorruptSnapshotError(
             f"{state.kind.name} state in a file of keyed state", place=f"state {state.name!r}"
@@ -103,14 +131,19 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer) -> KeyedLayout:
         kind,
         key,
         namespace,
-        restore_bounded(value),
-        None if user_key is None else restore_key(user_key),
+        restore_bounded(with_row_names(value, names.value)),
+        None if user_key is None else restore_key(with_row_names(user_key, names.user_key)),
         with_ttl,
     )
 
 
 def parse_keyed_state(
-    meta_info: bytes, key_serializer: bytes, *, without_decoders: bool = False, flink: int = 0
+    meta_info: bytes,
+    key_serializer: bytes,
+    *,
+    without_decoders: bool = False,
+    flink: int = 0,
+    names: RowNames = NO_NAMES,
 ) -> tuple[KeyedState, KeyedLayout]:
     """Return a state and its layout from the bytes in a snapshot.
 
@@ -119,23 +152,27 @@ def parse_keyed_state(
         key_serializer: As in `KeyedFile.key_serializer`.
         without_decoders: Whether user decoders are left out.
         flink: The major version of the Flink that wrote it; 0 if it is not known.
+        names: The names of the fields of its rows.
     """
     with written_by(flink), undecoded() if without_decoders else nullcontext():
-        return _parse_keyed_state(meta_info, key_serializer, changes(), without_decoders, flink)
+        return _parse_keyed_state(
+            meta_info, key_serializer, names, changes(), without_decoders, flink
+        )
 
 
 @lru_cache(maxsize=256)
 def _parse_keyed_state(
     meta_info: bytes,
     key_serializer: bytes,
+    names: RowNames,
     _changes: int,
     _plain: bool,
     _flink: int,
 ) -> tuple[KeyedState, KeyedLayout]:
     state = parse_state_meta_info(meta_info)
     key = parse_key_serializer(key_serializer)
-    layout = layout_of(state, restore_key(key.snapshot))
-    return describe_state(state, layout), layout
+    layout = layout_of(state, restore_key(with_row_names(key.snapshot, names.key)), names)
+    return describe_state(state, layout, names), layout
 
 
 def _parts(
@@ -222,6 +259,43 @@ def with_user_key_bytes(meta_info: bytes, user_key: TypeSerializerSnapshot) -> b
         name, snapshot = VALUE_SERIALIZER, _renested(whole, user_key, whole.nested[1])
     entries = {**state.serializers, name: serializer_entry(snapshot)}
     return meta_info_bytes(replace(state, serializers=entries))
+
+
+def check_names(meta_info: bytes, names: RowNames) -> None:
+    """Refuse names that are not those of a state's rows.
+
+    Args:
+        meta_info: As in `KeyedState.meta_info`.
+        names: The names; those of the key are not looked at.
+
+    Raises:
+        IncompatibleError: A row that is named is missing, or has another number of fields.
+    """
+    if names.value:
+        with_row_names(value_snapshot(parse_state_meta_info(meta_info)), names.value)
+    user_key = user_key_snapshot(meta_info)
+    if names.user_key and user_key is not None:
+        with_row_names(user_key, names.user_key)
+
+
+def named_types(meta_info: bytes, key_serializer: bytes, names: RowNames) -> RowTypes:
+    """Return the types of a state, in which the fields of rows have names.
+
+    Args:
+        meta_info: As in `KeyedState.meta_info`.
+        key_serializer: As in `KeyedFile.key_serializer`.
+        names: The names.
+    """
+    state = parse_state_meta_info(meta_info)
+    key = with_row_names(parse_key_serializer(key_serializer).snapshot, names.key).type_name
+    if state.kind is BackendStateType.PRIORITY_QUEUE:
+        return RowTypes(key)
+    user_key = user_key_snapshot(meta_info)
+    return RowTypes(
+        key,
+        "" if user_key is None else with_row_names(user_key, names.user_key).type_name,
+        with_row_names(value_snapshot(state), names.value).type_name,
+    )
 
 
 def with_timer_key(meta_info: bytes, key: bytes) -> bytes:
@@ -321,7 +395,9 @@ def _snapshot(state: StateMetaInfo, role: str) -> TypeSerializerSnapshot:
     return entry.snapshot
 
 
-def describe_state(state: StateMetaInfo, layout: KeyedLayout) -> KeyedState:
+def describe_state(
+    state: StateMetaInfo, layout: KeyedLayout, names: RowNames = NO_NAMES
+) -> KeyedState:
     """Return the neutral description of a state."""
     return KeyedState(
         name=state.name,
@@ -333,4 +409,5 @@ def describe_state(state: StateMetaInfo, layout: KeyedLayout) -> KeyedState:
         value_type="" if layout.value is None else described_type(layout.value),
         user_key_type="" if layout.user_key is None else layout.user_key.name,
         with_ttl=layout.with_ttl,
+        names=names,
     )

@@ -27,6 +27,7 @@ from statelake.state_core.formats.layout.keyed_layout import (
     RowWriter,
     trailer_sizes,
 )
+from statelake.state_core.formats.layout.keyed_states import with_row_names
 from statelake.state_core.formats.layout.meta_info import parse_key_serializer
 from statelake.state_core.kernels.encode import copy_ranges
 from statelake.state_core.kernels.skip import UNKNOWN, locate_counted
@@ -49,15 +50,16 @@ FEW_ROWS = 64  # rows that are compared as a whole at once
 SHOWN = 200
 
 
-def key_serializer_of(snapshot: bytes, flink: int = 0) -> TypeSerializer:
+def key_serializer_of(snapshot: bytes, flink: int = 0, names: Sequence[str] = ()) -> TypeSerializer:
     """Return the key serializer of an operator from the bytes of its snapshot.
 
     Args:
         snapshot: The bytes.
         flink: The major version of the Flink that wrote it; 0 if it is not known.
+        names: The names of the fields of a row of Flink SQL's; none by default.
     """
     with written_by(flink):
-        return restore_key(parse_key_serializer(snapshot).snapshot)
+        return restore_key(with_row_names(parse_key_serializer(snapshot).snapshot, names))
 
 
 def encode_keys(key: TypeSerializer, column: pa.Array) -> pa.LargeBinaryArray:

@@ -1,7 +1,8 @@
 """Snapshots of `RowData`, `ArrayData` and `MapData`, whose values are in `section_data`.
 
 They contain logical types as Java object streams, without names for the outermost row:
-its columns are `f0`, `f1`, ... A stream that was read is written back as it was.
+its columns are `f0`, `f1`, ... unless a compiled plan names them. A stream that was read is written
+back as it was.
 
 Source: `RowDataSerializer`, `BinaryRowDataSerializer`, `ArrayDataSerializer` and
 `MapDataSerializer` in `org.apache.flink.table.runtime.typeutils`.
@@ -9,9 +10,10 @@ Source: `RowDataSerializer`, `BinaryRowDataSerializer`, `ArrayDataSerializer` an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from copy import copy
 
-from statelake.state_core.errors import EncodeError
+from statelake.state_core.errors import EncodeError, IncompatibleError
 from statelake.state_core.files.java_stream import read_java_stream, write_java_stream
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
@@ -25,7 +27,11 @@ from statelake.state_core.serializers.framework.compatibility import (
     worst_of,
 )
 from statelake.state_core.serializers.framework.registry import register, registered_class
-from statelake.state_core.serializers.framework.snapshots import read_nested, write_nested
+from statelake.state_core.serializers.framework.snapshots import (
+    CompositeTypeSerializerSnapshot,
+    read_nested,
+    write_nested,
+)
 from statelake.state_core.serializers.sql.binary.formats import row_format, section_format
 from statelake.state_core.serializers.sql.section_data import (
     BinarySerializer,
@@ -85,12 +91,16 @@ def _compare(
 
 @register
 class RowDataSerializerSnapshot(TypeSerializerSnapshot):
-    """`RowDataSerializer$RowDataSerializerSnapshot`: types and snapshots of the fields."""
+    """`RowDataSerializer$RowDataSerializerSnapshot`: types and snapshots of the fields.
+
+    The names of the fields are not written: they are in a plan, or in no place.
+    """
 
     java_class = f"{TYPEUTILS}RowDataSerializer$RowDataSerializerSnapshot"
     versions = range(1, 4)
 
     def __init__(self) -> None:
+        self.names: tuple[str, ...] = ()
         self.types: tuple[WrittenType, ...] = ()
         self.nested: tuple[TypeSerializerSnapshot, ...] = ()
 
@@ -124,13 +134,20 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
 
     @property
     def type_name(self) -> str:
-        """`RowData<BIGINT NOT NULL, DECIMAL(10, 2)>`."""
+        """`RowData<BIGINT NOT NULL, DECIMAL(10, 2)>`, or `RowData<a INT>` with names."""
+        names = [f"{name} " for name in self.names] or [""] * len(self.types)
+        fields = [f"{name}{type_.type}" for name, type_ in zip(names, self.types, strict=True)]
+        return f"RowData<{', '.join(fields)}>"
+
+    @property
+    def _java_type(self) -> str:
+        """The type without names, by which it is the same for all who read it."""
         return f"RowData<{', '.join(str(type_.type) for type_ in self.types)}>"
 
     def restore_serializer(self) -> TypeSerializer:
         """Return the serializer of these types; one of bytes if a type is not known."""
-        section = row_format([type_.type for type_ in self.types])
-        name = self.type_name
+        section = row_format([type_.type for type_ in self.types], self.names)
+        name = self._java_type
         return BinarySerializer(name) if section is None else RowDataSerializer(section, name)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
@@ -153,6 +170,53 @@ class RowDataSerializerSnapshot(TypeSerializerSnapshot):
             rule = "; ".join(reason.rule for reason in worst.reasons)
             return reconfigured(self, old.type_name, self.type_name, rule)
         return worst
+
+
+def row_in(snapshot: TypeSerializerSnapshot) -> RowDataSerializerSnapshot:
+    """Return the row that a value is, or holds in a list or as the first part of a tuple.
+
+    Raises:
+        IncompatibleError: It holds no row.
+    """
+    if isinstance(snapshot, RowDataSerializerSnapshot):
+        return snapshot
+    if isinstance(snapshot, CompositeTypeSerializerSnapshot) and snapshot.nested:
+        return row_in(snapshot.nested[0])
+    raise IncompatibleError(f"{snapshot.type_name}, and not a row of Flink SQL")
+
+
+def with_row(
+    snapshot: TypeSerializerSnapshot, row: RowDataSerializerSnapshot
+) -> TypeSerializerSnapshot:
+    """Return the same value with another row in it."""
+    if isinstance(snapshot, RowDataSerializerSnapshot):
+        return row
+    assert isinstance(snapshot, CompositeTypeSerializerSnapshot)  # noqa: S101 - by row_in
+    changed = copy(snapshot)
+    changed.nested = (with_row(snapshot.nested[0], row), *snapshot.nested[1:])
+    return changed
+
+
+def with_names(snapshot: TypeSerializerSnapshot, names: Sequence[str]) -> TypeSerializerSnapshot:
+    """Return the same value, in whose row the fields have names.
+
+    Args:
+        snapshot: The value.
+        names: As many names as fields.
+
+    Raises:
+        IncompatibleError: It holds no row, or one of another number of fields.
+    """
+    row = row_in(snapshot)
+    if len(names) != len(row.types):
+        raise IncompatibleError(
+            f"{len(names)} names ({', '.join(names)}) of the {len(row.types)} fields of"
+            f" {row.type_name}",
+            remedy="give the plan of the job that took the savepoint",
+        )
+    named = copy(row)
+    named.names = tuple(names)
+    return with_row(snapshot, named)
 
 
 @register

@@ -14,6 +14,7 @@ from statelake import open_snapshot
 from tests.support.command import run
 from tests.support.lakes import KINDS, WINDOWS, WORDS, golden, raw_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
 
 pytestmark = pytest.mark.thinned(3)
 
@@ -342,3 +343,28 @@ def test_types_are_those_of_types() -> None:
             assert f"  {state['name']}: type: " in told
             compared += 1
     assert compared == len(said) > 5
+
+
+def test_a_plan_names_operators_keys_and_columns(tmp_path: Path) -> None:
+    """Of a Flink SQL job, as its query does; `get` takes what a GROUP BY is by."""
+    savepoint, (plan, other) = unpack_sql_job("shop", tmp_path / "shop"), unpack_sql_plans(tmp_path)
+    told = run("inspect", savepoint, "--plan", plan).out
+    assert (
+        "GroupAggregate[4]: GroupAggregate(groupBy=[shop], select=[shop, COUNT(amount) AS" in told
+    )
+    assert "keyed by RowData<shop VARCHAR(2147483647)>" in told
+    assert "RowData<count_amount BIGINT, sum_amount BIGINT>" in told
+    operators = inspected(savepoint, "--plan", plan)["operators"]
+    assert {each["node"] for each in operators if each["keyed_states"]} == {
+        "GroupAggregate[4]", "Join[11]",
+    }  # fmt: skip
+    assert all("node" not in each for each in inspected(savepoint)["operators"])
+    named = ("--plan", plan, "--operator", "GroupAggregate[4]", "--json")
+    (row,) = run("get", savepoint, "--key", "shop-1", *named).json
+    assert row["key"] == {"shop": "shop-1"}
+    assert row["value"] == {"count_amount": 8, "sum_amount": 284}
+    refused = run("inspect", savepoint, "--plan", other)
+    assert refused.code == 3
+    assert "is no operator of the plan" in refused.err
+    lake = ("--lake", tmp_path / "lake", "--job", "shop", "--plan", plan)
+    assert run("get", "--key", "shop-1", *lake).code == 2

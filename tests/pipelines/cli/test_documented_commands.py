@@ -208,15 +208,21 @@ def test_the_page_on_flink_2_shows_a_plan(clone: Path) -> None:
     assert_printed(expected, ran.out)
 
 
-def test_the_page_on_flink_sql_shows_a_verdict(clone: Path) -> None:
-    """Of the job whose plans and savepoint real Flink wrote."""
+def test_the_page_on_flink_sql_shows_what_is_printed(clone: Path) -> None:
+    """Of the job whose plans and savepoint real Flink wrote: a verdict, and state in its words."""
     unpack_sql_job("shop", clone / "savepoint-5f1e2c")
     unpack_sql_plans(clone)
-    (shown,) = (block for block in blocks(DOCS / "flink-sql.md", "") if block.startswith("$"))
-    command, _, expected = shown.partition("\n")
-    ran = run(*shlex.split(command)[2:])
-    assert ran.code == 0
-    assert_printed(expected, ran.out)
+    shown = [
+        call.partition("\n")
+        for block in blocks(DOCS / "flink-sql.md", "")
+        for call in block.removeprefix("$ ").split("\n$ ")
+        if block.startswith("$")
+    ]
+    assert len(shown) == 7
+    for command, _, expected in shown:
+        ran = run(*shlex.split(command)[1:])
+        assert ran.code == (3 if expected.startswith("error") else 0), (command, ran.err)
+        assert_printed(expected, ran.out + ran.err)
 
 
 def assert_printed(expected: str, printed: str) -> None:

@@ -33,6 +33,7 @@ SAVEPOINTS = {
     "uid": "the same",
     "allow_external": "the same",
 }
+PLANNED = SAVEPOINTS | {"plan": "the same"}
 PROGRESS = {"progress": "no `Job` has it"}
 LOG = sl.Checkpoints.__init__
 PROGRAM = dict.fromkeys(
@@ -56,15 +57,15 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "history": ((sl.Job.history,), {}, {}),
     "hold": ((sl.LakeSnapshot.hold,), {}, {}),
     "release": ((sl.LakeSnapshot.release,), {}, {}),
-    "get": ((sl.Snapshot.get, sl.LakeSnapshot.key_rows), SAVEPOINTS, {}),
+    "get": ((sl.Snapshot.get, sl.LakeSnapshot.key_rows), PLANNED, {}),
     "diff": (
         (sl.LakeSnapshot.diff,),
         {"fail_on_diff": "an exit code", "earlier": "the object is it"},
         {},
     ),
-    "find": ((sl.Snapshot.find, sl.LakeSnapshot.find), SAVEPOINTS, {}),
-    "expired": ((sl.Snapshot.expired,), SAVEPOINTS, {}),
-    "top": ((sl.Snapshot.top, sl.LakeSnapshot.top), SAVEPOINTS, {}),
+    "find": ((sl.Snapshot.find, sl.LakeSnapshot.find), PLANNED, {}),
+    "expired": ((sl.Snapshot.expired,), PLANNED, {}),
+    "top": ((sl.Snapshot.top, sl.LakeSnapshot.top), PLANNED, {}),
     "inspect": (
         (sl.open_snapshot, sl.Snapshot.describe),
         {"savepoint": "given as `location`"},

@@ -21,7 +21,7 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.commands.times import Durations, Instant
-from statelake.pipelines.cli.options import NamedSnapshot, source_options
+from statelake.pipelines.cli.options import NamedSnapshot, planned_source_options
 from statelake.pipelines.shown import plain
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ SHOWN_STATES = 200  # for people; --json has all
 
 
 @click.command()
-@source_options
+@planned_source_options
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 10_000),
               help="The number of keys of each state.")  # fmt: skip
 @operator_option

@@ -18,7 +18,7 @@ from statelake.pipelines.cli.options import (
     answer,
     job_option,
     lake_option,
-    source_options,
+    planned_source_options,
 )
 from statelake.pipelines.keys import KeyRows, key_table, printed_rows, rows_in_savepoint
 
@@ -29,15 +29,17 @@ key_option = click.option(
     "text",
     required=True,
     metavar="KEY",
-    help="As `dump` prints keys: JSON, or text as it is.",
+    help="As `dump` prints keys: JSON, or text as it is; of a row's only column, its value.",
 )
-operator_option = click.option("--operator", help="Only this operator: its uid, name or id.")
+operator_option = click.option(
+    "--operator", help="Only this operator: its uid, name or id, or its node in the plan."
+)
 state_option = click.option("--state", help="Only this state.")
 
 
 @click.command()
 @key_option
-@source_options
+@planned_source_options
 @operator_option
 @state_option
 @plugins_option
@@ -55,6 +57,8 @@ def get(
     hashed as Flink hashes it, and only its key group is read. If the hash can't be derived, all key
     groups are read, and a note says so. With --json the rows are those of `dump`, as one array.
 
+    With --plan, of a Flink SQL job, keys and rows have the columns of its query.
+
     Exits with 1 if nothing is held for the key.
 
     \b
@@ -62,6 +66,7 @@ def get(
       statelake get savepoint-5f1e2c-0a1b2c3d4e5f --key customer-4711
       statelake get savepoint-5f1e2c-0a1b2c3d4e5f --key '{"f0": "eu", "f1": 4711}' --operator orders
       statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
+      statelake get savepoint-5f1e2c --key berlin --plan plan.json --operator "GroupAggregate[5]"
     """
     if source.in_lake:
         key_rows = source.stored().key_rows(text, operator=operator, state=state)

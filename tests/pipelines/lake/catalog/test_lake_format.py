@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 from statelake import Job, Lake
+from statelake.pipelines.lake.catalog import catalog
 from statelake.pipelines.lake.catalog.dropping import clean_lake
 from statelake.pipelines.lake.catalog.lake_format import (
     FORMAT,
@@ -28,6 +29,7 @@ from tests.pipelines.lake.conftest import DEMO
 from tests.support.command import run
 from tests.support.golden_lakes import ERASED, FORMATS, HOT, JOB, golden_lake, held, said_of
 from tests.support.lakes import forge_claim
+from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
 
 
 def forged(lake: Path, **values: Any) -> None:
@@ -88,6 +90,32 @@ def test_a_lake_of_each_format_is_read_exported_and_upgraded(number: int, tmp_pa
     job.drop("tuesday" if not expected["tuesday"]["holds"] else "fewer")
     assert lake.clean().files == 0
     assert held(at, tmp_path / "written")["monday"] == expected["monday"]
+
+
+@pytest.mark.parametrize("number", FORMATS)
+def test_a_lake_of_each_format_gets_snapshots_with_names(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it is upgraded; those of before have none, and the catalog's files may be merged."""
+    at = golden_lake(number, tmp_path)
+    lake = Lake(at)
+    lake.upgrade()
+    savepoint = unpack_sql_job("shop", tmp_path / "shop")
+    for name in ("one", "two"):
+        job = lake.job("shop", engine="local")
+        job.import_snapshot(savepoint, name, plan=unpack_sql_plans(tmp_path)[0])
+        job[name].hold("a case")
+    for name in ("one", "two"):
+        names = [state.names.value for state in job[name]["GroupAggregate[4]"].keyed_states]
+        assert ("count_amount", "sum_amount") in names
+    job = lake.job(JOB, engine="local")
+    job.import_snapshot(savepoint, "named", plan=tmp_path / "old.json")
+    monkeypatch.setattr(catalog, "MANY_FILES", 2)
+    lake.catalog.put_together(JOB)
+    assert sum(file.job == JOB for file in lake.catalog.version().files) == 1
+    assert job["named"]["GroupAggregate[4]"].query
+    job.drop("named")
+    assert held(at, tmp_path / "held") == said_of(number)
 
 
 def test_a_lake_of_format_0_is_only_read_until_it_is_upgraded(tmp_path: Path) -> None:
@@ -151,7 +179,8 @@ def test_the_command_shows_the_plan_first(tmp_path: Path) -> None:
     assert Lake(at).format.version == 0
     ran = run("lake", "upgrade", "--lake", at, "--yes", "--json")
     assert ran.json == {
-        "before": 0, "after": 1, "columns": [], "readers": dict(READERS), "upgraded": True
+        "before": 0, "after": 1, "columns": ["operators"], "readers": dict(READERS),
+        "upgraded": True,
     }  # fmt: skip
     assert "nothing to do" in run("lake", "upgrade", "--lake", at, "--yes").out
     assert run("lake", "upgrade", "--lake", at, "--yes", "--json").json["upgraded"] is False

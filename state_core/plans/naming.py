@@ -1,0 +1,271 @@
+"""Names of a snapshot's operators, keys and columns, from the compiled plan of its job.
+
+The rows of Flink SQL's state have no names for their fields; the plan has them: `sum_amount` of an
+accumulator, the columns of a join's rows and of a GROUP BY. A plan fits a snapshot if each operator
+with keyed state is one of its nodes, and has the rows that the node predicts; else it is refused,
+since names that are wrong would be worse than none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from statelake.state_core.errors import DeclarationError, IncompatibleError, StateError
+from statelake.state_core.formats.layout.keyed_states import user_key_snapshot, value_snapshot
+from statelake.state_core.formats.layout.meta_info import (
+    parse_key_serializer,
+    parse_state_meta_info,
+)
+from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.model.snapshot import Operator, RowNames, Snapshot, StateKind
+from statelake.state_core.plans.lineage import lineage_of
+from statelake.state_core.plans.plan import Plan
+from statelake.state_core.plans.states import (
+    RULES,
+    STATELESS,
+    NodeState,
+    NodeStates,
+    Place,
+    states_of,
+)
+from statelake.state_core.plans.topology import operator_ids_of, shape_in
+from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnapshot, row_in
+from statelake.state_core.serializers.sql.types.logical_types import LogicalType, UnknownType
+
+REMEDY = "give the plan of the job that took the savepoint"
+LONGEST_NAME, LONGEST_QUERY = 100, 2000
+SHOWN = 5
+_UID = re.compile(r"(\d{1,18})_(.+)")
+_KINDS = frozenset((*RULES, *STATELESS))
+_NOT_PLAIN = re.compile(r"[^\w#@-]+")  # what Delta, Spark or a query would not take as it is
+# names of operators behind the number of their node, where a savepoint of Flink 1 has hashes alone
+NAMES = (
+    "source", "sink", "kafka", "values", "upsert-materialize", "constraint-validator",
+    "partitioner", "rowtime-inserter", "csv-source", "filesystem", "committer", "writer",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OperatorNames:
+    """What an operator of a snapshot is called in the plan of its job.
+
+    Attributes:
+        label: As Flink names its node, `GroupAggregate[5]`; empty if that is another operator, too.
+        query: Flink's description of the node, in which users recognise their query.
+        states: The names of the fields of its rows, by state.
+    """
+
+    label: str
+    query: str
+    states: Mapping[str, RowNames] = field(default_factory=dict)
+
+
+def nodes_by_uid(
+    plan: Plan, held: Mapping[str, str]
+) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
+    """Return the operators of a job that runs a compiled plan, by id: node, and name in it.
+
+    Args:
+        plan: The plan.
+        held: The operators of a snapshot, each with its uid; empty if it is not known.
+
+    Returns:
+        Those of the plan, and of the others what they are instead.
+    """
+    guesses = {
+        operator_id_of_uid(f"{node.id}_{name}"): (node.id, name)
+        for node in plan.nodes.values()
+        for name in (node.kind, *NAMES)
+    }
+    found: dict[str, tuple[int, str]] = {}
+    others: dict[str, str] = {}
+    for operator_id, uid in held.items():
+        parts = _UID.fullmatch(uid)
+        number, name = (int(parts[1]), parts[2]) if parts else guesses.get(operator_id, (-1, ""))
+        node = plan.nodes.get(number)
+        if node is None:
+            others[operator_id] = uid or operator_id
+        elif name in _KINDS and name != node.kind:
+            others[operator_id] = f"{uid} (of which the plan says {node.label})"
+        else:
+            found[operator_id] = number, name
+    return found, others
+
+
+def names_in(snapshot: Snapshot, plan: Plan) -> dict[str, OperatorNames]:
+    """Return the names of a snapshot's operators, by id; of those that the plan has.
+
+    Raises:
+        DeclarationError: The plan is not that of the job that took the snapshot, or a node of it
+            can't be understood.
+    """
+    states = states_of(plan, lineage_of(plan))
+    nodes = _nodes_in(snapshot, plan)
+    operators = {each.operator_id: each for each in snapshot.operators}
+    stateful: dict[int, list[str]] = {}
+    for operator_id, (number, _) in nodes.items():
+        if _has_state(operators[operator_id]):
+            stateful.setdefault(number, []).append(operator_id)
+    named = {}
+    for operator_id, (number, name) in nodes.items():
+        node, operator = plan.nodes[number], operators[operator_id]
+        try:
+            rows = _state_names(operator, states[number]) if number in states else {}
+        except StateError as error:
+            where = f"{plan.place}, {node.label}, operator {operator.label}"
+            raise DeclarationError(error.problem, place=where, remedy=error.remedy) from error
+        held = stateful.get(number, [])
+        mine = held == [operator_id] if len(held) == 1 else name == node.kind
+        label = node.label if mine else ""
+        named[operator_id] = OperatorNames(label, node.title[:LONGEST_QUERY] if mine else "", rows)
+    return named
+
+
+def _nodes_in(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, str]]:
+    """Return the node of each of a snapshot's operators and its name, by id.
+
+    Raises:
+        DeclarationError: An operator with keyed state, or with a uid and state, is of no node.
+    """
+    found, others = nodes_by_uid(plan, {each.operator_id: each.uid for each in snapshot.operators})
+    held = [each for each in snapshot.operators if _has_state(each)]
+    # of what connectors call themselves, hashes alone tell nothing
+    unknown = [
+        each for each in held if each.operator_id in others and (each.uid or each.keyed_states)
+    ]
+    if held and not unknown and any(each.operator_id in found for each in held):
+        return found
+    ids = [each.operator_id for each in held]
+    shape = None if any(each.uid for each in held) else shape_in(plan, ids)
+    if shape is not None:  # a job without a compiled plan
+        by_id = {operator_id: at for at, operator_id in operator_ids_of(plan, shape).items()}
+        return {
+            each.operator_id: by_id[each.operator_id]
+            for each in snapshot.operators
+            if each.operator_id in by_id
+        }
+    if not held:
+        return found
+    shown = ", ".join(others[each.operator_id] for each in (unknown or held)[:SHOWN])
+    raise DeclarationError(
+        f"{shown} of {snapshot.location} {'are' if len(unknown) > 1 else 'is'} no operator of the"
+        " plan",
+        place=plan.place,
+        remedy=f"{REMEDY}; if that ran its SQL without a compiled plan, compile it in the same"
+        " Flink with the same settings",
+    )
+
+
+def _has_state(operator: Operator) -> bool:
+    return bool(operator.total_bytes or operator.keyed_states or operator.operator_states)
+
+
+def _state_names(operator: Operator, node: NodeStates) -> dict[str, RowNames]:
+    """Return the names of the fields of an operator's rows, by state.
+
+    Raises:
+        IncompatibleError: It has other rows than the node.
+    """
+    predicted = {state.name: state for state in node.states}
+    valued = [each.name for each in operator.keyed_states if each.kind is not StateKind.TIMERS]
+    if valued and predicted and predicted.keys().isdisjoint(valued):
+        raise IncompatibleError(
+            f"the snapshot has the state {', '.join(valued[:SHOWN])}, and the plan says"
+            f" {', '.join(predicted)}",
+            remedy=REMEDY,
+        )
+    if node.key_names and operator.keyed_files:
+        row = row_in(parse_key_serializer(operator.keyed_files[0].key_serializer).snapshot)
+        _fit(row, node.key_types or [None] * len(node.key_names), "its key")
+    names = {}
+    for keyed in operator.keyed_states:
+        state = predicted.get(keyed.name)
+        if state is not None and keyed.kind is not StateKind.TIMERS:
+            for place, columns in state.rows.items():
+                row = row_at(keyed.meta_info, place)
+                _fit(row, [each.type for each in columns], f"{place.value} of {keyed.name!r}")
+        names[keyed.name] = row_names(node, state)
+    return names
+
+
+def row_names(node: NodeStates, state: NodeState | None) -> RowNames:
+    """Return the names of the fields of a state's rows; of an unknown state those of its key."""
+    key, rows = plain_names(node.key_names), {} if state is None else state.rows
+    user_key, value = (
+        plain_names([column.column for column in rows.get(place, ())])
+        for place in (Place.USER_KEY, Place.VALUE)
+    )
+    return RowNames(key, user_key, value)
+
+
+def row_at(meta_info: bytes, place: Place) -> RowDataSerializerSnapshot:
+    """Return the row in a place of a state.
+
+    Raises:
+        IncompatibleError: There is none.
+    """
+    if place is Place.USER_KEY:
+        user_key = user_key_snapshot(meta_info)
+        if user_key is None:
+            raise IncompatibleError("it is no map")
+        return row_in(user_key)
+    return row_in(value_snapshot(parse_state_meta_info(meta_info)))
+
+
+def _fit(
+    row: RowDataSerializerSnapshot, predicted: Sequence[LogicalType | None], where: str
+) -> None:
+    try:
+        refuse_other_types(row, list(map(_known, predicted)))
+    except IncompatibleError as error:
+        problem = f"{where}: {error.problem}"
+        raise IncompatibleError(problem, remedy=error.remedy) from error
+
+
+def _known(kind: LogicalType | None) -> LogicalType | None:
+    """Return a type; None if the plan has no text for all of it."""
+    if kind is None or isinstance(kind, UnknownType) or None in map(_known, kind.children):
+        return None
+    return kind
+
+
+def refuse_other_types(
+    row: RowDataSerializerSnapshot, predicted: Sequence[LogicalType | None]
+) -> None:
+    """Refuse a row of other types than a plan predicts.
+
+    Args:
+        row: The row.
+        predicted: The types; None where only Java knows them.
+
+    Raises:
+        IncompatibleError: They differ.
+    """
+    held = [each.type for each in row.types]
+    if len(held) == len(predicted) and all(
+        kind is None or kind.text == has.text for kind, has in zip(predicted, held, strict=True)
+    ):
+        return
+    shown = ", ".join("?" if kind is None else kind.text for kind in predicted)
+    raise IncompatibleError(
+        f"the snapshot has ({', '.join(each.text for each in held)}), and the plan says ({shown})",
+        remedy=REMEDY,
+    )
+
+
+def plain_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names that tables and queries take, each another one, whatever their case."""
+    found: list[str] = []
+    taken: dict[str, int] = {}  # by name, the last number behind it
+    for index, name in enumerate(names):
+        text = name.encode("utf-8", "replace").decode().replace("$", "")
+        plain = _NOT_PLAIN.sub("_", text)[:LONGEST_NAME].strip("_") or f"f{index}"
+        unique = plain
+        while unique.lower() in taken:
+            taken[plain.lower()] += 1
+            unique = f"{plain}_{taken[plain.lower()]}"
+        taken[unique.lower()] = 1
+        found.append(unique)
+    return tuple(found)
