@@ -52,9 +52,13 @@ class KeyGroupLayout:
         return cls(rows, rows)
 
     def with_meta_info(self, meta_info: bytes) -> KeyGroupLayout:
-        """Return the layout for another type of the values of the table's only state."""
-        ((index, _),) = self.before.states
-        return replace(self, after=replace(self.before, states=((index, meta_info),)))
+        """Return the layout for another type of one of the table's states."""
+        name = self.after.parse(meta_info)[0].name
+        states = tuple(
+            (index, meta_info if self.after.parse(old)[0].name == name else old)
+            for index, old in self.after.states
+        )
+        return replace(self, after=replace(self.after, states=states))
 
     @property
     def plain(self) -> bool:
@@ -249,10 +253,10 @@ class KeyGroupLayout:
 
     def _recorded(self, state: StateRecord, moved: set[int], counts: Counts) -> StateRecord:
         kept = [key_group for key_group in state.key_groups if key_group.key_group not in moved]
-        if self.after != self.before:  # the type of its only state changes
-            ((_, meta_info),) = self.after.states
-            value_type = self.after.parse(meta_info)[0].value_type
-            state = replace(state, meta_info=meta_info, value_type=value_type)
+        for _, meta_info in self.after.states if self.after != self.before else ():
+            new = self.after.parse(meta_info)[0]
+            if new.name == state.name:
+                state = replace(state, meta_info=meta_info, value_type=new.value_type)
         return state.with_key_groups([*kept, *counts.get(state.name, ())])
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+MATH = "org.apache.commons.math3"
 # of each: how a value is made of `r`, and the class as it is declared for Kryo
 LEAVES = {
     "Long": "r.nextLong()",
@@ -33,13 +34,28 @@ LEAVES = {
     "int[]": "new int[] {r.nextInt(), r.nextInt()}",
     "byte[]": "new byte[] {(byte) r.nextInt(), 7}",
     "String[]": "new String[] {text(r), text(r)}",
+    # classes of libraries, which Kryo writes field by field
+    f"{MATH}.complex.Complex": f"new {MATH}.complex.Complex(r.nextInt(), r.nextDouble())",
+    f"{MATH}.fraction.BigFraction": f"new {MATH}.fraction.BigFraction(r.nextLong(), 7L)",
 }
+LIBRARIES = {
+    f"{MATH}.complex.Complex": {"fields": {"imaginary": "double", "real": "double"}},
+    f"{MATH}.fraction.BigFraction": {
+        "fields": {"numerator": "java.math.BigInteger", "denominator": "java.math.BigInteger"}
+    },
+}
+# what has a serializer of Flink's in both versions, unless it is within a value of Kryo's
+OF_FLINK = {"Reading": "Reading.of(r)"}
 KEYS = ("String", "Long", "Integer", "UUID", "Tier")
 COLLECTIONS = ("List", "Set", "Collection", "ArrayList", "LinkedList", "HashSet", "TreeSet")
 SORTED = ("Long", "Integer", "String", "UUID", "Double")
 MAPS = ("Map", "HashMap", "LinkedHashMap", "TreeMap", "SortedMap")
 HASHABLE = tuple(name for name in LEAVES if "[]" not in name)
 DEEPEST = 4
+DECLARED = {
+    "PojoJobs$Tier": {"enum": ["GOLD", "SILVER", "TIN"]},
+    "PojoJobs$Span": {"fields": {"from": "long", "until": "long"}, "final": True},
+}
 
 
 @dataclass(frozen=True)
@@ -59,12 +75,14 @@ class Types:
         classes: The Java source of each class.
         declared: The fields of each class, as `--kryo` takes them.
         drawn: The types.
+        in_windows: The type of what windows hold.
     """
 
     random: Random
     classes: list[str] = field(default_factory=list)
     declared: dict[str, Any] = field(default_factory=dict)
     drawn: list[Drawn] = field(default_factory=list)
+    in_windows: Drawn = field(default_factory=lambda: Drawn("UUID", LEAVES["UUID"]))
 
     def draw(self, depth: int, *, kryo: bool) -> Drawn:
         """Draw a type; within Kryo without tuples, for which it has no form.
@@ -75,8 +93,9 @@ class Types:
         kinds = ["leaf", "collection", "map", "pojo"] + ["tuple", "optional"] * (not kryo)
         kind = self.random.choice(kinds) if depth < DEEPEST else "leaf"
         if kind == "leaf":
-            name = self.random.choice(list(LEAVES))
-            return Drawn(name, LEAVES[name])
+            leaves = LEAVES if kryo else LEAVES | OF_FLINK
+            name = self.random.choice(list(leaves))
+            return Drawn(name, leaves[name])
         if kind == "collection":
             return self._collection(depth)
         if kind == "map":
@@ -153,9 +172,10 @@ def _kryo(java: str) -> str:
 def drawn_types(seed: int, count: int) -> Types:
     """Draw types."""
     types = Types(Random(seed))
-    types.declared["PojoJobs$Tier"] = {"enum": ["GOLD", "SILVER", "TIN"]}
+    types.declared |= LIBRARIES | DECLARED
     while len(types.drawn) < count:
         types.drawn.append(types.draw(0, kryo=False))
+    types.in_windows = types.draw(1, kryo=True)
     return types
 
 
@@ -219,6 +239,8 @@ def source_of(types: Types, keys: int) -> str:
     parts = {
         "KEYS": str(keys),
         "FIRST": types.drawn[0].java,
+        "HELD": types.in_windows.java,
+        "VALUE": types.in_windows.value,
         "CLASSES": "\n".join(types.classes),
         "MAKERS": makers,
         "FIELDS": fields,
@@ -233,21 +255,40 @@ def source_of(types: Types, keys: int) -> str:
 TEMPLATE = """
 import java.util.*;
 import java.util.function.Supplier;
+import org.apache.avro.Schema;
+import org.apache.avro.generic.GenericData;
+import org.apache.avro.generic.GenericRecord;
+import org.apache.flink.api.common.ExecutionConfig;
+import org.apache.flink.api.common.eventtime.WatermarkStrategy;
+import org.apache.flink.api.common.functions.AggregateFunction;
+import org.apache.flink.api.common.functions.FlatMapFunction;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.*;
 import org.apache.flink.api.common.typeinfo.TypeHint;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.api.java.tuple.Tuple2;
+import org.apache.flink.api.java.typeutils.GenericTypeInfo;
+import org.apache.flink.api.java.typeutils.TupleTypeInfo;
+import org.apache.flink.formats.avro.typeutils.GenericRecordAvroTypeInfo;
 import org.apache.flink.runtime.state.FunctionInitializationContext;
 import org.apache.flink.runtime.state.FunctionSnapshotContext;
 import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
 import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.datastream.KeyedStream;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
+import org.apache.flink.streaming.api.functions.windowing.ProcessWindowFunction;
+import org.apache.flink.streaming.api.windowing.assigners.*;
+import org.apache.flink.streaming.api.windowing.triggers.*;
+import org.apache.flink.streaming.api.windowing.windows.Window;
 import org.apache.flink.util.Collector;
 
 class PojoJobs {
     static final int KEYS = /*KEYS*/;
+    static final java.time.Duration SECONDS_5 = java.time.Duration.ofSeconds(5);
+    static final java.time.Duration HOUR = java.time.Duration.ofHours(1);
 
     public enum Tier { GOLD, SILVER, TIN }
 
@@ -353,6 +394,307 @@ class PojoJobs {
 
     static void pojos(DataStream<Long> numbers, boolean restoring) {
         Jobs.finish(numbers.keyBy(k -> k).process(new Held(restoring)).uid("types").name("types"));
+        windows(numbers, restoring);
+    }
+
+    /** A record of Avro, as its compiler makes it. */
+    public static class Reading extends org.apache.avro.specific.SpecificRecordBase {
+        public static final Schema SCHEMA$ = schema("Reading", "{'name':'at','type':'long'},"
+                + "{'name':'place','type':['null',{'type':'string','avro.java.string':'String'}]},"
+                + "{'name':'values','type':{'type':'array','items':'double'}}");
+        public long at;
+        public String place;
+        public List<Double> values;
+
+        static Reading of(Random r) {
+            Reading made = new Reading();
+            made.at = r.nextLong();
+            made.place = r.nextInt(3) == 0 ? null : text(r);
+            made.values = new ArrayList<>(Arrays.asList(r.nextDouble(), r.nextDouble()));
+            return made;
+        }
+
+        @Override
+        public Schema getSchema() {
+            return SCHEMA$;
+        }
+
+        @Override
+        public Object get(int field) {
+            return field == 0 ? (Object) at : field == 1 ? place : values;
+        }
+
+        @Override
+        @SuppressWarnings("unchecked")
+        public void put(int field, Object value) {
+            if (field == 0) {
+                at = (Long) value;
+            } else if (field == 1) {
+                place = value == null ? null : value.toString();
+            } else {
+                values = (List<Double>) value;
+            }
+        }
+    }
+
+    static final Schema GENERIC = schema(
+            "Generic", "{'name':'id','type':'long'},{'name':'name','type':'string'}");
+
+    static Schema schema(String name, String fields) {
+        String text = "{'type':'record','namespace':'PojoJobs$','name':'" + name + "','fields':["
+                + fields + "]}";
+        return new Schema.Parser().parse(text.replace((char) 39, (char) 34));
+    }
+
+    static GenericRecord generic(long k) {
+        GenericRecord made = new GenericData.Record(GENERIC);
+        made.put("id", k);
+        made.put("name", new org.apache.avro.util.Utf8("größe " + k));
+        return made;
+    }
+
+    /** A window that Kryo writes. */
+    public static final class Span extends Window {
+        private final long from;
+        private final long until;
+
+        Span(long from, long until) {
+            this.from = from;
+            this.until = until;
+        }
+
+        @Override
+        public long maxTimestamp() {
+            return until - 1;
+        }
+
+        @Override
+        public boolean equals(Object other) {
+            return other instanceof Span && ((Span) other).from == from
+                    && ((Span) other).until == until;
+        }
+
+        @Override
+        public int hashCode() {
+            return Long.hashCode(from * 31 + until);
+        }
+    }
+
+    /** Sessions that end five seconds behind their last element, and Kryo writes them. */
+    static class Spans extends MergingWindowAssigner<Object, Span> {
+        @Override
+        public Collection<Span> assignWindows(
+                Object element, long at, WindowAssignerContext context) {
+            return Collections.singletonList(new Span(at, at + 5000));
+        }
+
+        public Trigger<Object, Span> getDefaultTrigger(StreamExecutionEnvironment env) {
+            return new AtEnd();
+        }
+
+        public Trigger<Object, Span> getDefaultTrigger() {
+            return new AtEnd();
+        }
+
+        @Override
+        public TypeSerializer<Span> getWindowSerializer(ExecutionConfig config) {
+            return new GenericTypeInfo<>(Span.class).createSerializer(config.getSerializerConfig());
+        }
+
+        @Override
+        public boolean isEventTime() {
+            return true;
+        }
+
+        @Override
+        public void mergeWindows(Collection<Span> all, MergeCallback<Span> merged) {
+            List<Span> sorted = new ArrayList<>(all);
+            sorted.sort(Comparator.comparing(span -> span.from));
+            List<Span> group = new ArrayList<>();
+            long until = Long.MIN_VALUE;
+            for (Span span : sorted) {
+                if (!group.isEmpty() && span.from > until) {
+                    finish(group, until, merged);
+                    group = new ArrayList<>();
+                    until = Long.MIN_VALUE;
+                }
+                group.add(span);
+                until = Math.max(until, span.until);
+            }
+            finish(group, until, merged);
+        }
+
+        private void finish(List<Span> group, long until, MergeCallback<Span> merged) {
+            if (group.size() > 1) {
+                merged.merge(group, new Span(group.get(0).from, until));
+            }
+        }
+    }
+
+    static class AtEnd extends Trigger<Object, Span> {
+        @Override
+        public TriggerResult onElement(Object one, long at, Span span, TriggerContext context) {
+            context.registerEventTimeTimer(span.maxTimestamp());
+            return TriggerResult.CONTINUE;
+        }
+
+        @Override
+        public TriggerResult onEventTime(long time, Span span, TriggerContext context) {
+            return time == span.maxTimestamp() ? TriggerResult.FIRE : TriggerResult.CONTINUE;
+        }
+
+        @Override
+        public TriggerResult onProcessingTime(long time, Span span, TriggerContext context) {
+            return TriggerResult.CONTINUE;
+        }
+
+        @Override
+        public void clear(Span span, TriggerContext context) throws Exception {
+            context.deleteEventTimeTimer(span.maxTimestamp());
+        }
+
+        @Override
+        public boolean canMerge() {
+            return true;
+        }
+
+        @Override
+        public void onMerge(Span span, OnMergeContext context) {
+            context.registerEventTimeTimer(span.maxTimestamp());
+        }
+    }
+
+    /** What an accumulator holds, all of which Flink 1 leaves to Kryo. */
+    public static class Sum {
+        public ArrayList</*HELD*/> all = new ArrayList<>();
+        public List<String> texts = new ArrayList<>();
+        public UUID last;
+    }
+
+    static class Adding implements AggregateFunction<Tuple2<Long, /*HELD*/>, Sum, Sum> {
+        @Override
+        public Sum createAccumulator() {
+            return new Sum();
+        }
+
+        @Override
+        public Sum add(Tuple2<Long, /*HELD*/> one, Sum sum) {
+            sum.all.add(one.f1);
+            sum.texts.add("word");
+            sum.last = new UUID(one.f0, one.f0);
+            return sum;
+        }
+
+        @Override
+        public Sum getResult(Sum sum) {
+            return sum;
+        }
+
+        @Override
+        public Sum merge(Sum one, Sum other) {
+            one.all.addAll(other.all);
+            one.texts.addAll(other.texts);
+            return one;
+        }
+    }
+
+    static /*HELD*/ held(long k, int n) {
+        Random r = new Random(k * 77 + n);
+        return /*VALUE*/;
+    }
+
+    static void report(String of, long k, Object expected, Object value, Collector<String> out)
+            throws Exception {
+        List<Object> found = new ArrayList<>();
+        check(found, of, expected, value);
+        Map<String, Object> line = new TreeMap<>();
+        line.put("of", of);
+        line.put("key", k);
+        line.put("wrong", found);
+        out.collect(Json.of(line));
+    }
+
+    /** What a window held, in the order of texts, as merging has none. */
+    static List<String> texts(Iterable<?> all) throws Exception {
+        List<String> texts = new ArrayList<>();
+        for (Object one : all) {
+            texts.add(show(one));
+        }
+        Collections.sort(texts);
+        return texts;
+    }
+
+    static List<Object> expected(long k, int... numbers) {
+        List<Object> all = new ArrayList<>();
+        for (int n : numbers) {
+            all.add(held(k, n));
+        }
+        return all;
+    }
+
+    static class Summed<W extends Window> extends ProcessWindowFunction<Sum, String, Long, W> {
+        private final String of;
+
+        Summed(String of) {
+            this.of = of;
+        }
+
+        @Override
+        public void process(Long k, Context context, Iterable<Sum> sums, Collector<String> out)
+                throws Exception {
+            Sum sum = sums.iterator().next();
+            List<Object> all = sum.all.size() == 1 ? expected(k, 2) : expected(k, 0, 1, 3);
+            report(of, k, Arrays.asList(texts(all), all.size(), new UUID(k, k)),
+                    Arrays.asList(texts(sum.all), sum.texts.size(), sum.last), out);
+        }
+    }
+
+    static class Listed<W extends Window>
+            extends ProcessWindowFunction<Tuple2<Long, /*HELD*/>, String, Long, W> {
+        private final String of;
+
+        Listed(String of) {
+            this.of = of;
+        }
+
+        @Override
+        public void process(Long k, Context context, Iterable<Tuple2<Long, /*HELD*/>> held,
+                Collector<String> out) throws Exception {
+            List<Object> all = new ArrayList<>();
+            for (Tuple2<Long, /*HELD*/> one : held) {
+                all.add(one.f1);
+            }
+            int[] numbers = of.equals("global") ? new int[] {0, 1, 2, 3}
+                    : all.size() == 1 ? new int[] {2} : new int[] {0, 1, 3};
+            report(of, k, texts(expected(k, numbers)), texts(all), out);
+        }
+    }
+
+    /** Three elements of each key, and a fourth one when restoring, which joins the first two. */
+    static void windows(DataStream<Long> numbers, boolean restoring) {
+        KeyedStream<Tuple2<Long, /*HELD*/>, Long> held = numbers
+                .flatMap((FlatMapFunction<Long, Tuple2<Long, Integer>>) (k, out) -> {
+                    for (int n = restoring ? 3 : 0; n < (restoring ? 4 : 3); n++) {
+                        out.collect(Tuple2.of(k, n));
+                    }
+                }).returns(Types.TUPLE(Types.LONG, Types.INT))
+                .assignTimestampsAndWatermarks(WatermarkStrategy
+                        .<Tuple2<Long, Integer>>noWatermarks().withTimestampAssigner(
+                                (one, before) -> new long[] {0, 1000, 10_000_000, 2000}[one.f1]))
+                .map(one -> Tuple2.of(one.f0, held(one.f0, one.f1)))
+                .returns(new TypeHint<Tuple2<Long, /*HELD*/>>() {})
+                .keyBy(one -> one.f0, Types.LONG);
+        Jobs.finish(held.window(EventTimeSessionWindows.withGap(SECONDS_5))
+                .aggregate(new Adding(), new Summed<>("sessions")).uid("sessions"));
+        Jobs.finish(held.window(TumblingEventTimeWindows.of(HOUR))
+                .process(new Listed<>("hours")).uid("hours"));
+        Jobs.finish(held.window(GlobalWindows.create())
+                .trigger(PurgingTrigger.of(CountTrigger.of(4)))
+                .process(new Listed<>("global")).uid("global"));
+        Jobs.finish(held.window(new Spans())
+                .aggregate(new Adding(), new Summed<>("spans")).uid("spans"));
+        Jobs.finish(held.window(new Spans())
+                .process(new Listed<>("listed")).uid("listed"));
     }
 
     static class Held extends KeyedProcessFunction<Long, Long, String>
@@ -364,6 +706,8 @@ class PojoJobs {
         private transient BroadcastState<UUID, UUID> twins;
         private transient ListState<UUID> tokens;
         private transient ListState</*FIRST*/> parts;
+        private transient ValueState<GenericRecord> generic;
+        private transient ListState<Tuple2<GenericRecord, UUID>> generics;
         private transient boolean seen;
         /*FIELDS*/
 
@@ -396,6 +740,12 @@ class PojoJobs {
                     new MapStateDescriptor<>("byToken", UUID.class, Long.class));
             byPair = getRuntimeContext().getMapState(new MapStateDescriptor<>("byPair",
                     TypeInformation.of(new TypeHint<Tuple2<UUID, String>>() {}), Types.LONG));
+            generic = getRuntimeContext().getState(new ValueStateDescriptor<>(
+                    "generic", new GenericRecordAvroTypeInfo(GENERIC)));
+            generics = getRuntimeContext().getListState(new ListStateDescriptor<>("generics",
+                    new TupleTypeInfo<Tuple2<GenericRecord, UUID>>(
+                            new GenericRecordAvroTypeInfo(GENERIC),
+                            TypeInformation.of(UUID.class))));
             /*OPEN*/
         }
 
@@ -404,6 +754,9 @@ class PojoJobs {
                 throws Exception {
             if (!restoring) {
                 /*WRITE*/
+                generic.update(generic(k));
+                generics.add(Tuple2.of(generic(k + 1), new UUID(k, 1)));
+                generics.add(Tuple2.of(generic(k + 2), new UUID(k, 2)));
                 byToken.put(new UUID(k, -k), k);
                 byToken.put(new UUID(-k, k), -k);
                 byPair.put(Tuple2.of(new UUID(k, -k), "a"), k);
@@ -444,7 +797,13 @@ class PojoJobs {
                     byPair.get(Tuple2.of(new UUID(k, -k), "größe"))));
             check(found, "byToken", Arrays.asList(k, -k),
                     Arrays.asList(byToken.get(new UUID(k, -k)), byToken.get(new UUID(-k, k))));
+            check(found, "generic", generic(k), generic.value());
+            List<Object> pairs = new ArrayList<>();
+            generics.get().forEach(pairs::add);
+            check(found, "generics", Arrays.asList(Tuple2.of(generic(k + 1), new UUID(k, 1)),
+                    Tuple2.of(generic(k + 2), new UUID(k, 2))), pairs);
             Map<String, Object> line = new TreeMap<>();
+            line.put("of", "types");
             line.put("key", k);
             line.put("wrong", found);
             out.collect(Json.of(line));
