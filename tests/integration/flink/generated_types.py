@@ -54,7 +54,7 @@ HASHABLE = tuple(name for name in LEAVES if "[]" not in name)
 DEEPEST = 4
 DECLARED = {
     "PojoJobs$Tier": {"enum": ["GOLD", "SILVER", "TIN"]},
-    "PojoJobs$Span": {"fields": {"from": "long", "until": "long"}, "final": True},
+    "PojoJobs$Span": {"fields": {"from": "long", "until": "long", "kind": "UUID"}, "final": True},
 }
 
 
@@ -457,6 +457,7 @@ class PojoJobs {
     public static final class Span extends Window {
         private final long from;
         private final long until;
+        private final UUID kind = new UUID(7, 11); // Kryo 5 writes it in another way
 
         Span(long from, long until) {
             this.from = from;
@@ -471,7 +472,7 @@ class PojoJobs {
         @Override
         public boolean equals(Object other) {
             return other instanceof Span && ((Span) other).from == from
-                    && ((Span) other).until == until;
+                    && ((Span) other).until == until && kind.equals(((Span) other).kind);
         }
 
         @Override
@@ -649,8 +650,8 @@ class PojoJobs {
         }
     }
 
-    static class Listed<W extends Window>
-            extends ProcessWindowFunction<Tuple2<Long, /*HELD*/>, String, Long, W> {
+    static class Listed<K, W extends Window>
+            extends ProcessWindowFunction<Tuple2<Long, /*HELD*/>, String, K, W> {
         private final String of;
 
         Listed(String of) {
@@ -658,8 +659,9 @@ class PojoJobs {
         }
 
         @Override
-        public void process(Long k, Context context, Iterable<Tuple2<Long, /*HELD*/>> held,
+        public void process(K key, Context context, Iterable<Tuple2<Long, /*HELD*/>> held,
                 Collector<String> out) throws Exception {
+            long k = held.iterator().next().f0;
             List<Object> all = new ArrayList<>();
             for (Tuple2<Long, /*HELD*/> one : held) {
                 all.add(one.f1);
@@ -693,7 +695,7 @@ class PojoJobs {
                 .process(new Listed<>("global")).uid("global"));
         Jobs.finish(held.window(new Spans())
                 .aggregate(new Adding(), new Summed<>("spans")).uid("spans"));
-        Jobs.finish(held.window(new Spans())
+        Jobs.finish(held.keyBy(one -> "key " + one.f0, Types.STRING).window(new Spans())
                 .process(new Listed<>("listed")).uid("listed"));
     }
 
@@ -706,6 +708,7 @@ class PojoJobs {
         private transient BroadcastState<UUID, UUID> twins;
         private transient ListState<UUID> tokens;
         private transient ListState</*FIRST*/> parts;
+        private transient ValueState<org.apache.commons.math3.complex.Complex> library;
         private transient ValueState<GenericRecord> generic;
         private transient ListState<Tuple2<GenericRecord, UUID>> generics;
         private transient boolean seen;
@@ -740,6 +743,8 @@ class PojoJobs {
                     new MapStateDescriptor<>("byToken", UUID.class, Long.class));
             byPair = getRuntimeContext().getMapState(new MapStateDescriptor<>("byPair",
                     TypeInformation.of(new TypeHint<Tuple2<UUID, String>>() {}), Types.LONG));
+            library = getRuntimeContext().getState(new ValueStateDescriptor<>(
+                    "library", org.apache.commons.math3.complex.Complex.class));
             generic = getRuntimeContext().getState(new ValueStateDescriptor<>(
                     "generic", new GenericRecordAvroTypeInfo(GENERIC)));
             generics = getRuntimeContext().getListState(new ListStateDescriptor<>("generics",
@@ -754,6 +759,7 @@ class PojoJobs {
                 throws Exception {
             if (!restoring) {
                 /*WRITE*/
+                library.update(new org.apache.commons.math3.complex.Complex(k, -k));
                 generic.update(generic(k));
                 generics.add(Tuple2.of(generic(k + 1), new UUID(k, 1)));
                 generics.add(Tuple2.of(generic(k + 2), new UUID(k, 2)));
@@ -797,6 +803,8 @@ class PojoJobs {
                     byPair.get(Tuple2.of(new UUID(k, -k), "größe"))));
             check(found, "byToken", Arrays.asList(k, -k),
                     Arrays.asList(byToken.get(new UUID(k, -k)), byToken.get(new UUID(-k, k))));
+            check(found, "library", new org.apache.commons.math3.complex.Complex(k, -k),
+                    library.value());
             check(found, "generic", generic(k), generic.value());
             List<Object> pairs = new ArrayList<>();
             generics.get().forEach(pairs::add);

@@ -36,6 +36,10 @@ def test_types_are_upgraded(seed: int, count: int, tmp_path: Path) -> None:
     types = drawn_types(seed, count)
     with oracle("1.20.0", types, tmp_path) as old:
         savepoint = old.generate("pojos", tmp_path / "old", keys=KEYS)
+    plan = sl.upgrade(savepoint, uids=UIDS)
+    (why,) = [state.left for state in plan.states if state.state == "library"]
+    assert "a value of org.apache.commons.math3.complex.Complex, whose form is not known" in why
+    assert "declare the class in a file for --kryo" in why
     declare_classes({"flink": 1, "classes": types.declared})
     with oracle("2.3.0", types, tmp_path) as new:
         like = new.generate("pojos", tmp_path / "like", keys=1)
