@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from statelake.state_core.errors import DeclarationError, IncompatibleError, StateError
-from statelake.state_core.formats.layout.keyed_states import user_key_snapshot, value_snapshot
+from statelake.state_core.formats.layout.keyed_layout import USER_KEY
+from statelake.state_core.formats.layout.keyed_states import key_parts, value_snapshot
 from statelake.state_core.formats.layout.meta_info import (
     parse_key_serializer,
     parse_state_meta_info,
@@ -207,7 +208,7 @@ def row_at(meta_info: bytes, place: Place) -> RowDataSerializerSnapshot:
         IncompatibleError: There is none.
     """
     if place is Place.USER_KEY:
-        user_key = user_key_snapshot(meta_info)
+        user_key = key_parts(meta_info).get(USER_KEY)
         if user_key is None:
             raise IncompatibleError("it is no map")
         return row_in(user_key)

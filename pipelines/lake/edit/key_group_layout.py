@@ -53,15 +53,21 @@ class KeyGroupLayout:
         return cls(rows, rows)
 
     def with_meta_info(self, meta_info: bytes, names: RowNames | None = None) -> KeyGroupLayout:
-        """Return the layout for another type of the values of the table's only state.
+        """Return the layout for another type of one of the table's states.
 
         Args:
             meta_info: The state's new meta info.
             names: The names of the fields of its rows; by default those that it has.
         """
-        ((index, held),) = self.before.states
-        new = held.with_meta_info(meta_info) if names is None else HeldState(meta_info, names)
-        return replace(self, after=replace(self.before, states=((index, new),)))
+        name = self.after.parse(HeldState(meta_info))[0].name
+
+        def changed(held: HeldState) -> HeldState:
+            if self.after.parse(held)[0].name != name:
+                return held
+            return held.with_meta_info(meta_info) if names is None else HeldState(meta_info, names)
+
+        states = tuple((index, changed(held)) for index, held in self.after.states)
+        return replace(self, after=replace(self.after, states=states))
 
     @property
     def plain(self) -> bool:
@@ -256,15 +262,16 @@ class KeyGroupLayout:
 
     def _recorded(self, state: StateRecord, moved: set[int], counts: Counts) -> StateRecord:
         kept = [key_group for key_group in state.key_groups if key_group.key_group not in moved]
-        if self.after != self.before:  # the type of its only state changes
-            ((_, held),) = self.after.states
-            state = replace(
-                state,
-                meta_info=held.meta_info,
-                value_type=self.after.parse(held)[0].value_type,
-                user_key_names=list(held.names.user_key),
-                value_names=list(held.names.value),
-            )
+        for _, held in self.after.states if self.after != self.before else ():
+            new = self.after.parse(held)[0]
+            if new.name == state.name:
+                state = replace(
+                    state,
+                    meta_info=held.meta_info,
+                    value_type=new.value_type,
+                    user_key_names=list(held.names.user_key),
+                    value_names=list(held.names.value),
+                )
         return state.with_key_groups([*kept, *counts.get(state.name, ())])
 
 

@@ -36,8 +36,9 @@ from statelake.pipelines.lake.tables.records import (
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import (
-    user_key_snapshot,
-    with_user_key_bytes,
+    is_queue,
+    key_parts,
+    with_key_parts,
     with_value_bytes,
 )
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
@@ -50,7 +51,7 @@ from statelake.state_core.formats.rewriting.kryo_upgrade import (
     find_collections,
     for_flink_2,
     targets_in,
-    upgrade_map_keys,
+    upgrade_keys,
     upgrade_rows,
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
@@ -178,6 +179,7 @@ class KryoUpgrade(Transform):
     """Rewrite values with Kryo in them as Flink 2 writes them.
 
     Attributes:
+        name: The state, which may share its table with others.
         before: The state's meta info as Flink 1 wrote it.
         after: That for Flink 2.
         plain: Whether the table is written without the users' decoders of now.
@@ -185,18 +187,20 @@ class KryoUpgrade(Transform):
 
     keeps_count = True
 
+    name: str
     before: bytes
     after: bytes
     plain: bool
 
     def apply(self, rows: Rows) -> Rows:
-        """Rewrite the values."""
-        before, after = value_type(self.before), value_type(self.after)
-        upgraded = upgrade_rows(rows, before, after, plain=self.plain)
-        old, new = user_key_snapshot(self.before), user_key_snapshot(self.after)
-        if old is None or new is None or not kryo_places(old):
-            return upgraded
-        return cast("Rows", upgrade_map_keys(upgraded, old, new))
+        """Rewrite the values of the state, and parts of its keys."""
+        if rows.name != self.name:
+            return rows
+        if not is_queue(self.before):
+            before, after = value_type(self.before), value_type(self.after)
+            rows = upgrade_rows(rows, before, after, plain=self.plain)
+        old, new = key_parts(self.before), key_parts(self.after)
+        return cast("Rows", upgrade_keys(rows, old, new, plain=self.plain))
 
 
 def plan_kryo_upgrade(
@@ -253,8 +257,8 @@ def _planned(
     def left(why: str) -> Upgraded:
         return Upgraded(operator.label, state.name, state.entries, why)
 
-    before = value_type(state.meta_info)
-    places = kryo_places(before)
+    timers = is_queue(state.meta_info)
+    places = {} if timers else kryo_places(value_type(state.meta_info))
     found = {
         path: Found(kryo.type_class)
         for path, kryo in places.items()
@@ -270,26 +274,32 @@ def _planned(
             "Kryo is in its keys, and entries are found by the bytes of their keys: run the new"
             " job with keys of another type, and bootstrap this state"
         )
-    key = user_key_snapshot(state.meta_info)
-    in_keys = {} if key is None else kryo_places(key)
-    kryo = [*places.values(), *in_keys.values()]
+    keys = key_parts(state.meta_info)
+    new_keys = {name: for_flink_2(snapshot, {}) for name, snapshot in keys.items()}
+    in_keys = [kryo for snapshot in keys.values() for kryo in kryo_places(snapshot).values()]
+    kryo = [*places.values(), *in_keys]
     if state.meta_info.count(NAME) > len(kryo):
-        return left("Kryo is in a namespace, or in a type whose parts are not known")
-    if any(each.type_class in COLLECTIONS for each in in_keys.values()):
+        return left("Kryo is in a type whose parts are not known")
+    if any(each.type_class in COLLECTIONS for each in in_keys):
         return left(
-            "a collection by Kryo is in keys of a map, and its elements' types are not known"
+            "a collection by Kryo is in namespaces or in keys of a map, and its elements' types are"
+            " not known"
         )
     if _is_of_flink_2(record, kryo):
         return left(LATER)
     try:
         for rows in _rows_of(lake, operator, state):
-            find_collections(rows, before, found)
-            if key is not None and in_keys:
-                upgrade_map_keys(rows, key, for_flink_2(key, {}))
-        targets, types = _targets(label, state, operator, before, places, found, new)
-        after = with_value_bytes(state.meta_info, for_flink_2(before, targets))
-        if key is not None and in_keys:
-            after = with_user_key_bytes(after, for_flink_2(key, {}))
+            if not timers:
+                find_collections(rows, value_type(state.meta_info), found)
+            upgrade_keys(rows, keys, new_keys, plain=True)
+        after = state.meta_info
+        types: dict[str, str] = {}
+        if not timers:
+            before = value_type(after)
+            targets, types = _targets(label, state, operator, before, places, found, new)
+            after = with_value_bytes(after, for_flink_2(before, targets))
+        if in_keys:
+            after = with_key_parts(after, new_keys)
     except StateError as error:
         return left(str(error).removeprefix(f"state {state.name!r}, "))
     return Upgraded(operator.label, state.name, state.entries, "", types, after)
@@ -419,15 +429,16 @@ class _Upgrade(Derivation):
 
     def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
         """Return the change of a table if its state is upgraded."""
+        layout = layout_of(self.lake, operator, table)
+        changes = []
         for state in operator.states_in(table):
             planned = self.states.get((operator.label, state.name))
             if planned is not None:
                 refuse_disagreeing(operator, state)
                 after = planned.meta_info
-                layout = layout_of(self.lake, operator, table).with_meta_info(after)
-                change = KryoUpgrade(state.meta_info, after, layout.plain)
-                return TableChange(layout, pieces_of(table), [change])
-        return None
+                layout = layout.with_meta_info(after)
+                changes.append(KryoUpgrade(state.name, state.meta_info, after, layout.plain))
+        return TableChange(layout, pieces_of(table), changes) if changes else None
 
 
 def _gone(operator: OperatorRecord, state: AnyState) -> str:

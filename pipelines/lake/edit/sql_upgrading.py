@@ -46,12 +46,12 @@ from statelake.state_core.errors import EncodeError, IncompatibleError, StateErr
 from statelake.state_core.formats.layout.keyed_layout import RAW_KEY, RAW_VALUE, USER_KEY, VALUE
 from statelake.state_core.formats.layout.keyed_states import (
     has_ttl,
+    key_parts,
     meta_info_bytes,
-    user_key_snapshot,
+    with_key_parts,
     with_row_names,
     with_timer_key,
     with_ttl_bytes,
-    with_user_key_bytes,
     with_value_bytes,
 )
 from statelake.state_core.formats.layout.meta_info import (
@@ -219,7 +219,7 @@ class SqlRows(Transform):
 @lru_cache(maxsize=64)  # each piece of a table has the same
 def _parsed(meta_info: bytes) -> tuple[TypeSerializerSnapshot, TypeSerializerSnapshot | None]:
     """Return the serializer snapshots of a state's values, and of its map's keys."""
-    return value_type(meta_info), user_key_snapshot(meta_info)
+    return value_type(meta_info), key_parts(meta_info).get(USER_KEY)
 
 
 def _begins_with_row(value: TypeSerializerSnapshot) -> bool:
@@ -584,9 +584,9 @@ def _state_upgrade(
         wanted = None if target is None else row_at(target, place)
         row = _new_row(before, matches, found.old.rows[place], wanted)
         if place is Place.USER_KEY:
-            user_key = user_key_snapshot(after)
+            user_key = key_parts(after).get(USER_KEY)
             assert user_key is not None  # noqa: S101 - by _row_at
-            after = with_user_key_bytes(after, with_row(user_key, row))
+            after = with_key_parts(after, {USER_KEY: with_row(user_key, row)})
         else:
             after = with_value_bytes(after, with_row(value_type(after), row))
     changes = {place: RowChange.of(matches) for place, matches in found.columns.items()}

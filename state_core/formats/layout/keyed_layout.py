@@ -245,9 +245,7 @@ class KeyedLayout:
         decoded = {KEY_GROUP: pa.array(entries.group_of.astype(np.int32))}
         if not chosen.isdisjoint(KEY_COLUMNS):
             keys = Cursor(entries.data, entries.key_start.copy(), entries.key_end, entries.place)
-            names = [name for name in schema.names if name in KEY_COLUMNS[:-1]]
-            decoded |= zip(names, self._decode_key(keys), strict=True)
-            decoded[RAW_KEY] = raw_column(keys, entries.key_start, entries.key_end)
+            decoded |= self.decode_keys(keys)
         stored = self.stored_value()
         if stored is not None and not chosen.isdisjoint(VALUE_COLUMNS):
             start, end = entries.value_start, entries.value_end
@@ -259,6 +257,13 @@ class KeyedLayout:
         return pa.RecordBatch.from_arrays(
             [decoded[field.name] for field in fields], schema=pa.schema(fields)
         )
+
+    def decode_keys(self, cursor: Cursor) -> dict[str, pa.Array]:
+        """Return the columns of key bytes, which have no key-group prefix, by name."""
+        start = cursor.position.copy()
+        names = [name for name in self.schema.names if name in KEY_COLUMNS[:-1]]
+        columns = dict(zip(names, self._decode_key(cursor), strict=True))
+        return {**columns, RAW_KEY: raw_column(cursor, start, cursor.end)}
 
     def decode_values(self, cursor: Cursor) -> list[pa.Array]:
         """Return the value's columns (and those of its last access) from value bytes alone."""

@@ -10,7 +10,7 @@ Source: `RegisteredKeyValueStateBackendMetaInfo`, `StateDescriptor.Type`,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataOutput
-from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keyed_layout import NAMESPACE, USER_KEY, KeyedLayout
 from statelake.state_core.formats.layout.meta_info import (
     KEY_SERIALIZER,
     KEYED_STATE_TYPE,
@@ -47,6 +47,7 @@ from statelake.state_core.serializers.composite.collections import (
 from statelake.state_core.serializers.composite.wrappers import (
     AsyncTtlSerializerSnapshot,
     TimerSerializer,
+    TimerSerializerSnapshot,
     TtlSerializerSnapshot,
 )
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
@@ -236,28 +237,50 @@ def with_value(state: StateMetaInfo, value: TypeSerializerSnapshot) -> StateMeta
     return _with_inner(state, value)
 
 
-def user_key_snapshot(meta_info: bytes) -> TypeSerializerSnapshot | None:
-    """Return the snapshot of the keys of a map or broadcast state; None for other states."""
+def is_queue(meta_info: bytes) -> bool:
+    """Return whether a state is a queue of timers, which have no values."""
+    return parse_state_meta_info(meta_info).kind is BackendStateType.PRIORITY_QUEUE
+
+
+def key_parts(meta_info: bytes) -> dict[str, TypeSerializerSnapshot]:
+    """Return the snapshots of what entries have beside the key that the stream has.
+
+    Returns:
+        Those of `namespace` and of `user_key`, as far as the state has them; the keys of a
+        broadcast state are its `user_key`.
+    """
     state = parse_state_meta_info(meta_info)
     if state.kind is BackendStateType.BROADCAST:
-        return _snapshot(state, KEY_SERIALIZER)
+        return {USER_KEY: _snapshot(state, KEY_SERIALIZER)}
+    if state.kind is BackendStateType.PRIORITY_QUEUE:
+        return {NAMESPACE: _timer(state).nested[1]}
     if state.kind not in (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2):
-        return None
+        return {}
     kind = _KINDS.get(state.options.get(KEYED_STATE_TYPE, "UNKNOWN"), StateKind.VALUE)
-    return _parts(state, kind)[1]
+    user_key = _parts(state, kind)[1]
+    namespace = {NAMESPACE: _snapshot(state, NAMESPACE_SERIALIZER)}
+    return namespace if user_key is None else {**namespace, USER_KEY: user_key}
 
 
-def with_user_key_bytes(meta_info: bytes, user_key: TypeSerializerSnapshot) -> bytes:
-    """Return the meta info of the same map or broadcast state with another snapshot of its keys."""
+def with_key_parts(meta_info: bytes, parts: Mapping[str, TypeSerializerSnapshot]) -> bytes:
+    """Return the meta info of the same state with other snapshots of `key_parts`."""
     state = parse_state_meta_info(meta_info)
-    name, snapshot = USER_KEY_SERIALIZER, user_key
-    if state.kind is BackendStateType.BROADCAST:
-        name = KEY_SERIALIZER
-    elif state.kind is not BackendStateType.KEY_VALUE_V2:
-        whole = _snapshot(state, VALUE_SERIALIZER)
-        assert isinstance(whole, MapSerializerSnapshot)  # noqa: S101 - by _parts
-        name, snapshot = VALUE_SERIALIZER, _renested(whole, user_key, whole.nested[1])
-    entries = {**state.serializers, name: serializer_entry(snapshot)}
+    entries = dict(state.serializers)
+    if NAMESPACE in parts and state.kind is BackendStateType.PRIORITY_QUEUE:
+        timer = _timer(state)
+        new: TypeSerializerSnapshot = _renested(timer, timer.nested[0], parts[NAMESPACE])
+        entries[VALUE_SERIALIZER] = serializer_entry(new)
+    elif NAMESPACE in parts:
+        entries[NAMESPACE_SERIALIZER] = serializer_entry(parts[NAMESPACE])
+    if USER_KEY in parts:
+        name, new = USER_KEY_SERIALIZER, parts[USER_KEY]
+        if state.kind is BackendStateType.BROADCAST:
+            name = KEY_SERIALIZER
+        elif state.kind is not BackendStateType.KEY_VALUE_V2:
+            whole = _snapshot(state, VALUE_SERIALIZER)
+            assert isinstance(whole, MapSerializerSnapshot)  # noqa: S101 - by _parts
+            name, new = VALUE_SERIALIZER, _renested(whole, new, whole.nested[1])
+        entries[name] = serializer_entry(new)
     return meta_info_bytes(replace(state, serializers=entries))
 
 
@@ -273,7 +296,7 @@ def check_names(meta_info: bytes, names: RowNames) -> None:
     """
     if names.value:
         with_row_names(value_snapshot(parse_state_meta_info(meta_info)), names.value)
-    user_key = user_key_snapshot(meta_info)
+    user_key = key_parts(meta_info).get(USER_KEY)
     if names.user_key and user_key is not None:
         with_row_names(user_key, names.user_key)
 
@@ -290,7 +313,7 @@ def named_types(meta_info: bytes, key_serializer: bytes, names: RowNames) -> Row
     key = with_row_names(parse_key_serializer(key_serializer).snapshot, names.key).type_name
     if state.kind is BackendStateType.PRIORITY_QUEUE:
         return RowTypes(key)
-    user_key = user_key_snapshot(meta_info)
+    user_key = key_parts(meta_info).get(USER_KEY)
     return RowTypes(
         key,
         "" if user_key is None else with_row_names(user_key, names.user_key).type_name,
@@ -306,12 +329,22 @@ def with_timer_key(meta_info: bytes, key: bytes) -> bytes:
         key: The key serializer, as Flink writes it.
     """
     state = parse_state_meta_info(meta_info)
-    timer = _snapshot(state, VALUE_SERIALIZER)
-    if not isinstance(timer, CompositeTypeSerializerSnapshot):
-        raise _unlike(state, timer, "a timer")
+    timer = _timer(state)
     new = _renested(timer, parse_key_serializer(key).snapshot, *timer.nested[1:])
     entries = {**state.serializers, VALUE_SERIALIZER: serializer_entry(new)}
     return meta_info_bytes(replace(state, serializers=entries))
+
+
+def _timer(state: StateMetaInfo) -> CompositeTypeSerializerSnapshot:
+    """Return the snapshot of a queue's timers: of the key, and of the namespace.
+
+    Raises:
+        UnsupportedFormatError: It is a queue of something else.
+    """
+    timer = _snapshot(state, VALUE_SERIALIZER)
+    if not isinstance(timer, TimerSerializerSnapshot):
+        raise _unlike(state, timer, "a timer")
+    return timer
 
 
 def has_ttl(state: StateMetaInfo) -> bool:

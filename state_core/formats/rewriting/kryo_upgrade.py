@@ -26,8 +26,10 @@ from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import (
     KEY,
+    NAMESPACE,
     RAW_KEY,
     USER_KEY,
+    LengthTrailer,
     RowPart,
     RowWriter,
 )
@@ -38,6 +40,7 @@ from statelake.state_core.formats.rewriting.kryo_parts import (
     PartsOfKryo,
     Places,
     below,
+    kryo_places,
     replaced,
     spliced,
 )
@@ -49,6 +52,7 @@ from statelake.state_core.formats.rewriting.value_migration import (
     with_columns,
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.enums import EnumSerializerSnapshot
 from statelake.state_core.serializers.composite.arrays import SetSerializerSnapshot
 from statelake.state_core.serializers.composite.collections import (
@@ -60,7 +64,11 @@ from statelake.state_core.serializers.composite.pojo_snapshot import PojoSeriali
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT, I64Array, U8Array
 from statelake.state_core.serializers.framework.decoders import undecoded
-from statelake.state_core.serializers.framework.opaque_values import restore_key
+from statelake.state_core.serializers.framework.opaque_values import (
+    as_key,
+    restore_bounded,
+    restore_key,
+)
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from statelake.state_core.serializers.kryo.columns import column_of
 from statelake.state_core.serializers.kryo.decoding import KryoValues
@@ -73,6 +81,7 @@ from statelake.state_core.serializers.type_spec import parse_type
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
 
+TIME_BYTES = 8  # of a timer
 LISTS = ("java.util.List", "java.util.Collection")
 COLLECTIONS = (*LISTS, "java.util.Set", "java.util.Map")
 # classes with a serializer of Flink's own, by the name of the type
@@ -412,13 +421,7 @@ def _upgraded_one_by_one(
     with_ttl = isinstance(rows, StateRows) and rows.layout.with_ttl
 
     def upgraded(source: DataInput) -> bytes:
-        at = source.position
-        source.read_bytes(TTL_BYTES * with_ttl)
-        pieces: list[bytes] = []
-        for start, end, path, item in parts.of(source):
-            pieces += [bytes(source.data[at:start]), writers.write(path, item)]
-            at = end
-        return b"".join((*pieces, bytes(source.data[at : source.position])))
+        return source.read_bytes(TTL_BYTES * with_ttl) + _rewritten(source, parts, writers)
 
     values = []
     for row, data in enumerate(stored.to_pylist()):
@@ -430,19 +433,117 @@ def _upgraded_one_by_one(
     return pa.array(values, pa.large_binary())
 
 
-def upgrade_map_keys(
-    rows: StateRows | ElementRows, before: TypeSerializerSnapshot, after: TypeSerializerSnapshot
+def _rewritten(source: DataInput, parts: PartsOfKryo, writers: _Writers) -> bytes:
+    """Return the bytes of the next value for Flink 2."""
+    at = source.position
+    pieces: list[bytes] = []
+    for start, end, path, item in parts.of(source):
+        pieces += [bytes(source.data[at:start]), writers.write(path, item)]
+        at = end
+    return b"".join((*pieces, bytes(source.data[at : source.position])))
+
+
+def upgrade_keys(
+    rows: StateRows | ElementRows,
+    before: Mapping[str, TypeSerializerSnapshot],
+    after: Mapping[str, TypeSerializerSnapshot],
+    *,
+    plain: bool,
 ) -> StateRows | ElementRows:
-    """Rewrite the keys of a map state, or of a broadcast state, for Flink 2.
+    """Rewrite namespaces, and the keys of a map or of a broadcast state, for Flink 2.
+
+    The keys of the stream stay, and with them the key groups of all entries.
 
     Args:
         rows: The rows.
-        before: The serializer of these keys, as Flink 1 wrote it.
-        after: That of the new ones, as `for_flink_2` returns it.
+        before: The serializers of `namespace` and `user_key`, as Flink 1 wrote them.
+        after: Those of the new ones, as `for_flink_2` returns them.
+        plain: Whether the new rows are not decoded.
 
     Raises:
-        StateError: A key can't be parsed, or Flink 2 has no form for it.
+        StateError: A part of a key can't be parsed, or Flink 2 has no form for it.
     """
+    changed = {name for name, snapshot in before.items() if kryo_places(snapshot)}
+    if isinstance(rows, StateRows) and NAMESPACE in changed:
+        return _with_namespaces(rows, before, after, plain=plain)
+    if USER_KEY in changed:
+        with undecoded() if plain else nullcontext():
+            return _with_map_keys(rows, before[USER_KEY], after[USER_KEY])
+    return rows
+
+
+def _with_namespaces(
+    rows: StateRows,
+    before: Mapping[str, TypeSerializerSnapshot],
+    after: Mapping[str, TypeSerializerSnapshot],
+    *,
+    plain: bool,
+) -> StateRows:
+    layout = rows.layout
+    timers = layout.kind is StateKind.TIMERS
+    if not layout.key.self_delimiting:
+        raise EncodeError(
+            f"namespaces by Kryo stand behind keys of {layout.key.name}, whose ends are not known",
+            place=f"state {rows.name!r}",
+            remedy="register the serializer of the keys, see --plugins",
+        )
+    parts = {
+        name: (PartsOfKryo(snapshot), _Writers(snapshot, after[name]))
+        for name, snapshot in before.items()
+    }
+    with undecoded() if plain else nullcontext(), as_key():
+        # of a queue the namespace is a part of a timer's type
+        restored = {
+            name: snapshot.restore_nested() if timers else restore_bounded(snapshot)
+            for name, snapshot in after.items()
+        }
+    new = replace(layout, namespace=restored[NAMESPACE], user_key=restored.get(USER_KEY))
+    ambiguous = layout.ambiguous
+
+    def upgraded(source: DataInput) -> bytes:
+        source.read_bytes(TIME_BYTES * timers)
+        start = source.position
+        layout.key.skip(source)
+        if ambiguous:
+            _read_length(source, source.position - start)
+        unchanged = bytes(source.data[: source.position])
+        start = source.position
+        namespace = _rewritten(source, *parts[NAMESPACE])
+        if ambiguous:
+            _read_length(source, source.position - start)
+            namespace += _length(len(namespace))
+        user_key = _rewritten(source, *parts[USER_KEY]) if USER_KEY in parts else b""
+        if source.remaining:
+            raise source.fault(f"{source.remaining} bytes behind a key")
+        return unchanged + namespace + user_key
+
+    keys = []
+    for row, data in enumerate(layout.key_writer(rows.batch).to_binary().to_pylist()):
+        place = f"state {rows.name!r}, row {row}"
+        try:
+            keys.append(upgraded(DataInput(data, place)))
+        except StateError as error:
+            raise _at(error, place) from error
+    columns = new.decode_keys(binary_cursor(pa.array(keys, pa.large_binary())))
+    return replace(rows, layout=new, batch=with_columns(rows, new, columns))
+
+
+def _read_length(source: DataInput, length: int) -> None:
+    """Move behind the length of a key or namespace."""
+    wanted = _length(length)
+    if source.read_bytes(len(wanted)) != wanted:
+        raise source.fault("a key or namespace followed by another length")
+
+
+def _length(length: int) -> bytes:
+    out = DataOutput()
+    LengthTrailer().write(length, out)
+    return out.to_bytes()
+
+
+def _with_map_keys(
+    rows: StateRows | ElementRows, before: TypeSerializerSnapshot, after: TypeSerializerSnapshot
+) -> StateRows | ElementRows:
     if isinstance(rows, StateRows):
         old = rows.layout.user_key
         column, serializer = _upgraded_keys(rows, USER_KEY, old, before, after)

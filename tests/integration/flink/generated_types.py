@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+MATH = "org.apache.commons.math3"
 # of each: how a value is made of `r`, and the class as it is declared for Kryo
 LEAVES = {
     "Long": "r.nextLong()",
@@ -33,21 +34,28 @@ LEAVES = {
     "int[]": "new int[] {r.nextInt(), r.nextInt()}",
     "byte[]": "new byte[] {(byte) r.nextInt(), 7}",
     "String[]": "new String[] {text(r), text(r)}",
-    "Fraction": "Fraction.getFraction(r.nextInt(1000), 1 + r.nextInt(1000))",
+    # classes of libraries, which Kryo writes field by field
+    f"{MATH}.complex.Complex": f"new {MATH}.complex.Complex(r.nextInt(), r.nextDouble())",
+    f"{MATH}.fraction.BigFraction": f"new {MATH}.fraction.BigFraction(r.nextLong(), 7L)",
 }
-AVRO = {"Visit": "Visit.of(r)"}  # a specific record, of which Kryo writes the fields
-LIBRARY = {
-    "org.apache.commons.lang3.math.Fraction": {
-        "final": True,
-        "fields": {"denominator": "int", "numerator": "int"},
-    }
+LIBRARIES = {
+    f"{MATH}.complex.Complex": {"fields": {"imaginary": "double", "real": "double"}},
+    f"{MATH}.fraction.BigFraction": {
+        "fields": {"numerator": "java.math.BigInteger", "denominator": "java.math.BigInteger"}
+    },
 }
+# what has a serializer of Flink's in both versions, unless it is within a value of Kryo's
+OF_FLINK = {"Reading": "Reading.of(r)"}
 KEYS = ("String", "Long", "Integer", "UUID", "Tier")
 COLLECTIONS = ("List", "Set", "Collection", "ArrayList", "LinkedList", "HashSet", "TreeSet")
 SORTED = ("Long", "Integer", "String", "UUID", "Double")
 MAPS = ("Map", "HashMap", "LinkedHashMap", "TreeMap", "SortedMap")
 HASHABLE = tuple(name for name in LEAVES if "[]" not in name)
 DEEPEST = 4
+DECLARED = {
+    "PojoJobs$Tier": {"enum": ["GOLD", "SILVER", "TIN"]},
+    "PojoJobs$Span": {"fields": {"from": "long", "until": "long", "kind": "UUID"}, "final": True},
+}
 
 
 @dataclass(frozen=True)
@@ -67,12 +75,14 @@ class Types:
         classes: The Java source of each class.
         declared: The fields of each class, as `--kryo` takes them.
         drawn: The types.
+        in_windows: The type of what windows hold.
     """
 
     random: Random
     classes: list[str] = field(default_factory=list)
     declared: dict[str, Any] = field(default_factory=dict)
     drawn: list[Drawn] = field(default_factory=list)
+    in_windows: Drawn = field(default_factory=lambda: Drawn("UUID", LEAVES["UUID"]))
 
     def draw(self, depth: int, *, kryo: bool) -> Drawn:
         """Draw a type; within Kryo without tuples, for which it has no form.
@@ -83,7 +93,7 @@ class Types:
         kinds = ["leaf", "collection", "map", "pojo"] + ["tuple", "optional"] * (not kryo)
         kind = self.random.choice(kinds) if depth < DEEPEST else "leaf"
         if kind == "leaf":
-            leaves = LEAVES if kryo else LEAVES | AVRO
+            leaves = LEAVES if kryo else LEAVES | OF_FLINK
             name = self.random.choice(list(leaves))
             return Drawn(name, leaves[name])
         if kind == "collection":
@@ -153,11 +163,7 @@ def _kryo(java: str) -> str:
         letter if letter.isalnum() or letter in ".[]" else f" {letter} " for letter in java
     )
     named = [
-        "org.apache.commons.lang3.math.Fraction"
-        if word == "Fraction"
-        else f"PojoJobs${word}"
-        if word == "Tier" or (word[:1] == "P" and word[1:].isdecimal())
-        else word
+        f"PojoJobs${word}" if word == "Tier" or (word[:1] == "P" and word[1:].isdecimal()) else word
         for word in words.split()
     ]
     return "".join(named).replace(",", ", ")
@@ -166,9 +172,10 @@ def _kryo(java: str) -> str:
 def drawn_types(seed: int, count: int) -> Types:
     """Draw types."""
     types = Types(Random(seed))
-    types.declared |= {"PojoJobs$Tier": {"enum": ["GOLD", "SILVER", "TIN"]}, **LIBRARY}
+    types.declared |= LIBRARIES | DECLARED
     while len(types.drawn) < count:
         types.drawn.append(types.draw(0, kryo=False))
+    types.in_windows = types.draw(1, kryo=True)
     return types
 
 
@@ -232,6 +239,8 @@ def source_of(types: Types, keys: int) -> str:
     parts = {
         "KEYS": str(keys),
         "FIRST": types.drawn[0].java,
+        "HELD": types.in_windows.java,
+        "VALUE": types.in_windows.value,
         "CLASSES": "\n".join(types.classes),
         "MAKERS": makers,
         "FIELDS": fields,
@@ -247,79 +256,45 @@ TEMPLATE = """
 import java.util.*;
 import java.util.function.Supplier;
 import org.apache.avro.Schema;
-import org.apache.avro.specific.SpecificRecordBase;
-import org.apache.commons.lang3.math.Fraction;
+import org.apache.avro.generic.GenericData;
+import org.apache.avro.generic.GenericRecord;
+import org.apache.flink.api.common.ExecutionConfig;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.AggregateFunction;
+import org.apache.flink.api.common.functions.FlatMapFunction;
 import org.apache.flink.api.common.functions.OpenContext;
 import org.apache.flink.api.common.state.*;
 import org.apache.flink.api.common.typeinfo.TypeHint;
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.api.common.typeutils.TypeSerializer;
 import org.apache.flink.api.java.tuple.Tuple2;
+import org.apache.flink.api.java.typeutils.GenericTypeInfo;
+import org.apache.flink.api.java.typeutils.TupleTypeInfo;
+import org.apache.flink.formats.avro.typeutils.GenericRecordAvroTypeInfo;
 import org.apache.flink.runtime.state.FunctionInitializationContext;
 import org.apache.flink.runtime.state.FunctionSnapshotContext;
 import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
 import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.datastream.KeyedStream;
 import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
+import org.apache.flink.streaming.api.functions.ProcessFunction;
 import org.apache.flink.streaming.api.functions.co.ProcessJoinFunction;
 import org.apache.flink.streaming.api.functions.windowing.ProcessWindowFunction;
-import org.apache.flink.streaming.api.windowing.assigners.EventTimeSessionWindows;
-import org.apache.flink.streaming.api.windowing.assigners.TumblingEventTimeWindows;
+import org.apache.flink.streaming.api.windowing.assigners.*;
 import org.apache.flink.streaming.api.windowing.evictors.CountEvictor;
-import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
+import org.apache.flink.streaming.api.windowing.triggers.*;
+import org.apache.flink.streaming.api.windowing.windows.Window;
 import org.apache.flink.util.Collector;
 
 class PojoJobs {
     static final int KEYS = /*KEYS*/;
-    static final int GROUPS = 5;
-    static final java.time.Duration GAP = java.time.Duration.ofHours(1);
+    static final java.time.Duration SECONDS_5 = java.time.Duration.ofSeconds(5);
+    static final java.time.Duration HOUR = java.time.Duration.ofHours(1);
 
     public enum Tier { GOLD, SILVER, TIN }
-
-    public static class Visit extends SpecificRecordBase {
-        public static final Schema SCHEMA$ = new Schema.Parser().parse((
-                "{'type': 'record', 'name': 'Visit', 'namespace': 'PojoJobs$', 'fields': ["
-                + "{'name': 'id', 'type': 'long'}, {'name': 'page', 'type': 'string'},"
-                + "{'name': 'spent', 'type': ['null', 'double']}]}").replace((char) 39, (char) 34));
-        public long id;
-        public CharSequence page;
-        public Double spent;
-
-        public static Schema getClassSchema() {
-            return SCHEMA$;
-        }
-
-        static Visit of(Random r) {
-            Visit made = new Visit();
-            made.id = r.nextLong();
-            made.page = text(r);
-            made.spent = r.nextInt(3) == 0 ? null : (Double) r.nextDouble();
-            return made;
-        }
-
-        @Override
-        public Schema getSchema() {
-            return SCHEMA$;
-        }
-
-        @Override
-        public Object get(int field) {
-            return field == 0 ? id : field == 1 ? page : spent;
-        }
-
-        @Override
-        public void put(int field, Object value) {
-            if (field == 0) {
-                id = (Long) value;
-            } else if (field == 1) {
-                page = (CharSequence) value;
-            } else {
-                spent = (Double) value;
-            }
-        }
-    }
 
     /*CLASSES*/
 
@@ -423,129 +398,349 @@ class PojoJobs {
 
     static void pojos(DataStream<Long> numbers, boolean restoring) {
         Jobs.finish(numbers.keyBy(k -> k).process(new Held(restoring)).uid("types").name("types"));
-        TypeInformation<Tuple2<Long, /*FIRST*/>> type =
-                TypeInformation.of(new TypeHint<Tuple2<Long, /*FIRST*/>>() {});
-        DataStream<Tuple2<Long, /*FIRST*/>> all = numbers
-                .map(k -> Tuple2.of(k, of0(k, 7))).returns(type)
-                .assignTimestampsAndWatermarks(
-                        WatermarkStrategy.<Tuple2<Long, /*FIRST*/>>noWatermarks()
-                                .withTimestampAssigner((one, before) -> one.f0 * 1000));
-        // when restoring, windows get nothing but what they had
-        DataStream<Tuple2<Long, /*FIRST*/>> first =
-                all.filter(one -> !restoring).returns(type);
-        DataStream<Tuple2<Long, /*FIRST*/>> second =
-                all.filter(one -> restoring).returns(type);
-        TumblingEventTimeWindows days = TumblingEventTimeWindows.of(java.time.Duration.ofDays(1));
-        EventTimeSessionWindows sessions = EventTimeSessionWindows.withGap(GAP);
-        Jobs.finish(first.keyBy(one -> one.f0 % GROUPS, Types.LONG).window(days)
-                .process(new Fired("tumbling"), Types.STRING).uid("tumbling"));
-        Jobs.finish(first.keyBy(one -> one.f0 % GROUPS, Types.LONG).window(sessions)
-                .process(new Fired("session"), Types.STRING).uid("session"));
-        Jobs.finish(first.keyBy(one -> one.f0 % GROUPS, Types.LONG).window(sessions)
-                .evictor(CountEvictor.of(1000))
-                .process(new Fired("evicting"), Types.STRING).uid("evicting"));
-        Jobs.finish(first.keyBy(one -> one.f0 % GROUPS, Types.LONG).window(sessions)
-                .aggregate(new Tokens(), new Summed(), Types.GENERIC(UUID.class),
-                        Types.GENERIC(UUID.class), Types.STRING).uid("aggregating"));
-        DataStream<String> grouped = first.coGroup(first).where(one -> one.f0 % GROUPS, Types.LONG)
-                .equalTo(one -> one.f0 % GROUPS, Types.LONG).window(days)
-                .<String>apply((left, right, out) -> {
-                    out.collect(line("left", left));
-                    out.collect(line("right", right));
-                }, Types.STRING);
-        Jobs.finish(((SingleOutputStreamOperator<String>) grouped).uid("grouped"));
-        Jobs.finish(first.keyBy(one -> one.f0, Types.LONG)
-                .intervalJoin(second.keyBy(one -> one.f0, Types.LONG))
-                .between(java.time.Duration.ofSeconds(-5), java.time.Duration.ofSeconds(5))
-                .process(new Joined(), Types.STRING).uid("joined"));
-        Jobs.finish(all.keyBy(one -> one.f0, Types.LONG).reduce((one, other) -> one).uid("reduced")
-                .filter(one -> restoring).map(one -> line("reduced", Collections.singleton(one)))
-                .returns(Types.STRING));
+        windows(numbers, restoring);
     }
 
-    /** A line that says what is wrong in the elements of a group, or in one element. */
-    static String line(String where, Iterable<Tuple2<Long, /*FIRST*/>> elements) throws Exception {
-        List<Object> found = new ArrayList<>();
-        TreeMap<Long, Object> held = new TreeMap<>();
-        for (Tuple2<Long, /*FIRST*/> one : elements) {
-            check(found, where, of0(one.f0, 7), one.f1);
-            held.put(one.f0, one);
-        }
-        long group = held.isEmpty() ? -1 : held.firstKey() % GROUPS;
-        if (!where.equals("reduced") && !where.equals("joined")
-                && held.size() != (KEYS - group + GROUPS - 1) / GROUPS) {
-            found.add(where + ": " + held.keySet());
-        }
-        Map<String, Object> line = new TreeMap<>();
-        line.put("key", where + " " + held.firstKey());
-        line.put("wrong", found);
-        return Json.of(line);
-    }
+    /** A record of Avro, as its compiler makes it. */
+    public static class Reading extends org.apache.avro.specific.SpecificRecordBase {
+        public static final Schema SCHEMA$ = schema("Reading", "{'name':'at','type':'long'},"
+                + "{'name':'place','type':['null',{'type':'string','avro.java.string':'String'}]},"
+                + "{'name':'values','type':{'type':'array','items':'double'}}");
+        public long at;
+        public String place;
+        public List<Double> values;
 
-    static class Fired
-            extends ProcessWindowFunction<Tuple2<Long, /*FIRST*/>, String, Long, TimeWindow> {
-        private final String where;
-
-        Fired(String where) {
-            this.where = where;
+        static Reading of(Random r) {
+            Reading made = new Reading();
+            made.at = r.nextLong();
+            made.place = r.nextInt(3) == 0 ? null : text(r);
+            made.values = new ArrayList<>(Arrays.asList(r.nextDouble(), r.nextDouble()));
+            return made;
         }
 
         @Override
-        public void process(Long group, Context context,
-                Iterable<Tuple2<Long, /*FIRST*/>> elements, Collector<String> out)
-                throws Exception {
-            out.collect(line(where, elements));
+        public Schema getSchema() {
+            return SCHEMA$;
+        }
+
+        @Override
+        public Object get(int field) {
+            return field == 0 ? (Object) at : field == 1 ? place : values;
+        }
+
+        @Override
+        @SuppressWarnings("unchecked")
+        public void put(int field, Object value) {
+            if (field == 0) {
+                at = (Long) value;
+            } else if (field == 1) {
+                place = value == null ? null : value.toString();
+            } else {
+                values = (List<Double>) value;
+            }
         }
     }
 
-    static class Tokens implements AggregateFunction<Tuple2<Long, /*FIRST*/>, UUID, UUID> {
-        @Override
-        public UUID createAccumulator() {
-            return new UUID(0, 0);
+    static final Schema GENERIC = schema(
+            "Generic", "{'name':'id','type':'long'},{'name':'name','type':'string'}");
+
+    static Schema schema(String name, String fields) {
+        String text = "{'type':'record','namespace':'PojoJobs$','name':'" + name + "','fields':["
+                + fields + "]}";
+        return new Schema.Parser().parse(text.replace((char) 39, (char) 34));
+    }
+
+    static GenericRecord generic(long k) {
+        GenericRecord made = new GenericData.Record(GENERIC);
+        made.put("id", k);
+        made.put("name", new org.apache.avro.util.Utf8("größe " + k));
+        return made;
+    }
+
+    /** A window that Kryo writes. */
+    public static final class Span extends Window {
+        private final long from;
+        private final long until;
+        private final UUID kind = new UUID(7, 11); // Kryo 5 writes it in another way
+
+        Span(long from, long until) {
+            this.from = from;
+            this.until = until;
         }
 
         @Override
-        public UUID add(Tuple2<Long, /*FIRST*/> one, UUID sum) {
-            return merge(sum, new UUID(1L << one.f0, -one.f0));
+        public long maxTimestamp() {
+            return until - 1;
         }
 
         @Override
-        public UUID getResult(UUID sum) {
+        public boolean equals(Object other) {
+            return other instanceof Span && ((Span) other).from == from
+                    && ((Span) other).until == until && kind.equals(((Span) other).kind);
+        }
+
+        @Override
+        public int hashCode() {
+            return Long.hashCode(from * 31 + until);
+        }
+    }
+
+    /** Sessions that end five seconds behind their last element, and Kryo writes them. */
+    static class Spans extends MergingWindowAssigner<Object, Span> {
+        @Override
+        public Collection<Span> assignWindows(
+                Object element, long at, WindowAssignerContext context) {
+            return Collections.singletonList(new Span(at, at + 5000));
+        }
+
+        public Trigger<Object, Span> getDefaultTrigger(StreamExecutionEnvironment env) {
+            return new AtEnd();
+        }
+
+        public Trigger<Object, Span> getDefaultTrigger() {
+            return new AtEnd();
+        }
+
+        @Override
+        public TypeSerializer<Span> getWindowSerializer(ExecutionConfig config) {
+            return new GenericTypeInfo<>(Span.class).createSerializer(config.getSerializerConfig());
+        }
+
+        @Override
+        public boolean isEventTime() {
+            return true;
+        }
+
+        @Override
+        public void mergeWindows(Collection<Span> all, MergeCallback<Span> merged) {
+            List<Span> sorted = new ArrayList<>(all);
+            sorted.sort(Comparator.comparing(span -> span.from));
+            List<Span> group = new ArrayList<>();
+            long until = Long.MIN_VALUE;
+            for (Span span : sorted) {
+                if (!group.isEmpty() && span.from > until) {
+                    finish(group, until, merged);
+                    group = new ArrayList<>();
+                    until = Long.MIN_VALUE;
+                }
+                group.add(span);
+                until = Math.max(until, span.until);
+            }
+            finish(group, until, merged);
+        }
+
+        private void finish(List<Span> group, long until, MergeCallback<Span> merged) {
+            if (group.size() > 1) {
+                merged.merge(group, new Span(group.get(0).from, until));
+            }
+        }
+    }
+
+    static class AtEnd extends Trigger<Object, Span> {
+        @Override
+        public TriggerResult onElement(Object one, long at, Span span, TriggerContext context) {
+            context.registerEventTimeTimer(span.maxTimestamp());
+            return TriggerResult.CONTINUE;
+        }
+
+        @Override
+        public TriggerResult onEventTime(long time, Span span, TriggerContext context) {
+            return time == span.maxTimestamp() ? TriggerResult.FIRE : TriggerResult.CONTINUE;
+        }
+
+        @Override
+        public TriggerResult onProcessingTime(long time, Span span, TriggerContext context) {
+            return TriggerResult.CONTINUE;
+        }
+
+        @Override
+        public void clear(Span span, TriggerContext context) throws Exception {
+            context.deleteEventTimeTimer(span.maxTimestamp());
+        }
+
+        @Override
+        public boolean canMerge() {
+            return true;
+        }
+
+        @Override
+        public void onMerge(Span span, OnMergeContext context) {
+            context.registerEventTimeTimer(span.maxTimestamp());
+        }
+    }
+
+    /** What an accumulator holds, all of which Flink 1 leaves to Kryo. */
+    public static class Sum {
+        public ArrayList</*HELD*/> all = new ArrayList<>();
+        public List<String> texts = new ArrayList<>();
+        public UUID last;
+    }
+
+    static class Adding implements AggregateFunction<Tuple2<Long, /*HELD*/>, Sum, Sum> {
+        @Override
+        public Sum createAccumulator() {
+            return new Sum();
+        }
+
+        @Override
+        public Sum add(Tuple2<Long, /*HELD*/> one, Sum sum) {
+            sum.all.add(one.f1);
+            sum.texts.add("word");
+            sum.last = new UUID(one.f0, one.f0);
             return sum;
         }
 
         @Override
-        public UUID merge(UUID one, UUID other) {
-            return new UUID(one.getMostSignificantBits() | other.getMostSignificantBits(),
-                    one.getLeastSignificantBits() + other.getLeastSignificantBits());
+        public Sum getResult(Sum sum) {
+            return sum;
+        }
+
+        @Override
+        public Sum merge(Sum one, Sum other) {
+            one.all.addAll(other.all);
+            one.texts.addAll(other.texts);
+            return one;
         }
     }
 
-    static class Summed extends ProcessWindowFunction<UUID, String, Long, TimeWindow> {
+    static /*HELD*/ held(long k, int n) {
+        Random r = new Random(k * 77 + n);
+        return /*VALUE*/;
+    }
+
+    static void report(String of, long k, Object expected, Object value, Collector<String> out)
+            throws Exception {
+        List<Object> found = new ArrayList<>();
+        check(found, of, expected, value);
+        Map<String, Object> line = new TreeMap<>();
+        line.put("of", of);
+        line.put("key", k);
+        line.put("wrong", found);
+        out.collect(Json.of(line));
+    }
+
+    /** What a window held, in the order of texts, as merging has none. */
+    static List<String> texts(Iterable<?> all) throws Exception {
+        List<String> texts = new ArrayList<>();
+        for (Object one : all) {
+            texts.add(show(one));
+        }
+        Collections.sort(texts);
+        return texts;
+    }
+
+    static List<Object> expected(long k, int... numbers) {
+        List<Object> all = new ArrayList<>();
+        for (int n : numbers) {
+            all.add(held(k, n));
+        }
+        return all;
+    }
+
+    static class Summed<W extends Window> extends ProcessWindowFunction<Sum, String, Long, W> {
+        private final String of;
+
+        Summed(String of) {
+            this.of = of;
+        }
+
         @Override
-        public void process(
-                Long group, Context context, Iterable<UUID> sums, Collector<String> out)
+        public void process(Long k, Context context, Iterable<Sum> sums, Collector<String> out)
                 throws Exception {
-            Tokens tokens = new Tokens();
-            UUID expected = tokens.createAccumulator();
-            for (long k = group; k < KEYS; k += GROUPS) {
-                expected = tokens.add(Tuple2.of(k, null), expected);
-            }
-            List<Object> found = new ArrayList<>();
-            check(found, "aggregating", expected, sums.iterator().next());
-            Map<String, Object> line = new TreeMap<>();
-            line.put("key", "aggregating " + group);
-            line.put("wrong", found);
-            out.collect(Json.of(line));
+            Sum sum = sums.iterator().next();
+            List<Object> all = sum.all.size() == 1 ? expected(k, 2) : expected(k, 0, 1, 3);
+            report(of, k, Arrays.asList(texts(all), all.size(), new UUID(k, k)),
+                    Arrays.asList(texts(sum.all), sum.texts.size(), sum.last), out);
         }
     }
 
-    static class Joined extends ProcessJoinFunction<
-            Tuple2<Long, /*FIRST*/>, Tuple2<Long, /*FIRST*/>, String> {
+    static class Listed<K, W extends Window>
+            extends ProcessWindowFunction<Tuple2<Long, /*HELD*/>, String, K, W> {
+        private final String of;
+
+        Listed(String of) {
+            this.of = of;
+        }
+
         @Override
-        public void processElement(Tuple2<Long, /*FIRST*/> held, Tuple2<Long, /*FIRST*/> now,
+        public void process(K key, Context context, Iterable<Tuple2<Long, /*HELD*/>> held,
+                Collector<String> out) throws Exception {
+            listed(of, held, out);
+        }
+    }
+
+    static void listed(String of, Iterable<Tuple2<Long, /*HELD*/>> held, Collector<String> out)
+            throws Exception {
+        long k = held.iterator().next().f0;
+        List<Object> all = new ArrayList<>();
+        for (Tuple2<Long, /*HELD*/> one : held) {
+            all.add(one.f1);
+        }
+        int[] numbers = of.equals("global") ? new int[] {0, 1, 2, 3}
+                : all.size() == 1 ? new int[] {2} : new int[] {0, 1, 3};
+        report(of, k, texts(expected(k, numbers)), texts(all), out);
+    }
+
+    /** Three elements of each key, and a fourth one when restoring, which joins the first two. */
+    static void windows(DataStream<Long> numbers, boolean restoring) {
+        KeyedStream<Tuple2<Long, /*HELD*/>, Long> held = numbers
+                .flatMap((FlatMapFunction<Long, Tuple2<Long, Integer>>) (k, out) -> {
+                    for (int n = restoring ? 3 : 0; n < (restoring ? 4 : 3); n++) {
+                        out.collect(Tuple2.of(k, n));
+                    }
+                }).returns(Types.TUPLE(Types.LONG, Types.INT))
+                .assignTimestampsAndWatermarks(WatermarkStrategy
+                        .<Tuple2<Long, Integer>>noWatermarks().withTimestampAssigner(
+                                (one, before) -> new long[] {0, 1000, 10_000_000, 2000}[one.f1]))
+                .map(one -> Tuple2.of(one.f0, held(one.f0, one.f1)))
+                .returns(new TypeHint<Tuple2<Long, /*HELD*/>>() {})
+                .keyBy(one -> one.f0, Types.LONG);
+        Jobs.finish(held.window(EventTimeSessionWindows.withGap(SECONDS_5))
+                .aggregate(new Adding(), new Summed<>("sessions")).uid("sessions"));
+        Jobs.finish(held.window(TumblingEventTimeWindows.of(HOUR))
+                .process(new Listed<>("hours")).uid("hours"));
+        Jobs.finish(held.window(GlobalWindows.create())
+                .trigger(PurgingTrigger.of(CountTrigger.of(4)))
+                .process(new Listed<>("global")).uid("global"));
+        Jobs.finish(held.window(new Spans())
+                .aggregate(new Adding(), new Summed<>("spans")).uid("spans"));
+        Jobs.finish(held.keyBy(one -> "key " + one.f0, Types.STRING).window(new Spans())
+                .process(new Listed<>("listed")).uid("listed"));
+        Jobs.finish(held.window(TumblingEventTimeWindows.of(HOUR)).evictor(CountEvictor.of(1000))
+                .process(new Listed<>("evicting")).uid("evicting"));
+        DataStream<String> grouped = held.coGroup(held).where(one -> one.f0, Types.LONG)
+                .equalTo(one -> one.f0, Types.LONG).window(TumblingEventTimeWindows.of(HOUR))
+                .apply((one, other, out) -> {
+                    listed("grouped", one, out);
+                    listed("grouped", other, out);
+                }, Types.STRING);
+        Jobs.finish(((SingleOutputStreamOperator<String>) grouped).uid("grouped"));
+        KeyedStream<Tuple2<Long, /*HELD*/>, Long> later = held.filter(one -> restoring)
+                .keyBy(one -> one.f0, Types.LONG);
+        // the one that comes when restoring meets the first two
+        Jobs.finish(held.filter(one -> !restoring).keyBy(one -> one.f0, Types.LONG)
+                .intervalJoin(later).between(SECONDS_5.negated(), SECONDS_5)
+                .process(new Joined()).uid("joined"));
+        Jobs.finish(held.reduce((one, other) -> one).uid("reduced").filter(one -> restoring)
+                .process(new Reduced()));
+    }
+
+    static class Joined extends
+            ProcessJoinFunction<Tuple2<Long, /*HELD*/>, Tuple2<Long, /*HELD*/>, String> {
+        @Override
+        public void processElement(Tuple2<Long, /*HELD*/> one, Tuple2<Long, /*HELD*/> other,
                 Context context, Collector<String> out) throws Exception {
-            out.collect(line("joined", Collections.singleton(held)));
+            int n = (int) (context.getLeftTimestamp() / 1000);
+            report("joined", one.f0, held(one.f0, n), one.f1, out);
+        }
+    }
+
+    static class Reduced extends ProcessFunction<Tuple2<Long, /*HELD*/>, String> {
+        @Override
+        public void processElement(
+                Tuple2<Long, /*HELD*/> one, Context context, Collector<String> out)
+                throws Exception {
+            report("reduced", one.f0, held(one.f0, 0), one.f1, out);
         }
     }
 
@@ -558,6 +753,9 @@ class PojoJobs {
         private transient BroadcastState<UUID, UUID> twins;
         private transient ListState<UUID> tokens;
         private transient ListState</*FIRST*/> parts;
+        private transient ValueState<org.apache.commons.math3.complex.Complex> library;
+        private transient ValueState<GenericRecord> generic;
+        private transient ListState<Tuple2<GenericRecord, UUID>> generics;
         private transient boolean seen;
         /*FIELDS*/
 
@@ -590,6 +788,14 @@ class PojoJobs {
                     new MapStateDescriptor<>("byToken", UUID.class, Long.class));
             byPair = getRuntimeContext().getMapState(new MapStateDescriptor<>("byPair",
                     TypeInformation.of(new TypeHint<Tuple2<UUID, String>>() {}), Types.LONG));
+            library = getRuntimeContext().getState(new ValueStateDescriptor<>(
+                    "library", org.apache.commons.math3.complex.Complex.class));
+            generic = getRuntimeContext().getState(new ValueStateDescriptor<>(
+                    "generic", new GenericRecordAvroTypeInfo(GENERIC)));
+            generics = getRuntimeContext().getListState(new ListStateDescriptor<>("generics",
+                    new TupleTypeInfo<Tuple2<GenericRecord, UUID>>(
+                            new GenericRecordAvroTypeInfo(GENERIC),
+                            TypeInformation.of(UUID.class))));
             /*OPEN*/
         }
 
@@ -598,6 +804,10 @@ class PojoJobs {
                 throws Exception {
             if (!restoring) {
                 /*WRITE*/
+                library.update(new org.apache.commons.math3.complex.Complex(k, -k));
+                generic.update(generic(k));
+                generics.add(Tuple2.of(generic(k + 1), new UUID(k, 1)));
+                generics.add(Tuple2.of(generic(k + 2), new UUID(k, 2)));
                 byToken.put(new UUID(k, -k), k);
                 byToken.put(new UUID(-k, k), -k);
                 byPair.put(Tuple2.of(new UUID(k, -k), "a"), k);
@@ -638,7 +848,15 @@ class PojoJobs {
                     byPair.get(Tuple2.of(new UUID(k, -k), "größe"))));
             check(found, "byToken", Arrays.asList(k, -k),
                     Arrays.asList(byToken.get(new UUID(k, -k)), byToken.get(new UUID(-k, k))));
+            check(found, "library", new org.apache.commons.math3.complex.Complex(k, -k),
+                    library.value());
+            check(found, "generic", generic(k), generic.value());
+            List<Object> pairs = new ArrayList<>();
+            generics.get().forEach(pairs::add);
+            check(found, "generics", Arrays.asList(Tuple2.of(generic(k + 1), new UUID(k, 1)),
+                    Tuple2.of(generic(k + 2), new UUID(k, 2))), pairs);
             Map<String, Object> line = new TreeMap<>();
+            line.put("of", "types");
             line.put("key", k);
             line.put("wrong", found);
             out.collect(Json.of(line));

@@ -92,7 +92,10 @@ def kryo_vectors(flink: int) -> dict[str, dict[str, str]]:
 
 
 def jdk_savepoint(to: Path, name: str = "flink-1.20") -> Path:
-    """A savepoint of Flink 1.20, unpacked: also `pojos-1.20` and `pojos-native-1.20`."""
+    """A savepoint of Flink 1.20, unpacked: also `pojos-1.20`, `pojos-native-1.20`, `windows-1.20`.
+
+    The last is of four keys and the types of `drawn_types(7, 1)`, see `generated_types.py`.
+    """
     to.mkdir(parents=True)
     packed = (GOLDEN / "kryo" / f"{name}.metadata.xz").read_bytes()
     (to / "_metadata").write_bytes(lzma.decompress(packed))
