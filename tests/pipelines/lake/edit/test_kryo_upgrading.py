@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 import statelake as sl
 from statelake import open_snapshot
 from statelake.pipelines.cli.main import main
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit import kryo_upgrading
 from statelake.pipelines.lake.edit.migrating import value_type
 from statelake.state_core.errors import (
     CorruptSnapshotError,
@@ -388,3 +391,28 @@ def test_a_broadcast_state_of_unknown_ends_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFormatError, match=r"Rule\), of which nobody") as told:
         rules.to_arrow()
     assert "--kryo" in told.value.remedy
+
+
+def test_classes_that_flink_2_lacks_are_named(savepoint: Path, tmp_path: Path) -> None:
+    """Of the snapshots in Flink 1.20 and not in 2.3; what is in both can be restored."""
+    of = ("--lake", tmp_path / "lake", "--job", "shop", "--snapshot", "one")
+    assert run("import", savepoint, *of, "--engine", "local") == 0
+    record = Catalog(tmp_path / "lake").snapshot("shop", "one")
+    operator = next(each for each in record.operators if each.keyed_states)
+    for java_class, why in (
+        ("cep.nfa.sharedbuffer.SharedBufferNode$SharedBufferNodeSerializer$"
+         "SharedBufferNodeSerializerSnapshot", "an old Flink"),
+        ("cep.nfa.SharedBuffer$SharedBufferSerializerSnapshot", "an old Flink"),
+        ("cep.nfa.NFA$MigratedNFASerializerSnapshot", "an old Flink"),
+        ("formats.avro.typeutils.AvroSerializer$AvroSchemaSerializerConfigSnapshot", "an old"),
+        ("api.java.typeutils.runtime.EitherSerializerSnapshot", "an old Flink"),
+        ("api.scala.typeutils.ScalaOptionSerializerSnapshot", "Scala"),
+        ("cep.nfa.sharedbuffer.SharedBufferNodeSerializerSnapshotV2", ""),
+        ("cep.nfa.NFAStateSerializerSnapshot", ""),
+        ("formats.avro.typeutils.AvroSerializerSnapshot", ""),
+        ("api.java.typeutils.runtime.JavaEitherSerializerSnapshot", ""),
+    ):  # fmt: skip
+        name = f"org.apache.flink.{java_class}".encode()
+        state = replace(operator.keyed_states[0], meta_info=name)
+        told = kryo_upgrading._gone(operator, state)
+        assert (why in told, bool(told)) == (True, bool(why)), java_class
