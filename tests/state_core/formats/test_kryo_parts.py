@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from statelake.state_core.errors import EncodeError, StateError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
-from statelake.state_core.formats.rewriting.kryo_parts import PartsOfKryo
+from statelake.state_core.formats.rewriting.kryo_parts import FEW, PartsOfKryo
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
     collection_of,
     for_flink_2,
@@ -106,7 +106,7 @@ def states(draw: Any) -> tuple[TypeSerializerSnapshot, StateRows]:
             one() for _ in range(draw(st.integers(1, 3)) if kind is StateKind.LIST else 1)
         )
 
-    stored = [entry() for _ in range(draw(st.integers(1, 5)))]
+    stored = [entry() for _ in range(draw(st.integers(1, FEW + 2)))]
     return value, rows_of(kind, value, stored, with_ttl=with_ttl)
 
 
@@ -178,7 +178,7 @@ def test_damaged_values_give_the_same_errors(
     assert upgraded(value, rows) == one_by_one(value, rows)
 
 
-@given(st.lists(st.uuids().map(str), max_size=5))
+@given(st.lists(st.uuids().map(str), max_size=2 * FEW))
 def test_uuids_are_rewritten_without_their_objects(values: list[str]) -> None:
     """Their bytes are those that the objects have, in both versions."""
     items = [Item("java.util.UUID", value) for value in values]
@@ -186,7 +186,7 @@ def test_uuids_are_rewritten_without_their_objects(values: list[str]) -> None:
     rows = rows_of(StateKind.VALUE, UUID, [old.write(item, FLINK_1) for item in items])
     stored = rows.layout.value_writer(rows.batch).to_binary()
     for places in PartsOfKryo(UUID).located(rows, stored):
-        assert places.uuids is not None or not items
+        assert (places.uuids is not None) is (len(items) >= FEW)
     assert upgraded(UUID, rows) == [new.write(item, FLINK_2) for item in items]
     halves = uuid_halves(pa.array(values, pa.string()))
     assert (halves is None) is (not values)

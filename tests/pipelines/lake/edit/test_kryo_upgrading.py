@@ -415,3 +415,42 @@ def test_classes_that_flink_2_lacks_are_named(savepoint: Path, tmp_path: Path) -
         state = replace(next(iter(operator.all_states)), meta_info=name)
         told = kryo_upgrading._gone(operator, state)
         assert (why in told, bool(told)) == (True, bool(why)), java_class
+
+
+@pytest.mark.parametrize("there", ["savepoint", "file", "link", "dangling", "source"])
+def test_what_is_at_the_target_is_never_written_over(there: str, tmp_path: Path) -> None:
+    """It is refused before the savepoint is read; nothing is changed, nor left beside it."""
+    savepoint, target = jdk_savepoint(tmp_path / "pojos", "pojos-1.20"), tmp_path / "new"
+    words: Any = {"uids": ["customers"], "partly": True}
+    if there == "savepoint":
+        sl.upgrade(savepoint, target, **words)
+    elif there == "file":
+        target.write_text("of mine")
+    elif there == "source":
+        target = savepoint
+    else:
+        target.symlink_to(savepoint if there == "link" else "nowhere")
+
+    def held() -> dict[Path, bytes]:
+        return {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+
+    before, names = held(), sorted(tmp_path.iterdir())
+    problem = "not empty" if there in ("savepoint", "source") else "a file or a link is there"
+    with pytest.raises(sl.StateError, match=problem):
+        sl.upgrade(savepoint, target, **words)
+    assert (held(), sorted(tmp_path.iterdir())) == (before, names)
+
+
+def test_an_upgraded_savepoint_is_upgraded_to_itself(
+    savepoint: Path, classes: Path, tmp_path: Path
+) -> None:
+    """Flink 2 can restore it already: the same entries come out, with the same meta infos."""
+    once, twice = tmp_path / "once", tmp_path / "twice"
+    assert run("upgrade", savepoint, "--to", once, "--kryo", classes) == 0
+    assert run("upgrade", once, "--to", twice, "--kryo", classes, "--json") == 0
+    assert entries(twice) == entries(once)
+    metas = [
+        {state.name: state.meta_info for state in operator_of(each).keyed_states}
+        for each in (once, twice)
+    ]
+    assert metas[0] == metas[1]
