@@ -2180,12 +2180,11 @@ def upgrade(
         uids: Operator uids to recognise.
 
     Raises:
-        SnapshotError: The savepoint can't be opened.
+        SnapshotError: The savepoint can't be opened, or something is at `to` already.
         EncodeError: An argument can't be understood.
-        ConflictError: `to` exists.
     """
     place = os.fspath(savepoint)
-    with in_temporary_lake(place, allow_external=allow_external, uids=uids) as snapshot:
+    with in_temporary_lake(place, to, allow_external=allow_external, uids=uids) as snapshot:
         planned = snapshot.upgrade(
             to_flink, collection=collection, like=like, partly=partly, dry_run=to is None
         )
@@ -2260,10 +2259,10 @@ def sql_upgrade(
     Raises:
         DeclarationError: A plan can't be understood.
         IncompatibleError: The savepoint is not of the old plan.
-        ConflictError: `to` exists.
+        SnapshotError: The savepoint can't be opened, or something is at `to` already.
     """
     place = os.fspath(savepoint)
-    with in_temporary_lake(place, allow_external=allow_external, uids=uids) as snapshot:
+    with in_temporary_lake(place, to, allow_external=allow_external, uids=uids) as snapshot:
         done = snapshot.sql_upgrade(
             old_plan, new_plan, map=map, like=like, no_uids=no_uids, accept=accept,
             dry_run=to is None,
@@ -2277,6 +2276,7 @@ def sql_upgrade(
 @contextmanager
 def in_temporary_lake(
     savepoint: str | os.PathLike[str],
+    to: str | os.PathLike[str] | None = None,
     *,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
@@ -2286,9 +2286,13 @@ def in_temporary_lake(
 
     Args:
         savepoint: Its directory, a path or URI.
+        to: Where it is to be exported, which is looked at before all the work.
         allow_external: Directories elsewhere to which its handles may lead.
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
         plan: The compiled plan of its Flink SQL job, as a file: rows have the columns of its query.
+
+    Raises:
+        SnapshotError: The savepoint can't be opened, or something is at `to` already.
     """
     from statelake.state_core.files.held_directories import (
         EXPORT_PREFIX,
@@ -2296,7 +2300,10 @@ def in_temporary_lake(
         remove_left,
         stale_temporary_directories,
     )
+    from statelake.state_core.formats.writing.writer import require_free
 
+    if to is not None:
+        require_free(to)
     for left in stale_temporary_directories(EXPORT_PREFIX):
         remove_left(left)
     with held_temporary(EXPORT_PREFIX) as directory:

@@ -23,8 +23,10 @@ COMMANDS = {
     "dump": "dump {savepoint} --limit 1",
     "get": "get {savepoint} --key 1",
     "top": "top {savepoint}",
+    "find": "find 1 {savepoint}",
+    "expired": "expired {savepoint} --ttl 1h",
 }
-NOTHING_HELD = {"get": (0, 1, 3)}  # a key that is nowhere is an answer, too
+NOTHING_HELD = {"get": (0, 1, 3), "find": (0, 1, 3)}  # a key that is nowhere is an answer, too
 # what an attack found, and one of each kind that it might find next: in every run
 FAST = (
     "big-integer-100kb", "big-integer-1mb", "big-decimal-1mb", "properties-superclasses-253kib",
@@ -59,7 +61,7 @@ def written(name: str) -> Maker:
 @as_parameters(
     Case(
         f"{name}/{verb}", written(name), words, code=NOTHING_HELD.get(verb), seconds=SECONDS,
-        memory=MEMORY, full=name not in FAST or verb in ("dump", "top"),
+        memory=MEMORY, full=name not in FAST or verb not in ("inspect", "import", "get"),
     )
     for name in oversized.CASES
     for verb, words in COMMANDS.items()

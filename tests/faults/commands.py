@@ -32,7 +32,7 @@ from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint
 
 __all__ = ["COMMANDS", "ERASED", "Command", "clean_up", "copy", "import_of", "prepare_sources"]
 
-JOBS = ("orders", "returns", "shop")
+JOBS = ("baskets", "orders", "returns", "shop")
 ERASED = ALICE
 KEPT = "bob-11d2"
 MONDAY = "--job orders --parent monday"
@@ -49,6 +49,7 @@ operators:
     states:
       orders: {kind: value, type: Long, value: orders}
 """
+KRYO = ("--kryo", "../sources/kryo.yaml")
 WITH_UIDS = 5
 TAKEN = 1_700_000_000  # when the first savepoint was
 
@@ -86,7 +87,7 @@ def _command(line: str, *more: str) -> tuple[str, ...]:
     while isinstance(command, click.Group):
         command = command.commands[words[1]]
     asks = any("--yes" in parameter.opts for parameter in command.params)
-    takes_lake = words[0] not in ("compress", "upgrade")
+    takes_lake = words[0] != "compress" and not (words[0] == "upgrade" and "--to" in words)
     return words + ("--lake", "lake") * takes_lake + ("--yes",) * asks
 
 
@@ -162,9 +163,12 @@ COMMANDS: dict[str, Command] = {
         done=(0, 3), steps=True,
     ),
     "upgrade": Command(_command("lake upgrade"), edits=_of_format_0),
-    "to-flink-2": Command(
-        _command("upgrade ../sources/kryo --kryo ../sources/kryo.yaml --to-flink 2.3"
-                 " --to exports/flink-2"), done=(3,),
+    "baskets": Command(_command("import ../sources/baskets --job baskets --snapshot old", *KRYO)),
+    "flink-2": Command(
+        _command("upgrade --job baskets --snapshot old", *KRYO), after=("baskets",), done=(0, 3)
+    ),
+    "flink-2-savepoint": Command(
+        _command("upgrade ../sources/baskets --to exports/flink-2", *KRYO), done=(3,)
     ),
     "sql": Command(
         _command("sql --as-of monday --json", "SELECT * FROM orders.users.profile ORDER BY key"),
@@ -179,7 +183,7 @@ def prepare_sources(to: Path) -> None:
     for day, name in enumerate(("monday", "tuesday", "wednesday")):
         _savepoint(to / name, day, "users")
     _savepoint(to / "friday", 4, "visitors")
-    jdk_savepoint(to / "kryo")
+    jdk_savepoint(to / "baskets")
     (to / "kryo.yaml").write_text(BASKET, "utf-8")
     (to / "keys").write_text(f"{ERASED}\n{KEPT}\n", "utf-8")
     fields = "".join(f"        {name}: {kind}\n" for name, kind in NEW_PROFILE["fields"].items())

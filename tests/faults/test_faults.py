@@ -47,6 +47,12 @@ def test_an_upgrade_that_is_killed_at_any_call_leaves_a_lake_that_opens() -> Non
     assert tried(sweep("--faults", "12", "--commands", "upgrade")) == 12
 
 
+@pytest.mark.full
+def test_an_upgrade_to_flink_2_that_is_killed_at_any_call_leaves_all_or_nothing() -> None:
+    """A new snapshot of the lake, and a new savepoint; either can be made again."""
+    assert tried(sweep("--faults", "6", "--commands", "flink-2,flink-2-savepoint")) == 6
+
+
 @pytest.mark.parametrize("count", [2, pytest.param(20, marks=pytest.mark.full)])
 def test_a_fault_at_any_call_of_a_run_counts_nothing_twice(count: int) -> None:
     """Output and state are as if there had been none, in the lake and in each other backend."""

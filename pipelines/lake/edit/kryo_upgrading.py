@@ -66,18 +66,26 @@ LATER = "Flink 2 wrote it"
 IN_FLIGHT = "records in flight"
 UNKNOWN = "no snapshot says whether they are Kryo's: export with --drop-channel-state"
 FIRST_OF_FLINK_2 = 5  # the version of `_metadata`
-_AGAIN = "restore the savepoint in Flink 1.20, and take another one"
+_AGAIN = (
+    "a serializer's snapshot of an old Flink, which Flink 2 does not have: restore the"
+    " savepoint in Flink 1.20, and take another one"
+)
 # classes of snapshots that Flink 2 lacks, with what to do
 GONE = {
     b"org.apache.flink.api.scala.": "a type of Flink's Scala API, which Flink 2 does not have:"
     " migrate it to another type first",
     b"org.apache.flink.streaming.api.functions.sink.TwoPhaseCommitSinkFunction$": "state of an old"
     " sink, which Flink 2 does not have: drop its operator, once its transactions are committed",
-    b"org.apache.flink.api.common.typeutils.base.GenericArraySerializerConfigSnapshot": "a"
-    f" serializer's snapshot of Flink 1.7: {_AGAIN}",
-    b"org.apache.flink.api.java.typeutils.runtime.EitherSerializerSnapshot": "a serializer's"
-    f" snapshot of Flink 1.7: {_AGAIN}",
-}
+    **{
+        b"org.apache.flink." + name: _AGAIN
+        for name in (
+            b"api.common.typeutils.base.GenericArraySerializerConfigSnapshot",
+            b"api.java.typeutils.runtime.EitherSerializerSnapshot",
+            b"cep.nfa.NFA$", b"cep.nfa.SharedBuffer$", b"cep.nfa.sharedbuffer.SharedBufferNode$",
+            b"formats.avro.typeutils.AvroSerializer$",
+        )
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from statelake.state_core.serializers.kryo.uuids import UUID, KryoUuids, U64Arra
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.optional_map import FramedSnapshot, OptionalEntry
 
+FEW = 8  # so many are faster as objects than as a column
 Change: TypeAlias = Callable[[KryoSerializerSnapshot, str], TypeSerializerSnapshot]
 
 
@@ -165,7 +166,7 @@ class KryoPart(TypeSerializer):
             rows = np.flatnonzero(cursor.present)
         starts, limits = cursor.position[rows], cursor.end[rows]
         found = None
-        if self.java_class == UUID and rows.size:
+        if self.java_class == UUID and rows.size >= FEW:
             found = KryoUuids(self.values, self.version).read(cursor.data, starts, limits)
         if found is not None:
             halves, ends = found

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -54,7 +55,10 @@ from statelake.state_core.formats.rewriting.value_migration import (
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.enums import EnumSerializerSnapshot
-from statelake.state_core.serializers.composite.arrays import SetSerializerSnapshot
+from statelake.state_core.serializers.composite.arrays import (
+    GenericArraySerializerSnapshot,
+    SetSerializerSnapshot,
+)
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
@@ -70,8 +74,7 @@ from statelake.state_core.serializers.framework.opaque_values import (
     restore_key,
 )
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
-from statelake.state_core.serializers.kryo.columns import column_of
-from statelake.state_core.serializers.kryo.decoding import KryoValues
+from statelake.state_core.serializers.kryo.forms import decimal_text
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.java_types import JavaType, parse_java_type
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
@@ -94,13 +97,18 @@ _OWN = {
     "java.math.BigDecimal": "BigDecimal",
     "java.math.BigInteger": "BigInteger",
     "java.util.Date": "Date",
-    "java.sql.Date": "SqlDate",
-    "java.sql.Time": "SqlTime",
-    "java.sql.Timestamp": "SqlTimestamp",
+    "java.sql.Date": "java.sql.Date",
+    "java.sql.Time": "java.sql.Time",
+    "java.sql.Timestamp": "Timestamp",
     "java.time.Instant": "Instant",
     "[B": "byte[]", "[S": "short[]", "[I": "int[]", "[J": "long[]", "[F": "float[]",
     "[D": "double[]", "[Z": "boolean[]", "[C": "char[]", "[Ljava.lang.String;": "String[]",
 }  # fmt: skip
+_MILLIS = ("java.util.Date", "java.sql.Date", "java.sql.Time")
+# classes whose serializers only a job names
+_NEVER_EXTRACTED = {
+    f"java.time.{name}": name for name in ("LocalDate", "LocalTime", "LocalDateTime")
+}
 # classes with type arguments: Flink 2 leaves a collection of these to Kryo
 _GENERIC = ("java.util.", "org.apache.flink.api.java.tuple.", "scala.")
 _PLAIN = ("java.util.UUID", "java.util.Date", "java.util.Currency", "java.util.Locale",
@@ -353,9 +361,34 @@ def _value_of(target: TypeSerializerSnapshot, item: Any) -> Any:
         raise EncodeError(f"null for a {target.type_name}")
     if not isinstance(item, Item):
         return item  # a primitive
-    column = column_of(JavaType(item.java_class), KryoValues((), KryoVersion.FLINK_1,
-                                                             recorded=True).classes)  # fmt: skip
-    return column.to_arrow(item)
+    if isinstance(target, GenericArraySerializerSnapshot):
+        element = target.nested[0]
+        return [None if each is None else _value_of(element, each) for each in _elements(item)]
+    if target.java_class != _own_serializer(item.java_class):
+        raise EncodeError(f"a {item.java_class} where there should be a {target.type_name}")
+    return _exactly(item)
+
+
+@lru_cache(maxsize=64)
+def _own_serializer(java_class: str) -> str:
+    """Return the class of the snapshot of Flink's serializer for a class; empty without one."""
+    name = _OWN.get(java_class) or _NEVER_EXTRACTED.get(java_class)
+    return parse_type(name).java_class if name else ""
+
+
+def _exactly(item: Item) -> Any:
+    """Return what Flink's own serializer writes of an object: of times their numbers."""
+    value = item.value
+    if item.java_class == "java.sql.Timestamp":
+        millis, nanos = value
+        return millis + nanos // 1_000_000, nanos
+    if item.java_class in _MILLIS:
+        return (value,)
+    if item.java_class == "java.math.BigDecimal":
+        return decimal_text(*value)
+    if item.java_class == "[Ljava.lang.String;":
+        return [None if each is None else each.value for each in value]
+    return value
 
 
 def _elements(item: Item) -> list[Any]:

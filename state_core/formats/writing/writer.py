@@ -119,6 +119,30 @@ def keyed_handle(part: KeyedPart, key_groups: KeyGroupRange) -> KeyGroupsHandle:
     return KeyGroupsHandle(KeyGroupsKind.SAVEPOINT, key_groups.first, offsets, stream)
 
 
+def require_free(location: str | os.PathLike[str]) -> None:
+    """Refuse a place to which no savepoint can be written.
+
+    Raises:
+        SnapshotError: It is a file or a link, or a directory that is not empty.
+    """
+    target = Directory(location)
+    root = target.root
+    if target.local and (
+        os.path.islink(root) or (os.path.exists(root) and not os.path.isdir(root))
+    ):
+        raise _taken(target, "a file or a link is there")
+    if target.names():
+        raise _taken(target, "the directory is not empty")
+
+
+def _taken(target: Directory, problem: str) -> SnapshotError:
+    return SnapshotError(
+        problem,
+        place=target.full(),
+        remedy="choose another, or remove it: a savepoint is never written over",
+    )
+
+
 class SavepointDirectory:
     """A savepoint in the making; its directory must not exist yet.
 
@@ -130,15 +154,15 @@ class SavepointDirectory:
         attempt: The prefix of names of files that tasks write, as these may run more than once.
 
     Raises:
-        SnapshotError: The target already exists.
+        SnapshotError: The target already exists, and is not an empty directory.
     """
 
     def __init__(self, location: str | os.PathLike[str], *, again: bool = False) -> None:
         self.attempt = f"{uuid.uuid4().hex[:8]}-"
         self.target = Directory(location)
         self._again = again and self.target.local and self.target.is_file("_metadata")
-        if self.target.names() and not self._again:
-            raise self._not_empty()
+        if not self._again:
+            require_free(location)
         self.directory = self.target.confined()
         self._held: HeldDirectory | None = None
         if not self.target.local:
@@ -147,13 +171,6 @@ class SavepointDirectory:
         for left in left_directories(f"{self.target.root}.", PART):
             remove_left(left)
         self.directory = self._part()
-
-    def _not_empty(self) -> SnapshotError:
-        return SnapshotError(
-            "the directory is not empty",
-            place=self.target.full(),
-            remedy="choose another, or remove it: a savepoint is never written over",
-        )
 
     def _part(self) -> ConfinedDirectory:
         """The directory beside the target in which everything is written on a local disk."""
@@ -224,7 +241,7 @@ class SavepointDirectory:
         self.directory.write("_metadata", write_metadata(finished))
         if self._again:
             if _content(self.target.confined()) != _content(self.directory):
-                raise self._not_empty()
+                raise _taken(self.target, "the directory is not empty")
             self.abandon()
         elif self.directory.local:
             try:

@@ -83,7 +83,11 @@ class FieldsSerializer(TypeSerializer):
         return self.decode(Cursor(data, *bounds, lambda _: source.place))[0].as_py()
 
     def write(self, value: Any, out: DataOutput) -> None:
-        """Write one value, or None."""
+        """Write one value, or None; a tuple is the value's numbers, as they are."""
+        if isinstance(value, tuple):
+            for width, number in zip(self.widths, value, strict=True):
+                out.write_bytes(number.to_bytes(width, "big", signed=True))
+            return
         try:
             column = pa.array([value], self.arrow_type)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:

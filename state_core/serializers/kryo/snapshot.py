@@ -104,7 +104,17 @@ class KryoSerializerSnapshot(CarriedSnapshot):
         return kryo_decoder(self.type_class, self.registered, self.kryo)
 
     def values(self, version: KryoVersion) -> KryoValues:
-        """Return the reader and writer of the values in that version of Flink."""
+        """Return the reader and writer of the values in that version of Flink.
+
+        Raises:
+            UnsupportedFormatError: The job has its own default serializers for types of the JDK.
+        """
+        if self.overridden:
+            raise UnsupportedFormatError(
+                f"a KryoSerializer of {self.type_class} with default serializers of the job's own"
+                " for types of the JDK, whose form is not known",
+                remedy="migrate the state to another type in Flink 1",
+            )
         return KryoValues(self.registered, version, recorded=self.kryo is version)
 
     def of_class(self, java_class: str) -> KryoSerializerSnapshot:

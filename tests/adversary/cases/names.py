@@ -32,11 +32,19 @@ SHOWN = {
     "top": "top {savepoint}",
     "report": "report {savepoint} --to {out}",
     "integrity": "check integrity {savepoint}",
+    "find": "find key-3 {savepoint}",
+    "expired": "expired {savepoint} --ttl 1h",
+    "growth": "growth {savepoint} {savepoint}",
+    "types": "inspect {savepoint} --types",
+    "copy": "copy {savepoint} {out}",
+    "upgrade": "upgrade {savepoint} --to {out}",
     "import": "import {savepoint} --lake {lake} --job j --snapshot s",
 }
 READ = {name: SHOWN[name] for name in ("inspect", "import")} | {
     "dump": "dump {savepoint} --state session",
     "compress": "compress {savepoint} --to {out}",
+    "find": "find x {savepoint} --contains",
+    "upgrade": SHOWN["upgrade"],
     "legality": "check legality {seed}/job.json --savepoint {savepoint}",
 }
 IN_LAKE = {
@@ -45,6 +53,11 @@ IN_LAKE = {
     "get": "get --lake {lake} --job j --key key-3",
     "history": "history --lake {lake} --job j --key key-3",
     "top": "top --lake {lake} --job j",
+    "find": "find key-3 --lake {lake} --job j",
+    "expired": "expired --lake {lake} --job j --ttl 1h",
+    "growth": "growth --lake {lake} --job j",
+    "types": "types --lake {lake} --job j",
+    "upgrade": "upgrade --lake {lake} --job j --snapshot s",
     "report": "report --lake {lake} --job j --to {out}",
     "plan-rescale": "plan-rescale --lake {lake} --job j --snapshot s --parallelism 2",
     "integrity": "check integrity --lake {lake} --job j --snapshot s",
@@ -140,8 +153,8 @@ NAME_CASES: list[Case] = [
         for name in ("escape", "right-to-left", "path", "next-line")
         for case in over(
             IN_LAKE, f"lake/{name}", imported(renamed(b"session", NAMES[name])),
-            {"drop-unknown": 3, "migrate-unknown": 3} | dict.fromkeys(
-                set(IN_LAKE) - {"drop-unknown", "migrate-unknown"}, 0),
+            {"drop-unknown": 3, "migrate-unknown": 3, "growth": 3} | dict.fromkeys(
+                set(IN_LAKE) - {"drop-unknown", "migrate-unknown", "growth"}, 0),
             honest=False, changes=True,
         )
     ),

@@ -33,6 +33,11 @@ READING = IMPORT | {
 KEYS = {
     "get": "get {savepoint} --key key-3",
     "top": "top {savepoint}",
+    "find": "find key-3 {savepoint}",
+    "expired": "expired {savepoint} --ttl 1h",
+    "growth": "growth {savepoint} {savepoint}",
+    "copy": "copy {savepoint} {out}",
+    "upgrade": "upgrade {savepoint} --to {out}",
     "report": "report {savepoint} --to {out}",
 }
 CHECK = {"integrity": "check integrity {savepoint}"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,11 +11,15 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from statelake.state_core.errors import EncodeError, StateError
+from statelake.state_core.errors import EncodeError, StateError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
-from statelake.state_core.formats.rewriting.kryo_parts import PartsOfKryo
-from statelake.state_core.formats.rewriting.kryo_upgrade import for_flink_2, upgrade_rows
+from statelake.state_core.formats.rewriting.kryo_parts import FEW, PartsOfKryo
+from statelake.state_core.formats.rewriting.kryo_upgrade import (
+    collection_of,
+    for_flink_2,
+    upgrade_rows,
+)
 from statelake.state_core.formats.rewriting.value_migration import rewritten_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
@@ -28,8 +34,11 @@ from statelake.state_core.serializers.framework.base import TypeSerializerSnapsh
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT
 from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.kryo.graph import Item
+from statelake.state_core.serializers.kryo.java_types import JavaType
+from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.uuids import uuid_halves, uuid_texts
 from statelake.state_core.serializers.kryo.wire import KryoVersion
+from statelake.state_core.serializers.opaque.optional_map import write_raw_map
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot
 
@@ -97,7 +106,7 @@ def states(draw: Any) -> tuple[TypeSerializerSnapshot, StateRows]:
             one() for _ in range(draw(st.integers(1, 3)) if kind is StateKind.LIST else 1)
         )
 
-    stored = [entry() for _ in range(draw(st.integers(1, 5)))]
+    stored = [entry() for _ in range(draw(st.integers(1, FEW + 2)))]
     return value, rows_of(kind, value, stored, with_ttl=with_ttl)
 
 
@@ -169,7 +178,7 @@ def test_damaged_values_give_the_same_errors(
     assert upgraded(value, rows) == one_by_one(value, rows)
 
 
-@given(st.lists(st.uuids().map(str), max_size=5))
+@given(st.lists(st.uuids().map(str), max_size=2 * FEW))
 def test_uuids_are_rewritten_without_their_objects(values: list[str]) -> None:
     """Their bytes are those that the objects have, in both versions."""
     items = [Item("java.util.UUID", value) for value in values]
@@ -177,7 +186,7 @@ def test_uuids_are_rewritten_without_their_objects(values: list[str]) -> None:
     rows = rows_of(StateKind.VALUE, UUID, [old.write(item, FLINK_1) for item in items])
     stored = rows.layout.value_writer(rows.batch).to_binary()
     for places in PartsOfKryo(UUID).located(rows, stored):
-        assert places.uuids is not None or not items
+        assert (places.uuids is not None) is (len(items) >= FEW)
     assert upgraded(UUID, rows) == [new.write(item, FLINK_2) for item in items]
     halves = uuid_halves(pa.array(values, pa.string()))
     assert (halves is None) is (not values)
@@ -189,6 +198,57 @@ def test_uuids_are_rewritten_without_their_objects(values: list[str]) -> None:
 def test_texts_that_are_no_uuid_have_no_halves(text: str) -> None:
     """They are written one by one, which says what is wrong."""
     assert uuid_halves(pa.array([text, "00000000-0000-0000-0000-000000000000"])) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "stored"),
+    [
+        ("java.time.Instant", (1700, 123_456_789), struct.pack(">qi", 1700, 123_456_789)),
+        ("java.time.Instant", (1 << 40, 5), struct.pack(">qi", 1 << 40, 5)),
+        ("java.sql.Timestamp", (-5000, 999_999_999), struct.pack(">qi", -4001, 999_999_999)),
+        ("java.sql.Date", -(10**15), struct.pack(">q", -(10**15))),
+        ("java.sql.Time", 259_200_005, struct.pack(">q", 259_200_005)),
+        ("java.util.Date", -(10**15), struct.pack(">q", -(10**15))),
+        ("java.math.BigInteger", 10**50, struct.pack(">i", 21 + 4) + (10**50).to_bytes(21, "big")),
+        ("java.lang.String", "\ud800", b"\2\x80\xb0\3"),
+        ("java.lang.Character", "\ud800", b"\xd8\0"),
+    ],
+)  # fmt: skip
+def test_elements_of_collections_are_exact(name: str, value: Any, stored: bytes) -> None:
+    """To the nanosecond, in any year, of any size: also what no column holds."""
+    lists = kryo_snapshot().of_class("java.util.List")
+    old = lists.values(FLINK_1).write(Item("java.util.ArrayList", [Item(name, value)]), FLINK_1)
+    after = for_flink_2(
+        lists, {"": collection_of(lists, JavaType("java.util.List", (JavaType(name),)))}
+    )
+    rows = rows_of(StateKind.VALUE, lists, [old])
+    made = upgrade_rows(rows, lists, after, plain=True)
+    (new,) = made.layout.value_writer(made.batch).to_binary().to_pylist()
+    assert new == b"\0" + struct.pack(">i", 1) + b"\0" + stored
+
+
+def test_an_element_of_another_class_than_the_new_job_has_is_refused() -> None:
+    """It is not written as a value of the other, of the same width."""
+    lists = kryo_snapshot().of_class("java.util.List")
+    item = Item("java.util.ArrayList", [Item("java.time.Instant", (1, 5))])
+    rows = rows_of(StateKind.VALUE, lists, [lists.values(FLINK_1).write(item, FLINK_1)])
+    other = collection_of(lists, JavaType("java.util.List", (JavaType("java.sql.Timestamp"),)))
+    with pytest.raises(EncodeError, match=r"a java\.time\.Instant where there should be"):
+        upgrade_rows(rows, lists, for_flink_2(lists, {"": other}), plain=True)
+
+
+def test_default_serializers_of_the_job_are_refused() -> None:
+    """Whoever read a `Date` in the usual form would write another one."""
+    out = DataOutput()
+    out.write_utf("java.util.Date")
+    entry = UUID.maps[0][0]
+    for entries in ((entry,), (), (replace(entry, name="java.util.Date"),)):
+        write_raw_map(entries, out)
+    own = KryoSerializerSnapshot()
+    own.read_snapshot(2, DataInput(out.to_bytes()))
+    rows = rows_of(StateKind.VALUE, own, [b"\1\0java.util.Dat\xe5\1\5"])
+    with pytest.raises(UnsupportedFormatError, match="default serializers of the job's own"):
+        upgrade_rows(rows, own, for_flink_2(own, {}), plain=True)
 
 
 def test_numbers_of_kryo_end_where_their_bytes_do() -> None:

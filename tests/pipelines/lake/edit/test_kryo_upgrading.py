@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 import statelake as sl
 from statelake import open_snapshot
 from statelake.pipelines.cli.main import main
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit import kryo_upgrading
 from statelake.pipelines.lake.edit.migrating import value_type
 from statelake.state_core.errors import (
     CorruptSnapshotError,
@@ -478,3 +481,66 @@ def test_a_damaged_window_is_named(tmp_path: Path) -> None:
     for why in left.values():
         assert re.match(r"row 0, offset \d+: object 5, of 0 read; the file is damaged", why)
     assert not (tmp_path / "new").exists()
+
+
+def test_classes_that_flink_2_lacks_are_named(savepoint: Path, tmp_path: Path) -> None:
+    """Of the snapshots in Flink 1.20 and not in 2.3; what is in both can be restored."""
+    of = ("--lake", tmp_path / "lake", "--job", "shop", "--snapshot", "one")
+    assert run("import", savepoint, *of, "--engine", "local") == 0
+    record = Catalog(tmp_path / "lake").snapshot("shop", "one")
+    operator = next(each for each in record.operators if any(each.all_states))
+    for java_class, why in (
+        ("cep.nfa.sharedbuffer.SharedBufferNode$SharedBufferNodeSerializer", "an old Flink"),
+        ("cep.nfa.SharedBuffer$SharedBufferSerializerSnapshot", "an old Flink"),
+        ("cep.nfa.NFA$MigratedNFASerializerSnapshot", "an old Flink"),
+        ("formats.avro.typeutils.AvroSerializer$AvroSchemaSerializerConfigSnapshot", "an old"),
+        ("api.java.typeutils.runtime.EitherSerializerSnapshot", "an old Flink"),
+        ("api.scala.typeutils.ScalaOptionSerializerSnapshot", "Scala"),
+        ("cep.nfa.sharedbuffer.SharedBufferNodeSerializerSnapshotV2", ""),
+        ("cep.nfa.NFAStateSerializerSnapshot", ""),
+        ("formats.avro.typeutils.AvroSerializerSnapshot", ""),
+        ("api.java.typeutils.runtime.JavaEitherSerializerSnapshot", ""),
+    ):  # fmt: skip
+        name = f"org.apache.flink.{java_class}".encode()
+        state = replace(next(iter(operator.all_states)), meta_info=name)
+        told = kryo_upgrading._gone(operator, state)
+        assert (why in told, bool(told)) == (True, bool(why)), java_class
+
+
+@pytest.mark.parametrize("there", ["savepoint", "file", "link", "dangling", "source"])
+def test_what_is_at_the_target_is_never_written_over(there: str, tmp_path: Path) -> None:
+    """It is refused before the savepoint is read; nothing is changed, nor left beside it."""
+    savepoint, target = jdk_savepoint(tmp_path / "pojos", "pojos-1.20"), tmp_path / "new"
+    words: Any = {"uids": ["customers"], "partly": True}
+    if there == "savepoint":
+        sl.upgrade(savepoint, target, **words)
+    elif there == "file":
+        target.write_text("of mine")
+    elif there == "source":
+        target = savepoint
+    else:
+        target.symlink_to(savepoint if there == "link" else "nowhere")
+
+    def held() -> dict[Path, bytes]:
+        return {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+
+    before, names = held(), sorted(tmp_path.iterdir())
+    problem = "not empty" if there in ("savepoint", "source") else "a file or a link is there"
+    with pytest.raises(sl.StateError, match=problem):
+        sl.upgrade(savepoint, target, **words)
+    assert (held(), sorted(tmp_path.iterdir())) == (before, names)
+
+
+def test_an_upgraded_savepoint_is_upgraded_to_itself(
+    savepoint: Path, classes: Path, tmp_path: Path
+) -> None:
+    """Flink 2 can restore it already: the same entries come out, with the same meta infos."""
+    once, twice = tmp_path / "once", tmp_path / "twice"
+    assert run("upgrade", savepoint, "--to", once, "--kryo", classes) == 0
+    assert run("upgrade", once, "--to", twice, "--kryo", classes, "--json") == 0
+    assert entries(twice) == entries(once)
+    metas = [
+        {state.name: state.meta_info for state in operator_of(each).keyed_states}
+        for each in (once, twice)
+    ]
+    assert metas[0] == metas[1]
