@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from statelake.pipelines.api import check_integrity, scan
+from statelake.pipelines.api import LakeSnapshot, check_integrity, scan
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.verify.integrity import count_faults
 from statelake.pipelines.orchestration.history import growth_of
@@ -245,12 +245,40 @@ def growth(locations: Locations, snapshot_id: str, limits: GrowthSettings) -> Ju
     grown = growth_of(snapshot.job.lake.catalog, snapshot.record, limits.last)
     usual = "none" if grown.usual is None else bytes_text(grown.usual)
     is_usual = limits.at_least <= grown.times <= limits.at_most if grown.compared else None
+    states: dict[str, Any] = {}
+    if grown.compared and limits.each_state is not None:
+        beyond, states = _states_beyond(snapshot, grown.earliest, limits.each_state, limits)
+        is_usual = is_usual and not beyond
     return is_usual, {
         "state (bytes)": grown.size,
         "median of those before": usual,
         "compared with": grown.compared,
         "times the median": grown.times if isfinite(grown.times) else "none had state",
         "allowed": f"{limits.at_least:g} to {limits.at_most:g} times",
+        **states,
+    }
+
+
+def _states_beyond(
+    snapshot: LakeSnapshot, earliest: str, at_most: float, limits: GrowthSettings
+) -> tuple[int, dict[str, Any]]:
+    """Return how many states grew too much since a snapshot, and the metadata of all that grew."""
+    found = snapshot.job.growth(earliest, snapshot.name, keys=False)
+    large = [each for each in found.states if each.last.size >= limits.from_bytes]
+    held = [each for each in large if each.first.size]  # a new one has no multiple
+    beyond = {each.label for each in held if each.last.size > at_most * each.first.size}
+    rows = [
+        (each.label, bytes_text(each.first.size), bytes_text(each.last.size), each.cause,
+         "too much" if each.label in beyond else "")
+        for each in large
+        if each.change > 0
+    ]  # fmt: skip
+    columns = ("state", f"in {printable(earliest)}", "now", "why", "")
+    return len(beyond), {
+        "states that grew": dg.MetadataValue.md(markdown_table(columns, rows) if rows else "none"),
+        "states that grew too much": len(beyond),
+        "allowed of each state": f"{at_most:g} times from {bytes_text(limits.from_bytes)} on",
+        "in words": faults_list(found.sentences),
     }
 
 

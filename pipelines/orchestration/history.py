@@ -31,11 +31,13 @@ class Growth:
         size: Its state, in bytes.
         usual: The median of the earlier ones; None if it is the first.
         compared: The number of the earlier ones.
+        earliest: The first of these; empty if there is none.
     """
 
     size: int
     usual: float | None
     compared: int
+    earliest: str = ""
 
     @property
     def times(self) -> float:
@@ -58,8 +60,11 @@ def _until(lake: Catalog, record: SnapshotRecord) -> list[SnapshotRecord]:
 
 def growth_of(lake: Catalog, record: SnapshotRecord, last: int) -> Growth:
     """Return the growth of a snapshot over the `last` earlier ones."""
-    sizes = [summary.state_bytes for summary in _until(lake, record)[:-1]][-last:]
-    return Growth(record.state_bytes, median(sizes) if sizes else None, len(sizes))
+    earlier = _until(lake, record)[:-1][-last:]
+    if not earlier:
+        return Growth(record.state_bytes, None, 0)
+    usual = median(summary.state_bytes for summary in earlier)
+    return Growth(record.state_bytes, usual, len(earlier), earlier[0].snapshot_id)
 
 
 def history_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Any]:

@@ -29,12 +29,17 @@ class GrowthSettings(dg.Resolvable, dg.Model):
         last: The number of earlier snapshots in the comparison.
         at_most: The largest size allowed, as a multiple of their median.
         at_least: The smallest size allowed, likewise: lost state is as bad as growing state.
+        each_state: The largest size of one state, as a multiple of its size in the earliest of
+            these snapshots; None to look at the whole alone.
+        from_bytes: States with less are not looked at by themselves.
         severity: `ERROR` or `WARN`.
     """
 
     last: int = Field(default=7, ge=1)
     at_most: float = Field(default=2.0, gt=0)
     at_least: float = Field(default=0.5, ge=0)
+    each_state: float | None = Field(default=None, gt=0)
+    from_bytes: int = Field(default=1 << 20, ge=0)
     severity: Literal["ERROR", "WARN"] = "WARN"
 
 

@@ -310,6 +310,12 @@ class TestRuns:
             passed, said = growth(places, "tuesday", GrowthSettings(at_most=most, at_least=0))
             assert passed is passes
             assert said["compared with"] == 1
+        for most, passes in ((1e9, True), (1e-9, False)):
+            limits = GrowthSettings(at_most=9, at_least=0, each_state=most, from_bytes=1)
+            passed, said = growth(places, "tuesday", limits)
+            assert (passed, said["states that grew too much"] == 0) == (passes, passes)
+            assert "in monday" in said["states that grew"].value
+        assert growth(places, "monday", limits)[0] is None
 
     def test_progress_is_in_the_log(
         self, example: Example, archived: dg.ExecuteInProcessResult
