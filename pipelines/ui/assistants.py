@@ -19,7 +19,7 @@ from statelake.pipelines.keys import printed_rows
 from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.ui.audit import Audit
 from statelake.pipelines.ui.views import KEY_ROWS, Name, Options, Source
-from statelake.state_core.errors import StateError
+from statelake.state_core.errors import NotFoundError, StateError, did_you_mean
 
 LONGEST = 200_000  # characters of an answer
 INSTRUCTIONS = (
@@ -85,6 +85,12 @@ class Tools:
                 for state in shown["keyed_states"]:
                     state.pop("key_groups", None)
                 operators.append(shown)
+        if operator and not operators:
+            known = [each.label for each in held.operators]
+            raise NotFoundError(
+                f"no operator {operator!r}",
+                remedy=f"it has: {', '.join(known) or 'none'}{did_you_mean(operator, known)}",
+            )
         return {"facts": dict(held.facts), "operators": operators}
 
     def types(self, snapshot: str, job: str = "", operator: str = "") -> Any:

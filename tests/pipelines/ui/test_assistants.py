@@ -147,6 +147,7 @@ def test_a_directory_is_answered_and_nothing_beside_it() -> None:
         }  # fmt: skip
         for name in ("..", "/etc", "monday/..", "no"):
             assert "no snapshot" in await asked.error("inspect", snapshot=name)
+        assert "it has: kinds" in await asked.error("inspect", snapshot="monday", operator="kind")
         assert "Unknown tool" in str(await asked.error("sql", snapshot="monday", query="SELECT 1"))
         refused = await asked.error("check_types", snapshot="monday", types="[")
         assert ": types.yaml:1: it is no YAML" in refused
