@@ -222,6 +222,12 @@ class Directory:
             return True
         return bool(self._info(self.full(path)).type.name == "File")
 
+    def is_other(self) -> bool:
+        """Return whether a file or a link has the directory's place, on a local disk."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return self.local and not stat.S_ISDIR(os.lstat(self.root).st_mode)
+        return False
+
     def size(self, path: str) -> int:
         """Return the size of a file in bytes.
 

@@ -126,10 +126,7 @@ def require_free(location: str | os.PathLike[str]) -> None:
         SnapshotError: It is a file or a link, or a directory that is not empty.
     """
     target = Directory(location)
-    root = target.root
-    if target.local and (
-        os.path.islink(root) or (os.path.exists(root) and not os.path.isdir(root))
-    ):
+    if target.is_other():
         raise _taken(target, "a file or a link is there")
     if target.names():
         raise _taken(target, "the directory is not empty")

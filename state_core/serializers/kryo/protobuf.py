@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.state_core.bounds import COLUMNS
+from statelake.state_core.bounds import COLUMNS, EMPTY_ELEMENTS
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
 from statelake.state_core.serializers.kryo.java_types import JavaType
@@ -26,6 +26,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 STRING, GROUP, MESSAGE, BYTES, ENUM = 9, 10, 11, 12, 14
 REPEATED = 3
 MAX_TAG = 1 << 32
+FIELDS_OF_A_BYTE = 16
 _FIXED = {1: "<d", 2: "<f", 6: "<Q", 7: "<I", 15: "<i", 16: "<q"}
 _UNSIGNED = {8: 2, 13: 2**32, 17: 2**32}  # where fewer than 64 bits are valid
 _ARROW = {
@@ -53,6 +54,27 @@ class _Message:
     java_class: str
     fields: list[_Field] = field(default_factory=list)
     is_map: bool = False
+
+
+class _Room:
+    """The fields that a message may have with all messages in it, as absent ones take no bytes.
+
+    Args:
+        size: The size of its bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.left = EMPTY_ELEMENTS.most + FIELDS_OF_A_BYTE * size
+
+    def take(self, count: int) -> None:
+        """Count the fields of a message.
+
+        Raises:
+            ValueError: All of them are too many.
+        """
+        self.left -= count
+        if self.left < 0:
+            raise ValueError("too many fields that take no bytes")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -198,9 +220,10 @@ class _Descriptors:
             if f.kind == MESSAGE and f.type_name in self.messages
         )
 
-    def read(self, name: str, data: bytes) -> dict[str, Any]:
+    def read(self, name: str, data: bytes, room: _Room) -> dict[str, Any]:
         """Return the value of a message."""
         message = self.messages[name]
+        room.take(len(message.fields))
         found: dict[int, list[tuple[int, Any]]] = {}
         for number, wire, value in _parts(data):
             found.setdefault(number, []).append((wire, value))
@@ -208,7 +231,7 @@ class _Descriptors:
         for each in message.fields:
             values: list[Any] = []
             for wire, raw in found.get(each.number, ()):
-                values.extend(self._values(each, wire, raw))
+                values.extend(self._values(each, wire, raw, room))
             if each.repeated:
                 result[each.name] = values
             elif values:
@@ -222,23 +245,23 @@ class _Descriptors:
             return self.enums[each.type_name].get(0, "0")
         return {STRING: "", BYTES: b"", 8: False, 1: 0.0, 2: 0.0}.get(each.kind, 0)
 
-    def _values(self, each: _Field, wire: int, raw: Any) -> Iterator[Any]:
+    def _values(self, each: _Field, wire: int, raw: Any, room: _Room) -> Iterator[Any]:
         own = _wire(each.kind)
         if wire == own:
-            yield self._value(each, raw)
+            yield self._value(each, raw, room)
         elif wire != LENGTH or not each.repeated:
             raise ValueError(f"{each.name} has wire type {wire}")
         elif own == VARINT:
             at = 0
             while at < len(raw):
                 number, at = _varint(raw, at)
-                yield self._value(each, number)
+                yield self._value(each, number, room)
         else:
             size = struct.calcsize(_FIXED[each.kind])
             for at in range(0, len(raw), size):
-                yield self._value(each, raw[at : at + size])
+                yield self._value(each, raw[at : at + size], room)
 
-    def _value(self, each: _Field, raw: Any) -> Any:
+    def _value(self, each: _Field, raw: Any, room: _Room) -> Any:
         kind = each.kind
         if kind in _FIXED:
             if len(raw) != struct.calcsize(_FIXED[kind]):
@@ -249,7 +272,7 @@ class _Descriptors:
         if kind == BYTES or each.recursive:
             return bytes(raw)
         if kind == MESSAGE:
-            value = self.read(each.type_name, raw)
+            value = self.read(each.type_name, raw, room)
             return tuple(value.values()) if self.messages[each.type_name].is_map else value
         if raw >= _UNSIGNED.get(kind, 2**64):
             raise ValueError(f"{each.name} does not fit its type")
@@ -346,7 +369,7 @@ class MessageType:
             UnsupportedFormatError: It would not be written back as the same bytes.
         """
         try:
-            value = self._descriptors.read(self._name, data)
+            value = self._descriptors.read(self._name, data, _Room(len(data)))
             if self._descriptors.write(self._name, value) == data:
                 return value
         except (ValueError, struct.error, AttributeError, TypeError, KeyError) as error:

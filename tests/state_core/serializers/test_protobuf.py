@@ -233,3 +233,18 @@ def test_messages_that_unfold_without_end_are_bytes_within() -> None:
         inner = b"\x0a" + bytes([len(inner)]) + inner
     (outermost,) = (each for name, each in types.items() if name.endswith("M0"))
     assert outermost.write(outermost.read(inner)) == inner
+
+
+def test_empty_messages_with_many_fields_cost_no_more_than_their_bytes() -> None:
+    """Two bytes are a message with a thousand absent fields: so many are left as bytes."""
+    file = descriptor_pb2.FileDescriptorProto(name="of.proto", package="p", syntax="proto3")
+    holder, wide = file.message_type.add(name="Holder"), file.message_type.add(name="Wide")
+    holder.field.add(name="of", number=1, label=3, type=F.TYPE_MESSAGE, type_name=".p.Wide")
+    for number in range(1, 1001):
+        wide.field.add(name=f"f{number}", number=number, label=1, type=F.TYPE_INT32)
+    described = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    message = message_types(described, "wide")["p.Of$Holder"]
+    few = b"\n\0" * 60
+    assert len(message.read(few)["of"]) == 60
+    with pytest.raises(UnsupportedFormatError, match="fields that take no bytes"):
+        message.read(few * 1000)
