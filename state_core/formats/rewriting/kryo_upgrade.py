@@ -104,6 +104,8 @@ _OWN = {
     "[B": "byte[]", "[S": "short[]", "[I": "int[]", "[J": "long[]", "[F": "float[]",
     "[D": "double[]", "[Z": "boolean[]", "[C": "char[]", "[Ljava.lang.String;": "String[]",
 }  # fmt: skip
+# limits for shared objects, which collections of Flink 2 hold each by itself: bytes
+EXPANDED, EXPANDED_OF_A_BYTE = 1 << 20, 64
 _MILLIS = ("java.util.Date", "java.sql.Date", "java.sql.Time")
 # classes whose serializers only a job names
 _NEVER_EXTRACTED = {
@@ -276,19 +278,46 @@ class _Writers:
             if isinstance(target, PartSnapshot) and target.part.java_class == UUID:
                 return KryoUuids(target.part.values, target.part.version).write(places.uuids)
             items = [Item(UUID, text) for text in uuid_texts(places.uuids, ALL_PRESENT).to_pylist()]
-        written = [self.write(places.path, item) for item in items]
+        old = (places.ends - places.starts).tolist()
+        written = [
+            self.write(places.path, item, size) for item, size in zip(items, old, strict=True)
+        ]
         sizes = np.array([len(each) for each in written], np.int64)
         return np.frombuffer(b"".join(written), np.uint8), sizes
 
-    def write(self, path: str, item: Item | None) -> bytes:
-        """Return the bytes of a part.
+    def write(self, path: str, item: Item | None, size: int) -> bytes:
+        """Return the bytes of a part that had so many in Flink 1.
 
         Raises:
             EncodeError: Flink 2 has no form for it.
         """
-        out = DataOutput()
+        out = _Expanded(size)
         self.serializers[path].write(_value_of(self.targets[path], item), out)
         return out.to_bytes()
+
+
+class _Expanded(DataOutput):
+    """Values of Flink 2's collections, which have a flag each: shared ones are written each time.
+
+    Args:
+        size: The bytes of all of them in Flink 1.
+    """
+
+    __slots__ = ("most",)
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.most = EXPANDED + EXPANDED_OF_A_BYTE * size
+
+    def write_boolean(self, value: bool) -> None:
+        """Write a flag.
+
+        Raises:
+            EncodeError: The values before it are too large.
+        """
+        if len(self.buffer) > self.most:
+            raise EncodeError(f"shared objects expand to more than {self.most} bytes")
+        super().write_boolean(value)
 
 
 def _items(kryo: KryoSerializerSnapshot, path: str) -> TypeSerializerSnapshot:
@@ -471,7 +500,7 @@ def _rewritten(source: DataInput, parts: PartsOfKryo, writers: _Writers) -> byte
     at = source.position
     pieces: list[bytes] = []
     for start, end, path, item in parts.of(source):
-        pieces += [bytes(source.data[at:start]), writers.write(path, item)]
+        pieces += [bytes(source.data[at:start]), writers.write(path, item, end - start)]
         at = end
     return b"".join((*pieces, bytes(source.data[at : source.position])))
 

@@ -237,6 +237,23 @@ def test_an_element_of_another_class_than_the_new_job_has_is_refused() -> None:
         upgrade_rows(rows, lists, for_flink_2(lists, {"": other}), plain=True)
 
 
+def test_a_shared_object_does_not_become_gigabytes() -> None:
+    """Flink 1 refers to it by a byte or two, and Flink 2's lists have it each time."""
+    lists = kryo_snapshot().of_class("java.util.List")
+    declared = JavaType("java.util.List", (JavaType("java.lang.String"),))
+    after = for_flink_2(lists, {"": collection_of(lists, declared)})
+
+    def upgraded_list(text: str, count: int) -> bytes:
+        item = Item("java.util.ArrayList", [Item("java.lang.String", text)] * count)
+        old = lists.values(FLINK_1).write(item, FLINK_1)
+        made = upgrade_rows(rows_of(StateKind.VALUE, lists, [old]), lists, after, plain=True)
+        return bytes(made.layout.value_writer(made.batch).to_binary()[0].as_py())
+
+    assert len(upgraded_list("shipped", 10_000)) > 80_000
+    with pytest.raises(EncodeError, match="shared objects expand to more than"):
+        upgraded_list("x" * 100_000, 100_000)
+
+
 def test_default_serializers_of_the_job_are_refused() -> None:
     """Whoever read a `Date` in the usual form would write another one."""
     out = DataOutput()
