@@ -59,7 +59,7 @@ def test_all_commands_are_there() -> None:
         "Look": [
             "inspect", "scan", "types", "dump", "get", "find", "expired", "top", "offsets",
             "channels", "growth",
-            "report", "ui", "mcp",
+            "report", "notebook", "ui", "mcp",
         ],
         "Archive": [
             "import", "snapshots", "sql", "shell", "history", "diff", "hold", "release", "retain",

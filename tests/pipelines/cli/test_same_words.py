@@ -86,6 +86,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {},
         {"progress": "a savepoint has no `Job`"},
     ),
+    "notebook": ((sl.notebook,), {}, {}),
     "scan": ((sl.scan,), {"print_path": "how it is printed"}, PROGRESS),
     "orphans": (
         (sl.orphans,), {"flink": "given as `cluster`"}, {"cluster": "--flink"},

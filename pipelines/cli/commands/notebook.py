@@ -1,0 +1,42 @@
+"""`statelake notebook`: write a notebook that opens what was named."""
+
+from __future__ import annotations
+
+import click
+
+import statelake as sl
+from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.terminal import json_option, show
+from statelake.pipelines.cli.options import Reading, reading_options
+
+
+@click.command()
+@click.argument("location", default=".", metavar="[LAKE|DIR|SNAPSHOT]")
+@click.option("--to", "target", required=True, metavar="FILE.py", help="The file to write.")
+@click.option("--job", default="", help="The job of a lake that is chosen at first.")
+@click.option("--snapshot", default="", help="The snapshot that is chosen at first.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
+@reading_options
+@plugins_option
+@json_option
+def notebook(
+    location: str,
+    target: str,
+    job: str,
+    snapshot: str,
+    overwrite: bool,
+    reading: Reading,
+    as_json_: bool,
+) -> None:
+    """Write a notebook that opens a lake, a directory of snapshots or one snapshot.
+
+    It is a Python file for marimo (`pip install marimo`; `marimo edit FILE.py`): what there is,
+    what a snapshot holds, rows of a state, SQL, and growth. Nothing of a snapshot is in it.
+
+    \b
+    Examples:
+      statelake notebook lake --to orders.py --job orders --snapshot monday
+      statelake notebook /checkpoints --to checkpoints.py
+    """
+    done = sl.notebook(location, target, job=job, snapshot=snapshot, overwrite=overwrite, **reading)
+    show(done, as_json_=as_json_, marked=target)
