@@ -19,6 +19,7 @@ from mcp.types import CallToolResult, TextContent
 import statelake as sl
 from tests.support.command import run
 from tests.support.lakes import DEMO, FLINK, files_of
+from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.hostile_names import hostile_savepoint
 from tests.support.served_pages import PROGRAM
 
@@ -196,6 +197,44 @@ def test_without_values_no_answer_has_one(tmp_path: Path, *, in_lake: bool) -> N
     told = ask(all_tools, location)
     assert "mail" in told
     assert not any(person.partition("@")[0] in told for person in PEOPLE)
+
+
+@pytest.mark.parametrize(
+    ("name", "secret", "shown"),
+    [
+        ("mysql-cdc-snapshot-3.5", '"chunk_end": "100"', "shop.orders"),
+        ("files-2.3", "goldwork/texts", "records_after_position"),
+        ("numbers-to-files-2.3", '"bucket": "2026', "next_number"),
+        ("delta-table-0.6", "year=2026", "to_commit"),
+    ],
+)
+def test_offsets_without_values_have_none(name: str, secret: str, shown: str) -> None:
+    """Bounds of chunks are keys; paths and buckets may be of values. With values they are there."""
+
+    async def offsets(asked: Asked) -> None:
+        assert shown in await asked.text("offsets", snapshot=".")
+
+    def said(*words: str | Path) -> str:
+        return ask(offsets, GOLDEN / "sources" / name, *words).replace('\\"', '"')
+
+    assert secret not in said()
+    assert secret in said("--values")
+
+
+def test_errors_and_arguments_without_values(tmp_path: Path) -> None:
+    """An error quotes no value, and an argument that a tool does not have is no default."""
+
+    async def refused(asked: Asked) -> None:
+        types = "states: {customers/mail: {type: String, alice: 1}}"
+        said = await asked.error("check_types", snapshot="savepoint-1", types=types)
+        assert "no entry here" in said
+        said = await asked.error("check_types", snapshot="savepoint-1", types="'alice 4711471'")
+        assert "alice" not in said
+        assert "4711471" not in said
+        said = await asked.error("inspect", snapshot="savepoint-1", opperator="x")
+        assert "has no argument 'opperator'; it has: snapshot, job, operator; did you mean" in said
+
+    ask(refused, people(tmp_path / "all"))
 
 
 def test_looks_are_in_the_audit_file(tmp_path: Path) -> None:
