@@ -163,6 +163,13 @@ def import_as(
     return import_snapshot(lake, str(source), job, **options).record
 
 
+def demo_lake(path: Path, job: str = "demo") -> Path:
+    """A lake with both savepoints of the demo, as two snapshots of a job."""
+    for name in ("monday", "tuesday"):
+        import_as(Catalog(path), DEMO / name, name, job)
+    return path
+
+
 # lakes that were made of golden snapshots: what is made once is copied
 _GOLDEN_LAKES: dict[str, TemporaryDirectory[str]] = {}
 

@@ -18,7 +18,7 @@ from mcp.types import CallToolResult, TextContent
 
 import statelake as sl
 from tests.support.command import run
-from tests.support.lakes import DEMO, FLINK, files_of
+from tests.support.lakes import DEMO, FLINK, demo_lake, files_of
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.hostile_names import hostile_savepoint
 from tests.support.served_pages import PROGRAM
@@ -83,11 +83,7 @@ def ask(ask_all: Callable[[Asked], Coroutine[Any, Any, None]], *words: str | Pat
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with two snapshots of the demo's job."""
-    path = tmp_path_factory.mktemp("mcp") / "lake"
-    job = sl.Lake(path).job("demo", engine="local")
-    for name in ("monday", "tuesday"):
-        job.import_snapshot(DEMO / name, name)
-    return path
+    return demo_lake(tmp_path_factory.mktemp("mcp") / "lake")
 
 
 def test_a_lake_is_answered_as_by_the_commands(lake: Path) -> None:

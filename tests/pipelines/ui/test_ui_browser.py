@@ -22,7 +22,7 @@ import statelake as sl
 from benchmarks.audit import make_lake
 from statelake.state_core.printable import printable
 from tests.support.browser import Opened, chromium, opened
-from tests.support.lakes import DEMO, FLINK
+from tests.support.lakes import DEMO, FLINK, demo_lake
 from tests.support.savepoints.hostile_names import HOSTILE, hostile_savepoint
 from tests.support.served_pages import served
 
@@ -42,10 +42,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo's job, with two snapshots, and an erasure with its proof."""
-    path = tmp_path_factory.mktemp("ui") / "lake"
-    job = sl.Lake(path).job("orders", engine="local")
-    for name in ("monday", "tuesday"):
-        job.import_snapshot(DEMO / name, name)
+    path = demo_lake(tmp_path_factory.mktemp("ui") / "lake", "orders")
     erasure = sl.Lake(path).erase("gdpr-4711", keys=[-783633772217], carried="keep")
     erasure.execute()
     erasure.audit()

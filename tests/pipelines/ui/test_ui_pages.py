@@ -27,7 +27,7 @@ from statelake.pipelines.ui.server import Audit, Site
 from statelake.pipelines.ui.views import PAGE_ROWS, Options, Source
 from statelake.state_core.errors import StateError
 from statelake.state_core.printable import printable
-from tests.support.lakes import DEMO, FLINK, files_of
+from tests.support.lakes import DEMO, FLINK, demo_lake, files_of
 from tests.support.savepoints.hostile_names import HOSTILE, hostile_savepoint
 
 PORT = 8123
@@ -122,11 +122,7 @@ class Seen(HTMLParser):
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with two snapshots of the demo's job."""
-    path = tmp_path_factory.mktemp("ui") / "lake"
-    job = sl.Lake(path).job("demo", engine="local")
-    for name in ("monday", "tuesday"):
-        job.import_snapshot(DEMO / name, name)
-    return path
+    return demo_lake(tmp_path_factory.mktemp("ui") / "lake")
 
 
 @pytest.fixture(scope="module")
