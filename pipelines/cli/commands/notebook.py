@@ -7,13 +7,18 @@ import click
 import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, show
-from statelake.pipelines.cli.options import Reading, reading_options
+from statelake.pipelines.cli.options import (
+    Reading,
+    configured_option,
+    lake_is_meant,
+    reading_options,
+)
 
 
 @click.command()
 @click.argument("location", default=".", metavar="[LAKE|DIR|SNAPSHOT]")
 @click.option("--to", "target", required=True, metavar="FILE.py", help="The file to write.")
-@click.option("--job", default="", help="The job of a lake that is chosen at first.")
+@configured_option("job", "The job of a lake that is chosen at first.")
 @click.option("--snapshot", default="", help="The snapshot that is chosen at first.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @reading_options
@@ -22,7 +27,7 @@ from statelake.pipelines.cli.options import Reading, reading_options
 def notebook(
     location: str,
     target: str,
-    job: str,
+    job: str | None,
     snapshot: str,
     overwrite: bool,
     reading: Reading,
@@ -38,5 +43,9 @@ def notebook(
       statelake notebook lake --to orders.py --job orders --snapshot monday
       statelake notebook /checkpoints --to checkpoints.py
     """
-    done = sl.notebook(location, target, job=job, snapshot=snapshot, overwrite=overwrite, **reading)
+    if not lake_is_meant():  # a configured job alone changes nothing
+        job = None
+    done = sl.notebook(
+        location, target, job=job or "", snapshot=snapshot, overwrite=overwrite, **reading
+    )
     show(done, as_json_=as_json_, marked=target)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import statelake as sl
 from statelake.pipelines.report.notebook import notebook_text
 from tests.support.command import run
-from tests.support.lakes import DEMO
+from tests.support.lakes import DEMO, demo_lake
 from tests.support.marimo import run_notebook
 from tests.support.savepoints.hostile_names import hostile_savepoint
 
@@ -21,11 +21,7 @@ from tests.support.savepoints.hostile_names import hostile_savepoint
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with two snapshots of the demo's job."""
-    path = tmp_path_factory.mktemp("notebook") / "lake"
-    job = sl.Lake(path).job("demo", engine="local")
-    for name in ("monday", "tuesday"):
-        job.import_snapshot(DEMO / name, name)
-    return path
+    return demo_lake(tmp_path_factory.mktemp("notebook") / "lake")
 
 
 @pytest.mark.full
@@ -61,7 +57,9 @@ def test_marimo_runs_that_of_a_directory_with_hostile_names(tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "all.py"]
 
 
-def test_what_is_there_is_not_written_over(lake: Path, tmp_path: Path) -> None:
+def test_what_is_there_is_not_written_over(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Unless that is said; and what is not there is not opened."""
     target = tmp_path / "demo.py"
     target.write_text("mine")
@@ -73,6 +71,9 @@ def test_what_is_there_is_not_written_over(lake: Path, tmp_path: Path) -> None:
     for words in (("--job", "demo"), ("--snapshot", "../demo")):
         assert run("notebook", DEMO, "--to", target, "--overwrite", *words).code == 3
     assert target.read_text() == "mine"
+    (tmp_path / "statelake.toml").write_text('job = "demo"\n')
+    monkeypatch.chdir(tmp_path)  # a configured job alone changes nothing
+    assert run("notebook", DEMO, "--to", target, "--overwrite").code == 0
     assert run("notebook", lake, "--to", target, "--overwrite").code == 0
     assert "first_job = ''" in target.read_text()
 
