@@ -70,7 +70,7 @@ GROUPS = {
         "report": ("report:report", "Write a page of HTML that shows a snapshot"),
         "notebook": ("notebook:notebook", "Write a notebook that opens a lake, a directory"),
         "ui": ("ui:ui", "Look at a lake, a directory of snapshots"),
-        "mcp": ("mcp:mcp", "Answer an assistant about a lake, a directory"),
+        "mcp": ("ui:mcp", "Answer an assistant about a lake, a directory"),
     },
     "Archive": {
         "import": ("lake:import_command", "Import a savepoint or checkpoint"),
