@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
@@ -264,6 +264,7 @@ def gathered(
     Args:
         name: The argument.
         gather: Returns the argument, given the options' values by name; may raise a `UsageError`.
+            What no option brings has its default.
         options: The options, in the order of `--help`.
     """
     names = list(signature(gather).parameters)
@@ -271,7 +272,7 @@ def gathered(
     def with_options(command: Command) -> Command:
         @wraps(command)
         def with_argument(*arguments: Any, **values: Any) -> Any:
-            given = gather(**{each: values.pop(each) for each in names})
+            given = gather(**{each: values.pop(each) for each in names if each in values})
             return command(*arguments, **{name: given}, **values)
 
         decorated: Any = with_argument
@@ -302,6 +303,7 @@ def _source(
     snapshot_id: str | None,
     uids: tuple[str, ...],
     allow_external: tuple[str, ...],
+    plan: str | None = None,
 ) -> NamedSnapshot:
     if savepoint is not None and not lake_is_meant():
         lake = job = None
@@ -313,23 +315,10 @@ def _source(
         raise click.UsageError("--snapshot names one of a lake: give --lake and --job")
     if lake is not None and (uids or allow_external):
         raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
-    reading = _reading(allow_external, uids)
-    return NamedSnapshot(savepoint or "", reading, lake, job or "", snapshot_id)
-
-
-def _planned_source(
-    savepoint: str | None,
-    lake: str | None,
-    job: str | None,
-    snapshot_id: str | None,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
-    plan: str | None,
-) -> NamedSnapshot:
-    source = _source(savepoint, lake, job, snapshot_id, uids, allow_external)
-    if source.in_lake and plan is not None:
+    if lake is not None and plan is not None:
         raise click.UsageError("--plan is for a SAVEPOINT: a lake has the names of its import")
-    return replace(source, plan=plan)
+    reading = _reading(allow_external, uids)
+    return NamedSnapshot(savepoint or "", reading, lake, job or "", snapshot_id, plan)
 
 
 _SOURCE = (
@@ -345,7 +334,7 @@ _SOURCE = (
 # a savepoint or checkpoint, or a snapshot of a lake
 source_options = gathered("source", _source, *_SOURCE)
 # the same, where a savepoint's keys and rows are shown
-planned_source_options = gathered("source", _planned_source, *_SOURCE, plan_option)
+planned_source_options = gathered("source", _source, *_SOURCE, plan_option)
 
 
 class Share(click.ParamType[float]):
