@@ -1,4 +1,4 @@
-"""Keys as text, and the state of one key in a savepoint.
+"""Keys as text, the state of one key in a savepoint, and what keys weigh.
 
 A key is written as `statelake dump` prints it, in every command that takes keys.
 """
@@ -6,11 +6,11 @@ A key is written as `statelake dump` prints it, in every command that takes keys
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -27,6 +27,10 @@ from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 from statelake.state_core.printable import Table
 from statelake.state_core.serializers.framework.base import TypeSerializer
+
+if TYPE_CHECKING:
+    from statelake.state_core.formats.key_weights import LongCollection, StateWeights
+    from statelake.state_core.model.description import HeavyKey
 
 KEY_LINES = "give a text file with a key a line"
 
@@ -102,6 +106,44 @@ def key_table(key_rows: KeyRows, limit: int) -> Table:
         ],
         count - len(shown),
     )
+
+
+def weights_json(name: str, weights: StateWeights, lives: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the heaviest keys of a state as JSON can hold them.
+
+    Args:
+        name: The state.
+        weights: What its keys weigh.
+        lives: The texts of the times to live of its `expiries`.
+    """
+    return {
+        "state": name,
+        "kind": weights.layout.kind.value,
+        "keys": weights.keys,
+        "entries": weights.entries,
+        "bytes": weights.size,
+        "heaviest": [_key_as_dict(key) for key in weights.heaviest()],
+        "busiest": [_key_as_dict(key) for key in weights.busiest()],
+        "longest": [_long_as_dict(long) for long in weights.longest()],
+        "ttl": [
+            {"time_to_live": text, "gone_entries": gone.entries, "gone_bytes": gone.size}
+            for text, gone in zip(lives, weights.expiries, strict=False)
+        ],
+    }
+
+
+def _key_as_dict(key: HeavyKey) -> dict[str, Any]:
+    return {
+        "key": plain(key.key), "key_group": key.key_group, "entries": key.entries,
+        "bytes": key.size,
+    }  # fmt: skip
+
+
+def _long_as_dict(long: LongCollection) -> dict[str, Any]:
+    return {
+        "key": plain(long.key), "namespace": plain(long.namespace), "key_group": long.key_group,
+        "length": long.length, "bytes": long.size,
+    }  # fmt: skip
 
 
 def lines_of(content: Callable[[], bytes], place: str, remedy: str) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 
-from statelake.pipelines.keys import printed_rows
+from statelake.pipelines.keys import printed_rows, weights_json
 from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.ui.audit import Audit
 from statelake.pipelines.ui.views import KEY_ROWS, Name, Options, Source
@@ -187,12 +187,9 @@ class Tools:
         name = Name(job, snapshot)
         self._look("top", name, operator=operator)
         return {
-            state: {
-                "keys": weights.keys, "entries": weights.entries, "bytes": weights.size,
-                "heaviest": [vars(key) for key in weights.heaviest()],
-            }
+            state: weights_json(state, weights)
             for state, weights in self.source.top(name, operator).items()
-        }  # fmt: skip
+        }
 
     def sql(self, snapshot: str, query: str, job: str = "") -> Any:
         """Run a SELECT of DuckDB over the tables of a snapshot; without one, list the tables."""

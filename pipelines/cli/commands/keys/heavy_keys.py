@@ -22,10 +22,11 @@ from statelake.pipelines.cli.commands.terminal import (
 )
 from statelake.pipelines.cli.commands.times import Durations, Instant
 from statelake.pipelines.cli.options import NamedSnapshot, planned_source_options
+from statelake.pipelines.keys import weights_json
 from statelake.pipelines.shown import plain
 
 if TYPE_CHECKING:
-    from statelake.state_core.formats.key_weights import HeavyKey, LongCollection, StateWeights
+    from statelake.state_core.formats.key_weights import HeavyKey, StateWeights
 
 LONGEST_KEY = 200
 SHOWN_STATES = 200  # for people; --json has all
@@ -81,7 +82,7 @@ def top(
             {
                 "operator": label,
                 "key_type": key_types[label],
-                "states": [_as_dict(name, each, lives) for name, each in states.items()],
+                "states": [weights_json(name, each, lives) for name, each in states.items()],
             }
             for label, states in weighed.items()
         ]
@@ -101,37 +102,6 @@ def top(
         tell(f"... and {-left:,} more states: --json has all, --operator those of one")
     if lives and not any(each.expiries for states in weighed.values() for each in states.values()):
         tell("no state has a time to live")
-
-
-def _as_dict(name: str, weights: StateWeights, lives: Mapping[str, timedelta]) -> dict[str, Any]:
-    return {
-        "state": name,
-        "kind": weights.layout.kind.value,
-        "keys": weights.keys,
-        "entries": weights.entries,
-        "bytes": weights.size,
-        "heaviest": [_key_as_dict(key) for key in weights.heaviest()],
-        "busiest": [_key_as_dict(key) for key in weights.busiest()],
-        "longest": [_long_as_dict(long) for long in weights.longest()],
-        "ttl": [
-            {"time_to_live": text, "gone_entries": gone.entries, "gone_bytes": gone.size}
-            for text, gone in zip(lives, weights.expiries, strict=False)
-        ],
-    }
-
-
-def _key_as_dict(key: HeavyKey) -> dict[str, Any]:
-    return {
-        "key": plain(key.key), "key_group": key.key_group, "entries": key.entries,
-        "bytes": key.size,
-    }  # fmt: skip
-
-
-def _long_as_dict(long: LongCollection) -> dict[str, Any]:
-    return {
-        "key": plain(long.key), "namespace": plain(long.namespace), "key_group": long.key_group,
-        "length": long.length, "bytes": long.size,
-    }  # fmt: skip
 
 
 def _print(name: str, weights: StateWeights, lives: Mapping[str, timedelta]) -> None:
