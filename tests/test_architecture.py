@@ -218,7 +218,6 @@ PATHS_BY_HAND = {
     "pipelines.report.page": (
         {".read_text", "Directory"}, "files of the package itself, and the path of its user's",
     ),
-    "pipelines.report.notebook": ({"Directory"}, USERS_OWN),
     "pipelines.ui.audit": ({"os.open"}, USERS_OWN),
     **dict.fromkeys(
         ("pipelines.ui.server", "pipelines.ui.pages"),

@@ -8,11 +8,9 @@ snapshots when the notebook runs, and are given to marimo as data, never as Mark
 from __future__ import annotations
 
 import os
-import posixpath
 from dataclasses import dataclass
 
-from statelake.pipelines.report.page import refuse_target
-from statelake.state_core.files.filesystem import Directory
+from statelake.pipelines.report.page import open_target
 from statelake.state_core.printable import Printed
 
 _BEGIN = """\
@@ -314,8 +312,5 @@ def write_notebook(text: str, to: str | os.PathLike[str], *, overwrite: bool = F
         ConflictError: The file exists.
         SnapshotError: The path names no file, or its directory does not exist.
     """
-    target = os.fspath(to)
-    above, name = posixpath.split(target)
-    directory = Directory(above or ".")
-    refuse_target(directory, name, target, overwrite=overwrite)
+    directory, name = open_target(to, overwrite=overwrite)
     directory.write(name, text.encode("ascii"))
