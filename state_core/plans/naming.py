@@ -205,7 +205,7 @@ def row_at(meta_info: bytes, place: Place) -> RowDataSerializerSnapshot:
     """Return the row in a place of a state.
 
     Raises:
-        IncompatibleError: There is none.
+        IncompatibleError: The state is no map, or has no row of Flink SQL there.
     """
     if place is Place.USER_KEY:
         user_key = key_parts(meta_info).get(USER_KEY)
