@@ -23,6 +23,7 @@ from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOp
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.kryo.decoding import declare_classes
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.type_spec import parse_type
@@ -31,6 +32,8 @@ from tests.support.savepoints.kryo_savepoint import kryo_snapshot
 VALUES = 200_000
 JOB = "bench"
 UUID, LIST, TEXT = "java.util.UUID", "java.util.ArrayList", "java.lang.String"
+MAP, LONG, SHOP = "java.util.HashMap", "java.lang.Long", "com.acme.Shop"
+FIELDS = {"id": "long", "name": "String", "opened": "Instant", "tags": "List<String>"}
 ONE_CORE = LocalEngine(1)
 
 
@@ -42,11 +45,24 @@ def _written(java_class: str, value: object) -> bytes:
     )
 
 
+def _texts(number: int) -> list[Item]:
+    """Return three texts, each by itself."""
+    return [Item(TEXT, f"tag-{number % 1000}-{place}") for place in range(3)]
+
+
 def _states(count: int) -> dict[str, tuple[TypeSerializerSnapshot, pa.Array]]:
     """Return the type, and the values, of each state."""
     random = Random(31)  # noqa: S311 - values that are the same in each run
     uuids = [_written(UUID, str(uuid.UUID(int=random.getrandbits(128)))) for _ in range(count)]
-    lists = [_written(LIST, [Item(TEXT, f"tag-{each % 1000}")] * 3) for each in range(count)]
+    lists = [_written(LIST, _texts(each)) for each in range(count)]
+    maps = [
+        _written(MAP, [(text, Item(LONG, each)) for text in _texts(each)]) for each in range(count)
+    ]
+    objects = [
+        _written(SHOP, {"id": each, "name": Item(TEXT, f"shop {each}"), "opened": Item(
+            "java.time.Instant", (each, 0)), "tags": Item(LIST, _texts(each))})
+        for each in range(count)
+    ]  # fmt: skip
     pair = TupleSerializerSnapshot.around(parse_type("Long"), kryo_snapshot().of_class(UUID))
     pair.tuple_class = "org.apache.flink.api.java.tuple.Tuple2"
     pairs = [number.to_bytes(8, "big") + each for number, each in enumerate(uuids)]
@@ -54,6 +70,8 @@ def _states(count: int) -> dict[str, tuple[TypeSerializerSnapshot, pa.Array]]:
         "UUIDs": (kryo_snapshot().of_class(UUID), pa.array(uuids)),
         "tuples of a long and a UUID": (pair, pa.array(pairs)),
         "lists of three texts": (kryo_snapshot().of_class(LIST), pa.array(lists)),
+        "maps of three texts": (kryo_snapshot().of_class(MAP), pa.array(maps)),
+        "objects of four fields": (kryo_snapshot().of_class(SHOP), pa.array(objects)),
     }
 
 
@@ -90,6 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--values", type=int, default=VALUES)
     given = parser.parse_args()
+    declare_classes({"flink": 1, "classes": {SHOP: {"fields": FIELDS}}})
     with tempfile.TemporaryDirectory() as name:
         rows = measure(Path(name), given.values)
     print_table(f"{given.values:,} values of Flink 1's Kryo, on one core", rows)

@@ -33,14 +33,14 @@ from statelake.state_core.serializers.framework.columns import (
     arrow_buffer,
 )
 from statelake.state_core.serializers.framework.decoders import undecoded, written_by
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
-from statelake.state_core.serializers.kryo.uuids import UUID, KryoUuids, U64Array
+from statelake.state_core.serializers.kryo.tables import Objects, read_objects
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.optional_map import FramedSnapshot, OptionalEntry
 
-FEW = 8  # so many are faster as objects than as a column
 Change: TypeAlias = Callable[[KryoSerializerSnapshot, str], TypeSerializerSnapshot]
 
 
@@ -116,28 +116,22 @@ class Places:
 
     Attributes:
         path: The part's path.
-        starts: Where each begins, ascending within each call of `decode`.
-        ends: Where each ends.
-        items: The objects; empty if all are UUIDs.
-        uuids: The halves of UUIDs, of shape (places, 2).
+        objects: The objects; where they begin ascends within each call of `decode`.
     """
 
     path: str
-    starts: I64Array
-    ends: I64Array
-    items: Sequence[Item | None] = ()
-    uuids: U64Array | None = None
+    objects: Objects
 
 
-class KryoPart(TypeSerializer):
+class KryoPart(OpaqueSerializer):
     """A part of a value that Kryo wrote, whose place and object are noted."""
 
-    arrow_type = pa.binary()
     min_length = 1
+    self_delimiting = True
 
     def __init__(self, path: str, kryo: KryoSerializerSnapshot, version: KryoVersion) -> None:
+        super().__init__(kryo.type_class)
         self.path = path
-        self.java_class = kryo.type_class
         self.values = kryo.values(version)
         self.version = version
         self.noted: list[tuple[int, int, Item | None]] = []
@@ -148,7 +142,7 @@ class KryoPart(TypeSerializer):
         """`Kryo`."""
         return "Kryo"
 
-    def read(self, source: DataInput) -> Item | None:
+    def read(self, source: DataInput) -> Any:
         """Read an object, and note it."""
         start = source.position
         item = self.values.read_next(source, self.version)
@@ -165,21 +159,10 @@ class KryoPart(TypeSerializer):
         if cursor.present.size:
             rows = np.flatnonzero(cursor.present)
         starts, limits = cursor.position[rows], cursor.end[rows]
-        found = None
-        if self.java_class == UUID and rows.size >= FEW:
-            found = KryoUuids(self.values, self.version).read(cursor.data, starts, limits)
-        if found is not None:
-            halves, ends = found
-            self.places.append(Places(self.path, starts, ends, uuids=halves))
-        else:
-            items, ends = [], starts.copy()
-            spans = zip(starts.tolist(), limits.tolist(), strict=True)
-            for index, (start, limit) in enumerate(spans):
-                source = DataInput(cursor.data.data[start:limit], cursor.place(start))
-                items.append(self.values.read_next(source, self.version))
-                ends[index] = start + source.position
-            self.places.append(Places(self.path, starts, ends, items))
-        cursor.position[rows] = ends
+        found = list(read_objects(self.values, cursor.data, starts, limits, cursor.place))
+        self.places += [Places(self.path, objects) for objects in found]
+        if found:
+            cursor.position[rows] = np.concatenate([objects.ends for objects in found])
         offsets = np.zeros(cursor.rows + 1, np.int32)
         return pa.Array.from_buffers(
             pa.binary(), cursor.rows, [None, arrow_buffer(offsets), pa.py_buffer(b"")]
@@ -317,8 +300,8 @@ def spliced(
     """
     bounds = np.frombuffer(stored.buffers()[1], np.int64, len(stored) + 1)
     data = np.frombuffer(stored.buffers()[2] or b"", np.uint8)[: int(bounds[-1])]
-    starts = np.concatenate([np.empty(0, np.int64), *(each.starts for each in places)])
-    ends = np.concatenate([np.empty(0, np.int64), *(each.ends for each in places)])
+    starts = np.concatenate([np.empty(0, np.int64), *(each.objects.starts for each in places)])
+    ends = np.concatenate([np.empty(0, np.int64), *(each.objects.ends for each in places)])
     sizes = np.concatenate([np.empty(0, np.int64), *(sizes for _, sizes in parts)])
     new = np.concatenate([np.empty(0, np.uint8), *(written for written, _ in parts)])
     behind = np.cumsum(sizes)

@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError, StateError
@@ -53,6 +54,8 @@ from statelake.state_core.formats.rewriting.value_migration import (
     with_columns,
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.kernels.encode import copy_pieces
+from statelake.state_core.kernels.kryo import NULL
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.enums import EnumSerializerSnapshot
 from statelake.state_core.serializers.composite.arrays import (
@@ -62,11 +65,19 @@ from statelake.state_core.serializers.composite.arrays import (
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
+    list_array,
+    offsets_of,
 )
 from statelake.state_core.serializers.composite.optionals import NullableSerializerSnapshot
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.columns import ALL_PRESENT, I64Array, U8Array
+from statelake.state_core.serializers.framework.columns import (
+    ALL_PRESENT,
+    I64Array,
+    Target,
+    U8Array,
+    arrow_buffer,
+)
 from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.framework.opaque_values import (
     as_key,
@@ -78,7 +89,7 @@ from statelake.state_core.serializers.kryo.forms import decimal_text
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.java_types import JavaType, parse_java_type
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
-from statelake.state_core.serializers.kryo.uuids import UUID, KryoUuids, uuid_texts
+from statelake.state_core.serializers.kryo.tables import NUMBERS, Objects, Parts
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.type_spec import parse_type
 
@@ -136,6 +147,24 @@ class Found:
             for classes, member in zip(self.parts, members, strict=False):
                 if member is not None:
                     classes.add(member.java_class)
+
+    def note_all(self, objects: Objects) -> None:
+        """Add the classes of the elements of collections."""
+        parts, lines = objects.parts, objects.roots[objects.roots >= 0]
+        try:
+            if self.java_class == "java.util.Map":
+                _, keys, values = parts.entries(lines)
+                members = [keys, values]
+            else:
+                members = [parts.elements(lines)[1]]
+        except EncodeError:  # other classes than usual
+            for row in range(len(objects.roots)):
+                self.note(objects.item(row))
+            return
+        for classes, each in zip(self.parts, members, strict=False):
+            classes.update(parts.classes_of(each))
+        for item in objects.others.values():
+            self.note(item)
 
     @property
     def declared(self) -> JavaType | None:
@@ -273,17 +302,46 @@ class _Writers:
         Raises:
             EncodeError: Flink 2 has no form for one of them.
         """
-        items, target = places.items, self.targets[places.path]
-        if places.uuids is not None:
-            if isinstance(target, PartSnapshot) and target.part.java_class == UUID:
-                return KryoUuids(target.part.values, target.part.version).write(places.uuids)
-            items = [Item(UUID, text) for text in uuid_texts(places.uuids, ALL_PRESENT).to_pylist()]
-        old = (places.ends - places.starts).tolist()
-        written = [
-            self.write(places.path, item, size) for item, size in zip(items, old, strict=True)
-        ]
-        sizes = np.array([len(each) for each in written], np.int64)
-        return np.frombuffer(b"".join(written), np.uint8), sizes
+        path, objects = places.path, places.objects
+        out, sizes, done = self._write_columns(path, objects)
+        if done.all():
+            return out, sizes
+        others = np.flatnonzero(~done)
+        pieces = []
+        for row in others.tolist():
+            size = int(objects.ends[row] - objects.starts[row])
+            pieces.append(self.write(path, objects.item(row), size))
+        sizes[others] = [len(piece) for piece in pieces]
+        ends = np.empty_like(sizes)
+        ends[done] = np.cumsum(sizes[done])
+        ends[others] = len(out) + np.cumsum(sizes[others])
+        data = np.concatenate((out, np.frombuffer(b"".join(pieces), np.uint8)))
+        both = np.empty(int(sizes.sum()), np.uint8)
+        copy_pieces(data, ends - sizes, ends, both, np.cumsum(sizes) - sizes)
+        return both, sizes
+
+    def _write_columns(
+        self, path: str, objects: Objects
+    ) -> tuple[U8Array, I64Array, npt.NDArray[np.bool_]]:
+        """Return the bytes of the objects that can be written at once, sizes, and which these are.
+
+        An object that is not among them has the size 0.
+        """
+        target = self.targets[path]
+        sizes, done = np.zeros(len(objects.roots), np.int64), objects.roots >= 0
+        lines = objects.roots[done]
+        if isinstance(target, PartSnapshot):
+            out, sizes[done], done[done] = objects.parts.written(lines, target.part.values.classes)
+            return out, sizes, done
+        try:
+            column = _column_of(target, objects.parts, lines)
+            sizes[done] = self.serializers[path].sizes(column, ALL_PRESENT)
+            first = offsets_of(sizes[done])
+            out = np.empty(int(first[-1]), np.uint8)
+            self.serializers[path].encode(column, Target(out, first[:-1]))
+        except EncodeError:  # `write` says which one it is, or has a form for it
+            return np.empty(0, np.uint8), np.zeros_like(sizes), np.zeros_like(done)
+        return out, sizes, done
 
     def write(self, path: str, item: Item | None, size: int) -> bytes:
         """Return the bytes of a part that had so many in Flink 1.
@@ -396,6 +454,71 @@ def _value_of(target: TypeSerializerSnapshot, item: Any) -> Any:
     if target.java_class != _own_serializer(item.java_class):
         raise EncodeError(f"a {item.java_class} where there should be a {target.type_name}")
     return _exactly(item)
+
+
+def _column_of(
+    target: TypeSerializerSnapshot, parts: Parts, lines: I64Array, *, may_be_null: bool = False
+) -> pa.Array:
+    """Return objects as the column that a serializer of Flink 2 writes.
+
+    Args:
+        target: The snapshot of that serializer.
+        parts: The objects' table.
+        lines: Their lines.
+        may_be_null: Whether the serializer around this one writes null.
+
+    Raises:
+        EncodeError: They have no such column.
+    """
+    if isinstance(target, PartSnapshot):
+        return _written_column(target.part, parts, lines)
+    null = parts.kind[lines] == NULL
+    if isinstance(target, NullableSerializerSnapshot):
+        return _column_of(target.nested[0], parts, lines, may_be_null=True)
+    if null.any() and not may_be_null:
+        raise EncodeError(f"null for a {target.type_name}")
+    present = (~null).astype(np.uint8)
+    if isinstance(target, (ListSerializerSnapshot, SetSerializerSnapshot)):
+        counts, elements = parts.elements(lines)
+        column = _column_of(target.nested[0], parts, elements)
+        return list_array(pa.list_(column.type), offsets_of(counts), present, column)
+    if isinstance(target, MapSerializerSnapshot):
+        counts, keys, values = parts.entries(lines)
+        key = _column_of(target.nested[0], parts, keys)
+        value = _column_of(target.nested[1], parts, values, may_be_null=True)
+        if key.null_count:
+            raise EncodeError("a null key, which no column has")
+        kind = pa.map_(key.type, value.type)
+        both = pa.StructArray.from_arrays([key, value], fields=[kind.key_field, kind.item_field])
+        return list_array(kind, offsets_of(counts), present, both)
+    return _leaf_column(target, parts, lines)
+
+
+def _written_column(part: KryoPart, parts: Parts, lines: I64Array) -> pa.Array:
+    """Return the bytes of objects that stay Kryo's."""
+    out, sizes, done = parts.written(lines, part.values.classes)
+    if not done.all():
+        raise EncodeError("an object that has to be written by itself")
+    first = offsets_of(sizes)
+    if first[-1] >> 31:
+        raise EncodeError("too many bytes of a column")
+    buffers = [None, arrow_buffer(first.astype(np.int32)), arrow_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), len(lines), buffers)
+
+
+def _leaf_column(target: TypeSerializerSnapshot, parts: Parts, lines: I64Array) -> pa.Array:
+    """Return texts, numbers and constants."""
+    java_class, kind = parts.class_of(lines), target.restore_serializer().arrow_type
+    if not java_class:
+        return pa.nulls(len(lines), kind)
+    if isinstance(target, EnumSerializerSnapshot):
+        return parts.constants(lines)
+    if target.java_class == _own_serializer(java_class):
+        if java_class == "java.lang.String":
+            return parts.texts(lines)
+        if java_class in NUMBERS:
+            return parts.numbers(lines, NUMBERS[java_class])
+    raise EncodeError(f"a {java_class} that has to be written by itself")
 
 
 @lru_cache(maxsize=64)
@@ -668,8 +791,8 @@ def find_collections(
         _find_one_by_one(rows, stored, parts, found)
         return
     for each in places:
-        for item in each.items if each.path in found else ():
-            found[each.path].note(item)
+        if each.path in found:
+            found[each.path].note_all(each.objects)
 
 
 def _find_one_by_one(

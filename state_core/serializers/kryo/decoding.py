@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -39,6 +40,7 @@ from statelake.state_core.serializers.kryo.java_types import (
 )
 from statelake.state_core.serializers.kryo.objects import ENUMS, classes_of
 from statelake.state_core.serializers.kryo.protobuf import MessageType, message_types
+from statelake.state_core.serializers.kryo.tables import ClassTable
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 # types that hold values of well-known classes, but are never a value's class
@@ -194,6 +196,11 @@ class KryoValues:
         self.classes = classes_of(registered, _declared.classes, _declared.messages)
         self.version = version
         self.recorded = recorded
+
+    @cached_property
+    def table(self) -> ClassTable:
+        """The classes as kernels know them."""
+        return ClassTable(self.classes)
 
     def read(self, data: bytes | memoryview) -> Item | None:
         """Return the value of exactly these bytes.

@@ -8,7 +8,7 @@ Source: `com.twitter.chill.java.UUIDSerializer`, and Kryo 5's `DefaultSerializer
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.serializers.framework.columns import I64Array, U8Array, arrow_buffer
-from statelake.state_core.serializers.kryo.decoding import KryoValues
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.wire import LAST, KryoVersion
+
+if TYPE_CHECKING:
+    from statelake.state_core.serializers.kryo.decoding import KryoValues
 
 UUID = "java.util.UUID"
 TEXT_BYTES = 36

@@ -1,0 +1,863 @@
+"""Objects that Kryo 2.24 wrote, as a table of their parts, and from it the bytes of Kryo 5.6.
+
+The table has one line for each part, in the order of the bytes: an object, null, a reference, a
+primitive in a field. Its columns:
+
+=========  ===================================================================================
+`kind`     the number of the class, `NULL`, or `REFERENCE`
+`start`    where the content begins; of two numbers the second one
+`end`      where it ends
+`number`   the number, the characters of text, the elements of a collection, the line that is
+           referred to
+`behind`   the line behind the part and all within it
+=========  ===================================================================================
+
+A class is five numbers of `classes`: its form below, an operand, whether Kryo 2.24 and Kryo 5.6
+number its objects, and its id in Kryo 5.6, or -1. Type arguments are five numbers of `arguments`:
+the classes of elements (or of keys), and of values, or -1 if they are not final; and the type
+arguments within a collection's elements, a map's keys, and its values. Line 0 has none.
+
+A form that is not here, or a fault, leaves the object out: the caller reads it by other means,
+which know all forms and name the fault.
+
+Source: as in `serializers.kryo`, whose `forms`, `containers` and `objects` say the same of single
+values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from statelake.state_core.kernels.bytes_at import copy, u8
+from statelake.state_core.kernels.compiler import helper, kernel
+
+NULL, REFERENCE = -1, -2
+# what a class is: numbers in `classes`
+FORM, OPERAND, NUMBERED, NUMBERED_5, ID_5, CLASS_WIDTH = 0, 1, 2, 3, 4, 5
+# type arguments: numbers in `arguments`
+FIRST, SECOND, IN_ELEMENTS, IN_KEYS, IN_VALUES, ARGUMENTS_WIDTH = 0, 1, 2, 3, 4, 5
+# a field of an object: how it is written, its class, its type arguments
+FIELD_WIDTH = 3
+# how an object is preceded: by its class, by a mark that may be null, or by nothing. Kryo 5.6 also
+# writes objects of a known class that are never null
+ANY, OR_NULL, BARE, NEVER_NULL = 0, 1, 2, 3
+
+# forms: the operand of `FIXED` and `FIXED_ARRAY` is a width, of `ENUM` the number of constants, of
+# `ARRAY` a final class or -1, of `OBJECT` where its fields are, of `SINGLE` the number of objects
+UNKNOWN, BOOLEAN, FIXED, INT, LONG, TEXT, BYTES, BIG, DECIMAL, MILLIS, TIMESTAMP = range(11)
+UUID, INSTANT, DURATION, DATE, TIME, DATE_TIME, ENUM, FIXED_ARRAY = range(11, 19)
+INT_ARRAY, LONG_ARRAY, COLLECTION, SORTED, QUEUE, AS_LIST, IMMUTABLE = range(19, 26)
+MAP, SORTED_MAP, IMMUTABLE_MAP, ARRAY, OBJECT, SINGLE, EMPTY = range(26, 33)
+
+DEEPEST = 100
+MOST_NAMES = 64  # of classes in one object
+FAILED = -1
+# the longest text of ASCII that Kryo 5.6 writes without its length
+LONGEST_ASCII = 32
+# the longest content besides bytes, text and arrays, with all that precedes it but names
+ROOM = 64
+# a line of the stack: objects left, how they are written, where their fields are or which class
+# each one is, and for those at odd places; the table's line that ends with them
+LEFT, HOW, CLASS, HOW_ODD, CLASS_ODD, ARGUMENTS, ARGUMENTS_ODD, LINE, STACK_WIDTH = range(9)
+FIELDS = -1  # in `HOW`: each is as its field says, which is at `CLASS`
+
+
+@helper
+def _unsigned(data, at, end, most):
+    """Return a number of variable length, and the position behind it: -1 on a fault."""
+    value = np.int64(0)
+    for index in range(most):
+        if at >= end:
+            return value, np.int64(-1)
+        byte = u8(data, at)
+        at += 1
+        if index == 8:
+            return value | byte << np.int64(56), at
+        value |= (byte & 0x7F) << np.int64(7 * index)
+        if byte < 0x80:
+            return value, at
+    return value, np.int64(-1)
+
+
+@helper
+def _varint(data, at, end):
+    if at < end:
+        byte = u8(data, at)
+        if byte < 0x80:
+            return byte, at + 1
+    value, at = _unsigned(data, at, end, 5)
+    if value >> 32:
+        return value, np.int64(-1)
+    return value, at
+
+
+@helper
+def _signed(value):
+    return value >> 1 & 0x7FFFFFFFFFFFFFFF ^ -(value & 1)
+
+
+@helper
+def _big_endian(data, at, width):
+    value = np.int64(0)
+    for step in range(width):
+        value = value << np.int64(8) | u8(data, at + step)
+    bits = np.int64(64 - 8 * width)
+    return value << bits >> bits
+
+
+@helper
+def _text(data, at, end):
+    """Return the start, the end and the characters of text: the end is -1 on a fault, or null."""
+    if at >= end:
+        return at, np.int64(-1), np.int64(0)
+    first = u8(data, at)
+    start = at
+    if first < 0x80:  # the last character of ASCII has the highest bit
+        while at < end and u8(data, at) < 0x80:
+            at += 1
+        if at >= end:
+            return start, np.int64(-1), np.int64(0)
+        return start, at + 1, at + 1 - start
+    count = first & 0x3F
+    at += 1
+    if first & 0x40:
+        for shift in (6, 13, 20, 27):
+            if at >= end:
+                return start, np.int64(-1), np.int64(0)
+            byte = u8(data, at)
+            at += 1
+            count |= (byte & 0x7F) << np.int64(shift)
+            if byte < 0x80:
+                break
+    count &= 0xFFFFFFFF
+    if count == 0 or count - 1 > end - at:
+        return start, np.int64(-1), np.int64(0)
+    count -= 1
+    start = at
+    for _ in range(count):
+        if at >= end:
+            return start, np.int64(-1), count
+        byte = u8(data, at)
+        more = 0 if byte < 0x80 else 1 if byte >= 0xC2 and byte < 0xE0 else 2
+        if (byte >= 0x80 and (byte < 0xC2 or byte >= 0xF0)) or at + more >= end:
+            return start, np.int64(-1), count
+        if byte == 0xE0 and u8(data, at + 1) < 0xA0:  # longer than it need be
+            return start, np.int64(-1), count
+        for step in range(more):
+            if u8(data, at + 1 + step) & 0xC0 != 0x80:
+                return start, np.int64(-1), count
+        at += 1 + more
+    return start, at, count
+
+
+@helper
+def _class_named(data, start, end, name_hashes, name_classes, name_offsets, name_bytes):
+    """Return the class of a name of ASCII; -1 if it is not known."""
+    wanted = np.int64(0)
+    for at in range(start, end):
+        wanted = wanted * np.int64(31) + (u8(data, at) & 0x7F)
+    low, high = np.int64(0), np.int64(name_hashes.size)
+    while low < high:
+        middle = (low + high) // 2
+        if name_hashes[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    if low == name_hashes.size or name_hashes[low] != wanted:
+        return np.int64(-1)
+    found = name_classes[low]
+    first = name_offsets[found]
+    if name_offsets[found + 1] - first != end - start:
+        return np.int64(-1)
+    for step in range(end - start):
+        if u8(data, start + step) & 0x7F != u8(name_bytes, first + step):
+            return np.int64(-1)
+    return found
+
+
+@helper
+def _read_class(
+    data, at, end, ids, name_hashes, name_classes, name_offsets, name_bytes, names, count
+):
+    """Return a class or `NULL`, the position behind it (-1 on a fault), and the names read."""
+    mark, at = _varint(data, at, end)
+    if at < 0 or mark == 0:
+        return np.int64(NULL), at, count
+    if mark > 1:
+        found = ids[mark - 2] if mark - 2 < ids.size else np.int64(-1)
+        return found, at if found >= 0 else np.int64(-1), count
+    which, at = _varint(data, at, end)
+    if at < 0 or which > count or which >= MOST_NAMES:
+        return np.int64(NULL), np.int64(-1), count
+    if which == count:
+        start, at, size = _text(data, at, end)
+        if at < 0 or at - start != size:
+            return np.int64(NULL), np.int64(-1), count
+        names[count] = _class_named(
+            data, start, at, name_hashes, name_classes, name_offsets, name_bytes
+        )
+        count += 1
+    found = names[which]
+    return found, at if found >= 0 else np.int64(-1), count
+
+
+@helper
+def _sized(data, at, end):
+    """Return the start and the end of bytes behind one more than their number; -1 on a fault."""
+    count, at = _varint(data, at, end)
+    if at < 0 or count == 0 or count - 1 > end - at:
+        return at, np.int64(-1)
+    return at, at + count - 1
+
+
+@helper
+def _read_content(data, at, end, form, operand, line, start, stop, number):
+    """Read what has no objects within it; return the position behind it, -1 on a fault."""
+    if form == TEXT:
+        start[line], at, number[line] = _text(data, at, end)
+        stop[line] = at
+        return at
+    if form == INT:
+        value, at = _varint(data, at, end)
+        number[line] = _signed(value)
+        return at
+    if form == LONG:
+        value, at = _unsigned(data, at, end, 9)
+        number[line] = _signed(value)
+        return at
+    if form == BOOLEAN or form == FIXED:
+        if operand > end - at:
+            return np.int64(-1)
+        number[line] = _big_endian(data, at, operand)
+        return at + operand
+    if form == UUID:
+        high, at = _unsigned(data, at, end, 9)
+        if at < 0:
+            return at
+        low, at = _unsigned(data, at, end, 9)
+        number[line], start[line] = _signed(high), _signed(low)
+        return at
+    if form == ENUM:
+        value, at = _varint(data, at, end)
+        number[line] = value
+        return at if value > 0 and value <= operand else np.int64(-1)
+    if form == MILLIS:
+        number[line], at = _unsigned(data, at, end, 9)
+        return at
+    if form == TIMESTAMP:
+        number[line], at = _unsigned(data, at, end, 9)
+        if at < 0:
+            return at
+        nanos, at = _varint(data, at, end)
+        number[line] -= nanos // 1000000
+        start[line] = nanos
+        return at
+    if form == INSTANT or form == DURATION:
+        nanos, at = _varint(data, at, end)
+        if at < 0:
+            return at
+        seconds, at = _unsigned(data, at, end, 9)
+        number[line], start[line] = _signed(seconds), _signed(nanos)
+        return at
+    if form == DATE:
+        if end - at < 4:
+            return np.int64(-1)
+        day, month = _big_endian(data, at, 2), _big_endian(data, at + 2, 2)
+        year, at = _varint(data, at + 4, end)
+        number[line], start[line] = _signed(year), month << 8 | day
+        return at if day > 0 and day < 32 and month > 0 and month < 13 else np.int64(-1)
+    if form == TIME:
+        if end - at < 2:
+            return np.int64(-1)
+        hour, minute = u8(data, at), u8(data, at + 1)
+        nanos, at = _varint(data, at + 2, end)
+        if at < 0 or at >= end:
+            return np.int64(-1)
+        second = u8(data, at)
+        number[line], start[line] = hour << 16 | minute << 8 | second, _signed(nanos)
+        fits = hour < 24 and minute < 60 and second < 60 and start[line] >= 0
+        return at + 1 if fits else np.int64(-1)
+    if form == INT_ARRAY or form == LONG_ARRAY:
+        count, at = _varint(data, at, end)
+        if at < 0 or count == 0 or count - 1 > end - at:
+            return np.int64(-1)
+        start[line], number[line] = at, count - 1
+        for _ in range(count - 1):
+            first = at
+            if form == INT_ARRAY:
+                _, at = _varint(data, at, end)
+            else:
+                _, at = _unsigned(data, at, end, 9)
+            if at < 0 or (at > first + 1 and u8(data, at - 1) == 0):  # longer than it need be
+                return np.int64(-1)
+        stop[line] = at
+        return at
+    if form == FIXED_ARRAY:
+        count, at = _varint(data, at, end)
+        if at < 0 or count == 0 or count - 1 > (end - at) // operand:
+            return np.int64(-1)
+        start[line], number[line] = at, count - 1
+        stop[line] = at + (count - 1) * operand
+        return stop[line]
+    if form == BYTES or form == BIG or form == DECIMAL:
+        start[line], at = _sized(data, at, end)
+        stop[line] = at
+        if at < 0 or form == BYTES:
+            return at
+        first = start[line]
+        if at == first:
+            return np.int64(-1)
+        if at > first + 1:  # the shortest form of a number
+            high, next_bit = u8(data, first), u8(data, first + 1) >> 7
+            if (high == 0 and next_bit == 0) or (high == 0xFF and next_bit == 1):
+                return np.int64(-1)
+        if form == DECIMAL:
+            scale, at = _varint(data, at, end)
+            number[line] = _signed(scale)
+        return at
+    return np.int64(-1)
+
+
+@kernel(
+    "void(U8R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, U8R,"
+    " I64, I64, I64, I64, I64, I64, I64, I64, I64, I64)"
+)
+def read_objects(
+    data, first, limit, classes, fields, arguments, ids, name_hashes, name_classes, name_offsets,
+    name_bytes, kind, start, end, number, behind, root, done, objects, names, stack,
+):  # fmt: skip
+    """Read an object of any class, or null, of each row.
+
+    Args:
+        data: The bytes.
+        first: Where each row's object begins.
+        limit: The position that it does not pass.
+        classes, fields, arguments: As above.
+        ids: The class of each id; -1 for those of no class.
+        name_hashes: The hashes of names of classes, ascending.
+        name_classes: The class of each.
+        name_offsets, name_bytes: The names, by class.
+        kind, start, end, number, behind: Filled: the table, with a line for each byte at least.
+        root: Filled: the line of each row's object, or `FAILED`.
+        done: Filled: the position behind each row's object.
+        objects: Scratch, as long as the table.
+        names: Scratch, of `MOST_NAMES`.
+        stack: Scratch, of `DEEPEST` lines of `STACK_WIDTH`.
+    """
+    lines = np.int64(0)
+    for row in range(first.size):
+        at, stop = first[row], limit[row]
+        root[row] = lines
+        counted, named, depth = np.int64(0), np.int64(0), np.int64(1)
+        stack[LEFT], stack[HOW], stack[HOW_ODD] = 1, ANY, ANY
+        stack[LINE] = -1
+        while depth > 0:
+            top = (depth - 1) * STACK_WIDTH
+            left = stack[top + LEFT]
+            if left == 0:
+                if stack[top + LINE] >= 0:
+                    behind[stack[top + LINE]] = lines
+                depth -= 1
+                continue
+            stack[top + LEFT] = left - 1
+            types = np.int64(0)
+            if stack[top + HOW] == FIELDS:
+                field = stack[top + CLASS]
+                how, what, types = fields[field], fields[field + 1], fields[field + 2]
+                stack[top + CLASS] = field + FIELD_WIDTH
+            elif left & 1:
+                how, what = stack[top + HOW_ODD], stack[top + CLASS_ODD]
+            else:
+                how, what = stack[top + HOW], stack[top + CLASS]
+            line = lines
+            lines += 1
+            behind[line] = lines
+            if how == ANY:
+                what, at, named = _read_class(
+                    data, at, stop, ids, name_hashes, name_classes, name_offsets, name_bytes,
+                    names, named,
+                )  # fmt: skip
+                if at < 0:
+                    break
+                if what == NULL:
+                    kind[line] = NULL
+                    continue
+            kind[line] = what
+            numbered = classes[what * CLASS_WIDTH + NUMBERED]
+            if how == OR_NULL or (how == ANY and numbered):
+                mark, at = _varint(data, at, stop)
+                if at < 0 or (mark == 0 and how == ANY):
+                    at = np.int64(-1)
+                    break
+                if mark == 0:
+                    kind[line] = NULL
+                    continue
+                if mark > 1:
+                    if numbered == 0 or mark - 2 >= counted or kind[objects[mark - 2]] != what:
+                        at = np.int64(-1)
+                        break
+                    kind[line], number[line] = REFERENCE, objects[mark - 2]
+                    continue
+                if numbered:
+                    objects[counted] = line
+                    counted += 1
+            form = classes[what * CLASS_WIDTH + FORM]
+            operand = classes[what * CLASS_WIDTH + OPERAND]
+            if form < COLLECTION and form != DATE_TIME:
+                at = _read_content(data, at, stop, form, operand, line, start, end, number)
+                if at < 0:
+                    break
+                continue
+            count = np.int64(0)
+            start[line] = at
+            if form != OBJECT and form != DATE_TIME and form != SINGLE and form != EMPTY:
+                if form == SORTED or form == QUEUE or form == SORTED_MAP:
+                    if at >= stop or u8(data, at) != 0:  # a comparator
+                        at = np.int64(-1)
+                        break
+                    at += 1
+                count, at = _varint(data, at, stop)
+                if form == ARRAY:
+                    count -= 1
+                if at < 0 or count < 0 or count > stop - at:
+                    at = np.int64(-1)
+                    break
+                if form == AS_LIST:
+                    _, at, named = _read_class(
+                        data, at, stop, ids, name_hashes, name_classes, name_offsets,
+                        name_bytes, names, named,
+                    )  # fmt: skip
+                    if at < 0:
+                        break
+            number[line] = count
+            if depth == DEEPEST:
+                at = np.int64(-1)
+                break
+            top += STACK_WIDTH
+            depth += 1
+            stack[top + LINE] = line
+            stack[top + LEFT] = count
+            stack[top + HOW], stack[top + HOW_ODD] = ANY, ANY
+            if form == OBJECT or form == DATE_TIME:
+                stack[top + HOW] = FIELDS
+                stack[top + LEFT] = fields[operand]
+                stack[top + CLASS] = operand + 1
+            elif form == SINGLE:
+                stack[top + LEFT] = operand
+                number[line] = operand
+            elif form == ARRAY:
+                if operand >= 0:
+                    stack[top + HOW], stack[top + CLASS] = OR_NULL, operand
+                    stack[top + HOW_ODD], stack[top + CLASS_ODD] = OR_NULL, operand
+            elif form != AS_LIST and form != QUEUE:
+                if form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP:
+                    stack[top + LEFT] = 2 * count
+                    odd = arguments[types * ARGUMENTS_WIDTH + SECOND]
+                else:
+                    odd = arguments[types * ARGUMENTS_WIDTH + FIRST]
+                even = arguments[types * ARGUMENTS_WIDTH + FIRST]
+                if even >= 0:
+                    stack[top + HOW], stack[top + CLASS] = OR_NULL, even
+                if odd >= 0:
+                    stack[top + HOW_ODD], stack[top + CLASS_ODD] = OR_NULL, odd
+        done[row] = at
+        if at < 0:
+            lines = root[row]
+            root[row] = FAILED
+
+
+@kernel("void(I64R, I64R, I64R, I64R, I64)")
+def parts_within(lines, counts, behind, offsets, parts):
+    """Fill the lines of the parts right within some lines.
+
+    Args:
+        lines: The lines.
+        counts: The number of parts of each.
+        behind: As above.
+        offsets: The place of the first part of each.
+        parts: Filled.
+    """
+    for row in range(lines.size):
+        line, place = lines[row] + 1, offsets[row]
+        for _ in range(counts[row]):
+            parts[place] = line
+            place += 1
+            line = behind[line]
+
+
+@kernel("int64(U8R, I64R, I64R, I64R, I64R, I64R, I32, U8)")
+def read_texts(data, lines, kind, start, end, number, offsets, out):
+    """Read text as UTF-8, one behind the other.
+
+    Args:
+        data, kind, start, end, number: The table, and the bytes that it refers to.
+        lines: The lines of text, or of null.
+        offsets: Filled: where each begins, and the end.
+        out: Filled; as long as the bytes of all.
+
+    Returns:
+        The bytes written; `FAILED` if half of a character is alone.
+    """
+    to = np.int64(0)
+    for row in range(lines.size):
+        offsets[row] = to
+        line = lines[row]
+        if kind[line] == NULL:
+            continue
+        at, stop = start[line], end[line]
+        size = stop - at
+        if size == number[line]:
+            copy(data, at, out, to, size)
+            to += size
+            if size > 0:
+                out[np.uintp(to - 1)] = u8(data, stop - 1) & 0x7F
+            continue
+        while at < stop:
+            byte = u8(data, at)
+            if byte != 0xED or u8(data, at + 1) < 0xA0:
+                out[np.uintp(to)] = byte
+                at += 1
+                to += 1
+                continue
+            if stop - at < 6 or u8(data, at + 1) > 0xAF:
+                return np.int64(FAILED)
+            if u8(data, at + 3) != 0xED or u8(data, at + 4) < 0xB0:
+                return np.int64(FAILED)
+            high = (u8(data, at + 1) & 0x0F) << 6 | u8(data, at + 2) & 0x3F
+            low = (u8(data, at + 4) & 0x0F) << 6 | u8(data, at + 5) & 0x3F
+            point = 0x10000 + (high << 10 | low)
+            out[np.uintp(to)] = 0xF0 | point >> 18
+            out[np.uintp(to + 1)] = 0x80 | point >> 12 & 0x3F
+            out[np.uintp(to + 2)] = 0x80 | point >> 6 & 0x3F
+            out[np.uintp(to + 3)] = 0x80 | point & 0x3F
+            at += 6
+            to += 4
+    offsets[lines.size] = to
+    return to
+
+
+@helper
+def _put_varint(out, at, value):
+    for _ in range(8):
+        if value >= 0 and value < 0x80:
+            break
+        out[np.uintp(at)] = value & 0x7F | 0x80
+        at += 1
+        value = value >> 7 & 0x01FFFFFFFFFFFFFF
+    out[np.uintp(at)] = value & 0xFF
+    return at + 1
+
+
+@helper
+def _put_zigzag(out, at, value, is_int):
+    value = value << 1 ^ value >> 63
+    return _put_varint(out, at, value & 0xFFFFFFFF if is_int else value)
+
+
+@helper
+def _put_flagged(out, at, flag, value):
+    first = value & 0x3F | (0x80 if flag else 0)
+    value >>= 6
+    if value == 0:
+        out[np.uintp(at)] = first
+        return at + 1
+    out[np.uintp(at)] = first | 0x40
+    return _put_varint(out, at + 1, value)
+
+
+@helper
+def _put_fixed(out, at, value, width):
+    for step in range(width):
+        out[np.uintp(at + step)] = value >> np.int64(8 * step) & 0xFF
+    return at + width
+
+
+@helper
+def _put_text(data, start, end, count, out, at):
+    size = end - start
+    plain = size == count and count > 1 and count <= LONGEST_ASCII
+    if not plain:
+        at = _put_flagged(out, at, True, count + 1)
+    copy(data, start, out, at, size)
+    at += size
+    if size == count and size > 0:
+        last = u8(data, end - 1) & 0x7F
+        out[np.uintp(at - 1)] = last | 0x80 if plain else last
+    return at
+
+
+@helper
+def _put_time(out, at, clock, nanos):
+    hour, minute, second = clock >> 16, clock >> 8 & 0xFF, clock & 0xFF
+    if nanos != 0 or second != 0:
+        out[np.uintp(at)] = hour
+        out[np.uintp(at + 1)] = minute
+        out[np.uintp(at + 2)] = second if nanos != 0 else ~second & 0xFF
+        return _put_varint(out, at + 3, nanos & 0xFFFFFFFF) if nanos != 0 else at + 3
+    if minute != 0:
+        out[np.uintp(at)] = hour
+        out[np.uintp(at + 1)] = ~minute & 0xFF
+        return at + 2
+    out[np.uintp(at)] = ~hour & 0xFF
+    return at + 1
+
+
+@helper
+def _put_class(what, classes, name_offsets, name_bytes, out, at, names, named):
+    """Write a class; return the position behind it, -1 without space, and the names written."""
+    number = classes[what * CLASS_WIDTH + ID_5]
+    if number >= 0:
+        return _put_varint(out, at, number + 2), named
+    out[np.uintp(at)] = 1
+    at += 1
+    if names[what] >= 0:
+        return _put_varint(out, at, names[what]), named
+    at = _put_varint(out, at, named)
+    names[what] = named
+    first = name_offsets[what]
+    size = name_offsets[what + 1] - first
+    if out.size - at < size + ROOM:
+        return np.int64(-1), named
+    copy(name_bytes, first, out, at, size)
+    at += size
+    out[np.uintp(at - 1)] = out[np.uintp(at - 1)] | 0x80
+    return at, named + 1
+
+
+@helper
+def _put_content(data, form, operand, start, end, number, out, at):
+    """Write what has no objects within it; return the position behind it."""
+    if form == TEXT:
+        return _put_text(data, start, end, number, out, at)
+    if form == INT or form == LONG:
+        return _put_zigzag(out, at, number, form == INT)
+    if form == BOOLEAN:
+        out[np.uintp(at)] = 1 if number != 0 else 0
+        return at + 1
+    if form == FIXED:
+        return _put_fixed(out, at, number, operand)
+    if form == UUID:
+        return _put_fixed(out, _put_fixed(out, at, number, 8), start, 8)
+    if form == ENUM or form == MILLIS:
+        return _put_varint(out, at, number)
+    if form == TIMESTAMP or form == INSTANT:
+        return _put_varint(out, _put_varint(out, at, number), start & 0xFFFFFFFF)
+    if form == DURATION:
+        return _put_varint(out, _put_fixed(out, at, number, 8), start & 0xFFFFFFFF)
+    if form == DATE:
+        at = _put_varint(out, at, number & 0xFFFFFFFF)
+        out[np.uintp(at)] = start >> 8
+        out[np.uintp(at + 1)] = start & 0xFF
+        return at + 2
+    if form == TIME:
+        return _put_time(out, at, number, start)
+    size = end - start
+    if form == INT_ARRAY or form == LONG_ARRAY or form == FIXED_ARRAY:
+        at = _put_varint(out, at, number + 1)
+        if form != FIXED_ARRAY or operand == 1:
+            copy(data, start, out, at, size)
+            return at + size
+        for element in range(number):
+            first = start + element * operand
+            at = _put_fixed(out, at, _big_endian(data, first, operand), operand)
+        return at
+    at = _put_varint(out, at, size + 1)  # BYTES, BIG, DECIMAL
+    copy(data, start, out, at, size)
+    at += size
+    return _put_zigzag(out, at, number, True) if form == DECIMAL else at
+
+
+@kernel(
+    "int64(int64, I64R, U8R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, U8R,"
+    " U8, I64, I64, I64, I64, I64)"
+)
+def write_objects(
+    row, lines, data, kind, start, end, number, behind, classes, fields, arguments, name_offsets,
+    name_bytes, out, ends, numbers, names, alone, stack,
+):  # fmt: skip
+    """Write objects as Kryo 5.6 does, one behind the other, each by itself.
+
+    Args:
+        row: The first row to write.
+        lines: The line of each row's object; its parts refer to none outside it.
+        data, kind, start, end, number, behind: The table, and the bytes that it refers to.
+        classes, fields, arguments, name_offsets, name_bytes: As in `read_objects`.
+        out: The buffer.
+        ends: Filled: the end of each row, less than 0 for one that has another form: the end of the
+            row before, as `~end`. That of the row before `row` is read.
+        numbers: Scratch, as long as the table.
+        names: Scratch, one for each class: the number of its name.
+        alone: Scratch, one for each class: the number of its single object.
+        stack: Scratch, as in `read_objects`.
+
+    Returns:
+        The row that has no space; the number of rows if all were written.
+    """
+    while row < lines.size:
+        begin = np.int64(0)
+        if row > 0:
+            begin = ends[row - 1] if ends[row - 1] >= 0 else ~ends[row - 1]
+        at = begin
+        line = lines[row]
+        last = behind[line]
+        for each in range(line, last):
+            numbers[each] = -1
+        names[:] = -1
+        alone[:] = -1
+        counted, named, depth = np.int64(0), np.int64(0), np.int64(1)
+        stack[LEFT], stack[HOW], stack[HOW_ODD] = 1, ANY, ANY
+        stack[ARGUMENTS], stack[ARGUMENTS_ODD] = 0, 0
+        failed = False
+        while depth > 0:
+            top = (depth - 1) * STACK_WIDTH
+            left = stack[top + LEFT]
+            if left == 0:
+                depth -= 1
+                continue
+            stack[top + LEFT] = left - 1
+            if stack[top + HOW] == FIELDS:
+                field = stack[top + CLASS]
+                how, types = fields[field], fields[field + 2]
+                stack[top + CLASS] = field + FIELD_WIDTH
+            elif left & 1:
+                how, types = stack[top + HOW_ODD], stack[top + ARGUMENTS_ODD]
+            else:
+                how, types = stack[top + HOW], stack[top + ARGUMENTS]
+            what, content = kind[line], line
+            here = line
+            line += 1
+            if what == REFERENCE:
+                content = number[here]
+                what = kind[content]
+            if out.size - at < ROOM:
+                return np.int64(row)
+            if what == NULL:
+                if how == NEVER_NULL or how == BARE:
+                    failed = True
+                    break
+                out[np.uintp(at)] = 0
+                at += 1
+                continue
+            base = what * CLASS_WIDTH
+            form, operand = classes[base + FORM], classes[base + OPERAND]
+            if form == UNKNOWN:
+                failed = True
+                break
+            if how == ANY:
+                at, named = _put_class(
+                    what, classes, name_offsets, name_bytes, out, at, names, named
+                )
+                if at < 0:
+                    return np.int64(row)
+            if classes[base + NUMBERED_5] and how != BARE:
+                known = alone[what] if form == EMPTY else numbers[content]
+                if known >= 0:
+                    at = _put_varint(out, at, known + 2)
+                    continue
+                if content != here:  # an object whose number in this one is not known
+                    failed = True
+                    break
+                numbers[content] = counted
+                alone[what] = counted
+                counted += 1
+                out[np.uintp(at)] = 1
+                at += 1
+            elif how == OR_NULL:
+                out[np.uintp(at)] = 1
+                at += 1
+            if form < COLLECTION and form != DATE_TIME:
+                has_bytes = form == TEXT or form >= FIXED_ARRAY or form in (BYTES, BIG, DECIMAL)
+                if has_bytes and out.size - at < end[content] - start[content] + ROOM:
+                    return np.int64(row)
+                at = _put_content(
+                    data, form, operand, start[content], end[content], number[content], out, at
+                )
+                continue
+            if content != here or depth == DEEPEST:
+                failed = True
+                break
+            count = number[here]
+            top += STACK_WIDTH
+            depth += 1
+            stack[top + LEFT] = count
+            stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = 0, 0
+            stack[top + HOW], stack[top + HOW_ODD] = ANY, ANY
+            if form == OBJECT or form == DATE_TIME:
+                stack[top + HOW] = FIELDS
+                stack[top + LEFT] = fields[operand]
+                stack[top + CLASS] = operand + 1
+                if form == DATE_TIME:
+                    stack[top + HOW], stack[top + HOW_ODD] = BARE, BARE
+            elif form == ARRAY:
+                at = _put_varint(out, at, count + 1)
+                if operand >= 0:
+                    stack[top + HOW], stack[top + HOW_ODD] = OR_NULL, OR_NULL
+            elif form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP:
+                stack[top + LEFT] = 2 * count
+                at = _put_varint(out, at, count + 1)
+                if form == SORTED_MAP:
+                    out[np.uintp(at)] = 0
+                    at += 1
+                known = NEVER_NULL if form == IMMUTABLE_MAP else OR_NULL
+                if arguments[types * ARGUMENTS_WIDTH + FIRST] >= 0:
+                    stack[top + HOW] = known
+                if arguments[types * ARGUMENTS_WIDTH + SECOND] >= 0:
+                    stack[top + HOW_ODD] = known
+                stack[top + ARGUMENTS] = arguments[types * ARGUMENTS_WIDTH + IN_KEYS]
+                stack[top + ARGUMENTS_ODD] = arguments[types * ARGUMENTS_WIDTH + IN_VALUES]
+            elif form != SINGLE and form != EMPTY:
+                sorted_ones = form == SORTED or form == QUEUE
+                if count == 0:
+                    out[np.uintp(at)] = 1
+                    at += 1
+                    if sorted_ones:
+                        out[np.uintp(at)] = 0
+                        at += 1
+                    continue
+                nulls, others, same = False, False, np.int64(NULL)
+                child = line
+                for _ in range(count):
+                    each = kind[child]
+                    if each == REFERENCE:
+                        each = kind[number[child]]
+                    if each == NULL:
+                        nulls = True
+                    elif same == NULL:
+                        same = each
+                    elif each != same:
+                        others = True
+                    child = behind[child]
+                if nulls and form == IMMUTABLE:
+                    failed = True
+                    break
+                final = arguments[types * ARGUMENTS_WIDTH + FIRST] >= 0
+                within = arguments[types * ARGUMENTS_WIDTH + IN_ELEMENTS]
+                if final and form == IMMUTABLE:
+                    at = _put_varint(out, at, count + 1)
+                else:
+                    at = _put_flagged(out, at, nulls if final else not others, count + 1)
+                if sorted_ones:
+                    out[np.uintp(at)] = 0
+                    at += 1
+                if final or not others:
+                    known = OR_NULL if nulls else NEVER_NULL
+                    stack[top + HOW], stack[top + HOW_ODD] = known, known
+                if not final and not others:
+                    if same == NULL:  # all are null
+                        out[np.uintp(at)] = 0
+                        at += 1
+                        line = child
+                        stack[top + LEFT] = 0
+                        continue
+                    at, named = _put_class(
+                        same, classes, name_offsets, name_bytes, out, at, names, named
+                    )
+                    if at < 0:
+                        return np.int64(row)
+                    if form != IMMUTABLE:
+                        out[np.uintp(at)] = 1 if nulls else 0
+                        at += 1
+                stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = within, within
+        ends[row] = ~begin if failed else at
+        row += 1
+    return np.int64(row)

@@ -1,0 +1,472 @@
+"""Objects of Flink 1's Kryo, many at a time: as a table of their parts, and as Flink 2's bytes.
+
+Kernels know the most frequent forms; an object with another one is read by itself, as an item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.kernels import kryo as kernels
+from statelake.state_core.serializers.framework.columns import (
+    BoolArray,
+    I64Array,
+    U8Array,
+    arrow_buffer,
+    validity,
+)
+from statelake.state_core.serializers.kryo.containers import CONTAINER_FORMS
+from statelake.state_core.serializers.kryo.forms import SIMPLE_FORMS
+from statelake.state_core.serializers.kryo.graph import Classes, Item
+from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType
+from statelake.state_core.serializers.kryo.objects import EnumForm, FieldForm
+from statelake.state_core.serializers.kryo.uuids import uuid_texts
+from statelake.state_core.serializers.kryo.wire import KryoVersion
+
+if TYPE_CHECKING:
+    from statelake.state_core.serializers.kryo.decoding import KryoValues
+
+FEW = 8  # so many are read faster by themselves
+AT_ONCE = 1 << 23  # bytes of objects in one table
+LARGEST = 1 << 26  # bytes of an object in a table
+# shared objects stand in a column each by itself: limits of elements, for each line; and of text
+MOST_SHARED, MOST_TEXT = 4, 1 << 28
+COLLECTIONS = frozenset({kernels.COLLECTION, kernels.SORTED, kernels.QUEUE, kernels.AS_LIST,
+                         kernels.IMMUTABLE, kernels.EMPTY})  # fmt: skip
+MAPS = frozenset({kernels.MAP, kernels.SORTED_MAP, kernels.IMMUTABLE_MAP, kernels.EMPTY})
+_OBJECTS, _TEXTS = "[Ljava.lang.Object;", "[Ljava.lang.String;"
+_UTIL = "java.util."
+# kernels' forms of classes of the JDK, each with its operand
+_KNOWN: dict[str, tuple[int, int]] = {
+    "java.lang.Boolean": (kernels.BOOLEAN, 1),
+    "java.lang.Byte": (kernels.FIXED, 1),
+    "java.lang.Character": (kernels.FIXED, 2),
+    "java.lang.Short": (kernels.FIXED, 2),
+    "java.lang.Float": (kernels.FIXED, 4),
+    "java.lang.Double": (kernels.FIXED, 8),
+    "java.lang.Integer": (kernels.INT, 0),
+    "java.lang.Long": (kernels.LONG, 0),
+    **dict.fromkeys(("java.lang.String", "java.lang.StringBuilder", "java.lang.StringBuffer",
+                     "java.net.URI", "java.util.Currency"), (kernels.TEXT, 0)),
+    "[Z": (kernels.FIXED_ARRAY, 1),
+    "[C": (kernels.FIXED_ARRAY, 2),
+    "[S": (kernels.FIXED_ARRAY, 2),
+    "[F": (kernels.FIXED_ARRAY, 4),
+    "[D": (kernels.FIXED_ARRAY, 8),
+    "[I": (kernels.INT_ARRAY, 0),
+    "[J": (kernels.LONG_ARRAY, 0),
+    "[B": (kernels.BYTES, 0),
+    "java.math.BigInteger": (kernels.BIG, 0),
+    "java.math.BigDecimal": (kernels.DECIMAL, 0),
+    "java.sql.Date": (kernels.MILLIS, 0),
+    "java.sql.Time": (kernels.MILLIS, 0),
+    "java.util.Date": (kernels.MILLIS, 0),
+    "java.sql.Timestamp": (kernels.TIMESTAMP, 0),
+    "java.util.UUID": (kernels.UUID, 0),
+    "java.time.Instant": (kernels.INSTANT, 0),
+    "java.time.Duration": (kernels.DURATION, 0),
+    "java.time.LocalDate": (kernels.DATE, 0),
+    "java.time.LocalTime": (kernels.TIME, 0),
+    **{name: (kernels.COLLECTION, 0) for name, form in CONTAINER_FORMS.items()
+       if form is CONTAINER_FORMS["java.util.ArrayList"]},
+    **{name: (kernels.MAP, 0) for name, form in CONTAINER_FORMS.items()
+       if form is CONTAINER_FORMS["java.util.HashMap"]},
+    "java.util.TreeSet": (kernels.SORTED, 0),
+    "java.util.TreeMap": (kernels.SORTED_MAP, 0),
+    "java.util.PriorityQueue": (kernels.QUEUE, 0),
+    "java.util.Arrays$ArrayList": (kernels.AS_LIST, 0),
+    **{f"{_UTIL}ImmutableCollections${name}": (kernels.IMMUTABLE, 0)
+       for name in ("ListN", "List12", "SetN", "Set12")},
+    **{f"{_UTIL}ImmutableCollections${name}": (kernels.IMMUTABLE_MAP, 0)
+       for name in ("MapN", "Map1")},
+    **{f"{_UTIL}Collections$Empty{name}": (kernels.EMPTY, 0) for name in ("List", "Set", "Map")},
+    **{f"{_UTIL}Collections$Singleton{name}": (kernels.SINGLE, count)
+       for name, count in (("List", 1), ("Set", 1), ("Map", 2))},
+    "java.util.Optional": (kernels.SINGLE, 1),
+}  # fmt: skip
+# the columns of numbers, by their class
+NUMBERS = {
+    "java.lang.Boolean": pa.bool_(),
+    "java.lang.Byte": pa.int8(),
+    "java.lang.Short": pa.int16(),
+    "java.lang.Integer": pa.int32(),
+    "java.lang.Long": pa.int64(),
+    "java.lang.Float": pa.float32(),
+    "java.lang.Double": pa.float64(),
+}
+_DATE_TIME = ("java.time.LocalDate", "java.time.LocalTime")
+_JDK = SIMPLE_FORMS | CONTAINER_FORMS
+
+
+class ClassTable:
+    """The classes of a job, as kernels know them.
+
+    Args:
+        classes: The classes of Flink 1.
+
+    Attributes:
+        names: Their names; the last one is of all that have no form.
+    """
+
+    def __init__(self, classes: Classes) -> None:
+        self.classes = classes
+        names = [name for name in classes.forms if name.isascii() and len(name) > 1]
+        names += [_TEXTS, *(f"[L{name};" for name in classes.users if name.isascii())]
+        self.names = [*dict.fromkeys(names), "?"]
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self._fields: list[int] = []
+        self._arguments: dict[tuple[JavaType, ...], int] = {}
+        self._argument_lines: list[int] = []
+        self._targets: dict[int, tuple[Classes, I64Array]] = {}
+        self._types(())
+        self.forms = [self._form(name) for name in self.names]
+        self.fields = np.array(self._fields or [0], np.int64)
+        self.arguments = np.array(self._argument_lines, np.int64)
+        encoded = [name.encode() for name in self.names[:-1]] + [b""]
+        sizes = [len(name) for name in encoded]
+        self.name_offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
+        self.name_bytes = np.frombuffer(b"".join(encoded), np.uint8)
+        hashes = np.array([_hash(name) for name in encoded[:-1]], np.int64)
+        self.name_classes = np.argsort(hashes, kind="stable")
+        self.name_hashes = hashes[self.name_classes]
+        highest = max(classes.ids, default=0)
+        self.ids = np.full(highest + 1, -1, np.int64)
+        for number, name in classes.ids.items():
+            self.ids[number] = self.numbers.get(name, -1)
+
+    def number_of(self, java_class: str) -> int:
+        """Return the number of a class."""
+        return self.numbers.get(java_class, len(self.names) - 1)
+
+    def _form(self, name: str) -> tuple[int, int]:
+        form = self.classes.forms.get(name)
+        if name == "?":
+            return kernels.UNKNOWN, 0
+        if name.startswith("[L") and (form is None or name == _OBJECTS):
+            component = name[2:-1]
+            final = self.number_of(component) if self.classes.is_final(component) else -1
+            return kernels.ARRAY, final
+        if isinstance(form, EnumForm):
+            return kernels.ENUM, len(form.constants)
+        if isinstance(form, FieldForm):
+            return kernels.OBJECT, self._laid_out(form)
+        if form is None or form is not _JDK.get(name):
+            return kernels.UNKNOWN, 0
+        if name == "java.time.LocalDateTime":
+            place = len(self._fields)
+            self._fields.append(2)
+            for each in _DATE_TIME:
+                self._fields += [kernels.OR_NULL, self.number_of(each), 0]
+            return kernels.DATE_TIME, place
+        return _KNOWN.get(name, (kernels.UNKNOWN, 0))
+
+    def _laid_out(self, form: FieldForm) -> int:
+        place = len(self._fields)
+        self._fields.append(len(form.in_order))
+        for _, kind in form.in_order:
+            if kind.name in PRIMITIVES:
+                how, what = kernels.BARE, self.number_of(kind.box)
+            elif self.classes.is_final(kind.name):
+                how, what = kernels.OR_NULL, self.number_of(kind.name)
+            else:
+                how, what = kernels.ANY, 0
+            self._fields += [how, what, self._types(kind.arguments)]
+        return place
+
+    def _types(self, arguments: tuple[JavaType, ...]) -> int:
+        """Return the number of some type arguments."""
+        if arguments in self._arguments:
+            return self._arguments[arguments]
+        number = self._arguments[arguments] = len(self._arguments)
+        at = len(self._argument_lines)
+        self._argument_lines += [-1, -1, 0, 0, 0]
+        for place, kind in enumerate(arguments[:2]):
+            if self.classes.is_final(kind.name):
+                self._argument_lines[at + place] = self.number_of(kind.name)
+            self._argument_lines[at + kernels.IN_KEYS + place] = self._types(kind.arguments)
+        if arguments:
+            self._argument_lines[at + kernels.IN_ELEMENTS] = self._types(arguments[-1].arguments)
+        return number
+
+    @cached_property
+    def lines(self) -> I64Array:
+        """The classes of kernels, without ids of Kryo 5.6."""
+        return self._lines_for(self.classes)
+
+    def lines_for(self, target: Classes) -> I64Array:
+        """Return the classes of kernels for what a job of Flink 2 with other classes reads."""
+        if target is self.classes:
+            return self.lines
+        if id(target) not in self._targets:
+            self._targets[id(target)] = (target, self._lines_for(target))
+        return self._targets[id(target)][1]
+
+    def _lines_for(self, target: Classes) -> I64Array:
+        lines: list[int] = []
+        for name, form in zip(self.names, self.forms, strict=True):
+            lines += form if self._same(name, target) else (kernels.UNKNOWN, 0)
+            lines += [int(self.classes.has_references(name, version)) for version in KryoVersion]
+            lines.append(target.numbers.get(name, -1))
+        return np.array(lines, np.int64)
+
+    def _same(self, name: str, target: Classes) -> bool:
+        forms = self.classes.form_of(name), target.form_of(name)
+        return forms[0] == forms[1] and self.classes.is_final(name) == target.is_final(name)
+
+
+def _hash(name: bytes) -> int:
+    value = 0
+    for byte in name:
+        value = value * 31 + byte & (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A table of parts of objects, as in `kernels.kryo`."""
+
+    classes: ClassTable
+    data: U8Array
+    kind: I64Array
+    start: I64Array
+    end: I64Array
+    number: I64Array
+    behind: I64Array
+
+    def resolved(self, lines: I64Array) -> I64Array:
+        """Return the lines of objects, with references followed."""
+        return np.where(self.kind[lines] == kernels.REFERENCE, self.number[lines], lines)
+
+    def within(self, lines: I64Array, counts: I64Array) -> I64Array:
+        """Return the lines of the parts right within some lines, of which each has so many."""
+        offsets = np.cumsum(counts) - counts
+        parts = np.empty(int(counts.sum()), np.int64)
+        kernels.parts_within(lines, counts, self.behind, offsets, parts)
+        return self.resolved(parts)
+
+    def texts(self, lines: I64Array) -> pa.Array:
+        """Return text, and null.
+
+        Raises:
+            EncodeError: Half of a character is alone.
+        """
+        null = self.kind[lines] == kernels.NULL
+        size = int((self.end[lines] - self.start[lines])[~null].sum())
+        if size > MOST_TEXT:
+            raise EncodeError("shared text that is too long in a column")
+        offsets, out = np.empty(len(lines) + 1, np.int32), np.empty(size, np.uint8)
+        size = kernels.read_texts(
+            self.data, lines, self.kind, self.start, self.end, self.number, offsets, out
+        )
+        if size == kernels.FAILED:
+            raise EncodeError("half of a character")
+        bitmap, nulls = validity((~null).astype(np.uint8))
+        buffers = [bitmap, arrow_buffer(offsets), arrow_buffer(out[:size])]
+        return pa.Array.from_buffers(pa.string(), len(lines), buffers, nulls)
+
+    def numbers(self, lines: I64Array, kind: pa.DataType) -> pa.Array:
+        """Return numbers or booleans, and null."""
+        bits = self.number[lines]
+        if pa.types.is_boolean(kind):
+            bits = bits != 0
+        elif pa.types.is_floating(kind):
+            bits = bits.astype(f"i{kind.bit_width // 8}").view(f"f{kind.bit_width // 8}")
+        return pa.array(bits, kind, mask=self.kind[lines] == kernels.NULL, from_pandas=False)
+
+    def uuids(self, lines: I64Array) -> pa.Array:
+        """Return the text of UUIDs, and null."""
+        halves = np.stack((self.number[lines], self.start[lines]), 1).view(np.uint64)
+        return uuid_texts(halves, (self.kind[lines] != kernels.NULL).astype(np.uint8))
+
+    def classes_of(self, lines: I64Array) -> set[str]:
+        """Return the classes of objects, or null."""
+        kinds = np.unique(self.kind[lines]).tolist()
+        return {self.classes.names[kind] for kind in kinds if kind != kernels.NULL}
+
+    def class_of(self, lines: I64Array) -> str:
+        """Return the class of objects, or null; empty if all are null.
+
+        Raises:
+            EncodeError: They have several.
+        """
+        names = self.classes_of(lines)
+        if len(names) > 1:
+            raise EncodeError(f"objects of {len(names)} classes")
+        return names.pop() if names else ""
+
+    def constants(self, lines: I64Array) -> pa.Array:
+        """Return the names of an enum's constants, and null."""
+        form = self.classes.classes.forms[self.class_of(lines)]
+        if not isinstance(form, EnumForm):
+            raise EncodeError("an object that is no constant of an enum")
+        null = self.kind[lines] == kernels.NULL
+        places = np.where(null, 0, self.number[lines] - 1)
+        return pa.array(form.constants).take(pa.array(places, mask=null))
+
+    def elements(self, lines: I64Array) -> tuple[I64Array, I64Array]:
+        """Return the number of elements of each collection or null, and the lines of all.
+
+        Raises:
+            EncodeError: One is no collection, or shared ones have too many elements.
+        """
+        counts = self._counts(lines, COLLECTIONS)
+        return counts, self.within(lines, counts)
+
+    def entries(self, lines: I64Array) -> tuple[I64Array, I64Array, I64Array]:
+        """Return the number of entries of each map or null, and the lines of keys and values.
+
+        Raises:
+            EncodeError: One is no map, or shared ones have too many entries.
+        """
+        counts = self._counts(lines, MAPS)
+        both = self.within(lines, 2 * counts)
+        return counts, both[::2].copy(), both[1::2].copy()
+
+    def _counts(self, lines: I64Array, forms: frozenset[int]) -> I64Array:
+        there = self.kind[lines] != kernels.NULL
+        form = self.classes.lines[self.kind[lines[there]] * kernels.CLASS_WIDTH + kernels.FORM]
+        if not forms.issuperset(np.unique(form).tolist()):
+            raise EncodeError("an object that is no such collection")
+        counts = np.where(there, self.number[lines], 0)
+        if int(counts.sum()) > MOST_SHARED * len(self.kind):
+            raise EncodeError("shared objects expand too far")
+        return counts
+
+    def fields(self, lines: I64Array, java_class: str) -> dict[str, I64Array]:
+        """Return the lines of the fields of objects of a class, by name.
+
+        Raises:
+            EncodeError: They are of another class, or it has no fields.
+        """
+        form = self.classes.classes.forms.get(java_class)
+        if self.class_of(lines) != java_class or not isinstance(form, FieldForm):
+            raise EncodeError(f"an object that is no {java_class}")
+        names = [name for name, _ in form.in_order]
+        each = self.within(lines, np.full(len(lines), len(names))).reshape(len(lines), len(names))
+        return {name: each[:, place].copy() for place, name in enumerate(names)}
+
+    def written(self, lines: I64Array, target: Classes) -> tuple[U8Array, I64Array, BoolArray]:
+        """Return objects as Kryo 5.6 writes them, each by itself, one behind the other.
+
+        Args:
+            lines: Their lines, with references followed.
+            target: The classes of the job that reads them.
+
+        Returns:
+            The bytes, the size of each object, and whether it was written.
+        """
+        table = self.classes
+        ends = np.zeros(len(lines), np.int64)
+        sizes = (self.behind[lines] - lines).sum()
+        out = np.empty(kernels.ROOM * 2 + int(sizes) * 8, np.uint8)
+        numbers = np.empty(len(self.kind), np.int64)
+        names, alone = np.empty((2, len(table.names)), np.int64)
+        stack = np.empty(kernels.DEEPEST * kernels.STACK_WIDTH, np.int64)
+        row = 0
+        while True:
+            row = kernels.write_objects(
+                row, lines, self.data, self.kind, self.start, self.end, self.number, self.behind,
+                table.lines_for(target), table.fields, table.arguments, table.name_offsets,
+                table.name_bytes, out, ends, numbers, names, alone, stack,
+            )  # fmt: skip
+            if row == len(lines):
+                break
+            out = np.concatenate((out, np.empty_like(out)))
+        done = ends >= 0
+        sizes = np.diff(np.where(done, ends, ~ends), prepend=0)
+        return out[: int(sizes.sum())], sizes, done
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Objects of Flink 1's Kryo, one for each of some places.
+
+    Attributes:
+        starts: Where each begins.
+        ends: Where each ends.
+        parts: The table of their parts.
+        roots: The line of each; less than 0 for one that is not in the table.
+        others: Those that are not, by row.
+        read: Returns an object between two places.
+    """
+
+    starts: I64Array
+    ends: I64Array
+    parts: Parts
+    roots: I64Array
+    others: Mapping[int, Item | None]
+    read: Callable[[int, int], tuple[Item | None, int]]
+
+    def item(self, row: int) -> Item | None:
+        """Return an object as an item."""
+        if row in self.others:
+            return self.others[row]
+        return self.read(int(self.starts[row]), int(self.ends[row]))[0]
+
+
+def read_objects(
+    values: KryoValues,
+    data: U8Array,
+    starts: I64Array,
+    limits: I64Array,
+    place: Callable[[int], str],
+) -> Iterator[Objects]:
+    """Yield the objects of many places, so many in a table as memory allows.
+
+    Args:
+        values: Their reader.
+        data: The bytes.
+        starts: Where each begins.
+        limits: The position that each does not pass.
+        place: Returns the name of a position, for messages.
+
+    Raises:
+        StateError: An object can't be parsed.
+    """
+
+    def read(start: int, limit: int) -> tuple[Item | None, int]:
+        source = DataInput(data.data[start:limit], place(start))
+        item = values.read_next(source, KryoVersion.FLINK_1)
+        return item, start + source.position
+
+    sizes = np.maximum(limits - starts, 0)
+    sizes[sizes > LARGEST] = 0
+    chunk = np.cumsum(sizes) // AT_ONCE
+    bounds = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(starts)]
+    for begin, stop in pairwise(bounds):
+        first = starts[begin:stop].copy()
+        parts, roots, ends = _tabled(values.table, data, first, first + sizes[begin:stop])
+        others = {}
+        for row in np.flatnonzero(roots < 0).tolist():
+            others[row], ends[row] = read(int(first[row]), int(limits[begin + row]))
+        yield Objects(first, ends, parts, roots, others, read)
+
+
+def _tabled(
+    table: ClassTable, data: U8Array, first: I64Array, limit: I64Array
+) -> tuple[Parts, I64Array, I64Array]:
+    """Return a table of objects, the line of each, and where each ends."""
+    lines = int((limit - first).sum()) + len(first) + 1
+    kind, start, end, number, behind, scratch = np.empty((6, lines), np.int64)
+    roots, ends = np.full((2, len(first)), kernels.FAILED, np.int64)
+    if len(first) >= FEW:
+        kernels.read_objects(
+            data, first, limit, table.lines, table.fields, table.arguments,
+            table.ids, table.name_hashes, table.name_classes, table.name_offsets, table.name_bytes,
+            kind, start, end, number, behind, roots, ends, scratch,
+            np.empty(kernels.MOST_NAMES, np.int64),
+            np.empty(kernels.DEEPEST * kernels.STACK_WIDTH, np.int64),
+        )  # fmt: skip
+    there = roots[roots >= 0]
+    used = int(behind[there[-1]]) if there.size else 0
+    columns = [column[:used].copy() for column in (kind, start, end, number, behind)]
+    return Parts(table, data, *columns), roots, ends
