@@ -2236,8 +2236,14 @@ def upgrade(
         SnapshotError: The savepoint can't be opened, or something is at `to` already.
         EncodeError: An argument can't be understood.
     """
+    from statelake.pipelines.operations.migrations import values_as_bytes
+    from statelake.state_core.formats import open_snapshot
+
     place = os.fspath(savepoint)
-    with in_temporary_lake(place, to, allow_external=allow_external, uids=uids) as snapshot:
+    with (
+        values_as_bytes(lambda: open_snapshot(place, allow_external=allow_external, uids=uids)),
+        in_temporary_lake(place, to, allow_external=allow_external, uids=uids) as snapshot,
+    ):
         planned = snapshot.upgrade(
             to_flink, collection=collection, like=like, partly=partly, dry_run=to is None
         )

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -80,7 +81,7 @@ class LocalEngine:
         if len(tasks) == 1 or self.threads == 1:
             return list(_told(map(function, tasks), len(tasks), progress))
         with ThreadPoolExecutor(self.threads) as pool:
-            futures = [pool.submit(function, task) for task in tasks]
+            futures = [pool.submit(copy_context().run, function, task) for task in tasks]
             try:
                 for done, future in enumerate(as_completed(futures), 1):
                     future.result()
