@@ -6,7 +6,6 @@ import argparse
 import itertools
 import tempfile
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -76,31 +75,30 @@ def _states(count: int) -> dict[str, tuple[TypeSerializerSnapshot, pa.Array]]:
 
 
 def measure(work: Path, count: int) -> list[Row]:
-    """All on one core: the plan, the values and the commit of an upgrade, beside an export."""
-    return [
-        _measured(work / str(number), what, kind, values)
-        for number, (what, (kind, values)) in enumerate(_states(count).items())
-    ]
+    """All on one core: the plan, the values and the commit of an upgrade, beside an export.
+
+    Values are bytes in the lake, as `upgrade SAVEPOINT --to` has them on its way.
+    """
+    with undecoded():
+        return [
+            _measured(work / str(number), what, kind, values)
+            for number, (what, (kind, values)) in enumerate(_states(count).items())
+        ]
 
 
 def _measured(work: Path, what: str, kind: TypeSerializerSnapshot, values: pa.Array) -> Row:
     count = len(values)
-    with undecoded():
-        table = pa.table({"key": pa.array(range(count)), "value": values})
-        operator = NewOperator("operator", "Long", (NewKeyedState("state", table, value=kind),))
-        write_snapshot(work / "savepoint", [operator])
+    table = pa.table({"key": pa.array(range(count)), "value": values})
+    operator = NewOperator("operator", "Long", (NewKeyedState("state", table, value=kind),))
+    write_snapshot(work / "savepoint", [operator])
     lake = Catalog(work / "lake")
     import_snapshot(lake, str(work / "savepoint"), JOB, snapshot_id="old", engine=ONE_CORE)
     names = itertools.count()
-    upgrade = _fastest(lambda: upgrade_kryo(lake, JOB, "old", f"new{next(names)}", engine=ONE_CORE))
-    export = _fastest(
+    upgrade = seconds(lambda: upgrade_kryo(lake, JOB, "old", f"new{next(names)}", engine=ONE_CORE))
+    export = seconds(
         lambda: export_snapshot(lake, JOB, "new0", work / f"to{next(names)}", engine=ONE_CORE)
     )
     return Row(what, rate(count, upgrade), f"export {rate(count, export)}", export / upgrade)
-
-
-def _fastest(work: Callable[[], object]) -> float:
-    return min(seconds(work) for _ in range(3))
 
 
 def main() -> None:
