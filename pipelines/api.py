@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.retention import Policy, RetentionPlan
     from statelake.pipelines.operations.scanning import Scan
     from statelake.pipelines.operations.sql_upgrades import SqlUpgrade
-    from statelake.pipelines.report.contents import Report as PageReport
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.report.notebook import NotebookResult
     from statelake.pipelines.runtime import RunResult
@@ -1477,7 +1476,7 @@ class LakeSnapshot(Snapshot):
         check: bool = False,
         limit: int = 5,
     ) -> ReportResult:
-        """Write a page of HTML that shows the snapshot, and how the job's state grew.
+        """Write a page of HTML that shows the snapshot, and how the job's state grew, and why.
 
         Args:
             to: The file; its directory must exist.
@@ -1491,14 +1490,12 @@ class LakeSnapshot(Snapshot):
         from statelake.pipelines.report.gathering import lake_report
         from statelake.pipelines.report.page import write_report
 
-        def gather() -> PageReport:
-            return self._read(
-                lambda record: lake_report(
-                    self._catalog, record, limit, check=check, progress=self.job.progress
-                )
-            )
-
-        return write_report(gather, to, overwrite=overwrite)
+        grow = partial(self.job.growth, keys=limit > 0)
+        gather = partial(
+            lake_report, self._catalog, limit=limit, grow=grow, check=check,
+            progress=self.job.progress,
+        )  # fmt: skip
+        return write_report(lambda: self._read(gather), to, overwrite=overwrite)
 
     def _read(self, read: Callable[[SnapshotRecord], Result]) -> Result:
         """Read the snapshot by one record from begin to end: see `SnapshotReading.whole`."""
