@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.keys.key_history import KeyHistory
     from statelake.pipelines.lake.query.session import Session
     from statelake.pipelines.lake.share.mask_file import Mask
-    from statelake.pipelines.lake.verify.diffing import Differences
+    from statelake.pipelines.lake.verify.diffing import Differences, SortBy
     from statelake.pipelines.operations.bootstrap import BootstrapResult
     from statelake.pipelines.operations.canary import CanaryResult, DrillResult
     from statelake.pipelines.operations.copying import CopiedCheckpoints, CopiedSnapshot
@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.retention import Policy, RetentionPlan
     from statelake.pipelines.operations.scanning import Scan
     from statelake.pipelines.operations.sql_upgrades import SqlUpgrade
-    from statelake.pipelines.report.contents import Report as PageReport
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.report.notebook import NotebookResult
     from statelake.pipelines.runtime import RunResult
@@ -113,6 +112,7 @@ __all__ = [
     "compress",
     "copy_checkpoints",
     "copy_snapshot",
+    "diff",
     "diff_types",
     "drill",
     "growth",
@@ -1042,18 +1042,19 @@ class LakeSnapshot(Snapshot):
             progress=self.job.progress,
         )  # fmt: skip
 
-    def diff(self, later: str, *, examples: int = 3) -> Differences:
+    def diff(self, later: str, *, examples: int = 3, sort: SortBy = "operator") -> Differences:
         """Compare it with a later snapshot of the job, state by state.
 
         Args:
             later: The other snapshot.
             examples: How many rows of each kind of difference are shown.
+            sort: `operator`, as snapshots have them, or `bytes`: the states that grew most first.
         """
         from statelake.pipelines.lake.verify.diffing import diff_snapshots
 
         return diff_snapshots(
             self._catalog, self.job.name, self.name, self.job[later].name, examples=examples,
-            engine=self.job.engine, progress=self.job.progress,
+            sort=sort, engine=self.job.engine, progress=self.job.progress,
         )  # fmt: skip
 
     def edit(self, name: str) -> SnapshotEditor:
@@ -1475,7 +1476,7 @@ class LakeSnapshot(Snapshot):
         check: bool = False,
         limit: int = 5,
     ) -> ReportResult:
-        """Write a page of HTML that shows the snapshot, and how the job's state grew.
+        """Write a page of HTML that shows the snapshot, and how the job's state grew, and why.
 
         Args:
             to: The file; its directory must exist.
@@ -1489,14 +1490,12 @@ class LakeSnapshot(Snapshot):
         from statelake.pipelines.report.gathering import lake_report
         from statelake.pipelines.report.page import write_report
 
-        def gather() -> PageReport:
-            return self._read(
-                lambda record: lake_report(
-                    self._catalog, record, limit, check=check, progress=self.job.progress
-                )
-            )
-
-        return write_report(gather, to, overwrite=overwrite)
+        grow = partial(self.job.growth, keys=limit > 0)
+        gather = partial(
+            lake_report, self._catalog, limit=limit, grow=grow, check=check,
+            progress=self.job.progress,
+        )  # fmt: skip
+        return write_report(lambda: self._read(gather), to, overwrite=overwrite)
 
     def _read(self, read: Callable[[SnapshotRecord], Result]) -> Result:
         """Read the snapshot by one record from begin to end: see `SnapshotReading.whole`."""
@@ -2148,6 +2147,42 @@ def check_legality(
         uids = [operator.uid for operator in job.operators]
         held = held_operators(open_snapshot(savepoint, uids=uids))
     return check_declared(job, held, allow_missing=allow_non_restored_state)
+
+
+def diff(
+    earlier: str | os.PathLike[str],
+    later: str | os.PathLike[str],
+    *,
+    examples: int = 3,
+    sort: SortBy = "operator",
+    allow_external: Iterable[str] = (),
+    uids: Iterable[str] = (),
+) -> Differences:
+    """Compare two savepoints or checkpoints, state by state; see `LakeSnapshot.diff`.
+
+    Both are imported into a lake that is removed afterwards: all of their state is read.
+
+    Args:
+        earlier: The earlier one's directory, a path or URI.
+        later: That of the later one.
+        examples: How many rows of each kind of difference are shown.
+        sort: `operator`, as they have them, or `bytes`: the states that grew most first.
+        allow_external: Directories elsewhere to which their handles may lead.
+        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+
+    Raises:
+        SnapshotError: One can't be opened or read.
+    """
+    from statelake.pipelines.lake.verify.diffing import Differences
+    from statelake.state_core.formats import open_snapshot
+
+    reading: Any = {"allow_external": tuple(allow_external), "uids": tuple(uids)}
+    for each in (earlier, later):  # before all the work
+        open_snapshot(each, **reading)
+    with in_temporary_lake(earlier, **reading) as before:
+        before.job.import_snapshot(later, "later", **reading)
+        found = before.diff("later", examples=examples, sort=sort)
+    return Differences(os.fspath(earlier), os.fspath(later), found)
 
 
 def diff_types(

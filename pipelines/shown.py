@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
+from statelake.state_core.errors import DeclarationError
 from statelake.state_core.model.snapshot import KeyedState, OperatorState, StateKind
 from statelake.state_core.printable import bytes_text, printable, printable_json
 
@@ -27,6 +28,7 @@ __all__ = [
     "from_plain",
     "json_rows",
     "json_text",
+    "parse_duration",
     "plain",
     "plain_rows",
     "state_head",
@@ -55,6 +57,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 TO_YEAR_9999 = 253_402_300_799_999
 ROWS_AT_ONCE = 4096  # as Python objects at a time: each takes hundreds of bytes
 _ONE_LINE = json.JSONEncoder(ensure_ascii=False)
+_DURATION = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)")
+_MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MARKUP = re.compile(r"[\\`|\[\]]")
 
 
@@ -65,6 +69,21 @@ def age_text(millis: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
+
+
+def parse_duration(text: str) -> timedelta:
+    """Parse a duration as people write it: `90s`, `15min`, `12h`, `7d`.
+
+    Raises:
+        DeclarationError: The text is not a duration.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise DeclarationError(f"{text!r} is no duration (90s, 15min, 12h, 7d)")
+    try:
+        return timedelta(milliseconds=int(match[1]) * _MILLIS[match[2]])
+    except (OverflowError, ValueError) as error:
+        raise DeclarationError(f"{text!r} is longer than any calendar") from error
 
 
 def as_markdown(text: str) -> str:

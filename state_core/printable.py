@@ -32,6 +32,11 @@ def bytes_text(count: float) -> str:
     raise AssertionError
 
 
+def change_text(change: float) -> str:
+    """Return by how many bytes something grew, with a sign."""
+    return f"{'-' if change < 0 else '+'}{bytes_text(abs(change))}"
+
+
 def saved_text(saved: int) -> str:
     """Return how many bytes less there are, or how many more if the number is negative."""
     return f"{bytes_text(abs(saved))} {'more' if saved < 0 else 'less'}"

@@ -117,6 +117,11 @@ class DrillResult(Printed):
     skipped: int
 
     @property
+    def rto_seconds(self) -> float:
+        """Return how long nothing would have run: to find it, and to restore it."""
+        return self.look_seconds + self.restore_seconds
+
+    @property
     def verdict(self) -> str:
         """Whether it restores, in words."""
         return "was restored" if self.restores else "was not restored"
@@ -135,10 +140,9 @@ class DrillResult(Printed):
         if self.skipped:
             yield f"{self.skipped:,} newer ones can't be restored: `statelake scan` says why"
         if self.restores:
-            whole = self.look_seconds + self.restore_seconds
             yield (
-                f"RTO: {whole:.1f} s, {self.look_seconds:.1f} s of these to find it, the others"
-                " until the job had completed a checkpoint"
+                f"RTO: {self.rto_seconds:.1f} s, {self.look_seconds:.1f} s of these to find it,"
+                " the others until the job had completed a checkpoint"
             )
 
 

@@ -20,7 +20,7 @@ from statelake.state_core.model.description import (
     OperatorDescription,
     StateDescription,
 )
-from statelake.state_core.printable import Printed, Table, brief, bytes_text
+from statelake.state_core.printable import Printed, Table, brief, bytes_text, change_text
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.tables.records import SnapshotRecord
@@ -348,7 +348,7 @@ class Growth(Printed):
         yield from self.sentences
         rows = [
             (brief(each.label), each.kind, bytes_text(each.first.size), bytes_text(each.last.size),
-             _signed(each.change), _signed(each.trend.a_day), f"{each.first.entries:,}",
+             change_text(each.change), change_text(each.trend.a_day), f"{each.first.entries:,}",
              f"{each.last.entries:,}", f"{each.first.each:,.0f}", f"{each.last.each:,.0f}",
              each.cause)
             for each in self.states
@@ -668,10 +668,6 @@ def _as_large(before: float, after: float) -> str:
     if abs(after - before) <= 0.05 * before:
         return "as large as before"
     return f"{after:,.0f} bytes each, {before:,.0f} before"
-
-
-def _signed(count: float) -> str:
-    return f"{'-' if count < 0 else '+'}{bytes_text(abs(count))}"
 
 
 def _days(days: float) -> str:

@@ -1,7 +1,7 @@
 """Asset checks: is what is in the lake what was in the savepoint, and can it be restored?"""
 
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from math import isfinite
 from typing import Any
 
@@ -11,8 +11,13 @@ from statelake.pipelines.api import LakeSnapshot, check_integrity, scan
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.verify.integrity import count_faults
 from statelake.pipelines.orchestration.history import growth_of
-from statelake.pipelines.orchestration.jobs import PROVE
-from statelake.pipelines.orchestration.live_job import live_job, shown_in_flink
+from statelake.pipelines.orchestration.jobs import DRILL, PROVE
+from statelake.pipelines.orchestration.live_job import (
+    LiveJob,
+    live_job,
+    path_map_words,
+    shown_in_flink,
+)
 from statelake.pipelines.orchestration.metadata import (
     faults_list,
     findings_metadata,
@@ -25,13 +30,15 @@ from statelake.pipelines.orchestration.settings import (
     CanarySettings,
     ChangedQuerySettings,
     CheckpointSettings,
+    DrillSettings,
     FlinkSettings,
     GrowthSettings,
     SkewSettings,
     StalenessSettings,
 )
 from statelake.pipelines.orchestration.state_job import StateJob
-from statelake.pipelines.shown import age_text, bytes_text
+from statelake.pipelines.shown import age_text, bytes_text, parse_duration
+from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.printable import printable
 
@@ -59,6 +66,8 @@ def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
     flink = job.settings.flink
     if flink is not None and flink.canary is not None:
         checks.append(_restorable(job, flink, flink.canary))
+    if flink is not None and flink.drill is not None:
+        checks.append(_drill(job, flink, flink.drill))
     if (query := job.settings.changed_query) is not None:
         checks.append(_check(job, "changed_query", _bound(changed_query, query), query.severity))
     if job.settings.checkpoints is not None:
@@ -91,7 +100,7 @@ def newest_checkpoint(
         settings.directory,
         latest=True,
         sound=True,
-        path_map=[f"{there}={here}" for there, here in paths.items()],
+        path_map=path_map_words(paths),
     )
     metadata: dict[str, Any] = {
         "allowed": f"{settings.hours:g} hours",
@@ -111,43 +120,110 @@ def newest_checkpoint(
 def _restorable(
     job: StateJob, flink: FlinkSettings, canary: CanarySettings
 ) -> dg.AssetChecksDefinition:
-    """Return the canary's check. Its own job runs it; materializing an asset does not."""
+    """Return the canary's check."""
+
+    def judge(context: dg.AssetCheckExecutionContext) -> tuple[bool, str, dict[str, Any]]:
+        (snapshot_id,) = context.partition_keys
+        live = live_job(job, flink, context)
+        result, url = live.prove(canary, snapshot_id, job.settings.engine, context.log.info)
+        metadata = {
+            "snapshot": printable(result.snapshot),
+            "why not": printable(result.why),
+            "sample": canary.sample or "100%",
+            "left out": [printable(what) for what in result.left_out],
+            "Flink UI": shown_in_flink(url, result.flink_job),
+        }
+        return result.restores, canary.severity, metadata
+
     spec = dg.AssetCheckSpec(
         "restorable",
         asset=job.key("state_tables"),
         description="The program of `canary` restores the snapshot, and completes a checkpoint.",
         partitions_def=job.snapshots,
     )
+    return _of_a_program(job, spec, PROVE, judge)
+
+
+def _drill(
+    job: StateJob, flink: FlinkSettings, settings: DrillSettings
+) -> dg.AssetChecksDefinition:
+    """Return the check of a rehearsal, which is of no snapshot in the lake."""
+
+    def judge(context: dg.AssetCheckExecutionContext) -> tuple[bool, str, dict[str, Any]]:
+        return rehearsed(live_job(job, flink, context), settings, context.log.info)
+
+    spec = dg.AssetCheckSpec(
+        "drill",
+        asset=job.key("state_tables"),
+        description="The newest sound snapshot is restored as after a disaster, within the limits.",
+    )
+    return _of_a_program(job, spec, DRILL, judge)
+
+
+def rehearsed(
+    live: LiveJob, settings: DrillSettings, log: Callable[[str], None]
+) -> tuple[bool, str, dict[str, Any]]:
+    """Run a drill. Returns whether it passes, the severity if not, and its metadata.
+
+    Raises:
+        DeclarationError: No program or no cluster is named, so that nothing was tried.
+    """
+    try:
+        done, url = live.drill(settings, log)
+    except DeclarationError:
+        raise
+    except StateError as error:  # nothing there to restore, or nowhere to do it
+        return False, "ERROR", {"why not": faults_list([error])}
+    took = {"RPO": done.age_seconds} | ({"RTO": done.rto_seconds} if done.restores else {})
+    limits = settings.limits
+    faults = [] if done.restores else [done.why]
+    faults += [
+        f"{name} of {timedelta(seconds=round(seconds))} is beyond {limits[name]}"
+        for name, seconds in took.items()
+        if name in limits and seconds > parse_duration(limits[name]).total_seconds()
+    ]
+    metadata = {
+        "snapshot": printable(done.snapshot),
+        "taken": dg.MetadataValue.timestamp(done.taken),
+        "state (bytes)": done.bytes,
+        **{f"{name} (seconds)": round(seconds, 3) for name, seconds in took.items()},
+        "allowed": ", ".join(f"{name} {limit}" for name, limit in limits.items()) or "any",
+        "newer ones that can't be restored": done.skipped,
+        "why not": faults_list(faults),
+        "Flink UI": shown_in_flink(url, done.flink_job),
+    }
+    return not faults, settings.severity if done.restores else "ERROR", metadata
+
+
+def _of_a_program(
+    job: StateJob,
+    spec: dg.AssetCheckSpec,
+    only: str,
+    judge: Callable[[dg.AssetCheckExecutionContext], tuple[bool, str, dict[str, Any]]],
+) -> dg.AssetChecksDefinition:
+    """Return a check that runs a program. Its own job does; materializing an asset does not."""
 
     @dg.multi_asset_check(
-        name=job.named("restorable"),
+        name=job.named(spec.name),
         specs=[spec],
         can_subset=True,  # so that it need not tell of anything
         pool=job.named("flink"),
         required_resource_keys={job.resource},
     )
-    def restorable(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        if context.run.job_name != job.named(PROVE):
-            context.log.info("only %s runs a program", job.named(PROVE))
+    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        if context.run.job_name != job.named(only):
+            context.log.info("only %s runs a program", job.named(only))
             return
-        (snapshot_id,) = context.partition_keys
-        live = live_job(job, flink, context)
-        result, url = live.prove(canary, snapshot_id, job.settings.engine, context.log.info)
+        passed, severity, metadata = judge(context)
         yield dg.AssetCheckResult(
-            check_name="restorable",
+            check_name=spec.name,
             asset_key=spec.asset_key,
-            passed=result.restores,
-            severity=dg.AssetCheckSeverity[canary.severity],
-            metadata={
-                "snapshot": printable(result.snapshot),
-                "why not": printable(result.why),
-                "sample": canary.sample or "100%",
-                "left out": [printable(what) for what in result.left_out],
-                "Flink UI": shown_in_flink(url, result.flink_job),
-            },
+            passed=passed,
+            severity=dg.AssetCheckSeverity[severity],
+            metadata=metadata,
         )
 
-    return restorable
+    return check
 
 
 def _bound(judge: Callable[..., Judgement], limits: object) -> Judge:

@@ -107,6 +107,9 @@ class StateLake(dg.StateBackedComponent, dg.Resolvable, dg.Model):
             of_cluster = [flink.url, flink.savepoints, flink.exports, flink.jar]
             of_cluster += [*flink.path_map, *flink.path_map.values()]
             of_cluster += [flink.canary.url, flink.canary.jar] if flink.canary else []
+            if (drill := flink.drill) is not None:
+                paths = drill.path_map or {}
+                of_cluster += [drill.url, drill.jar, drill.directory, *paths, *paths.values()]
             of_cluster += [settings.checkpoints.directory] if settings.checkpoints else []
             for location in (settings.savepoints, settings.against, *of_cluster):
                 _refuse_credentials(location)

@@ -38,6 +38,7 @@ RESCALE = "rescale_job"
 LOST = "report_lost_job"
 PROVE = "prove_restorable"
 WATCH = "watch_checkpoints"
+DRILL = "run_drill"
 
 
 def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str, AnyJob]:
@@ -55,6 +56,8 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     archive = chosen("savepoint", "state_tables", "restore_plan", "exported_savepoint")
     if flink is not None and flink.canary is not None:
         archive -= checks("restorable")
+    if flink is not None and flink.drill is not None:
+        archive -= checks("drill")
     if job.settings.checkpoints is not None:
         archive -= checks("checkpoint")
     of_query = [] if job.settings.changed_query is None else ["changed_query"]
@@ -81,14 +84,8 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
         what = "What a changed query goes on from: backfill it over partitions."
         jobs.append(_over_snapshots(job, SQL_UPGRADE, chosen("sql_upgraded_tables"), what))
     if job.settings.checkpoints is not None:
-        jobs.append(
-            dg.define_asset_job(
-                job.named(WATCH),
-                selection=checks("checkpoint"),
-                description="Whether the newest sound checkpoint is young enough.",
-                executor_def=dg.in_process_executor,
-            )
-        )
+        what = "Whether the newest sound checkpoint is young enough."
+        jobs.append(_of_checks(job, WATCH, checks("checkpoint"), what))
     retention = job.settings.retention
     if retention is not None:
         limits = PruneConfig(last=retention.last, daily=retention.daily, policy=retention.policy)
@@ -104,6 +101,9 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
             # a job of checks alone has no partitions
             proof = chosen("restore_plan") | checks("restorable")
             jobs.append(_over_snapshots(job, PROVE, proof, what))
+        if flink.drill is not None:
+            what = "Restores the newest sound snapshot as after a disaster: its program is run."
+            jobs.append(_of_checks(job, DRILL, checks("drill"), what))
     if job.settings.process_functions:
         jobs += [_of_ops(job, _functions, FUNCTIONS), _of_ops(job, _commits, COMMITS)]
         jobs.append(
@@ -126,6 +126,18 @@ def _over_snapshots(
         partitions_def=job.snapshots,
         description=description,
         executor_def=dg.in_process_executor,  # steps follow each other, and share a Spark session
+    )
+
+
+def _of_checks(
+    job: StateJob, name: str, selection: dg.AssetSelection, description: str
+) -> UnresolvedAssetJobDefinition:
+    """Return a job of checks that are of no partition."""
+    return dg.define_asset_job(
+        job.named(name),
+        selection=selection,
+        description=description,
+        executor_def=dg.in_process_executor,
     )
 
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from statelake.pipelines.api import drill
 from statelake.pipelines.flink.cluster import FlinkCluster, Report
 from statelake.pipelines.flink.connection import ConnectionSettings
 from statelake.pipelines.flink.jars import JarRun
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.pipelines.orchestration.resources import Locations
-from statelake.pipelines.orchestration.settings import CanarySettings, FlinkSettings
+from statelake.pipelines.orchestration.settings import (
+    CanarySettings,
+    DrillSettings,
+    FlinkSettings,
+)
 from statelake.pipelines.orchestration.state_job import StateJob
+from statelake.pipelines.shown import parse_duration
 from statelake.state_core.errors import ClusterError, NotFoundError
 from statelake.state_core.files.storage_options import location_below
 
 if TYPE_CHECKING:
-    from statelake.pipelines.operations.canary import CanaryResult
+    from statelake.pipelines.operations.canary import CanaryResult, DrillResult
 
 # a sensor has a minute for up to four calls
 LOOK_SECONDS = 6.0
@@ -75,7 +82,7 @@ class LiveJob:
     @property
     def path_map(self) -> list[str]:
         """Return the same as words: `CLUSTER=HERE`."""
-        return [f"{there}={here}" for there, here in self.settings.path_map.items()]
+        return path_map_words(self.settings.path_map)
 
     @property
     def savepoints(self) -> str:
@@ -112,6 +119,18 @@ class LiveJob:
             )  # fmt: skip
             return result, cluster.url
 
+    def drill(self, settings: DrillSettings, log: Report) -> tuple[DrillResult, str]:
+        """Restore the newest sound snapshot, and cancel it. Returns the result and the URL."""
+        program = self.program(settings.jar, settings.jar_id, settings.entry_class)
+        paths = self.settings.path_map if settings.path_map is None else settings.path_map
+        with FlinkCluster(settings.url or self.settings.url) as cluster:
+            result = drill(
+                settings.directory, cluster, replace(program, arguments=tuple(settings.arguments)),
+                path_map=path_map_words(paths), parallelism=settings.parallelism,
+                timeout=parse_duration(settings.timeout).total_seconds(), report=log,
+            )  # fmt: skip
+            return result, cluster.url
+
     def loss(self) -> LostJob | None:
         """Return why it does not run, or why that is unknown; None if it runs.
 
@@ -132,6 +151,11 @@ class LiveJob:
                 return LostJob(
                     state="NO ANSWER", reason=f"{error.place}: {error.problem}", url=cluster.url
                 )
+
+
+def path_map_words(path_map: Mapping[str, str]) -> list[str]:
+    """Return the local paths of a cluster's directories as words: `CLUSTER=HERE`."""
+    return [f"{there}={here}" for there, here in path_map.items()]
 
 
 def live_job(job: StateJob, settings: FlinkSettings, context: Any) -> LiveJob:

@@ -8,6 +8,7 @@ import dagster as dg
 from statelake.pipelines.orchestration.jobs import (
     ARCHIVE,
     COMMITS,
+    DRILL,
     FUNCTIONS,
     PRUNE,
     RESCALE,
@@ -36,6 +37,8 @@ def job_schedules(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.Schedule
         wanted.append(("nightly_pruning", PRUNE, settings.retention.schedule, _prune))
     if settings.flink is not None:
         wanted.append(("nightly_flink_savepoint", SAVEPOINT, settings.flink.schedule, _take))
+        if settings.flink.drill is not None:
+            wanted.append(("weekly_drill", DRILL, settings.flink.drill.schedule, _rehearse))
     if settings.checkpoints is not None:
         wanted.append(("frequent_checkpoint", WATCH, settings.checkpoints.schedule, _always))
     if settings.process_functions:
@@ -47,7 +50,7 @@ def job_schedules(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.Schedule
 def _schedule(
     job: StateJob, name: str, target: AnyJob, cron: str, look: Look
 ) -> dg.ScheduleDefinition:
-    needs = set() if look in (_take, _always) else {job.resource}
+    needs = set() if look in (_take, _rehearse, _always) else {job.resource}
 
     @dg.schedule(job=target, name=job.named(name), cron_schedule=cron, required_resource_keys=needs)
     def schedule(context: dg.ScheduleEvaluationContext) -> Tick:
@@ -80,6 +83,15 @@ def _take(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
         return dg.SkipReason("it is being rescaled, which takes a savepoint")
     if is_under_way(context.instance, job.named(SAVEPOINT)):
         return dg.SkipReason("the last savepoint is still being taken")
+    return dg.RunRequest()
+
+
+def _rehearse(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
+    """Run the drill, unless one is in progress or the job is being rescaled."""
+    if is_under_way(context.instance, job.named(RESCALE)):
+        return dg.SkipReason("it is being rescaled")
+    if is_under_way(context.instance, job.named(DRILL)):
+        return dg.SkipReason("the last drill still runs")
     return dg.RunRequest()
 
 

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from statelake.pipelines.lake.share.sampling import parse_share
 from statelake.pipelines.operations.retention import Policy
+from statelake.pipelines.shown import parse_duration
 
 
 class CheckSeverity(dg.Resolvable, dg.Model):
@@ -211,6 +212,60 @@ class CanarySettings(dg.Resolvable, dg.Model):
         return parse_share(self.sample) if self.sample else None
 
 
+class DrillSettings(dg.Resolvable, dg.Model):
+    """The drill: the newest sound snapshot is restored as after a disaster, and cancelled.
+
+    While it runs it reads its sources and writes its sinks, which its arguments name.
+
+    Attributes:
+        directory: The snapshot, or a directory that has it, such as that of `statelake copy --all`,
+            as it is called here.
+        arguments: The program's arguments, for harmless sources and sinks. They are never shown.
+        url: The REST API of the cluster, in the second region or for staging; that of the job, by
+            default.
+        path_map: The cluster's directories, as they are called here; those of the job by default.
+        jar: The program, as a local file; the job's program by default.
+        jar_id: The id of a JAR on the cluster, instead.
+        entry_class: The class with `main`.
+        parallelism: The parallelism; the snapshot's by default.
+        timeout: How long it may take to run and to complete a checkpoint.
+        rpo: The largest age allowed of the snapshot: `15min`. Any by default.
+        rto: The longest time allowed to find and to restore it. Any by default.
+        schedule: When it is run.
+        severity: `ERROR` or `WARN`, of what exceeds a limit. A snapshot that is not restored is
+            always an error.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    directory: str = Field(min_length=1)
+    arguments: list[str] = Field(repr=False)
+    url: str = ""
+    path_map: dict[str, str] | None = None
+    jar: str = ""
+    jar_id: str = ""
+    entry_class: str = ""
+    parallelism: int | None = Field(default=None, ge=1)
+    timeout: str = "5min"
+    rpo: str = ""
+    rto: str = ""
+    schedule: str = "0 3 * * 0"
+    severity: Literal["ERROR", "WARN"] = "ERROR"
+
+    @model_validator(mode="after")
+    def _of_durations(self) -> DrillSettings:
+        for duration in (self.timeout, *self.limits.values()):
+            parse_duration(duration)
+        if self.jar and self.jar_id:
+            raise ValueError("a program has a `jar` or a `jar_id`, not both")
+        return self
+
+    @property
+    def limits(self) -> dict[str, str]:
+        """Return the limits that are set, as durations: `RPO`, `RTO`."""
+        return {name: limit for name, limit in (("RPO", self.rpo), ("RTO", self.rto)) if limit}
+
+
 class FlinkSettings(dg.Resolvable, dg.Model):
     """The cluster of a job. Credentials come from the environment alone.
 
@@ -229,6 +284,7 @@ class FlinkSettings(dg.Resolvable, dg.Model):
         exports: Where the savepoint is written that a rescaled job starts from, as that is called
             here; below the lake's exports, by default.
         canary: The canary; there is no such check by default.
+        drill: The drill, likewise.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
@@ -245,6 +301,7 @@ class FlinkSettings(dg.Resolvable, dg.Model):
     arguments: list[str] = Field(default_factory=list, repr=False)
     exports: str = ""
     canary: CanarySettings | None = None
+    drill: DrillSettings | None = None
 
     @model_validator(mode="after")
     def _of_one_jar(self) -> FlinkSettings:

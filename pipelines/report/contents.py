@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from statelake.state_core.model.description import OperatorDescription
 from statelake.state_core.printable import Printed, bytes_text
+
+if TYPE_CHECKING:
+    from statelake.pipelines.operations.growth import Growth
 
 DETAILED = 50  # operators with details, so that the page stays readable
 DETAILED_STATES = 200  # the states of one operator with details
@@ -67,6 +70,8 @@ class Report:
         integrity: The result of the check; None if it was not checked.
         growth: The job's snapshots, the oldest first; empty for a savepoint.
         snapshot_id: The id of the snapshot among these.
+        grown: How the job's state grew over them, and why; None of fewer than two.
+        growth_problem: Why that is not known.
     """
 
     title: str
@@ -75,6 +80,8 @@ class Report:
     integrity: Integrity | None = None
     growth: tuple[GrowthStep, ...] = ()
     snapshot_id: str = ""
+    grown: Growth | None = None
+    growth_problem: str = ""
 
 
 @dataclass(frozen=True)

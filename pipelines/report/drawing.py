@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,13 @@ from statelake.pipelines.shown import as_markdown, bytes_text
 from statelake.state_core.model.description import Load
 from statelake.state_core.model.key_groups import key_group_ranges
 
+if TYPE_CHECKING:
+    from statelake.pipelines.operations.growth import Growth
+
 BARS, TIMES = 256, 96  # more bars can't be distinguished
 FEWEST = 24  # the fewest places of a chart, so that single bars do not fill the page
 HEIGHT = 1000
+WIDTH = 1000  # of a line
 LEAST, MARK = 4, 40  # of HEIGHT: a bar of any bytes is visible, and so is a mark
 COLOURS = {"first": "#4f7fdd", "second": "#d07030"}  # legible on white and black
 
@@ -160,6 +164,48 @@ def growth_chart(steps: Sequence[GrowthPoint], snapshot_id: str) -> Chart:
         f" {bytes_text(max(sizes))}, and {snapshot_id} is in the other colour."
     )
     return _of_steps(steps, sizes, caption, snapshot_id)
+
+
+def growth_line(found: Growth, snapshot_id: str = "") -> Html:
+    """Return a line of the bytes of a job's state by time, from 0 to the highest.
+
+    Args:
+        found: The growth of the job.
+        snapshot_id: A snapshot that is marked on the line.
+    """
+    steps = found.steps
+    begins, ends = steps[0].taken_at, steps[-1].taken_at
+    span = (ends - begins).total_seconds() or 1
+    highest = max(1, *(step.total.size for step in steps))
+    places = [
+        (
+            WIDTH * (step.taken_at - begins).total_seconds() / span,
+            HEIGHT * step.total.size / highest,
+        )
+        for step in steps
+    ]
+    points = Html(" ".join(f"{x:.1f},{HEIGHT - y:.1f}" for x, y in places))  # not cut
+    caption = (
+        f"Bytes of keys and values from {begins:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M} UTC; the"
+        f" top is {bytes_text(highest)}, the bottom 0."
+    )
+    marks = [
+        tag(
+            "rect", tag("title", f"{step.snapshot}: {bytes_text(step.total.size)}"),
+            x=f"{min(x, WIDTH - LEAST):.1f}", y=f"{HEIGHT - y:.1f}", width=LEAST, height=f"{y:.1f}",
+            class_="second",
+        )
+        for step, (x, y) in zip(steps, places, strict=True)
+        if step.snapshot == snapshot_id
+    ]  # fmt: skip
+    if marks:
+        caption += f" The bar is {snapshot_id}."
+    picture = tag(
+        "svg", tag("polyline", points=points, class_="line"), *marks, id="growth",
+        viewBox=f"0 0 {WIDTH} {HEIGHT}", preserveAspectRatio="none", role="img",
+        aria_labelledby="growth-caption",
+    )  # fmt: skip
+    return tag("figure", picture, tag("figcaption", caption, id="growth-caption"))
 
 
 def written_chart(steps: Sequence[GrowthPoint], snapshot_id: str) -> Chart:

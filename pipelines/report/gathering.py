@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from statelake.pipelines.engine import Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -28,6 +29,9 @@ from statelake.state_core.formats.key_weights import StateWeights, weigh_operato
 from statelake.state_core.formats.reader import snapshot_directory, with_plan
 from statelake.state_core.model.description import OperatorDescription, describe_operator
 from statelake.state_core.model.snapshot import Operator
+
+if TYPE_CHECKING:
+    from statelake.pipelines.operations.growth import Growth
 
 
 def savepoint_report(
@@ -140,18 +144,21 @@ def lake_report(
     lake: Catalog,
     record: SnapshotRecord,
     limit: int,
+    grow: Callable[[], Growth],
     *,
     check: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Return the report of a job's snapshot, and of the growth of the job's state.
 
-    Sizes are from the catalog; tables are only read for the heaviest keys and for faults.
+    Sizes are from the catalog; tables are only read for the heaviest keys, for faults, and for the
+    reason of the growth.
 
     Args:
         lake: The lake.
         record: The snapshot.
         limit: How many of the heaviest keys of each state; 0 for none.
+        grow: Returns how the job's state grew, and why.
         check: Whether to look for faults. Unreadable state is then a part of the report.
         progress: Called with (done, total) after each operator.
 
@@ -183,6 +190,12 @@ def lake_report(
         )
         for each in lake.summaries(record.job)
     )
+    grown, problem = None, ""
+    if len(growth) > 1:
+        try:
+            grown = grow()
+        except StateError as error:  # of another snapshot: this one has its report
+            problem = str(error)
     return Report(
         f"{record.job}, {record.snapshot_id}",
         _recorded_facts(record),
@@ -190,6 +203,8 @@ def lake_report(
         integrity,
         growth,
         record.snapshot_id,
+        grown,
+        problem,
     )
 
 

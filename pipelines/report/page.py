@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 from importlib import resources
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,12 +18,16 @@ from statelake.pipelines.report.contents import (
     Report,
     ReportResult,
 )
-from statelake.pipelines.report.drawing import growth_chart, key_group_chart
+from statelake.pipelines.report.drawing import growth_line, key_group_chart
 from statelake.pipelines.report.markup import Html, content_policy, data_text, table, tag
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.state_core.errors import ConflictError, SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.model.description import OperatorDescription, StateDescription
+from statelake.state_core.printable import change_text
+
+if TYPE_CHECKING:
+    from statelake.pipelines.operations.growth import Growth
 
 SHOWN_OPERATORS = 500
 SHOWN_SUBTASKS = 100
@@ -31,6 +35,7 @@ SHOWN_KEYS = 500  # keys of all states of one operator
 SHOWN_GROUPS = 10
 SHOWN_FAULTS = 500
 SHOWN_SNAPSHOTS = 100
+SHOWN_GROWN = 500  # states of a job, by their growth
 LONGEST_KEY = 200
 
 
@@ -205,17 +210,64 @@ def _growth(report: Report) -> Iterator[Html]:
         before = step.state_bytes
     columns = ("<Snapshot", "<Taken (UTC)", ">Entries", ">State", ">Change", ">Added to the lake")
     yield tag("h2", "Growth")
-    yield growth_chart(steps, report.snapshot_id).figure("growth")
+    if report.growth_problem:
+        yield tag("p", f"Why it grew is not known: {report.growth_problem}", class_="bad")
+    if report.grown is not None:
+        yield from growth_answer(report.grown, report.snapshot_id)
     yield table(
         "The job's snapshots, the oldest first", columns, rows,
         left_out=len(report.growth) - len(steps),
     )  # fmt: skip
 
+    if report.grown is not None:
+        yield from growth_tables(report.grown)
+
+
+def growth_answer(found: Growth, snapshot_id: str = "") -> Iterator[Html]:
+    """Yield how a job's state grew, as sentences and as a line with a snapshot marked on it."""
+    for sentence in found.sentences:
+        yield tag("p", sentence)
+    yield growth_line(found, snapshot_id)
+
+
+def growth_tables(found: Growth) -> Iterator[Html]:
+    """Yield the states of a job by what they grew, and the key groups that grew most."""
+    states = [
+        (
+            each.label,
+            each.kind,
+            bytes_text(each.first.size),
+            bytes_text(each.last.size),
+            change_text(each.change),
+            f"{each.first.entries:,}",
+            f"{each.last.entries:,}",
+            each.cause,
+        )
+        for each in found.states[:SHOWN_GROWN]
+    ]
+    columns = (
+        "<State", "<Kind", ">First", ">Last", ">Change", ">Entries", ">Then", "<Cause"
+    )  # fmt: skip
+    yield table(
+        "States, the one that grew most first", columns, states,
+        left_out=len(found.states) - len(states),
+    )  # fmt: skip
+    if found.groups:
+        before, after = found.skew
+        groups = [
+            (str(each.key_group), bytes_text(each.first), bytes_text(each.last))
+            for each in found.groups
+        ]
+        yield table(
+            f"Key groups of {found.groups[0].operator} that grew most; skew {before:.3f}, then"
+            f" {after:.3f}",
+            (">Key group", ">First", ">Last"),
+            groups,
+        )
+
 
 def _change(size: int) -> str:
-    if not size:
-        return "none"
-    return f"{'+' if size > 0 else '-'}{bytes_text(abs(size))}"
+    return change_text(size) if size else "none"
 
 
 def _faults(integrity: Integrity | None) -> Iterator[Html]:

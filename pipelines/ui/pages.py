@@ -15,6 +15,7 @@ from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.report.drawing import key_group_chart, subtask_chart
 from statelake.pipelines.report.markup import Html, table, tag
+from statelake.pipelines.report.page import growth_answer, growth_tables
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.pipelines.ui.views import (
     HERE,
@@ -37,7 +38,6 @@ SHOWN_OPERATORS = 100
 SHOWN_STATES = 500
 SHOWN_ERASURES = 50
 PLACE = ("key", "namespace", "user_key")  # of an entry in its state
-WIDE, HIGH = 1000, 300  # of the line chart, in its own units
 
 
 def address(path: str, **words: str | int) -> str:
@@ -459,9 +459,7 @@ def _cell(value: object) -> str:
 
 def growth(found: Growth) -> Iterator[Html]:
     """Yield the parts of the page of a job's growth."""
-    for sentence in found.sentences:
-        yield tag("p", sentence)
-    yield _line_chart(found)
+    yield from growth_answer(found)
     steps = [
         (
             each.snapshot, f"{each.taken_at:%Y-%m-%d %H:%M}", f"{each.total.entries:,}",
@@ -473,40 +471,7 @@ def growth(found: Growth) -> Iterator[Html]:
         "Snapshots, the oldest first", ("<Snapshot", "<Taken (UTC)", ">Entries", ">Bytes"), steps,
         left_out=len(found.steps) - len(steps),
     )  # fmt: skip
-    states = [
-        (
-            each.label, each.kind, bytes_text(each.first.size), bytes_text(each.last.size),
-            f"{each.last.entries - each.first.entries:+,}", each.cause,
-        )
-        for each in found.states[:SHOWN_STATES]
-    ]  # fmt: skip
-    yield table(
-        "States, the one that grew most first",
-        ("<State", "<Kind", ">First", ">Last", ">Entries", "<Cause"),
-        states,
-        left_out=len(found.states) - len(states),
-    )
-
-
-def _line_chart(found: Growth) -> Html:
-    """Return a line of all state's bytes by time, from 0 to the highest."""
-    steps = found.steps
-    begins = steps[0].taken_at
-    days = [(each.taken_at - begins).total_seconds() for each in steps]
-    span, highest = days[-1] or 1, max(1, *(each.total.size for each in steps))
-    points = " ".join(
-        f"{WIDE * day / span:.1f},{HIGH - HIGH * each.total.size / highest:.1f}"
-        for day, each in zip(days, steps, strict=True)
-    )
-    picture = tag(
-        "svg", tag("polyline", points=points, class_="line"), viewBox=f"0 0 {WIDE} {HIGH}",
-        preserveAspectRatio="none", role="img", aria_labelledby="line-caption",
-    )  # fmt: skip
-    caption = (
-        f"Bytes of keys and values from {begins:%Y-%m-%d %H:%M} to"
-        f" {steps[-1].taken_at:%Y-%m-%d %H:%M} UTC; the top is {bytes_text(highest)}, the bottom 0."
-    )
-    return tag("figure", picture, tag("figcaption", caption, id="line-caption"))
+    yield from growth_tables(found)
 
 
 def sql(name: Name, query: str, tables: dict[str, list[str]], found: Rows | None) -> Iterator[Html]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import click
 
 import statelake as sl
@@ -31,36 +33,61 @@ from statelake.pipelines.cli.options import (
 
 
 @click.command()
-@lake_option
-@job_option
 @snapshot_argument("earlier")
 @snapshot_argument("later")
+@configured_option("lake", "Compare a job's snapshots in a lake: a directory or URI.")
+@configured_option("job", "The job's name in the lake.")
 @click.option("--examples", default=3, show_default=True, type=click.IntRange(min=0))
+@click.option("--sort", type=click.Choice(["operator", "bytes"]), default="operator",
+              show_default=True, help="Sort states; by bytes, what grew most first.")  # fmt: skip
 @click.option("--fail-on-diff", is_flag=True, help="Exit with 1 if anything differs.")
+@reading_options
 @engine_option
 @plugins_option
 @json_option
 def diff(
-    lake: str,
-    job: str,
     earlier: str,
     later: str,
+    lake: str | None,
+    job: str | None,
     examples: int,
+    sort: Literal["operator", "bytes"],
     fail_on_diff: bool,
+    reading: Reading,
     engine: str,
     as_json_: bool,
 ) -> None:
-    """Show what changed from one snapshot to another: added, removed, changed entries.
+    """Show what changed from one snapshot to another: added, removed, changed entries, and bytes.
+
+    EARLIER and LATER are snapshots of a lake, or the directories of two savepoints or checkpoints,
+    of which all state is read. Where statelake.toml or the environment names a lake, a name with a
+    slash is a directory: ./monday.
+
+    Bytes are those of keys and values, as `statelake growth` counts them.
 
     \b
     Examples:
       statelake diff --lake lake --job orders monday tuesday
       statelake diff --lake lake --job orders before after --fail-on-diff --json
+      statelake diff savepoints/monday savepoints/tuesday --sort bytes
     """
+    if not lake_is_meant() and any("/" in name for name in (earlier, later)):
+        lake = None
+    elif lake is not None:
+        refuse_untrusted(click.get_current_context())
+        if job is None:
+            raise click.UsageError("a lake has snapshots of several jobs: give --job")
+        if any(reading.values()):
+            raise click.UsageError("--uid and --allow-external are for directories")
+    elif lake_is_meant():
+        raise click.UsageError("--job is one of a lake: give --lake, too")
     with progress_bar("comparing", quiet=as_json_) as progress:
-        compared = Lake(lake).job(job, engine=engine, progress=progress)
-        earlier, later = (snapshot_named(compared, name) for name in (earlier, later))
-        differences = compared[earlier].diff(later, examples=examples)
+        if lake is None:
+            differences = sl.diff(earlier, later, examples=examples, sort=sort, **reading)
+        else:
+            compared = Lake(lake).job(job or "", engine=engine, progress=progress)
+            earlier, later = (snapshot_named(compared, name) for name in (earlier, later))
+            differences = compared[earlier].diff(later, examples=examples, sort=sort)
     show(differences, as_json_=as_json_)
     answer(yes=differences.same or not fail_on_diff)
 

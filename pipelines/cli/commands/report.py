@@ -31,8 +31,8 @@ def report(
 
     The page shows operators, states and their types, sizes, a chart of key groups, the load of each
     subtask at any parallelism (typed into the page), the heaviest keys, and faults; for a lake's
-    snapshot also the growth of the job's state. It needs only a browser, loads nothing, and
-    executes nothing from the snapshot. Equal snapshots have equal pages.
+    snapshot also how the job's state grew, and why, as `statelake growth`. It needs only a browser,
+    loads nothing, and executes nothing from the snapshot. Equal snapshots have equal pages.
 
     Exits with 1 if --check finds faults; the page is written in any case.
 

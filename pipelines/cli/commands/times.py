@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import click
 
-_DURATION = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)")
+from statelake.pipelines.shown import parse_duration
+from statelake.state_core.errors import DeclarationError
+
 DIGITS_OF_A_DATE = 8  # 20261120
-_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Duration(click.ParamType[timedelta]):
@@ -24,13 +24,10 @@ class Duration(click.ParamType[timedelta]):
         """Parse a duration."""
         if isinstance(value, timedelta):
             return value
-        match = _DURATION.fullmatch(str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is no duration (90s, 15min, 12h, 7d)", param, ctx)
         try:
-            return timedelta(milliseconds=int(match[1]) * _UNITS[match[2]])
-        except (OverflowError, ValueError):
-            self.fail(f"{value!r} is longer than any calendar", param, ctx)
+            return parse_duration(str(value))
+        except DeclarationError as error:
+            self.fail(error.problem, param, ctx)
 
 
 class Durations(click.ParamType[dict[str, timedelta]]):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +25,14 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import TableRows, table_rows
 from statelake.pipelines.lake.verify.operator_diffing import diff_operator_state, first_rows
-from statelake.pipelines.shown import json_text, plain
-from statelake.state_core.errors import NotFoundError
+from statelake.pipelines.shown import bytes_text, json_text, plain
+from statelake.state_core.errors import DeclarationError, NotFoundError
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.printable import Printed, Table
+from statelake.state_core.printable import Printed, Table, change_text
 
 EXAMPLES = 3
+SortBy = Literal["operator", "bytes"]
 
 _Held: TypeAlias = tuple[OperatorRecord, AnyState]
 
@@ -48,6 +49,8 @@ class StateDifference:
         added: Entries only in the later snapshot.
         removed: Entries only in the earlier one.
         changed: Entries of the same key with another value.
+        bytes_before: The bytes of its keys and values in the earlier snapshot.
+        bytes_after: Those in the later one.
         examples: A few of each, as rows.
     """
 
@@ -57,7 +60,14 @@ class StateDifference:
     added: int = 0
     removed: int = 0
     changed: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
     examples: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def bytes_change(self) -> int:
+        """The bytes by which it grew."""
+        return self.bytes_after - self.bytes_before
 
 
 class Differences(Printed, list[StateDifference]):
@@ -81,16 +91,21 @@ class Differences(Printed, list[StateDifference]):
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return it as JSON can hold it."""
-        return list(map(asdict, self))
+        return [{**asdict(each), "bytes_change": each.bytes_change} for each in self]
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
         rows = [
             (each.operator, each.state, each.status,
-             *map("{:,}".format, (each.added, each.removed, each.changed)))
+             *map("{:,}".format, (each.added, each.removed, each.changed)),
+             bytes_text(each.bytes_before), bytes_text(each.bytes_after),
+             change_text(each.bytes_change))
             for each in self
         ]  # fmt: skip
-        columns = ("<operator", "<state", "<", ">added", ">removed", ">changed")
+        columns = (
+            "<operator", "<state", "<", ">added", ">removed", ">changed", ">bytes before",
+            ">bytes after", ">difference",
+        )  # fmt: skip
         yield Table(f"{self.earlier} → {self.later}", columns, rows)
         for each in self:
             for example in each.examples:
@@ -104,15 +119,29 @@ def diff_snapshots(
     later: str,
     *,
     examples: int = EXAMPLES,
+    sort: SortBy = "operator",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> Differences:
     """Compare two snapshots, state by state.
 
+    Args:
+        lake: The lake.
+        job: The job.
+        earlier: The earlier snapshot.
+        later: The later one.
+        examples: How many rows of each kind of difference are shown.
+        sort: `operator`, as the snapshots have them, or `bytes`: those that grew most first.
+        engine: Where files are compared.
+        progress: Called with (done, total).
+
     Raises:
+        DeclarationError: It can't be sorted by that.
         NotFoundError: There is no such snapshot, or it was dropped meanwhile.
         ConflictError: Erasures changed a snapshot in every attempt.
     """
+    if sort not in get_args(SortBy):
+        raise DeclarationError(f"states are sorted by {' or '.join(get_args(SortBy))}, not {sort}")
     work = _Diff(lake, examples, choose_engine(engine), progress)
 
     def differences(*records: SnapshotRecord) -> list[StateDifference]:
@@ -124,7 +153,10 @@ def diff_snapshots(
         ]
 
     reading = SnapshotReading(lake, lake.snapshot(job, earlier), lake.snapshot(job, later))
-    return Differences(earlier, later, reading.whole(differences))
+    states = reading.whole(differences)
+    if sort == "bytes":
+        states.sort(key=lambda each: (-each.bytes_change, each.operator, each.state))
+    return Differences(earlier, later, states)
 
 
 def diff_state(
@@ -221,6 +253,8 @@ class _Diff:
 
     def _describe(self, difference: StateDifference, old: _Held | None, new: _Held | None) -> None:
         """Fill in the difference of one state."""
+        difference.bytes_before = old[1].state_bytes if old else 0
+        difference.bytes_after = new[1].state_bytes if new else 0
         if old is not None and new is not None:
             if _types(*old) == _types(*new):
                 self._compare(difference, old, new)

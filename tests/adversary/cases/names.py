@@ -35,6 +35,7 @@ SHOWN = {
     "find": "find key-3 {savepoint}",
     "expired": "expired {savepoint} --ttl 1h",
     "growth": "growth {savepoint} {savepoint}",
+    "diff": "diff {savepoint} {savepoint}",
     "types": "inspect {savepoint} --types",
     "copy": "copy {savepoint} {out}",
     "upgrade": "upgrade {savepoint} --to {out}",

@@ -36,6 +36,7 @@ KEYS = {
     "find": "find key-3 {savepoint}",
     "expired": "expired {savepoint} --ttl 1h",
     "growth": "growth {savepoint} {savepoint}",
+    "diff": "diff {savepoint} {savepoint}",
     "copy": "copy {savepoint} {out}",
     "upgrade": "upgrade {savepoint} --to {out}",
     "report": "report {savepoint} --to {out}",

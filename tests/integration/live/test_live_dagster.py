@@ -14,7 +14,12 @@ import pytest
 from statelake.pipelines.flink.cluster import FlinkCluster
 from statelake.pipelines.operations.rescale_steps import STEPS, WAY_BACK
 from statelake.pipelines.orchestration.component import StateLake
-from statelake.pipelines.orchestration.settings import CanarySettings, FlinkSettings, JobSettings
+from statelake.pipelines.orchestration.settings import (
+    CanarySettings,
+    DrillSettings,
+    FlinkSettings,
+    JobSettings,
+)
 from tests.integration.flink.live_cluster import LiveFlink, counted
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
@@ -84,11 +89,14 @@ def watched(
         (root / folder).mkdir()
     name = f"watched {uuid.uuid4().hex[:8]}"
 
-    def defined(*canary: str) -> dg.Definitions:
+    def defined(*more: str) -> dg.Definitions:
         flink = FlinkSettings(
             url=live_flink.url, job=name, jar=str(counter), entry_class="LiveCounter",
             arguments=[name], path_map={"file:/": "/"},
-            canary=CanarySettings(arguments=list(canary)),
+            canary=CanarySettings(arguments=["canary", *more]),
+            drill=DrillSettings(
+                directory=str(root / "savepoints"), arguments=["drill", *more], rpo="1h", rto="5min"
+            ),
         )  # fmt: skip
         job = JobSettings(
             name="counting", savepoints=str(root / "savepoints"), engine="local", flink=flink
@@ -106,10 +114,7 @@ def watched(
         started = cluster.run_jar(jar, entry_class="LiveCounter", arguments=[name], parallelism=2)
         cluster.wait_until_running(started)
         cluster.delete_jar(jar)
-        yield Watched(
-            cluster, name, root / "savepoints", instance, defined("canary"),
-            defined("canary", "text"),
-        )  # fmt: skip
+        yield Watched(cluster, name, root / "savepoints", instance, defined(), defined("text"))
         for running in cluster.jobs():
             if running.name == name:
                 cluster.cancel(running.id)
@@ -156,6 +161,27 @@ def test_a_snapshot_is_proved_to_be_restorable(watched: Watched) -> None:
     names = {check.check_name for check in again.get_asset_check_evaluations()}
     assert "integrity" in names
     assert "restorable" not in names
+
+
+def test_a_drill_says_how_old_and_how_long(watched: Watched) -> None:
+    """It restores the newest savepoint; with another type it fails, with Flink's reason."""
+    (savepoint,) = watched.savepoints.iterdir()
+    for wrong in (False, True):
+        done = watched.run("counting_run_drill", wrong=wrong)
+        assert done.success
+        (check,) = done.get_asset_check_evaluations()
+        assert (check.check_name, check.passed) == ("drill", not wrong)
+        metadata = {name: value.value for name, value in check.metadata.items()}
+        assert metadata["snapshot"] == str(savepoint)
+        assert metadata["RPO (seconds)"] > 0
+        assert ("RTO (seconds)" in metadata) is not wrong
+        assert metadata["allowed"] == "RPO 1h, RTO 5min"
+        assert ("StateMigrationException" in metadata["why not"]) is wrong
+    drills = [job for job in watched.cluster.jobs() if job.name == "drill"]
+    assert drills
+    assert all(job.ended for job in drills)
+    assert savepoint.exists()
+    assert watched.runs_at()[0] == 2
 
 
 def test_a_job_is_rescaled_by_its_config_and_put_back(watched: Watched) -> None:

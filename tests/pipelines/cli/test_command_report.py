@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import shutil
+from datetime import datetime, timezone
 from html import unescape
 from pathlib import Path
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+import statelake as sl
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.report.page import refuse_target
 from statelake.state_core.errors import SnapshotError
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.printable import bytes_text
 from tests.support.command import run
 from tests.support.lakes import DEMO, golden, import_as
 from tests.support.savepoints.damaged import Damaged, damaged
@@ -102,6 +105,62 @@ def test_a_lake(tmp_path: Path) -> None:
         old.partition(since)[2].partition('{"shown"')[0]
         == (text_of(direct).partition(since)[2].partition('{"shown"')[0])
     )
+
+
+def days(lake: Path) -> sl.Job:
+    """The demo's job with two snapshots, a day apart."""
+    job = sl.Lake(lake).job("demo", engine="local")
+    for number, savepoint in enumerate((MONDAY, TUESDAY)):
+        taken = datetime(2026, 11, 23 + number, tzinfo=timezone.utc)
+        job.import_snapshot(savepoint, savepoint.name, taken=taken)
+    return job
+
+
+def test_why_the_state_of_a_job_grew(tmp_path: Path) -> None:
+    """The sentences of `growth`, a line on which the snapshot is marked, and its tables."""
+    job = days(tmp_path / "lake")
+    target = tmp_path / "report.html"
+    words = ("report", "--lake", tmp_path / "lake", "--job", "demo", "--to", target, "--overwrite")
+    assert run(*words).code == 0
+    said, found = text_of(target), job.growth()
+    assert len(found.sentences) == 3
+    assert f"|Growth|{'|'.join(found.sentences)}|tuesday: 26.9 KiB|Bytes of keys" in said
+    assert (
+        "to 2026-11-24 00:00 UTC; the top is 26.9 KiB, the bottom 0. The bar is tuesday.|" in said
+    )
+    state = found.states[0]
+    assert f"|{state.label}|map|3.7 KiB|3.9 KiB|+252 B|180|192|{state.cause}|" in said
+    group = found.groups[0]
+    assert f"|{group.key_group}|{bytes_text(group.first)}|{bytes_text(group.last)}|" in said
+    assert re.search(r"\|monday\|2026-11-23 00:00\|1,170\|[^|]+\|[^|]+\|", said)
+    assert run(*words, "--snapshot", "monday").code == 0
+    assert "|Growth|" + "|".join(found.sentences) in text_of(target)
+    assert "The bar is monday." in text_of(target)
+    assert run(*words, "--limit", 0).code == 0
+    told = text_of(target)  # without keys, and what is only known of them
+    assert "|Growth|" + "|".join(job.growth(keys=False).sentences) in told
+    assert found.sentences[2] not in told
+
+
+def test_what_is_not_known_of_the_growth(tmp_path: Path) -> None:
+    """There is none of one snapshot; a file that another one lacks is told, with the rest."""
+    job = days(tmp_path / "lake")
+    of_day = {name: job[name].record for name in ("monday", "tuesday")}
+    kept = {(table.path, unit.path) for table in of_day["tuesday"].tables for unit in table.units}
+    for table in of_day["monday"].tables:
+        for unit in table.units:
+            if (table.path, unit.path) not in kept:
+                (tmp_path / "lake" / table.path / unit.path).unlink()
+    target = tmp_path / "report.html"
+    words = ("report", "--lake", tmp_path / "lake", "--job", "demo", "--to", target, "--overwrite")
+    assert run(*words).code == 0
+    assert re.search(r"\|Growth\|Why it grew is not known: [^|]+\|", text_of(target))
+    assert "|The job's snapshots, the oldest first|" in text_of(target)
+    assert "|Heaviest keys|" in text_of(target)
+    import_as(Catalog(tmp_path / "lake"), TUESDAY, "first", "other")
+    assert run("report", "--lake", tmp_path / "lake", "--job", "other", "--to", target,
+               "--overwrite").code == 0  # fmt: skip
+    assert "|Growth|The job's snapshots, the oldest first|" in text_of(target)
 
 
 def test_what_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -255,8 +256,23 @@ def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
         tmp_path, lambda week: [value("cart", range(200 + 100 * week)), value("name", range(50))]
     )
     shown = run("growth", "--lake", tmp_path / "lake", "--job", "shop").out
+    assert printed_on_the_page("--job shop\n") == [line.split() for line in shown.splitlines()]
+
+
+def test_the_page_shows_the_difference_of_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the block, for the demo's savepoints."""
+    shutil.copytree(DEMO, tmp_path / "demo" / "savepoints")
+    monkeypatch.chdir(tmp_path)
+    words = ("demo/savepoints/monday", "demo/savepoints/tuesday", "--sort", "bytes")
+    shown = run("diff", *words, "--examples", 0).out
+    printed = printed_on_the_page("--sort bytes --examples 0\n")
+    assert printed == [line.split() for line in shown.splitlines()]
+
+
+def printed_on_the_page(command: str) -> list[list[str]]:
+    """The words of each line that the page shows below a command that ends so."""
     page = (Path(__file__).parents[3] / "docs" / "growth.md").read_text("utf-8")
-    block = page.split("```")[1].partition("--job shop\n")[2]
-    assert [line.split() for line in block.splitlines()] == [
-        line.split() for line in shown.splitlines()
-    ]
+    block = page.partition(command)[2].partition("```")[0]
+    return [line.split() for line in block.splitlines()]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,12 @@ import dagster as dg
 import pytest
 
 from statelake.pipelines.orchestration.component import StateLake
-from statelake.pipelines.orchestration.settings import CanarySettings, FlinkSettings, JobSettings
+from statelake.pipelines.orchestration.settings import (
+    CanarySettings,
+    DrillSettings,
+    FlinkSettings,
+    JobSettings,
+)
 from tests.support.fake_rest import Answer, FakeRest
 from tests.support.lakes import WORDS
 
@@ -54,6 +62,31 @@ def failed(_: str, path: str) -> Answer:
                  {"id": 2, "status": "FAILED"}]  # fmt: skip
         return Answer({"counts": {"completed": 1}, "history": taken})
     return overview("FAILED")
+
+
+class FakeCluster:
+    """A cluster that runs what is submitted, or refuses it."""
+
+    def __init__(self, refusal: Answer | None = None) -> None:
+        self.refusal = refusal
+        self.cancelled = False
+
+    def __call__(self, method: str, path: str) -> Answer:
+        """Return what Flink would."""
+        if path == "/config":
+            return Answer({"flink-version": "2.3.0"})
+        if path.startswith("/jars/"):
+            self.cancelled = False
+            return self.refusal or Answer({"jobid": JOB_ID})
+        if self.refusal:
+            return Answer({"errors": ["no such job"]}, 404)
+        if method == "PATCH":
+            self.cancelled = True
+        if path.endswith("/checkpoints"):
+            return Answer({"counts": {"completed": 1}, "history": []}, delay=0.01)
+        state = "CANCELED" if self.cancelled else "RUNNING"
+        vertex = {"parallelism": 2, "maxParallelism": 128, "status": "RUNNING"}
+        return Answer({"jid": JOB_ID, "name": "orders", "state": state, "vertices": [vertex]})
 
 
 class Dagster:
@@ -149,6 +182,9 @@ def test_two_jobs_with_clusters_and_one_without_load(
         {"arguments": ARGUMENT},
         {"password": ARGUMENT},
         {"canary": {"arguments": [], "url": f"http://user:{ARGUMENT}@flink:8081"}},
+        {"drill": {"arguments": [], "directory": f"s3://key:{ARGUMENT}@bucket/region"}},
+        {"drill": {"arguments": [], "directory": "r", "path_map": {f"s3://k:{ARGUMENT}@b": "/b"}}},
+        {"drill": {"arguments": [ARGUMENT], "directory": "r", "jar": "a.jar", "jar_id": "b"}},
     ],
 )
 def test_what_defs_may_not_say_is_refused_and_not_repeated(flink: dict[str, Any]) -> None:
@@ -162,7 +198,8 @@ def test_what_defs_may_not_say_is_refused_and_not_repeated(flink: dict[str, Any]
 def test_settings_do_not_show_arguments() -> None:
     """Which may be passwords."""
     canary = CanarySettings(arguments=[ARGUMENT])
-    assert ARGUMENT not in repr(FlinkSettings(arguments=[ARGUMENT], canary=canary))
+    drill = DrillSettings(arguments=[ARGUMENT], directory="region")
+    assert ARGUMENT not in repr(FlinkSettings(arguments=[ARGUMENT], canary=canary, drill=drill))
 
 
 def test_a_canary_is_a_check_that_only_its_own_job_has(
@@ -197,6 +234,132 @@ def test_the_documentation_has_settings_that_load(monkeypatch: pytest.MonkeyPatc
     assert flink is not None
     assert flink.arguments == ["--brokers", "kafka:9092"]
     assert flink.canary is not None
+    assert flink.drill is not None
+    assert flink.drill.limits == {"RPO": "15min", "RTO": "2min"}
+
+
+class TestDrill:
+    """The check that restores the newest sound snapshot, with a stand-in for the cluster."""
+
+    @pytest.fixture
+    def region(self, tmp_path: Path) -> Path:
+        """A directory with a savepoint of an hour ago, and a newer one without its files."""
+        region = tmp_path / "region"
+        shutil.copytree(WORDS, region / "sound")
+        (region / "damaged").mkdir()
+        shutil.copy(WORDS / "_metadata", region / "damaged" / "_metadata")
+        then = time.time() - 3600
+        os.utime(region / "sound" / "_metadata", (then, then))
+        return region
+
+    @staticmethod
+    def judged(
+        base: Path, instance: dg.DagsterInstance, url: str, **drill: Any
+    ) -> tuple[bool, str, dict[str, Any]]:
+        """Whether the check passes, the severity, and the metadata."""
+        settings = DrillSettings(arguments=["--password", ARGUMENT], jar_id="orders.jar", **drill)
+        dagster = Dagster(base, instance, url=url, drill=settings)
+        done, _ = dagster.run("orders_run_drill")
+        assert done.success
+        (check,) = done.get_asset_check_evaluations()
+        assert check.check_name == "drill"
+        metadata = {name: value.value for name, value in check.metadata.items()}
+        return check.passed, check.severity.value, metadata
+
+    def test_it_says_how_old_and_how_long(
+        self, tmp_path: Path, instance: dg.DagsterInstance, region: Path
+    ) -> None:
+        """Within the limits it passes; beyond one it fails, or warns, and says by how much."""
+        where = {"directory": str(region), "path_map": {"s3://region": str(region)}}
+        cluster = FakeCluster()
+        with FakeRest(cluster) as rest:
+            passed, _, told = self.judged(tmp_path, instance, rest.url, **where, rpo="2h", rto="1h")
+            assert passed
+            assert told["snapshot"] == str(region / "sound")
+            assert told["RPO (seconds)"] >= 3600
+            assert told["RTO (seconds)"] >= 0.01
+            assert told["allowed"] == "RPO 2h, RTO 1h"
+            assert told["newer ones that can't be restored"] == 1
+            assert told["why not"] == "none"
+            asked = [json.loads(body) for method, path, _, body in rest.asked if "/jars/" in path]
+            assert [each["savepointPath"] for each in asked] == ["s3://region/sound"]
+            assert told["Flink UI"].endswith(f"/#/job/running/{asked[0]['jobId']}/overview")
+            assert cluster.cancelled
+            for severity in ("ERROR", "WARN"):
+                passed, judged, told = self.judged(
+                    tmp_path, instance, rest.url, **where, rpo="30min", rto="1ms", severity=severity
+                )
+                assert (passed, judged) == (False, severity)
+                assert re.search(r"RPO of 1:00:\d\d is beyond 30min", told["why not"])
+                assert re.search(r"RTO of 0:\S+ is beyond 1ms", told["why not"])
+            assert self.judged(tmp_path, instance, rest.url, **where)[2]["allowed"] == "any"
+
+    def test_what_is_not_restored_fails_with_the_reason(
+        self, tmp_path: Path, instance: dg.DagsterInstance, region: Path
+    ) -> None:
+        """Flink's own, or that nothing can be restored, or that no cluster answers."""
+        of = {"directory": str(region), "rpo": "2h", "rto": "1min", "severity": "WARN"}
+        refusal = Answer({"errors": ["Caused by: a.StateMigrationException: another type"]}, 500)
+        with FakeRest(FakeCluster(refusal)) as rest:
+            passed, severity, told = self.judged(tmp_path, instance, rest.url, **of)
+            assert (passed, severity) == (False, "ERROR")
+            assert "StateMigrationException: another type" in told["why not"]
+            assert "RTO (seconds)" not in told
+            shutil.rmtree(region / "sound")
+            passed, severity, told = self.judged(tmp_path, instance, rest.url, **of)
+            assert (passed, severity, list(told)) == (False, "ERROR", ["why not"])
+            assert "no snapshot that can be restored: damaged is damaged" in told["why not"]
+        shutil.copytree(WORDS, region / "sound")
+        passed, severity, told = self.judged(tmp_path, instance, NO_CLUSTER, **of)
+        assert (passed, severity) == (False, "ERROR")
+        assert "no connection" in told["why not"]
+
+    def test_only_its_own_job_runs_a_program(
+        self, tmp_path: Path, instance: dg.DagsterInstance
+    ) -> None:
+        """On its schedule, one at a time; without the setting there is none of it."""
+        drill = DrillSettings(arguments=[], directory="region", schedule="0 4 * * 1")
+        made = Dagster(tmp_path, instance, url=NO_CLUSTER, drill=drill).definitions
+        dg.Definitions.validate_loadable(made)
+        key = dg.AssetCheckKey(dg.AssetKey(["orders", "state_tables"]), "drill")
+        for job, has_it in (("orders_archive_and_export", False), ("orders_run_drill", True)):
+            checks = made.resolve_job_def(job).asset_layer.asset_graph.asset_check_keys
+            assert (key in checks) is has_it
+        schedule = made.resolve_schedule_def("orders_weekly_drill")
+        assert (schedule.cron_schedule, schedule.job_name) == ("0 4 * * 1", "orders_run_drill")
+        assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+        assert isinstance(schedule(dg.build_schedule_context(instance=instance)), dg.RunRequest)
+        instance.create_run_for_job(made.resolve_job_def("orders_run_drill"))
+        asked = schedule(dg.build_schedule_context(instance=instance))
+        assert isinstance(asked, dg.SkipReason)
+        assert "the last drill" in str(asked.skip_message)
+        implicit = made.resolve_implicit_global_asset_job_def()
+        done = implicit.get_subset(asset_check_selection={key}).execute_in_process(
+            instance=instance
+        )
+        assert done.success  # no cluster was asked
+        assert not done.get_asset_check_evaluations()
+        without = Dagster(tmp_path, instance, url=NO_CLUSTER).definitions.get_repository_def()
+        assert not any("drill" in each.name for each in without.get_all_jobs())
+        assert not any("drill" in each.name for each in without.schedule_defs)
+        assert key not in without.asset_graph.asset_check_keys
+
+    @pytest.mark.parametrize("limit", ["rpo", "rto", "timeout"])
+    def test_a_limit_is_a_duration(self, limit: str) -> None:
+        """As on the command line."""
+        with pytest.raises(ValueError, match="'soon' is no duration"):
+            DrillSettings.model_validate({"arguments": [], "directory": "r", limit: "soon"})
+
+    def test_a_program_has_to_be_named(
+        self, tmp_path: Path, instance: dg.DagsterInstance, region: Path
+    ) -> None:
+        """Else the run fails: nothing was rehearsed."""
+        drill = DrillSettings(arguments=[], directory=str(region))
+        done, said = Dagster(tmp_path, instance, url=NO_CLUSTER, drill=drill).run(
+            "orders_run_drill"
+        )
+        assert not done.success
+        assert "a program needs a JAR" in said
 
 
 class TestLostJob:

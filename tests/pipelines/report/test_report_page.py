@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from importlib import resources
 from itertools import pairwise
@@ -16,6 +16,14 @@ import pyarrow as pa
 import pytest
 
 from statelake import open_snapshot
+from statelake.pipelines.operations.growth import (
+    GroupGrowth,
+    Growth,
+    Size,
+    StateGrowth,
+    Step,
+    Trend,
+)
 from statelake.pipelines.report.contents import (
     DETAILED,
     DETAILED_STATES,
@@ -41,7 +49,7 @@ from tests.support.savepoints.hostile_names import HOSTILE, hostile_savepoint
 OURS = {
     "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "h3", "dl", "div", "dt",
     "dd", "p", "a", "code", "table", "caption", "thead", "tbody", "tr", "th", "td", "figure",
-    "figcaption", "svg", "rect", "form", "label", "input", "script",
+    "figcaption", "svg", "rect", "polyline", "form", "label", "input", "script",
 }  # fmt: skip
 COLOUR = re.compile(r"--(\w+): #(\w{6})")
 
@@ -86,6 +94,21 @@ def operator(label: str, states: int = 1, keys: int = 0, groups: int = 128) -> O
         "0" * 32, label, "", 2, groups, groups, keyed_states=held, group_entries=ones,
         group_sizes=ones,
     )  # fmt: skip
+
+
+def growth(name: str, snapshots: int) -> Growth:
+    """A job that grew by a byte a day, in states, snapshots and an operator of that name."""
+    begins = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    steps = [
+        Step(name, begins + timedelta(days=day), Size(1, day + 1), day + 1)
+        for day in range(snapshots)
+    ]
+    trend = Trend(1.0, 0.0, snapshots - 1, snapshots / 2, 1, snapshots)
+    state = StateGrowth(
+        name, name, "value", name, False, steps[0].total, steps[-1].total, trend, cause=name,
+        because=name, hint=name,
+    )  # fmt: skip
+    return Growth(steps, trend, [state], [GroupGrowth(name, 7, 1, snapshots)], (1.0, 1.0), 30)
 
 
 def page(*operators: OperatorDescription, integrity: Integrity | None = None) -> str:
@@ -148,11 +171,13 @@ def test_nothing_that_is_told_is_markup(hostile: str) -> None:
             Integrity((ReportedFault(hostile, hostile, hostile, hostile),), (hostile,)),
             (GrowthStep(hostile, taken, 1, 1, 1),),
             hostile,
+            growth(hostile, 2),
+            hostile,
         )
     )
     read = Read(made)
     assert {name for name, _ in read.tags} <= OURS
-    assert sum(name in {"script", "style", "title"} for name, _ in read.tags) == 4 + 1 + 128
+    assert sum(name in {"script", "style", "title"} for name, _ in read.tags) == 4 + 2 + 128
     assert read.texts.count(printable(hostile)) >= 10
     assert made.count("</script>") == 2
 
@@ -263,6 +288,21 @@ def test_rows_end_somewhere() -> None:
     assert made.count("<h2 id=") == DETAILED
     assert made.count("<rect") == 256 + (DETAILED - 1) * 128
     assert len(made) < 2_000_000
+
+
+def test_growth_is_a_line_through_all_snapshots() -> None:
+    """By time, however many there are; of states there are so many, and it says how many more."""
+    found = growth("a", 300)
+    found.states *= 700
+    made = page_of(Report("a", (), (), growth=(GrowthStep("b", found.steps[0].taken_at, 1, 1, 1),),
+                          grown=found))  # fmt: skip
+    (line,) = (attributes for name, attributes in Read(made).tags if name == "polyline")
+    points = [tuple(map(float, each.split(","))) for each in str(line["points"]).split()]
+    assert len(points) == 300
+    assert (points[0], points[-1]) == ((0, 996.7), (1000, 0))
+    assert points == sorted(points, key=lambda point: (point[0], -point[1]))
+    assert "… and 200 more" in made
+    assert "<rect" not in made  # none of them is that of the report
 
 
 def test_states_that_are_left_out_are_counted() -> None:

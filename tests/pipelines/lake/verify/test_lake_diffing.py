@@ -9,17 +9,20 @@ from typing import Any
 
 import pytest
 
+import statelake as sl
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.verify import diffing
 from statelake.pipelines.lake.verify.diffing import StateDifference, diff_snapshots
-from statelake.state_core.errors import NotFoundError
+from statelake.pipelines.operations.growth import described
+from statelake.state_core.errors import DeclarationError, NotFoundError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_states import value_snapshot
 from statelake.state_core.formats.layout.meta_info import read_state_meta_info
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from tests.support.command import run
 from tests.support.lakes import (
     DEMO,
     KINDS,
@@ -149,6 +152,71 @@ def test_as_many_examples_as_wanted(limit: int, lake: Catalog, tmp_path: Path) -
     found = diff(lake, "a", "b", examples=limit)["counter/count"]
     assert len(found.examples) == limit
     assert counts(found)[1:] == expected(WORDS, later)["counter/count"]
+
+
+def test_bytes_are_those_of_growth(lake: Catalog) -> None:
+    """Of a lake and of two directories, whose differences are the same; so are examples."""
+    earlier, later = DEMO / "monday", DEMO / "tuesday"
+    import_as(lake, earlier, "a")
+    import_as(lake, later, "b")
+    found = diff(lake, "a", "b")
+    assert len(found) > 10
+    grown = [described(open_snapshot(each)).states for each in (earlier, later)]
+    for each in found.values():
+        name = each.operator, each.state
+        counted = [states[name].size if name in states else 0 for states in grown]
+        assert [each.bytes_before, each.bytes_after] == counted
+        assert each.bytes_change > 0
+    directories = sl.diff(earlier, later)
+    assert directories == list(found.values())
+    assert (directories.earlier, directories.later) == (str(earlier), str(later))
+
+
+def test_what_grew_most_is_first(lake: Catalog) -> None:
+    """By the difference in bytes, which states that shrank have last; counts are the same."""
+    import_as(lake, WORDS, "a")
+    import_as(lake, WINDOWS, "b")
+    plain = diff_snapshots(lake, "orders", "a", "b", engine=LOCAL)
+    found = diff_snapshots(lake, "orders", "a", "b", sort="bytes", engine=LOCAL)
+    changes = [each.bytes_change for each in found]
+    assert changes == sorted(changes, reverse=True)
+    assert (found[-1].state, changes[-1]) == ("count", -found[-1].bytes_before)
+    assert changes[-1] < 0 < changes[0]
+    assert [each.state for each in plain] != [each.state for each in found]
+    assert sorted(map(repr, found)) == sorted(map(repr, plain))
+    with pytest.raises(DeclarationError, match="by operator or bytes, not size"):
+        diff_snapshots(lake, "orders", "a", "b", sort="size", engine=LOCAL)  # type: ignore[arg-type]
+
+
+def test_the_command_on_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a lake; beside a configured one, a name with a slash is a directory."""
+    monkeypatch.chdir(DEMO)
+    monkeypatch.delenv("STATELAKE_LAKE", raising=False)
+    words = ("diff", "monday", "tuesday", "--sort", "bytes")
+    ran = run(*words, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json[0]["bytes_change"] > 0
+    assert [each["bytes_change"] for each in ran.json] == sorted(
+        (each["bytes_after"] - each["bytes_before"] for each in ran.json), reverse=True
+    )
+    first = run(*words, "--examples", 0).out.splitlines()[2].split()
+    assert first[-1] == "B"
+    assert first[-2] == f"+{ran.json[0]['bytes_change']}"
+    assert run("diff", "monday", "monday", "--fail-on-diff").code == 0
+    assert run("diff", "monday", "tuesday", "--fail-on-diff").code == 1
+    absent = run("diff", "monday", "wednesday")
+    assert (absent.code, "wednesday: no such directory" in absent.err) == (3, True)
+    lake = Catalog(tmp_path / "lake")
+    import_as(lake, Path("monday"), "monday")
+    import_as(lake, Path("tuesday"), "tuesday")
+    monkeypatch.setenv("STATELAKE_LAKE", str(tmp_path / "lake"))
+    assert "give --job" in run(*words).err
+    monkeypatch.setenv("STATELAKE_JOB", "orders")
+    assert run(*words, "--json").json == ran.json
+    assert run(*words).out.startswith("monday → tuesday\n")
+    assert run("diff", "./monday", "./tuesday").out.startswith("./monday → ./tuesday\n")
+    assert "for directories" in run(*words, "--uid", "kinds").err
+    assert run("diff", "monday", "nobody").code == 3
 
 
 def test_the_same(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
