@@ -18,6 +18,7 @@ from statelake.pipelines.cli.main import main
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit import kryo_upgrading
 from statelake.pipelines.lake.edit.migrating import value_type
+from statelake.pipelines.operations.migrations import values_as_bytes
 from statelake.state_core.errors import (
     CorruptSnapshotError,
     EncodeError,
@@ -29,7 +30,8 @@ from statelake.state_core.formats.layout.keyed_states import key_parts
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import ChannelHandle, InlineHandle, MergedChannelPart
 from statelake.state_core.model.snapshot import Operator
-from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
+from statelake.state_core.serializers.framework.decoders import is_undecoded, undecoded
 from statelake.state_core.serializers.framework.plugins import loaded_plugins
 from statelake.state_core.serializers.framework.registry import registered_classes
 from statelake.state_core.serializers.kryo import decoding
@@ -38,6 +40,7 @@ from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapsho
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.lakes import entries
+from tests.support.savepoints.golden_cases import golden_cases
 from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint, kryo_lines
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot
 
@@ -529,6 +532,33 @@ def test_what_is_at_the_target_is_never_written_over(there: str, tmp_path: Path)
     with pytest.raises(sl.StateError, match=problem):
         sl.upgrade(savepoint, target, **words)
     assert (held(), sorted(tmp_path.iterdir())) == (before, names)
+
+
+def test_values_are_read_as_bytes_where_no_key_needs_its_decoder(tmp_path: Path) -> None:
+    """Nor where the end of a value is known to its serializer alone, as in the heap's own form."""
+
+    def as_bytes(savepoint: Path) -> bool:
+        with values_as_bytes(lambda: open_snapshot(savepoint)):
+            return is_undecoded()
+
+    kryo = kryo_snapshot().of_class("java.util.UUID")
+    stored = kryo.values(KryoVersion.FLINK_1).write(
+        Item("java.util.UUID", str(uuid.UUID(int=1))), KryoVersion.FLINK_1
+    )
+    pair = TupleSerializerSnapshot.around(kryo, kryo)
+    pair.tuple_class = "org.apache.flink.api.java.tuple.Tuple2"
+
+    def written(name: str, rows: dict[str, list[Any]], **types: Any) -> Path:
+        with undecoded():
+            state = sl.NewKeyedState("state", pa.table({"key": [1], **rows}), **types)
+            sl.write_snapshot(tmp_path / name, [sl.NewOperator("o", "Long", (state,))])
+        return tmp_path / name
+
+    values = written("values", {"value": [stored * 2]}, value=pair)
+    keys = written("keys", {"user_key": [stored * 2], "value": [1]}, kind="map",
+                   user_key=pair, value="Long")  # fmt: skip
+    assert (as_bytes(values), as_bytes(keys), is_undecoded()) == (True, False, False)
+    assert not as_bytes(golden_cases("wordcount", form="native")[0].snapshot)
 
 
 def test_an_upgraded_savepoint_is_upgraded_to_itself(
