@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.flink, pytest.mark.full]
 # a savepoint of Flink 1 has hashes alone: the uids of the tests' sources
 UIDS = [f"{number}_{name}" for number in range(400) for name in ("numbers", "rows")]
 KEYED = ("Keyed", "Upserted")  # sinks of a primary key, whose rows take the place of others
-MOST = 12  # queries in a job
+MOST = 8  # queries in a job
 OLD, NEW = VERSIONS[0], VERSIONS[-1]
 
 

@@ -392,6 +392,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
     }
 
     public static void main(String[] ignored) throws Exception {
+        System.setProperty("managed", "2g"); // of all slots: local windows want a part of one's
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             String answer;
