@@ -182,13 +182,14 @@ def test_a_savepoint_that_is_not_of_the_plan_puts_the_job_back(
 def test_a_dry_run_says_what_becomes_of_state(
     cluster: Cluster, rescale: Callable[..., Ran]
 ) -> None:
-    """By the plans alone; the exit code is 1 until all is accepted."""
+    """By the plans alone, as the page shows; the exit code is 1 until all is accepted."""
     shown = rescale("--dry-run")
     assert shown.code == 1
-    said = " ".join(shown.out.split())
-    assert "sql upgrade the state of Flink SQL for its new plan" in said
-    assert "`city` null in old rows" in said
-    assert "to be accepted: Join[10]: null in old rows; --accept partly" in said
+    said = [line.rstrip() for line in shown.out.splitlines()]
+    page = (Path(__file__).parents[3] / "docs" / "live-upgrade.md").read_text("utf-8").splitlines()
+    at = page.index("state of Flink SQL that does not keep as it is")
+    assert page[at : page.index("```", at)] == said[-page[at:].index("```") :]
+    assert all(line in said for line in page if line.startswith("sql            upgrade"))
     told = rescale("--dry-run", "--json", "--accept", "partly")
     assert told.code == 0
     fates = {each["operator"]: each["fate"] for each in told.json["sql"]["operators"]}

@@ -89,10 +89,10 @@ def results(lines: Iterable[str]) -> dict[str, Counter[tuple[str, ...]]]:
     ("old", "new"),
     [
         (OLD, NEW),
-        ("1.20.0", NEW),
-        *(pytest.param(*pair, marks=pytest.mark.nightly) for pair in pairwise(VERSIONS)),
-        pytest.param("1.19.1", NEW, marks=pytest.mark.nightly),
-        pytest.param(OLD, "1.20.0", marks=pytest.mark.nightly),
+        *(
+            pytest.param(*pair, marks=pytest.mark.nightly)
+            for pair in (("1.20.0", NEW), ("1.19.1", NEW), (OLD, "1.20.0"), *pairwise(VERSIONS))
+        ),
     ],
 )
 def test_a_later_flink_has_the_results_of_no_stop_at_all(
