@@ -146,8 +146,9 @@ def _sql_change(
     from statelake.pipelines.operations.sql_upgrades import SqlChange, read_pairs
 
     words = (accept,) if isinstance(accept, str) and accept else tuple(accept)
+    uids = tuple(uids)
     if not (old_plan and new_plan):
-        if old_plan or new_plan or pairs or words or like or no_uids:
+        if old_plan or new_plan or pairs or words or like or no_uids or uids:
             raise EncodeError(
                 "an upgrade of SQL needs both plans",
                 remedy="give --sql-old-plan, that of the job that runs, and --sql-new-plan",
@@ -155,7 +156,7 @@ def _sql_change(
         return None
     return SqlChange(
         os.fspath(old_plan), os.fspath(new_plan), read_pairs(pairs), words, os.fspath(like),
-        no_uids, tuple(uids),
+        no_uids, uids,
     )  # fmt: skip
 
 

@@ -138,14 +138,22 @@ class RescalePreview(Printed):
             [(step.name, step.what) for step in WAY_BACK],
         )  # fmt: skip
         if self.sql is not None:
-            rows = [
-                (each.operator, each.goes_on_from or "-", each.fate, each.flink)
-                for each in self.sql.operators
-            ]
-            yield Table("state of Flink SQL that does not keep as it is", (
-                "<operator", "<goes on from", "<state", "<Flink by itself"), rows)  # fmt: skip
-            yield from self.sql.details()
+            yield from _sql_lines(self.sql)
         yield "a dry run: nothing was done"
+
+
+def _sql_lines(verdict: SqlUpgrade) -> Iterator[str | Table]:
+    """Yield what becomes of the state of Flink SQL, whose entries are not known yet."""
+    rows = [
+        (each.operator, each.goes_on_from or "-", each.fate, each.flink)
+        for each in verdict.operators
+    ]
+    columns = ("<operator", "<goes on from", "<state", "<Flink by itself")
+    if rows:
+        yield Table("state of Flink SQL that does not keep as it is", columns, rows)
+    else:
+        yield "all state of Flink SQL keeps as it is"
+    yield from verdict.details()
 
 
 Progress = Callable[[str, str], None]

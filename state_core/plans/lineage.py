@@ -17,6 +17,7 @@ from typing import Any
 
 from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
+from statelake.state_core.serializers.sql.types.logical_types import RowType
 
 MAX_TEXT = 1 << 20  # nested expressions repeat what they read: the text of a field can explode
 MAX_DEPTH = 200
@@ -381,7 +382,9 @@ def _lookup_join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     table = str(source["table"]["identifier"])
     short = table.rpartition(".")[2].strip("`")
     row = plan_type(spec["temporalTable"]["outputType"])
-    found = [f"{short}.{field.name}" for field in getattr(row, "fields", ())]
+    if not isinstance(row, RowType):  # of types that have no text
+        return _unknown(node, inputs)
+    found = [f"{short}.{field.name}" for field in row.fields]
     equal = sorted(
         f"{found[int(index)]} = {_lookup_key(key, left)}"
         for index, key in spec["lookupKeys"].items()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import lzma
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 
 import pytest
 
-from statelake.state_core.plans.matching import Fate, PlanMatch, match_plans
+from statelake.state_core.plans.matching import Fate, PlanMatch, match_plans, worst
 from statelake.state_core.plans.plan import Plan, parse_plan
 from statelake.state_core.plans.states import RULES
 from statelake.state_core.plans.unaided import flink_unaided
@@ -65,6 +66,8 @@ def test_what_a_version_keeps_otherwise_is_refused(name: str, change: VersionCha
         (refused,) = (each for each in match.operators if each.worst is not Fate.KEEPS)
         assert refused.fate in (Fate.UNKNOWN, Fate.LOST), (old, new)
         assert str(change) in " ".join(refused.why)
+        unaided = flink_unaided(match)[match.operators.index(refused)]
+        assert unaided.wrong or unaided.says.startswith("refuses"), unaided
 
 
 def test_each_version_compiled_each_query() -> None:
@@ -83,3 +86,17 @@ def test_all_nodes_with_state_are_in_the_queries() -> None:
         for node in plan.nodes.values()
     }  # fmt: skip
     assert set(RULES) <= held
+
+
+def test_rows_of_a_lookup_are_told_by_its_key() -> None:
+    """What is found by another key, or in another way, is other rows; how it is found is not."""
+    plan = plans()["a lookup join"][VERSIONS[-1]]
+    lookup = next(each for each in plan.nodes.values() if each.kind == "lookup-join")
+    for change, fate in (
+        ({"joinType": "LEFT"}, Fate.LOST),
+        ({"lookupKeys": {"0": {"type": "FieldRef", "index": 1}}}, Fate.LOST),
+        ({"preferCustomShuffle": True}, Fate.KEEPS),
+    ):
+        nodes = {**plan.nodes, lookup.id: replace(lookup, spec={**lookup.spec, **change})}
+        match = match_plans(plan, replace(plan, nodes=nodes))
+        assert worst(each.worst for each in match.operators if each.old is not None) is fate
