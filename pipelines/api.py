@@ -35,7 +35,7 @@ from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId, resolve_
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.deprecation import warn_deprecated
-from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
+from statelake.state_core.errors import DeclarationError, EncodeError, NotFoundError, StateError
 from statelake.state_core.files.storage_options import with_storage_options
 from statelake.state_core.model.snapshot import Operator, Snapshot
 from statelake.state_core.printable import printable
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import Policy, RetentionPlan
     from statelake.pipelines.operations.scanning import Scan
-    from statelake.pipelines.operations.sql_upgrades import SqlUpgrade
+    from statelake.pipelines.operations.sql_upgrades import SqlChange, SqlUpgrade
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.report.notebook import NotebookResult
     from statelake.pipelines.runtime import RunResult
@@ -127,6 +127,37 @@ __all__ = [
 
 
 Result = TypeVar("Result")
+
+
+def _sql_change(
+    old_plan: str | os.PathLike[str],
+    new_plan: str | os.PathLike[str],
+    pairs: str | Sequence[str],
+    accept: str | Sequence[str],
+    like: str | os.PathLike[str],
+    no_uids: bool,
+    uids: Iterable[str],
+) -> SqlChange | None:
+    """Return the change of a job's SQL; None without plans.
+
+    Raises:
+        EncodeError: There is one plan, or what belongs to plans and none of them.
+    """
+    from statelake.pipelines.operations.sql_upgrades import SqlChange, read_pairs
+
+    words = (accept,) if isinstance(accept, str) and accept else tuple(accept)
+    uids = tuple(uids)
+    if not (old_plan and new_plan):
+        if old_plan or new_plan or pairs or words or like or no_uids or uids:
+            raise EncodeError(
+                "an upgrade of SQL needs both plans",
+                remedy="give --sql-old-plan, that of the job that runs, and --sql-new-plan",
+            )
+        return None
+    return SqlChange(
+        os.fspath(old_plan), os.fspath(new_plan), read_pairs(pairs), words, os.fspath(like),
+        no_uids, uids,
+    )  # fmt: skip
 
 
 def _key_text(key: object) -> str:
@@ -864,6 +895,13 @@ class Job:
         max_parallelism: int | None = None,
         path_map: Iterable[str] = (),
         migrate: str = "",
+        sql_old_plan: str | os.PathLike[str] = "",
+        sql_new_plan: str | os.PathLike[str] = "",
+        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
+        accept: str | Sequence[str] = (),
+        like: str | os.PathLike[str] = "",
+        no_uids: bool = False,
+        uids: Iterable[str] = (),
         against: str = "",
         declared: str = "",
         format: str = "canonical",  # noqa: A002
@@ -884,6 +922,13 @@ class Job:
             max_parallelism: By default as it is.
             path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
             migrate: A file with the new types of states.
+            sql_old_plan: The compiled plan of the Flink SQL job that runs, if its query changes.
+            sql_new_plan: That of the job that is to go on.
+            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
+            accept: What the new job need not keep, as for `sql_upgrade`.
+            like: A savepoint of the new job, whose types are taken.
+            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
+            uids: Uids of operators of the SQL job of which a savepoint of Flink 1 has hashes.
             against: A file or a savepoint whose types the snapshot must fit.
             declared: The new job's declaration, which is checked: `MODULE:JOB`.
             format: Of the job's savepoint: `canonical` or `native`.
@@ -897,6 +942,7 @@ class Job:
             self.name, flink_job, program, old or program, savepoints, exports,
             PathMap.parse(path_map), parallelism or 0, max_parallelism or 0, migrate, against,
             declared, format, savepoint_timeout, timeout,
+            _sql_change(sql_old_plan, sql_new_plan, map, accept, like, no_uids, uids),
         )  # fmt: skip
         return LiveRescale(self, cluster, plan)
 
@@ -917,7 +963,8 @@ class LiveRescale:
         from statelake.pipelines.operations.live_rescaling import RescalePreview
 
         running = self.cluster.job(self.cluster.find_job(self.asked.flink_job).id)
-        return RescalePreview(self.asked.on(self.cluster), running)
+        sql = None if self.asked.sql is None else self.asked.sql.verdict()
+        return RescalePreview(self.asked.on(self.cluster), running, sql)
 
     def execute(
         self,

@@ -28,6 +28,7 @@ from statelake.pipelines.operations.rescale_steps import (
     Step,
     Work,
 )
+from statelake.pipelines.operations.sql_upgrades import SqlUpgrade, refuse_unless_accepted
 from statelake.state_core.errors import (
     ClusterError,
     ConflictError,
@@ -85,14 +86,30 @@ class RescalePreview(Printed):
     Attributes:
         plan: The plan.
         running: The job as it runs now.
+        sql: What becomes of the state of Flink SQL, by its plans alone; None if it stays.
     """
 
     plan: RescalePlan
     running: FlinkJobDetails
+    sql: SqlUpgrade | None = None
+
+    @property
+    def refused(self) -> list[str]:
+        """What stands in the way, with the word that accepts it; empty if nothing does."""
+        return [] if self.sql is None else self.sql.refused
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
         plan, running = self.plan, self.running
+        told: dict[str, Any] = {}
+        if self.sql is not None:  # there are no entries to be counted yet
+            operators = [asdict(each) for each in self.sql.operators]
+            told["sql"] = {
+                "operators": [
+                    {k: v for k, v in each.items() if k != "entries"} for each in operators
+                ],
+                "refused": self.refused,
+            }
         return {
             "job": running.id, "name": running.name, "state": running.state,
             "parallelism": [running.parallelism, plan.parallelism or running.parallelism],
@@ -101,6 +118,7 @@ class RescalePreview(Printed):
             ],
             "steps": [{"step": step.name, "what": step.what} for step in STEPS],
             "way_back": [{"step": step.name, "what": step.what} for step in WAY_BACK],
+            **told,
         }  # fmt: skip
 
     def lines(self) -> Iterator[str | Table]:
@@ -119,7 +137,23 @@ class RescalePreview(Printed):
             "if one fails behind the first, or it does not run in time", columns,
             [(step.name, step.what) for step in WAY_BACK],
         )  # fmt: skip
+        if self.sql is not None:
+            yield from _sql_lines(self.sql)
         yield "a dry run: nothing was done"
+
+
+def _sql_lines(verdict: SqlUpgrade) -> Iterator[str | Table]:
+    """Yield what becomes of the state of Flink SQL, whose entries are not known yet."""
+    rows = [
+        (each.operator, each.goes_on_from or "-", each.fate, each.flink)
+        for each in verdict.operators
+    ]
+    columns = ("<operator", "<goes on from", "<state", "<Flink by itself")
+    if rows:
+        yield Table("state of Flink SQL that does not keep as it is", columns, rows)
+    else:
+        yield "all state of Flink SQL keeps as it is"
+    yield from verdict.details()
 
 
 Progress = Callable[[str, str], None]
@@ -160,7 +194,7 @@ def rescale_job(
         journal = open_journal(lake, plan.job, take_over=take_over)
         if journal is not None:
             _refuse_another(cluster, plan, journal)
-            _look_before(plan, jars)
+            _look_before(plan, jars, goes_on=not (roll_back or journal.failure))
             journal.write(lake, plan.job)  # records this process as its owner
         elif roll_back:
             raise NotFoundError(
@@ -200,13 +234,21 @@ def _begun(cluster: FlinkCluster, lake: Catalog, plan: RescalePlan, jars: Jars) 
     )  # fmt: skip
 
 
-def _look_before(plan: RescalePlan, jars: Jars) -> None:
-    """Check the plan's files and directories before anything is changed."""
+def _look_before(plan: RescalePlan, jars: Jars, *, goes_on: bool = True) -> None:
+    """Check the plan's files and directories before anything is changed.
+
+    Args:
+        plan: The plan.
+        jars: The JARs on the cluster.
+        goes_on: Whether the job is to run its new SQL, and not put back.
+    """
     Directory(plan.paths.here(plan.savepoints)).confined()  # refuses unsupported file systems
     if plan.migrate:
         read_changes(plan.migrate)
     if plan.declared:
         load_job(plan.declared)
+    if plan.sql is not None and goes_on:
+        refuse_unless_accepted(plan.sql.verdict())
     for program in (plan.new, plan.old):
         jars.id_of(program)
 

@@ -6,6 +6,7 @@ Flink knows the savepoint and the jobs by ids that the journal has from the begi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +22,7 @@ from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.pipelines.lake.verify.legality import check_declared, held_of_record, load_job
 from statelake.pipelines.operations.migrations import migrate_one
 from statelake.pipelines.operations.rescale_journal import Journal
+from statelake.pipelines.operations.sql_upgrades import SqlChange
 from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.errors import (
     CorruptSnapshotError,
@@ -59,6 +61,7 @@ class RescalePlan:
         form: `canonical` or `native`.
         savepoint_seconds: The longest time of the savepoint.
         running_seconds: The longest time until the job runs and has completed a checkpoint.
+        sql: The change of the job's SQL; None if it stays.
     """
 
     job: str
@@ -76,6 +79,7 @@ class RescalePlan:
     form: str = "canonical"
     savepoint_seconds: float = 600
     running_seconds: float = 300
+    sql: SqlChange | None = None
 
     def on(self, cluster: FlinkCluster) -> RescalePlan:
         """Return the plan with the cluster's own directory for savepoints, if it names none.
@@ -192,9 +196,10 @@ def _stopped_with(work: Work) -> str:
 
 
 def _import(work: Work) -> str:
+    sql = work.plan.sql
     done = import_snapshot(
         work.lake, work.savepoint_here, work.plan.job, engine=work.engine,
-        note=f"rescale of {work.journal.flink_job}",
+        note=f"rescale of {work.journal.flink_job}", uids=sql.uids if sql else (),
     )  # fmt: skip
     work.journal.snapshot = work.journal.migrated = done.record.snapshot_id
     return f"snapshot {done.record.snapshot_id}, {done.record.entries:,} entries"
@@ -220,6 +225,17 @@ def _migrate(work: Work) -> str:
     work.journal.migrated = outcome.made
     states = ", ".join(f"{change.operator}/{change.state}" for change in changes)
     return f"snapshot {outcome.made}: {states} {outcome.outcome}"
+
+
+def _upgrade_sql(work: Work) -> str:
+    if work.plan.sql is None:
+        return "no plans of Flink SQL were given"
+    done = work.plan.sql.upgrade(
+        work.lake, work.plan.job, work.journal.migrated, engine=work.engine
+    )
+    work.journal.migrated = done.made
+    fates = Counter(each.fate for each in done.operators)
+    return f"snapshot {done.made}: " + ", ".join(f"{n} {fate}" for fate, n in fates.items())
 
 
 def _legality(work: Work) -> str:
@@ -325,6 +341,8 @@ STEPS = (
     Step("import", "import the savepoint into the lake", _import),
     Step("integrity", "read all of the savepoint, and check it", _integrity),
     Step("migrate", "migrate states to their new types, if types are given", _migrate),
+    Step("sql", "upgrade the state of Flink SQL for its new plan, if plans are given",
+         _upgrade_sql),
     Step("legality", "check the new job's declaration, if one is given", _legality),
     Step("compatibility", "check that the new job can use each state, if types are given",
          _compatibility),

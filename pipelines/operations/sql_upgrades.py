@@ -14,6 +14,8 @@ from typing import Any
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.sql_upgrading import (
+    Identity,
+    OperatorUpgrade,
     SqlUpgradePlan,
     plan_sql_upgrade,
     upgrade_sql,
@@ -22,6 +24,7 @@ from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
+    IncompatibleError,
     NotFoundError,
 )
 from statelake.state_core.formats import open_snapshot
@@ -34,6 +37,7 @@ from statelake.state_core.printable import Printed, Table
 NOT_KNOWN = Unaided("")
 PARTLY, FILTER, LOST = "partly", "filter", "lost="
 MOST_TITLE = 100
+SUFFIX = "-sql"
 
 
 @dataclass(frozen=True)
@@ -124,14 +128,18 @@ class SqlUpgrade(Printed):
         now += " (upgraded before)" if self.before else ""
         columns = ("<operator", "<goes on from", "<state", ">entries", "<Flink by itself")
         yield Table(f"{self.snapshot}{now}", columns, rows)
+        if not any(each.why or any(c.why for c in each.columns) for each in self.operators):
+            yield "the new job goes on as if it had run from the beginning"
+        yield from self.details()
+
+    def details(self) -> Iterator[str]:
+        """Yield the reasons, and what stands in the way."""
         for each in self.operators:
             details = [*each.why, *(f"`{c.name}` {c.fate}: {c.why}" for c in each.columns if c.why)]
             details += [f"left out: {', '.join(each.left_out)}"] if each.left_out else []
             if details:
                 yield f"{each.operator} {each.query}"
                 yield from (f"  {detail}" for detail in details)
-        if not any(each.why or any(c.why for c in each.columns) for each in self.operators):
-            yield "the new job goes on as if it had run from the beginning"
         for refusal in self.refused:
             yield f"to be accepted: {refusal}" if self.dry_run else f"refused: {refusal}"
         if self.refused and not self.dry_run:
@@ -157,6 +165,78 @@ def read_pairs(given: str | Sequence[str]) -> dict[int, int]:
                 remedy="an operator's state goes on in one operator: say one pair",
             )
     return pairs
+
+
+@dataclass(frozen=True)
+class SqlChange:
+    """The change of a job's SQL, of which a rescale is given the plans.
+
+    Attributes:
+        old_plan: The compiled plan of the job that runs.
+        new_plan: That of the job that is to go on.
+        pairs: Pairs of nodes that the user gives.
+        accept: As for `refusals_of`.
+        like: A savepoint of the new job, whose types are taken; empty without one.
+        no_uids: Whether both jobs run without a compiled plan.
+        uids: Uids of operators of which a savepoint of Flink 1 has hashes.
+    """
+
+    old_plan: str
+    new_plan: str
+    pairs: Mapping[int, int] = field(default_factory=dict)
+    accept: tuple[str, ...] = ()
+    like: str = ""
+    no_uids: bool = False
+    uids: tuple[str, ...] = ()
+
+    def verdict(self) -> SqlUpgrade:
+        """Return what becomes of each operator by the plans alone, before there is a savepoint.
+
+        Raises:
+            DeclarationError: A plan can't be understood.
+        """
+        match = match_plans(read_plan(self.old_plan), read_plan(self.new_plan), self.pairs)
+        # each old operator may have state; its id is not known, nor that of the new one
+        operators = [
+            OperatorUpgrade(
+                each, {each.old.node.label: Identity("")} if each.old is not None else {},
+                fate=each.fate, why=each.why,
+            )
+            for each in match.operators
+        ]  # fmt: skip
+        plan = SqlUpgradePlan(match, tuple(operators))
+        verdicts = verdicts_of(plan, no_uids=self.no_uids)
+        return SqlUpgrade("", "", verdicts, refusals_of(plan, self.accept), dry_run=True)
+
+    def upgrade(
+        self, lake: Catalog, job: str, snapshot_id: str, *, engine: Engine | str = "auto"
+    ) -> SqlUpgrade:
+        """Make the snapshot from which the new job goes on, once.
+
+        Raises:
+            IncompatibleError: Something stands in the way that the plans alone did not tell.
+        """
+        done = upgrade_sql_job(
+            lake, job, snapshot_id, snapshot_id + SUFFIX, self.old_plan, self.new_plan,
+            pairs=self.pairs, like=self.like or None, accept=self.accept, no_uids=self.no_uids,
+            engine=engine,
+        )  # fmt: skip
+        refuse_unless_accepted(done)
+        return done
+
+
+def refuse_unless_accepted(verdict: SqlUpgrade) -> None:
+    """Refuse a verdict that has something that was not accepted.
+
+    Raises:
+        IncompatibleError: There is something.
+    """
+    if verdict.refused:
+        raise IncompatibleError(
+            f"the new SQL does not keep all state: {'; '.join(verdict.refused)}",
+            remedy="see `check sql`; accept each by the words above, or say which nodes are the"
+            " same, --map OLD=NEW",
+        )
 
 
 def judge_sql(

@@ -8,6 +8,7 @@
 `matching`    which operator of the new plan goes on from which of the old one, and its columns
 `topology`    ids of operators without uids, in jobs that run without a plan
 `unaided`     what Flink does by itself with the savepoint and the new plan
+`versions`    what a version of Flink keeps otherwise than the one before, of the same query
 `naming`      names of a snapshot's operators, keys and columns
 ============  ============================================================================
 

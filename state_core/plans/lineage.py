@@ -17,6 +17,7 @@ from typing import Any
 
 from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
+from statelake.state_core.serializers.sql.types.logical_types import RowType
 
 MAX_TEXT = 1 << 20  # nested expressions repeat what they read: the text of a field can explode
 MAX_DEPTH = 200
@@ -34,6 +35,7 @@ PASSED = (
 NORMALIZE = "changelog-normalize"
 THROUGH = ("calc", "union", "join", "correlate")
 INCREMENTAL = "incremental-group-aggregate"
+RANKS = ("rank", "sort-limit", "limit")
 LOCAL = ("local-group-aggregate", "local-window-aggregate")
 
 
@@ -126,7 +128,7 @@ def _reads_inserts(node: PlanNode) -> bool:
         return bool(spec.get("inputChangelogMode") == ["INSERT"])
     if node.kind in ("group-aggregate", *LOCAL, "window-aggregate", "group-window-aggregate"):
         return spec.get("needRetraction") is False
-    if node.kind == "rank":
+    if node.kind in RANKS:
         return bool(spec["rankStrategy"]["type"] == "AppendFast")
     return node.kind in ("deduplicate", "over-aggregate", "interval-join", "window-join",
                          "window-rank", "window-deduplicate")  # fmt: skip
@@ -151,13 +153,33 @@ def reads_incremental(node: PlanNode, inputs: Sequence[Relation]) -> bool:
 def _unknown(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     """Return the relation of a node without a rule, which its whole content identifies."""
     left_out = ("id", "type", "description", "inputProperties", "configuration", "outputType")
-    spec = {name: value for name, value in node.spec.items() if name not in left_out}
+    spec = _said({name: value for name, value in node.spec.items() if name not in left_out})
     reads = [(each.rows, (each.before or each).fields) for each in inputs]
     rows = _bounded(f"{node.kind}({json.dumps(spec, sort_keys=True)} OF {json.dumps(reads)})")
     fields = tuple(f"{rows}[{index}]" for index in range(len(node.columns)))
     filters = frozenset().union(*(each.filters for each in inputs))
     updates = any(each.updates for each in inputs)
     return Relation(rows, filters, fields, node.columns, updates)
+
+
+def _said(value: Any, depth: int = 0) -> Any:
+    """Return a JSON value without what versions of Flink leave out: empty, null, or false.
+
+    Raises:
+        DeclarationError: It is nested too deep.
+    """
+    if depth > MAX_DEPTH:
+        raise DeclarationError(f"nested more than {MAX_DEPTH} deep")
+    if isinstance(value, list):
+        return [_said(each, depth + 1) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    said = {name: _said(each, depth + 1) for name, each in value.items()}
+    return {
+        name: each
+        for name, each in said.items()
+        if name == "value" or not (each is None or each is False or each in ([], {}))
+    }
 
 
 def table_of(node: PlanNode) -> str:
@@ -350,6 +372,46 @@ def _join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     return Relation(rows, filters, tuple(map(_bounded, fields)), node.columns, updates)
 
 
+def _lookup_join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return the rows of a join with a table that is asked for each row.
+
+    A field of that table has the key by which it was found: two lookups find different rows.
+    """
+    (left,) = inputs
+    spec, source = node.spec, node.spec["temporalTable"]["lookupTableSource"]
+    table = str(source["table"]["identifier"])
+    short = table.rpartition(".")[2].strip("`")
+    row = plan_type(spec["temporalTable"]["outputType"])
+    if not isinstance(row, RowType):  # of types that have no text
+        return _unknown(node, inputs)
+    found = [f"{short}.{field.name}" for field in row.fields]
+    equal = sorted(
+        f"{found[int(index)]} = {_lookup_key(key, left)}"
+        for index, key in spec["lookupKeys"].items()
+    )
+    only = spec.get("filterOnTemporalTable")
+    projected = spec.get("projectionOnTemporalTable")
+    right = found if projected is None else [expression(each, found) for each in projected]
+    conditions = [
+        expression(spec[name], (*left.fields, *right))
+        for name in ("joinCondition", "preFilterCondition", "remainingJoinCondition")
+        if spec.get(name) is not None
+    ]
+    text = f"{node.kind} {spec['joinType']} ON {' AND '.join(equal)}"
+    text += f" WHERE {expression(only, found)}" if only is not None else ""
+    text += f" AND {' AND '.join(conditions)}" if conditions else ""
+    rows = _bounded(f"({left.rows}) {text} ({table})")
+    fields = (*left.fields, *(_bounded(f"{each} BY {text}") for each in right))
+    return Relation(rows, left.filters, fields, node.columns, left.updates)
+
+
+def _lookup_key(key: Mapping[str, Any], left: Relation) -> str:
+    """Return the text of a key of a lookup: a field, or a constant."""
+    if "index" in key:
+        return str(left.fields[key["index"]])
+    return expression(key.get("literal", key), left.fields)
+
+
 def bounds_text(node: PlanNode, inputs: Sequence[Relation]) -> str:
     """Return the text of an interval join's bounds, or of a temporal join's times."""
     left, right = inputs
@@ -467,7 +529,8 @@ RULES: Mapping[str, Callable[[PlanNode, Sequence[Relation]], Relation]] = {
     "interval-join": _join,
     "window-join": _join,
     "temporal-join": _join,
-    "rank": _rank,
+    "lookup-join": _lookup_join,
+    **dict.fromkeys(RANKS, _rank),
     "deduplicate": _rank,
     "window-rank": _rank,
     "window-deduplicate": _rank,

@@ -23,6 +23,7 @@ from statelake.state_core.plans.states import (
     StateColumn,
     states_of,
 )
+from statelake.state_core.plans.versions import FILTERED_CHANGES, RETRACTING_SINKS
 from statelake.state_core.serializers.sql.binary.formats import LONG_DIGITS
 from statelake.state_core.serializers.sql.types.logical_types import (
     DecimalType,
@@ -286,7 +287,9 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
     elif not all(map(same_bytes, old.key_types, new.key_types)):
         was, now = (", ".join(map(str, each.key_types)) for each in (old, new))
         worse(Fate.LOST, f"its key was of the type {was}, and is {now}: Flink restores no other")
-    if old.reads != new.reads:
+    if new.family == "sink" and bool(old.states) != bool(new.states):
+        worse(Fate.LOST, _materializes_text(new))
+    elif old.reads != new.reads:
         worse(Fate.LOST, _reads_text(old, new))
     for name, setting in new.settings.items():
         before = old.settings.get(name)
@@ -294,11 +297,16 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
             worse(Fate.LOST, f"its {name} is another: {setting}, and it was {before}")
     if old.filters != new.filters:
         worse(Fate.FILTER, _filters_text(old, new))
+    if new.filters - old.filters and old.withheld - new.withheld:
+        worse(Fate.UNKNOWN, str(FILTERED_CHANGES))
     for name, limit in new.limits.items():
         before = old.limits.get(name)
         if before != limit:
             worse(Fate.STARTS_NOW, f"{name}: {limit}, and it was {before}: rows that were not kept"
                   " come as they change")  # fmt: skip
+    if fate is not Fate.LOST and old.change is not new.change:
+        worse(Fate.UNKNOWN, str(new.change or old.change))
+        return OperatorMatch(old, new, (), fate, tuple(why))
     if fate is Fate.LOST:
         return OperatorMatch(old, new, (), fate, tuple(why))
     states = []
@@ -328,6 +336,15 @@ def _reads_text(old: NodeStates, new: NodeStates) -> str:
         if before != after:
             return f"it reads other rows: {_short(after)}, and it read {_short(before)}"
     return f"it has {len(new.reads)} inputs, and had {len(old.reads)}"
+
+
+def _materializes_text(new: NodeStates) -> str:
+    """Return what is wrong with a sink that holds rows, and did not, or the other way round."""
+    if new.states:
+        return "it settles which row of a key stays, and rows that came before are not known"
+    text = "the old job settled which of several rows of a key stays, and the new one does not"
+    retracts = "UPDATE_BEFORE" in new.node.spec.get("inputChangelogMode", ())
+    return f"{text}. {RETRACTING_SINKS}" if retracts else text
 
 
 def _short(text: str, most: int = 160) -> str:

@@ -40,6 +40,8 @@ LONGEST_NAME, LONGEST_QUERY = 100, 2000
 SHOWN = 5
 _UID = re.compile(r"(\d{1,18})_(.+)")
 _KINDS = frozenset((*RULES, *STATELESS))
+# nodes whose operator has the name of another kind
+OPERATORS = {"sort-limit": "rank", "limit": "rank"}
 _NOT_PLAIN = re.compile(r"[^\w#@-]+")  # what Delta, Spark or a query would not take as it is
 # names of operators behind the number of their node, where a savepoint of Flink 1 has hashes alone
 NAMES = (
@@ -78,7 +80,7 @@ def nodes_by_uid(
     guesses = {
         operator_id_of_uid(f"{node.id}_{name}"): (node.id, name)
         for node in plan.nodes.values()
-        for name in (node.kind, *NAMES)
+        for name in (OPERATORS.get(node.kind, node.kind), *NAMES)
     }
     found: dict[str, tuple[int, str]] = {}
     others: dict[str, str] = {}
@@ -88,7 +90,7 @@ def nodes_by_uid(
         node = plan.nodes.get(number)
         if node is None:
             others[operator_id] = uid or operator_id
-        elif name in _KINDS and name != node.kind:
+        elif name in _KINDS and name not in (node.kind, OPERATORS.get(node.kind)):
             others[operator_id] = f"{uid} (of which the plan says {node.label})"
         else:
             found[operator_id] = number, name

@@ -19,10 +19,12 @@ from typing import Any
 from statelake.state_core.plans.data_views import EMPTY_VIEW, map_view_type
 from statelake.state_core.plans.lineage import (
     PASSED,
+    RANKS,
     Relation,
     aggregated,
     bounds_text,
     call_text,
+    conjuncts,
     function_name,
     join_keys,
     join_text,
@@ -37,6 +39,7 @@ from statelake.state_core.plans.lineage import (
     understood,
 )
 from statelake.state_core.plans.plan import Plan, PlanNode, plan_type
+from statelake.state_core.plans.versions import FIRST_ROWS, UNBOUNDED_OVER, VersionChange
 from statelake.state_core.serializers.sql.types.logical_types import (
     DecimalType,
     LengthType,
@@ -51,8 +54,8 @@ STRING = LengthType("VARCHAR")
 MOST_LONG, LEAST_LONG = (1 << 63) - 1, -(1 << 63)
 MAX_DECIMAL = 38
 # functions whose accumulator is one object of a class: one column, whatever it holds
+TIMES = (ROWTIME, PROCTIME) = ("ROWTIME", "PROCTIME")
 STRUCTURED = ("FIRST_VALUE", "LAST_VALUE")
-INSERT_ONLY_DEDUPLICATION = (2, 1)
 
 
 class Place(Enum):
@@ -139,6 +142,8 @@ class NodeStates:
         key_names: The names of the columns of its key.
         use: What becomes of a source's rows, or what comes to a sink, by which two of one table
             are told apart: as far as rows go, and with their columns and filters.
+        change: The change of a version of Flink by which its states are others; None without.
+        withheld: Conditions of the node that reads it, which rows in its state may not pass.
     """
 
     node: PlanNode
@@ -153,6 +158,8 @@ class NodeStates:
     key_types: tuple[LogicalType, ...] = ()
     key_names: tuple[str, ...] = ()
     use: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    change: VersionChange | None = None
+    withheld: frozenset[str] = frozenset()
 
     def has_ttl(self, index: int) -> bool | None:
         """Return whether states have a time to live; None if the plan does not say it.
@@ -479,9 +486,18 @@ def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
         NodeState("inputState", "lists of rows by time", {Place.VALUE: _columns(read)}),
     ]
     settings = {"window": " ".join(windows)}
-    if not bounded:  # whose timers are others in each version
-        settings["version"] = str(node.spec.get("unboundedOverVersion", 1))
-    return _made(node, node.kind, inputs, over["partition"]["fields"], states, settings)
+    made = _made(node, node.kind, inputs, over["partition"]["fields"], states, settings)
+    kinds = {_time_kind(read, group["orderBy"]["fields"]) for group in over["groups"]}
+    if not kinds <= set(TIMES):  # in the order of values: other states, of which no column is known
+        content = f"{read.fields} {[call_text(call, source) for _, call in calls]}"
+        return replace(made, states=(), identity=True, settings={**settings, "content": content})
+    later = not bounded and ROWTIME in kinds and node.spec.get("unboundedOverVersion", 1) > 1
+    return replace(made, change=UNBOUNDED_OVER if later else None)
+
+
+def _time_kind(read: Relation, fields: Sequence[Mapping[str, Any]]) -> str:
+    """Return which time rows are ordered by; empty if it is none."""
+    return str(getattr(read.columns[fields[0]["index"]].type, "kind", "")) if fields else ""
 
 
 # --------------------------------------------------------------------------- joins
@@ -567,11 +583,13 @@ def _deduplicate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> Node
     (read,) = inputs
     spec = node.spec
     rows = {Place.VALUE: _columns(read)}
+    change = None
     if spec["keepLastRow"]:
         states = [NodeState("deduplicate-state", "row", rows)]
     elif not spec["isRowtime"]:
         states = [NodeState("deduplicate-state", "whether a row came")]
-    elif spec.get("outputInsertOnly") and plan.flink >= INSERT_ONLY_DEDUPLICATION:
+    elif spec.get("outputInsertOnly") and plan.flink >= FIRST_ROWS.since:
+        change = FIRST_ROWS
         states = [
             NodeState("waiting-to-emit-on-timer", "row", rows),
             NodeState("already-emitted-state-boolean", "whether a row was emitted"),
@@ -579,7 +597,8 @@ def _deduplicate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> Node
     else:
         states = [NodeState("deduplicate-state", "first row", rows)]
     settings = {"order": rank_text(node, read)}
-    return _made(node, node.kind, inputs, spec["uniqueKeys"], states, settings)
+    made = _made(node, node.kind, inputs, spec["uniqueKeys"], states, settings)
+    return replace(made, change=change)
 
 
 def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
@@ -642,12 +661,19 @@ def _window_deduplicate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> 
     return _made(node, node.kind, inputs, keys, [state], {"order": rank_text(node, read)})
 
 
-def _normalize(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def _normalize(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     (read,) = inputs
     state = NodeState("deduplicate-state", "row", {Place.VALUE: _columns(read)})
     # what its own filter held back, or let pass, was told by the old one
     passed = normalized(node, read)
-    return _made(node, node.kind, [passed], node.spec["uniqueKeys"], [state])
+    made = _made(node, node.kind, [passed], node.spec["uniqueKeys"], [state])
+    conditions = [
+        each.spec["condition"] for each in plan.nodes.values()
+        if each.kind == "calc" and node.id in each.inputs and each.spec.get("condition")
+    ]  # fmt: skip
+    return replace(
+        made, withheld=frozenset().union(*(conjuncts(each, passed) for each in conditions))
+    )
 
 
 Rule = Callable[[Plan, PlanNode, Sequence[Relation]], NodeStates]
@@ -664,7 +690,7 @@ RULES: Mapping[str, Rule] = {
     "window-join": _window_join,
     "temporal-join": _temporal_join,
     "deduplicate": _deduplicate,
-    "rank": _rank,
+    **dict.fromkeys(RANKS, _rank),
     "window-rank": _window_rank,
     "window-deduplicate": _window_deduplicate,
     "changelog-normalize": _normalize,

@@ -52,6 +52,8 @@ def _unaided(
         return Unaided(
             f"refuses: cannot map {each.old.node.label}; with --allowNonRestoredState begins empty"
         )
+    if found.states and not new.states and new.family in CONNECTORS:
+        return Unaided("refuses: cannot map the rows that it held to settle which of a key stays")
     if new.family in CONNECTORS:
         same = found.settings == new.settings
         return Unaided("restores it" if same else "gives it the state of another table", not same)
@@ -117,6 +119,9 @@ def _restored(old: NodeStates, new: NodeStates) -> Unaided:
             f" {', '.join(sorted(before))} unread: rows that came before come again",
             wrong=True,
         )
+    if old.change is not new.change:
+        change = new.change or old.change
+        return Unaided(f"restores silently, though {change and change.what}", wrong=True)
     for state in new.states:
         for place, row in state.rows.items():
             held = before[state.name].rows.get(place, ())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import time
 import zipfile
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from typing_extensions import Self
@@ -83,12 +84,17 @@ TASK_MANAGERS = 2
 TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 
 
-def cluster_jars(version: str = VERSION) -> Path:
-    """The directory with a cluster's JARs, downloaded at the first call."""
+def cluster_jars(version: str = VERSION, extra: Collection[str] = ()) -> Path:
+    """The directory with a cluster's JARs, downloaded at the first call.
+
+    Args:
+        version: Of Flink.
+        extra: Modules beside those that every cluster needs.
+    """
     require_java()
-    modules = [f"org.apache.flink:{module}:{version}" for module in MODULES]
+    modules = [f"org.apache.flink:{module}:{version}" for module in (*MODULES, *extra)]
     modules += [f"org.apache.logging.log4j:log4j-{name}:{LOGGING_VERSION}" for name in LOGGING]
-    return resolve_jars(f"flink-cluster-{version}", modules)
+    return resolve_jars("-".join(["flink-cluster", version, *extra]), modules)
 
 
 def examples_jar(version: str = VERSION) -> Path:
@@ -103,13 +109,14 @@ class LiveFlink(JvmServer):
 
     Args:
         version: Of Flink.
+        extra: As for `cluster_jars`.
 
     Attributes:
         url: Its REST API.
         root: Its directory: `savepoints` and `checkpoints` are in it.
     """
 
-    def __init__(self, version: str = VERSION) -> None:
+    def __init__(self, version: str = VERSION, extra: Collection[str] = ()) -> None:
         super().__init__("flink-")
         rest, rpc = free_ports(2)
         self.url = f"http://127.0.0.1:{rest}"
@@ -128,7 +135,7 @@ class LiveFlink(JvmServer):
             java_command(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in PACKAGES),
             f"-Dlog4j.configurationFile=file:{conf}/log4j.properties",
-            "-cp", f"{cluster_jars(version)}/*",
+            "-cp", f"{cluster_jars(version, extra)}/*",
         ]  # fmt: skip
         self._configured = ["--configDir", str(conf)]
         self._start([*self._java, JOB_MANAGER, *self._configured])
@@ -188,9 +195,20 @@ def counter_jar(directory: Path, name: str = "counter.jar", main: str = "LiveCou
         name: Its own.
         main: Its class: `LiveCounter`, or `TextCounter`, which can't use the state of the former.
     """
-    sources = sorted((JAVA_SOURCES / "live").glob("*.java"))
-    classes = compiled(sources, sorted(cluster_jars().glob("*.jar")), f"live-{VERSION}")
-    jar = directory / name
+    return jar_of(sorted((JAVA_SOURCES / "live").glob("*.java")), directory / name, main)
+
+
+def jar_of(sources: Iterable[Path], jar: Path, main: str, extra: Collection[str] = ()) -> Path:
+    """Compile sources for a cluster, and return the JAR that they are put into.
+
+    Args:
+        sources: Java files.
+        jar: The JAR.
+        main: Its class.
+        extra: As for `cluster_jars`.
+    """
+    jars = sorted(cluster_jars(extra=extra).glob("*.jar"))
+    classes = compiled(sources, jars, "-".join(["live", VERSION, *extra]))
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr("META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\nMain-Class: {main}\n")
         for file in sorted(classes.glob("*.class")):

@@ -48,6 +48,17 @@ from statelake.pipelines.flink.jars import JarRun
 )
 @path_map_option
 @click.option("--migrate", default="", metavar="FILE", help="The new types of states.")
+@click.option("--sql-old-plan", default="", metavar="FILE",
+              help="The compiled plan of the Flink SQL job that runs.")  # fmt: skip
+@click.option("--sql-new-plan", default="", metavar="FILE",
+              help="The compiled plan of the new job.")  # fmt: skip
+@click.option("--map", "pairs", multiple=True, metavar="OLD=NEW",
+              help="Two nodes of these plans that are the same.")  # fmt: skip
+@click.option("--accept", multiple=True, metavar="WHAT", help="As for `sql-upgrade`.")
+@click.option("--like", default="", metavar="SAVEPOINT", help="As for `sql-upgrade`.")
+@click.option("--no-uids", is_flag=True, help="As for `sql-upgrade`.")
+@click.option("--uid", "uids", multiple=True,
+              help="An operator uid of the SQL job (Flink < 2.0).")  # fmt: skip
 @click.option("--against", default="", help="As for `check compatibility`: a file, or a savepoint.")
 @click.option("--declared", default="", metavar="MODULE:JOB", help="As for `check legality`.")
 @form_option
@@ -78,6 +89,13 @@ def rescale(
     exports: str,
     path_map: tuple[str, ...],
     migrate: str,
+    sql_old_plan: str,
+    sql_new_plan: str,
+    pairs: tuple[str, ...],
+    accept: tuple[str, ...],
+    like: str,
+    no_uids: bool,
+    uids: tuple[str, ...],
     against: str,
     declared: str,
     form: str,
@@ -92,11 +110,12 @@ def rescale(
     """Rescale, migrate or upgrade a running job, or put it back as it was.
 
     The job is stopped with a savepoint; that is imported, checked, migrated, exported, and the new
-    job runs from the export. If it does not run and complete a checkpoint in time, or anything
-    before fails, the old JAR runs again from the job's own savepoint, which is never touched; the
-    exit code is then 1. Each step is recorded in the lake: after a kill, the same call continues,
-    or undoes the steps with --roll-back. An upgrade needs --old-jar or --old-jar-id, as a cluster
-    does not know which JAR a job runs.
+    job runs from the export. With two compiled plans the state of a Flink SQL job is upgraded for
+    its new query; what it would lose is refused before the job is stopped. If the new job does not
+    run and complete a checkpoint in time, or anything before fails, the old JAR runs again from the
+    job's own savepoint, which is never touched; the exit code is then 1. Each step is recorded in
+    the lake: after a kill, the same call continues, or undoes the steps with --roll-back. An
+    upgrade needs --old-jar or --old-jar-id, as a cluster does not know which JAR a job runs.
 
     \b
     Examples:
@@ -106,11 +125,18 @@ def rescale(
       statelake flink rescale --flink http://jm:8081 --job-name orders --lake lake --job orders \\
           --jar orders-2.jar --old-jar orders-1.jar --migrate types.yaml \\
           --savepoints file:///sp --exports /sp --dry-run
+      statelake flink rescale --flink http://jm:8081 --job-name shop --lake lake --job shop \\
+          --jar run-plan.jar --arg new.json --old-arg old.json --exports /sp \\
+          --sql-old-plan old.json --sql-new-plan new.json --accept partly
     """
     if old_jar and old_jar_id:
         raise click.UsageError("give --old-jar or --old-jar-id, not both")
     if migrate and not (old_jar or old_jar_id):
         raise click.UsageError("--migrate needs --old-jar or --old-jar-id: what to go back to")
+    if sql_new_plan and not (old_jar or old_jar_id or old_arguments):
+        raise click.UsageError(
+            "--sql-new-plan needs --old-jar, --old-jar-id or --old-arg: what to go back to"
+        )
     with connected(flink) as cluster:
         from statelake.pipelines.api import Lake  # noqa: PLC0415 - Delta only when wanted
 
@@ -124,12 +150,15 @@ def rescale(
         asked = Lake(lake).job(job, engine=engine).live_rescale(
             cluster, flink_job, program, old=old, savepoints=savepoints, exports=exports,
             path_map=path_map, parallelism=parallelism, max_parallelism=max_parallelism,
-            migrate=migrate, against=against, declared=declared, format=form,
+            migrate=migrate, sql_old_plan=sql_old_plan, sql_new_plan=sql_new_plan, map=pairs,
+            accept=accept, like=like, no_uids=no_uids, uids=uids, against=against,
+            declared=declared, format=form,
             savepoint_timeout=seconds(savepoint_timeout), timeout=seconds(timeout),
         )  # fmt: skip
         if dry_run:
             plan = asked.plan()
             show(plan, as_json_=as_json_, marked=plan.running.name)
+            answer(yes=not plan.refused)
             return
         with status_line(quiet=as_json_) as report:
             done = asked.execute(

@@ -26,7 +26,7 @@ final class Cluster {
         conf.setString("taskmanager.memory.segment-size", parallelism <= FEW_SLOTS ? "32kb" : "4kb");
         conf.setString("taskmanager.memory.network.min", network);
         conf.setString("taskmanager.memory.network.max", network);
-        conf.setString("taskmanager.memory.managed.size", "256m");
+        conf.setString("taskmanager.memory.managed.size", System.getProperty("managed", "256m"));
         // on a busy machine a hundred tasks take longer to start than a consumer waits by default
         conf.setString("taskmanager.network.request-backoff.max", "60000");
         conf.setString("taskmanager.network.partition-request-timeout", "60 s");

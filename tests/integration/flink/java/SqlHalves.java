@@ -1,4 +1,5 @@
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.math.BigDecimal;
 import java.nio.charset.StandardCharsets;
@@ -7,6 +8,7 @@ import java.nio.file.Path;
 import java.time.LocalDateTime;
 import java.time.ZoneId;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -19,6 +21,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.JobStatus;
+import org.apache.flink.api.connector.sink2.Sink;
 import org.apache.flink.api.common.functions.FlatMapFunction;
 import org.apache.flink.api.common.functions.MapFunction;
 import org.apache.flink.configuration.ConfigOption;
@@ -33,7 +36,6 @@ import org.apache.flink.runtime.minicluster.MiniClusterJobClient;
 import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.datastream.DataStreamSink;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
-import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.streaming.api.graph.StreamGraph;
 import org.apache.flink.table.api.PlanReference;
 import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
@@ -46,7 +48,9 @@ import org.apache.flink.table.connector.sink.DataStreamSinkProvider;
 import org.apache.flink.table.connector.sink.DynamicTableSink;
 import org.apache.flink.table.connector.source.DataStreamScanProvider;
 import org.apache.flink.table.connector.source.DynamicTableSource;
+import org.apache.flink.table.connector.source.LookupTableSource;
 import org.apache.flink.table.connector.source.ScanTableSource;
+import org.apache.flink.table.connector.source.lookup.LookupFunctionProvider;
 import org.apache.flink.table.data.DecimalData;
 import org.apache.flink.table.data.GenericRowData;
 import org.apache.flink.table.data.RowData;
@@ -56,6 +60,7 @@ import org.apache.flink.table.factories.DynamicTableFactory;
 import org.apache.flink.table.factories.DynamicTableSinkFactory;
 import org.apache.flink.table.factories.DynamicTableSourceFactory;
 import org.apache.flink.table.factories.FactoryUtil;
+import org.apache.flink.table.functions.LookupFunction;
 import org.apache.flink.table.planner.plan.nodes.exec.ExecNodeContext;
 import org.apache.flink.table.runtime.typeutils.InternalTypeInfo;
 import org.apache.flink.table.types.logical.DecimalType;
@@ -82,6 +87,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
     static final ConfigOption<String> ROWS = ConfigOptions.key("rows").stringType().defaultValue("");
     static final ConfigOption<String> FORMAT = ConfigOptions.key("format").stringType().defaultValue("");
     static final ConfigOption<Boolean> UPDATING = ConfigOptions.key("updating").booleanType().defaultValue(false);
+    static final ConfigOption<Boolean> UPSERTS = ConfigOptions.key("upserts").booleanType().defaultValue(false);
 
     @Override
     public String factoryIdentifier() {
@@ -95,7 +101,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
 
     @Override
     public Set<ConfigOption<?>> optionalOptions() {
-        return new HashSet<>(List.of(ROWS, FORMAT, UPDATING));
+        return new HashSet<>(List.of(ROWS, FORMAT, UPDATING, UPSERTS));
     }
 
     @Override
@@ -111,11 +117,12 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
     public DynamicTableSink createDynamicTableSink(DynamicTableFactory.Context context) {
         return new Collected(
                 context.getObjectIdentifier().getObjectName(),
+                FactoryUtil.createTableFactoryHelper(this, context).getOptions().get(UPSERTS),
                 context.getPhysicalRowDataType().getLogicalType());
     }
 
-    /** The rows of a file, of which the job reads its range. */
-    static class Rows implements ScanTableSource {
+    /** The rows of a file, of which the job reads its range; a lookup finds all of them. */
+    static class Rows implements ScanTableSource, LookupTableSource {
         private final String table;
         private final String file;
         private final boolean updating;
@@ -158,6 +165,11 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
         }
 
         @Override
+        public LookupRuntimeProvider getLookupRuntimeProvider(LookupContext context) {
+            return LookupFunctionProvider.of(new Lookup(file, type.getChildren(), context.getKeys()));
+        }
+
+        @Override
         public DynamicTableSource copy() {
             return new Rows(table, file, updating, type);
         }
@@ -165,6 +177,36 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
         @Override
         public String asSummaryString() {
             return "halves";
+        }
+    }
+
+    /** Finds the rows of a file whose fields are those of a key. */
+    public static class Lookup extends LookupFunction {
+        private final String file;
+        private final List<LogicalType> types;
+        private final int[][] keys;
+
+        Lookup(String file, List<LogicalType> types, int[][] keys) {
+            this.file = file;
+            this.types = types;
+            this.keys = keys;
+        }
+
+        @Override
+        public Collection<RowData> lookup(RowData key) throws IOException {
+            List<RowData> found = new ArrayList<>();
+            for (String line : Files.readAllLines(Path.of(file))) {
+                GenericRowData row = Reader.row(line, types);
+                boolean equal = true;
+                for (int i = 0; i < keys.length; i++) {
+                    Object wanted = RowData.createFieldGetter(types.get(keys[i][0]), i).getFieldOrNull(key);
+                    equal &= wanted != null && wanted.equals(row.getField(keys[i][0]));
+                }
+                if (equal) {
+                    found.add(row);
+                }
+            }
+            return found;
         }
     }
 
@@ -194,14 +236,18 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
                 Thread.sleep(2);
                 return;
             }
-            String[] words = lines.get(next++).split("\\|", -1);
+            out.collect(row(lines.get(next++), types));
+            SEEN.incrementAndGet();
+        }
+
+        static GenericRowData row(String line, List<LogicalType> types) {
+            String[] words = line.split("\\|", -1);
             GenericRowData row = new GenericRowData(types.size());
             row.setRowKind(kind(words[0]));
             for (int i = 0; i < types.size(); i++) {
                 row.setField(i, value(words[i + 1], types.get(i)));
             }
-            out.collect(row);
-            SEEN.incrementAndGet();
+            return row;
         }
 
         private static RowKind kind(String word) {
@@ -245,16 +291,18 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
     /** Keeps what it gets as lines of text: its name, the kind of change, the fields. */
     static class Collected implements DynamicTableSink {
         private final String table;
+        private final boolean upserts;
         private final LogicalType type;
 
-        Collected(String table, LogicalType type) {
+        Collected(String table, boolean upserts, LogicalType type) {
             this.table = table;
+            this.upserts = upserts;
             this.type = type;
         }
 
         @Override
         public ChangelogMode getChangelogMode(ChangelogMode requested) {
-            return ChangelogMode.all();
+            return upserts ? ChangelogMode.upsert() : ChangelogMode.all();
         }
 
         @Override
@@ -265,16 +313,33 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
                     DataStream<String> lines = rows.map(new Line(table, type.getChildren()))
                             .setParallelism(rows.getTransformation().getParallelism());
                     ids.generateUid("lines").ifPresent(id -> lines.getTransformation().setUid(id));
-                    DataStreamSink<String> sink = lines.sinkTo(new DiscardingSink<>());
+                    DataStreamSink<String> sink = discarded(lines);
                     ids.generateUid("discard").ifPresent(sink::uid);
                     return sink;
                 }
             };
         }
 
+        @SuppressWarnings("unchecked")
+        private static DataStreamSink<String> discarded(DataStream<String> lines) {
+            String sinks = "org.apache.flink.streaming.api.functions.sink.";
+            try {
+                try {
+                    Class<?> sink = Class.forName(sinks + "v2.DiscardingSink");
+                    return lines.sinkTo((Sink<String>) sink.getConstructor().newInstance());
+                } catch (ClassNotFoundException beforeFlink119) {
+                    return (DataStreamSink<String>) DataStream.class
+                            .getMethod("addSink", Class.forName(sinks + "SinkFunction"))
+                            .invoke(lines, Class.forName(sinks + "DiscardingSink").getConstructor().newInstance());
+                }
+            } catch (ReflectiveOperationException other) {
+                throw new IllegalStateException(other);
+            }
+        }
+
         @Override
         public DynamicTableSink copy() {
-            return new Collected(table, type);
+            return new Collected(table, upserts, type);
         }
 
         @Override
@@ -327,6 +392,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
     }
 
     public static void main(String[] ignored) throws Exception {
+        System.setProperty("managed", "2g"); // of all slots: local windows want a part of one's
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             String answer;
