@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from statelake.state_core.errors import DeclarationError, NotFoundError, did_you_mean
-from statelake.state_core.plans.lineage import lineage_of
+from statelake.state_core.plans.lineage import bare, lineage_of, widens
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
     NO_INITIAL,
@@ -115,6 +115,7 @@ class OperatorMatch:
         states: The states that go on.
         fate: What becomes of its state as a whole.
         why: Reasons, each a sentence.
+        keys: The column of the old key that each of the new one is; empty if keys keep their bytes.
     """
 
     old: NodeStates | None
@@ -122,6 +123,7 @@ class OperatorMatch:
     states: tuple[StateMatch, ...] = ()
     fate: Fate = Fate.KEEPS
     why: tuple[str, ...] = ()
+    keys: tuple[int, ...] = ()
 
     @property
     def node(self) -> PlanNode:
@@ -264,7 +266,8 @@ def _score(old: NodeStates, new: NodeStates) -> float:
 
 
 def _texts(states: NodeStates) -> set[str]:
-    return {column.text for state in states.states for row in state.rows.values() for column in row}
+    rows = [row for state in states.states for row in state.rows.values()]
+    return {bare(column.text) for row in rows for column in row}
 
 
 # --------------------------------------------------------------------------- one operator
@@ -281,11 +284,18 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
 
     if old.family != new.family:
         worse(Fate.LOST, f"it was {old.node.label}, which keeps other state")
-    if old.keys != new.keys:
+    keys = _moved_keys(old, new)
+    if keys is None:
         worse(Fate.LOST, _keys_text(old, new))
-    elif not all(map(same_bytes, old.key_types, new.key_types)):
-        was, now = (", ".join(map(str, each.key_types)) for each in (old, new))
-        worse(Fate.LOST, f"its key was of the type {was}, and is {now}: Flink restores no other")
+    elif keys:
+        types = [old.key_types[each] for each in keys]
+        if not all(map(_is_held, types, new.key_types)):
+            was, now = (", ".join(map(str, each)) for each in (types, new.key_types))
+            worse(Fate.LOST, f"its key was of the type {was}, and is {now}, which {_not_held(was)}")
+        else:
+            was, now = _shown_key(old), _shown_key(new)
+            why.append(f"its key moves: it was ({was}), and is ({now}); each entry and timer goes"
+                       " to the key group of its new key")  # fmt: skip
     if old.reads != new.reads:
         worse(Fate.LOST, _reads_text(old, new))
     for name, setting in new.settings.items():
@@ -301,6 +311,7 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
                   " come as they change")  # fmt: skip
     if fate is Fate.LOST:
         return OperatorMatch(old, new, (), fate, tuple(why))
+    assert keys is not None  # noqa: S101 - it would be lost
     states = []
     for state in new.states:
         before_state = next((each for each in old.states if each.name == state.name), None)
@@ -313,7 +324,39 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
     for gone in old.states:
         if gone.name not in names:
             worse(Fate.UNKNOWN, f"its state {gone.name!r} is not read by the new job")
-    return OperatorMatch(old, new, tuple(states), fate, tuple(why))
+    return OperatorMatch(old, new, tuple(states), fate, tuple(why), keys)
+
+
+def _moved_keys(old: NodeStates, new: NodeStates) -> tuple[int, ...] | None:
+    """Return the old column of each column of a new key.
+
+    None if there is not one for each; empty if keys keep their bytes.
+    """
+    if sorted(old.keys) != sorted(new.keys):
+        return None
+    free = list(range(len(old.keys)))
+    found = []
+    for text in new.keys:
+        at = next(each for each in free if old.keys[each] == text)
+        free.remove(at)
+        found.append(at)
+    stay = found == sorted(found) and all(map(same_bytes, old.key_types, new.key_types))
+    return () if stay else tuple(found)
+
+
+def _is_held(old: LogicalType, new: LogicalType) -> bool:
+    return same_bytes(old, new) or widens(old, new)
+
+
+def _not_held(was: str) -> str:
+    if "FLOAT" in was:
+        return "may be another number: 0.1 as FLOAT is not 0.1 as DOUBLE"
+    return "does not hold all values of the old type as they are"
+
+
+def _shown_key(states: NodeStates) -> str:
+    pairs = zip(states.keys, states.key_types, strict=True)
+    return ", ".join(f"{_short(text)} {kind}" for text, kind in pairs)
 
 
 def _keys_text(old: NodeStates, new: NodeStates) -> str:
@@ -367,7 +410,7 @@ def _column_match(
 ) -> ColumnMatch:
     for free in (True, False):  # two columns of one meaning each take their own, if there are two
         for index, old in enumerate(before):
-            if old.text == column.text and (index not in taken) is free:
+            if bare(old.text) == bare(column.text) and (index not in taken) is free:
                 return _typed(column, index, old)
     if (converted := _other_sum(column, before)) is not None:
         return converted
@@ -430,6 +473,12 @@ def _typed(column: StateColumn, index: int, old: StateColumn) -> ColumnMatch:
         return ColumnMatch(column, index, Fate.LOST, why)
     if column.type is None or old.type is None or same_bytes(old.type, column.type):
         return ColumnMatch(column, index, Fate.KEEPS)
+    if widens(old.type, column.type):
+        function, call, _ = column.text.partition("(")
+        if not call or function in ("MIN", "MAX"):
+            return ColumnMatch(column, index, Fate.KEEPS)
+        why = f"it was {old.type}, and is {column.type}: what was added up may have overflowed"
+        return ColumnMatch(column, index, Fate.UNKNOWN, why)
     return ColumnMatch(column, index, Fate.LOST, f"it was {old.type}, and is {column.type}")
 
 

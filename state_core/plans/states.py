@@ -21,6 +21,7 @@ from statelake.state_core.plans.lineage import (
     PASSED,
     Relation,
     aggregated,
+    bare,
     bounds_text,
     call_text,
     function_name,
@@ -239,7 +240,7 @@ def _made(
     return NodeStates(
         node, family, tuple(each.rows for each in inputs),
         frozenset().union(*(each.filters for each in filtered)),
-        inputs[0].named(keys or ()), settings or {}, tuple(states), limits or {},
+        tuple(map(bare, inputs[0].named(keys or ()))), settings or {}, tuple(states), limits or {},
         key_types=_types(inputs[0], keys or ()), key_names=_names(inputs[0], keys or ()),
     )  # fmt: skip
 
@@ -256,10 +257,13 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     """Return a source or a sink: its state is the connector's, and goes with the table."""
     settings = {"table": table_of(node)}
     if inputs and node.spec.get("requireUpsertMaterialize"):
-        rows = {Place.VALUE: _columns(inputs[0])}
-        made = _made(node, node.kind, inputs, None, [NodeState("values", "list of rows", rows)],
+        (read,) = inputs
+        rows = {Place.VALUE: _columns(read)}
+        named, names = _primary_key(node), [column.name for column in read.columns]
+        keys = [names.index(name) for name in named] if set(named) <= set(names) else None
+        made = _made(node, node.kind, inputs, keys, [NodeState("values", "list of rows", rows)],
                      settings)  # fmt: skip
-        return replace(made, key_names=_primary_key(node))
+        return replace(made, key_names=named)
     return NodeStates(node, node.kind, (), frozenset(), (), settings, ())
 
 
@@ -301,7 +305,8 @@ def _aggregate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeState
         [state], {"window": window} if windowed else {},
     )  # fmt: skip
     return NodeStates(
-        **{**vars(made), "keys": keys, "key_types": _types(inputs[0], spec["grouping"]),
+        **{**vars(made), "keys": tuple(map(bare, keys)),
+           "key_types": _types(inputs[0], spec["grouping"]),
            "key_names": _names(inputs[0], spec["grouping"]),
            "family": "group windows" if node.kind == "group-window-aggregate" else made.family},
     )  # fmt: skip
@@ -502,11 +507,9 @@ def _join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
 def _joined(
     node: PlanNode, inputs: Sequence[Relation], states: Sequence[NodeState], spec: Mapping[str, Any]
 ) -> NodeStates:
-    settings = {
-        "condition": join_text(spec, inputs) + bounds_text(node, inputs),
-        "keys": str(join_keys(spec, inputs)),
-    }
-    return _made(node, node.kind, inputs, spec["leftKeys"], states, settings)
+    settings = {"condition": join_text(spec, inputs) + bounds_text(node, inputs)}
+    made = _made(node, node.kind, inputs, spec["leftKeys"], states, settings)
+    return replace(made, keys=join_keys(spec, inputs))
 
 
 def _side(
@@ -527,7 +530,7 @@ def _side(
     if any(set(each) <= set(keys) for each in unique):
         return NodeState(name, held, {Place.VALUE: rows}, index, read.updates)
     shortest = min(unique, key=len)
-    of = ", ".join(sorted(read.named(shortest)))
+    of = ", ".join(sorted(map(bare, read.named(shortest))))
     return NodeState(
         name, f"{held} by unique key {of}",
         {Place.USER_KEY: _chosen(read, shortest), Place.VALUE: rows}, index, read.updates,

@@ -2,7 +2,8 @@
 
 Two compiled plans are matched by meaning, and held to the snapshot: its operators must be the old
 plan's, their states of the types that it predicts. Then each state whose rows change is rewritten,
-column by column; operators get the uids of the new plan. What was not matched is left out.
+column by column; operators get the uids of the new plan. What was not matched is left out. Where
+the columns of a key have another order, or wider types, entries and timers go to other key groups.
 """
 
 from __future__ import annotations
@@ -42,8 +43,15 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
     TableRecord,
 )
+from statelake.pipelines.lake.tables.table_rows import HeldState
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
-from statelake.state_core.formats.layout.keyed_layout import RAW_KEY, RAW_VALUE, USER_KEY, VALUE
+from statelake.state_core.formats.layout.keyed_layout import (
+    KEY,
+    RAW_KEY,
+    RAW_VALUE,
+    USER_KEY,
+    VALUE,
+)
 from statelake.state_core.formats.layout.keyed_states import (
     has_ttl,
     key_parts,
@@ -64,6 +72,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from statelake.state_core.formats.rewriting.value_migration import TTL_BYTES, with_columns
+from statelake.state_core.formats.writing.rehash import check_key_groups, rehash_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.model.snapshot import NO_NAMES, RowNames, Snapshot, StateKind
@@ -79,6 +88,7 @@ from statelake.state_core.plans.matching import (
 from statelake.state_core.plans.naming import (
     LONGEST_QUERY,
     nodes_by_uid,
+    plain_names,
     refuse_other_types,
     row_at,
     row_names,
@@ -87,7 +97,7 @@ from statelake.state_core.plans.plan import PlanNode
 from statelake.state_core.plans.states import NO_INITIAL, NodeStates, Place, StateColumn
 from statelake.state_core.plans.topology import operator_ids_of, shape_in
 from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
-from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.opaque_values import restore_key
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from statelake.state_core.serializers.sql.row_data import (
@@ -96,8 +106,9 @@ from statelake.state_core.serializers.sql.row_data import (
     row_in,
     with_row,
 )
+from statelake.state_core.serializers.sql.section_data import RowDataSerializer
 from statelake.state_core.serializers.sql.types.logical_type_streams import WrittenType
-from statelake.state_core.serializers.sql.types.logical_types import LogicalType, RawType
+from statelake.state_core.serializers.sql.types.logical_types import RawType
 
 KIND_AT = 4  # of a row's bytes, behind their length: the kind of change
 _LIKE = "name a savepoint of the new job, --like, also one without data"
@@ -214,6 +225,51 @@ class SqlRows(Transform):
             columns[USER_KEY] = self.changes[Place.USER_KEY].rebuilt(batch.column(USER_KEY), kind)
         changed = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
         return _merged(changed) if self.merges else changed
+
+
+@dataclass(frozen=True)
+class MovedKeys(Transform):
+    """Give rows of Flink SQL's state and its timers other keys, and these their key groups.
+
+    Attributes:
+        key: The new key serializer, as Flink writes it.
+        columns: The old column of each column of the new key.
+        max_parallelism: The number of key groups.
+        names: The names of the columns of the new key.
+    """
+
+    key: bytes
+    columns: tuple[int, ...]
+    max_parallelism: int
+    names: tuple[str, ...] = ()
+
+    def apply(self, rows: Rows) -> Rows:
+        """Rewrite the keys.
+
+        Raises:
+            EncodeError: Of a key only the exact bytes are known.
+            KeyGroupError: A key is not in the key group of its hash.
+        """
+        assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
+        batch = rows.batch
+        if batch.column(RAW_KEY).null_count < len(batch):
+            raise EncodeError(
+                "a key of which only the exact bytes are known", place=f"state {rows.name!r}"
+            )
+        check_key_groups(rows, self.max_parallelism)
+        layout = replace(rows.layout, key=_key_of(self.key, self.names))
+        constants = (None,) * len(self.columns)
+        change = RowChange(
+            self.columns, constants, (False,) * len(constants), (-1,) * len(constants)
+        )
+        keys = change.rebuilt(batch.column(KEY), layout.schema.field(KEY).type)
+        moved = replace(rows, layout=layout, batch=with_columns(rows, layout, {KEY: keys}))
+        return rehash_rows(moved, self.max_parallelism)
+
+
+@lru_cache(maxsize=64)  # each piece of a table has the same
+def _key_of(key: bytes, names: tuple[str, ...]) -> TypeSerializer:
+    return restore_key(with_row_names(parse_key_serializer(key).snapshot, names))
 
 
 @lru_cache(maxsize=64)  # each piece of a table has the same
@@ -334,7 +390,7 @@ class OperatorUpgrade:
         match: The operators in both plans.
         operators: The operators of the snapshot that the old node is, with what they become.
         states: The states that go on; others of these operators are left out.
-        keys: The key serializers of operators whose keys have another type of the same bytes.
+        keys: The key serializers of operators whose keys have other types, or another order.
         entries: The entries of the old operator.
         fate: What becomes of its state, held to the snapshot.
         why: Reasons, each a sentence.
@@ -368,6 +424,8 @@ class SqlUpgradePlan:
             digest.update(
                 repr([sorted(each.operators.items()), sorted(each.keys.items())]).encode()
             )
+            if each.match.keys:
+                digest.update(repr(each.match.keys).encode())
             for state in each.states:
                 digest.update(repr(state).encode() + state.meta_info)
         return digest.hexdigest()
@@ -511,7 +569,7 @@ def _operator_upgrade(
             why.append(f"the new job has no operator for {operator.name or operator.operator_id}")
             continue
         try:
-            key = _new_key(operator.key_serializer, old.key_types, new.key_types)
+            key = _new_key(operator.key_serializer, match) if operator.states else None
         except StateError as error:
             fate = worst([fate, Fate.UNKNOWN])
             why.append(f"its key: {str(error).removeprefix(': ')}")
@@ -530,23 +588,24 @@ def _operator_upgrade(
     return OperatorUpgrade(match, identities, tuple(states), keys, entries, fate, tuple(why))
 
 
-def _new_key(
-    written: bytes, before: Sequence[LogicalType], after: Sequence[LogicalType]
-) -> bytes | None:
-    """Return the key serializer for keys of other types, whose bytes are the same.
+def _new_key(written: bytes, match: OperatorMatch) -> bytes | None:
+    """Return the key serializer for keys that move, or have other types of the same bytes.
 
-    None if the types are equal.
+    None if neither is the case.
 
     Raises:
         IncompatibleError: The snapshot's keys are not those of the old plan.
     """
-    if before == after:
+    assert match.new is not None and match.old is not None  # noqa: S101, PT018 - by the caller
+    before, after = match.old.key_types, match.new.key_types
+    if before == after and not match.keys:
         return None
-    row = row_in(parse_key_serializer(written).snapshot)
+    row, new = row_in(parse_key_serializer(written).snapshot), RowDataSerializerSnapshot.of(*after)
     refuse_other_types(row, before)
-    new = RowDataSerializerSnapshot()
-    new.types = tuple(map(WrittenType.of, after))
-    new.nested = tuple(map(internal_snapshot, after))
+    if match.keys and not all(
+        isinstance(each.restore_serializer(), RowDataSerializer) for each in (row, new)
+    ):
+        raise IncompatibleError(f"it moves, and a column of it can't be read: {row.type_name}")
     return serializer_entry(new).encoded
 
 
@@ -712,6 +771,12 @@ class _SqlUpgrade(Derivation):
             for state in each.states
         }
         self.keys = {name: key for each in plan.operators for name, key in each.keys.items()}
+        self.moves = {
+            name: MovedKeys(key, each.match.keys, 0, plain_names(each.match.new.key_names))
+            for each in plan.operators
+            for name, key in each.keys.items()
+            if each.match.keys and each.match.new is not None
+        }
         self.now = time.time_ns() // 1_000_000
 
     def begin(
@@ -725,7 +790,10 @@ class _SqlUpgrade(Derivation):
             each for each in self.metadata.operators if each.operator_id in self.identities
         ]
         going_on = [
-            self._keyed(each) for each in record.operators if each.operator_id in self.identities
+            # the tables of keys that move are read with the old ones
+            each if each.operator_id in self.moves else self._keyed(each)
+            for each in record.operators
+            if each.operator_id in self.identities
         ]
         kept = [
             operator.with_states(
@@ -745,12 +813,21 @@ class _SqlUpgrade(Derivation):
         if key is None:
             return operator
         states = [
-            replace(each, meta_info=with_timer_key(each.meta_info, key))
-            if each.kind == "timers"
-            else each
-            for each in operator.states
+            replace(each, meta_info=self._with_key(operator, each)) for each in operator.states
         ]
-        return replace(operator, key_serializer=key, states=states)
+        names = operator.key_names
+        if operator.operator_id in self.moves and operator.node:
+            names = list(self.moves[operator.operator_id].names)
+        return replace(
+            operator, key_serializer=key, key_type=_key_of(key, ()).name, key_names=names,
+            states=states,
+        )  # fmt: skip
+
+    def _with_key(self, operator: OperatorRecord, state: StateRecord) -> bytes:
+        """Return the meta info of a state whose operator has another key serializer."""
+        if state.kind != "timers":
+            return state.meta_info
+        return with_timer_key(state.meta_info, self.keys[operator.operator_id])
 
     def paths(self, record: SnapshotRecord) -> list[str]:
         """Return the tables that the upgrade may write."""
@@ -790,9 +867,45 @@ class _SqlUpgrade(Derivation):
     def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
         """Return the change of a table whose rows change."""
         held = operator.states_in(table)
-        if len(held) != 1 or not isinstance(held[0], StateRecord):
+        if not isinstance(held[0], StateRecord):
             return None
-        (state,) = held
+        move = self.moves.get(operator.operator_id)
+        if move is not None:
+            return self._moving(operator, table, move)
+        if len(held) != 1:  # timers
+            return None
+        return self._changed(operator, table, held[0])
+
+    def _moving(self, operator: OperatorRecord, table: TableRecord, move: MovedKeys) -> TableChange:
+        """Return the change of a table whose keys move: of their other states, and of timers."""
+        held = [each for each in operator.states if each.table == table.path]
+        change = None if held[0].kind == "timers" else self._changed(operator, table, held[0])
+        layout = layout_of(self.lake, operator, table) if change is None else change.layout
+        assert isinstance(layout, KeyGroupLayout)  # noqa: S101 - of keyed state
+        names = move.names if operator.node else ()
+        states = tuple(
+            (
+                index,
+                HeldState(
+                    with_timer_key(each.meta_info, move.key)
+                    if held[0].kind == "timers"
+                    else each.meta_info,
+                    replace(each.names, key=names),
+                ),
+            )
+            for index, each in layout.after.states
+        )
+        after = replace(layout.after, key_serializer=move.key, states=states)
+        keys = replace(move, max_parallelism=operator.max_parallelism, names=names)
+        transforms = () if change is None else change.transforms
+        return TableChange(
+            replace(layout, after=after), pieces_of(table), moves=(*transforms, keys)
+        )
+
+    def _changed(
+        self, operator: OperatorRecord, table: TableRecord, state: StateRecord
+    ) -> TableChange | None:
+        """Return the change of a table whose rows get other columns, or a time to live."""
         upgrade = self.states[operator.operator_id, state.name]
         transforms: list[Transform] = []
         after = state.meta_info
@@ -822,6 +935,8 @@ class _SqlUpgrade(Derivation):
         return replace(record, operators=operators, metadata=metadata, applied=self.applied)
 
     def _renamed(self, operator: OperatorRecord) -> OperatorRecord:
+        if operator.operator_id in self.moves:
+            operator = self._keyed(operator)
         states = []
         for state in operator.states:
             name = self.states[operator.operator_id, state.name].name

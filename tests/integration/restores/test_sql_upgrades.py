@@ -8,9 +8,9 @@ sink of a job gets that had the new query from the beginning.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -25,8 +25,8 @@ from statelake.state_core.plans.matching import Fate
 from tests.integration.flink.generated_queries import (
     COLUMNS,
     Query,
-    drawn_query,
-    edited,
+    drawn_pair,
+    keyed_pair,
     write_tables,
 )
 from tests.integration.flink.oracle import FlinkError
@@ -61,7 +61,7 @@ def judge(
     *,
     plain: bool = False,
     pair: tuple[Query, Query] | None = None,
-    columns: tuple[str, str] = (COLUMNS, COLUMNS),
+    draw: Callable[[Random], tuple[Query, Query, str]] = drawn_pair,
 ) -> None:
     """Try a pair of queries, or draw one and an edit.
 
@@ -73,14 +73,13 @@ def judge(
         judged: What came of pairs.
         plain: Whether jobs run without their plans.
         pair: The queries.
-        columns: Of the tables of the old job, and of the new one.
+        draw: By which they are drawn, with the names of the edits, if they are not given.
     """
     random = Random(seed)
     directory = to / f"pair-{seed}"
     directory.mkdir()
     tables = write_tables(directory, random)
-    query = drawn_query(random) if pair is None else pair[0]
-    changed, names = edited(query, random) if pair is None else (pair[1], "given")
+    query, changed, names = draw(random) if pair is None else (*pair, "given")
     parallelism, backend = random.choice([1, 3]), random.choice(["hashmap", "rocksdb"])
     other = random.choice(["hashmap", "rocksdb"]), random.choice([1, 3])
     # without uids the topology has the parallelism in it: operators chain if theirs is equal
@@ -94,8 +93,8 @@ def judge(
         }
 
     try:
-        old_plan, _ = old.compile(tables.replace(COLUMNS, columns[0]) + query.sql)
-        new_plan, _ = new.compile(tables.replace(COLUMNS, columns[1]) + changed.sql)
+        old_plan, _ = old.compile(tables.replace(COLUMNS, query.columns) + query.sql)
+        new_plan, _ = new.compile(tables.replace(COLUMNS, changed.columns) + changed.sql)
         old_job = old_plan.with_suffix(".sql") if plain else old_plan
         new_job = new_plan.with_suffix(".sql") if plain else new_plan
         taken, _ = old.run(old_job, half(query, 0), "", backend, parallelism)
@@ -189,6 +188,30 @@ def test_jobs_of_changed_queries_have_the_numbers_that_were_promised(
     assert any(judged.fates[fate.value] for fate in Fate if fate.value not in REFUSED)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "seeds", "plain"),
+    [
+        ("2.3.0", "2.3.0", range(10), False),
+        ("1.20.0", "1.20.0", range(100, 105), True),
+        pytest.param("2.3.0", "2.3.0", range(6000, 6250), False, marks=pytest.mark.nightly),
+        pytest.param("1.20.0", "1.20.0", range(7000, 7150), False, marks=pytest.mark.nightly),
+        pytest.param("1.20.0", "2.3.0", range(8000, 8050), False, marks=pytest.mark.nightly),
+        pytest.param("2.3.0", "2.3.0", range(9000, 9050), True, marks=pytest.mark.nightly),
+    ],
+)
+def test_keys_that_move_have_the_numbers_that_were_promised(
+    old: str, new: str, seeds: range, plain: bool, flinks: dict[str, SqlFlink], tmp_path: Path
+) -> None:
+    """Keys in another order, of wider types or cast to one, at any node that has a key."""
+    judged = Judged()
+    for seed in seeds:
+        judge(flinks[old], flinks[new], seed, tmp_path, judged, plain=plain, draw=keyed_pair)
+    for line in sorted(judged.served.items()):
+        print(*line)  # noqa: T201 - with -s it is what the documentation counts
+    assert not judged.wrong, "\n\n".join(judged.wrong)
+    assert judged.fates[Fate.KEEPS.value]
+
+
 def _grouped(*items: str) -> Query:
     return Query("agg", "o", (), ("g",), items)
 
@@ -216,7 +239,7 @@ def test_pairs_that_are_not_drawn_have_the_numbers_that_were_promised(
         judge(flinks["2.3.0"], flinks["2.3.0"], seed, tmp_path, judged, pair=pair)
     named = Query("agg", "o", (), ("g", "name"), ("COUNT(*)",))
     for seed, columns in enumerate([(COLUMNS, RETYPED), (RETYPED, COLUMNS)], len(pairs)):
-        judge(flinks["2.3.0"], flinks["2.3.0"], seed, tmp_path, judged, pair=(named, named),
-              columns=columns)  # fmt: skip
+        pair = (replace(named, columns=columns[0]), replace(named, columns=columns[1]))
+        judge(flinks["2.3.0"], flinks["2.3.0"], seed, tmp_path, judged, pair=pair)
     assert not judged.wrong, "\n\n".join(judged.wrong)
     assert judged.fates == {"keeps": 6, "starts now": 1}

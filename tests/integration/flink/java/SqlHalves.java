@@ -222,6 +222,10 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
                     return Long.valueOf(word);
                 case INTEGER:
                     return Integer.valueOf(word);
+                case SMALLINT:
+                    return Short.valueOf(word);
+                case TINYINT:
+                    return Byte.valueOf(word);
                 case DOUBLE:
                     return Double.valueOf(word);
                 case BOOLEAN:
