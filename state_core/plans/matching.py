@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from statelake.state_core.errors import DeclarationError, NotFoundError, did_you_mean
-from statelake.state_core.plans.lineage import bare, lineage_of, widens
+from statelake.state_core.plans.lineage import Relation, bare, lineage_of, widens
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
     NO_INITIAL,
@@ -179,7 +179,8 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         DeclarationError: A plan can't be understood.
         NotFoundError: A given pair names no operator with state.
     """
-    before, after = states_of(old, lineage_of(old)), states_of(new, lineage_of(new))
+    relations = lineage_of(new)
+    before, after = states_of(old, lineage_of(old)), states_of(new, relations)
     pairs = dict(said or {})
     for number, count in Counter(pairs.values()).items():
         if count > 1:
@@ -225,8 +226,29 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         else:
             found[number] = match
         del free[ties[0]]
-    ordered = [found[number] for number in after]
+    ordered = [_begun(found[number], new, relations, found) for number in after]
     return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
+
+
+def _begun(
+    match: OperatorMatch,
+    plan: Plan,
+    relations: Mapping[int, Relation],
+    found: Mapping[int, OperatorMatch],
+) -> OperatorMatch:
+    """Return the match of a new operator, with what it misses of rows that came before it."""
+    new = match.new
+    if match.old is not None or new is None or not (new.states or new.identity):
+        return match
+    above = list(new.node.inputs)
+    for number in above:
+        above += [each for each in plan.nodes[number].inputs if each not in above]
+    if not any(found[each].old is not None for each in above if each in found):
+        return match
+    if any(relations[each].updates for each in new.node.inputs):
+        why = "it is new, and what it reads is updated: rows would be retracted that it never had"
+        return replace(match, fate=Fate.UNKNOWN, why=(why,))
+    return replace(match, why=("it is new, and has what comes from now on",))
 
 
 def _exact(match: OperatorMatch) -> bool:

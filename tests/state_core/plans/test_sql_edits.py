@@ -19,14 +19,22 @@ from statelake.state_core.plans.plan import parse_plan
 from statelake.state_core.plans.states import Place, states_of
 from statelake.state_core.plans.unaided import flink_unaided
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
-from tests.integration.flink.sql_plans import ALIKE, EDITS, GOLDEN, TWO_SCANS, Edit
+from tests.integration.flink.sql_plans import (
+    ALIKE,
+    EDITS,
+    GOLDEN,
+    KEY_EDITS,
+    KEY_PLANS,
+    TWO_SCANS,
+    Edit,
+)
 
 
 @cache
 def plans() -> dict[str, list[Any]]:
     """The plans of each edit, which real Flink compiled."""
-    lines = map(json.loads, lzma.decompress(GOLDEN.read_bytes()).splitlines())
-    return {line["name"]: line["plans"] for line in lines}
+    files = [lzma.decompress(file.read_bytes()).splitlines() for file in (GOLDEN, KEY_PLANS)]
+    return {line["name"]: line["plans"] for file in files for line in map(json.loads, file)}
 
 
 def matched(edit: Edit) -> PlanMatch:
@@ -40,7 +48,7 @@ def worst_of(match: PlanMatch) -> Fate:
     return worst(each.worst for each in match.operators if each.old is not None)
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
+@pytest.mark.parametrize("edit", [*EDITS, *KEY_EDITS], ids=lambda edit: edit.name)
 def test_each_edit_has_its_verdict(edit: Edit) -> None:
     """The worst of all operators that the old job has; and what Flink does in silence."""
     match = matched(edit)
@@ -52,7 +60,7 @@ def test_each_edit_has_its_verdict(edit: Edit) -> None:
         assert wrong == []
 
 
-@pytest.mark.parametrize("edit", [*EDITS, *ALIKE], ids=lambda edit: edit.name)
+@pytest.mark.parametrize("edit", [*EDITS, *KEY_EDITS, *ALIKE], ids=lambda edit: edit.name)
 def test_a_plan_goes_on_from_itself(edit: Edit) -> None:
     """Nothing is lost, nothing is rewritten, and Flink restores it."""
     for plan in plans()[edit.name]:
@@ -154,7 +162,7 @@ def test_the_least_and_greatest_of_short_texts_are_held_as_strings() -> None:
 
 def test_every_reason_is_said() -> None:
     """An operator that does not keep says why."""
-    for edit in EDITS:
+    for edit in (*EDITS, *KEY_EDITS):
         for each in matched(edit).operators:
             said = [*each.why, *(column.why for column in each.column_matches)]
             assert each.worst is Fate.KEEPS or each.old is None or any(said), edit.name
@@ -195,7 +203,7 @@ def test_mutated_plans_are_judged_or_refused(seed: int) -> None:
 def test_the_page_has_a_row_for_each_edit() -> None:
     """With what the vendor says, and the verdict that the test holds us to."""
     page = (Path(__file__).parents[3] / "docs" / "flink-sql.md").read_text("utf-8")
-    for edit in EDITS:
+    for edit in (*EDITS, *KEY_EDITS):
         (row,) = (line for line in page.splitlines() if line.startswith(f"| {edit.name} |"))
         _, _, vendor, ours, flink, _ = (cell.strip() for cell in row.split("|"))
         assert vendor == edit.vendor
