@@ -37,7 +37,7 @@ from statelake.state_core.plans.lineage import (
     told_apart,
     understood,
 )
-from statelake.state_core.plans.plan import Plan, PlanNode, plan_type
+from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
 from statelake.state_core.serializers.sql.types.logical_types import (
     DecimalType,
     LengthType,
@@ -257,11 +257,15 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     """Return a source or a sink: its state is the connector's, and goes with the table."""
     settings = {"table": table_of(node)}
     if inputs and node.spec.get("requireUpsertMaterialize"):
-        (read,) = inputs
-        rows = {Place.VALUE: _columns(read)}
-        named, names = _primary_key(node), [column.name for column in read.columns]
+        named, (read,) = _primary_key(node), inputs
+        columns = _physical(node)
+        if len(columns) == len(read.columns):  # rows have the types of the table by now
+            read = replace(read, columns=columns)
+        names = [column.name for column in read.columns]
         keys = [names.index(name) for name in named] if set(named) <= set(names) else None
-        made = _made(node, node.kind, inputs, keys, [NodeState("values", "list of rows", rows)],
+        held = zip(_columns(inputs[0]), read.columns, strict=True)
+        rows = {Place.VALUE: tuple(replace(one, type=column.type) for one, column in held)}
+        made = _made(node, node.kind, [read], keys, [NodeState("values", "list of rows", rows)],
                      settings)  # fmt: skip
         return replace(made, key_names=named)
     return NodeStates(node, node.kind, (), frozenset(), (), settings, ())
@@ -272,6 +276,18 @@ def _primary_key(node: PlanNode) -> tuple[str, ...]:
     table = node.spec["dynamicTableSink"]["table"].get("resolvedTable") or {}
     key = (table.get("schema") or {}).get("primaryKey") or {}
     return tuple(str(column) for column in key.get("columns") or ())
+
+
+def _physical(node: PlanNode) -> tuple[Column, ...]:
+    """Return the physical columns of a sink's table; none if the plan has no schema."""
+    table = node.spec["dynamicTableSink"]["table"].get("resolvedTable") or {}
+    found = []
+    for each in (table.get("schema") or {}).get("columns") or ():
+        kind = each.get("dataType")
+        if "kind" not in each and kind is not None:
+            text = kind.get("logicalType", kind) if isinstance(kind, Mapping) else kind
+            found.append(Column(str(each["name"]), plan_type(text)))
+    return tuple(found)
 
 
 def _columns(read: Relation) -> tuple[StateColumn, ...]:

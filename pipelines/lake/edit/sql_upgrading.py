@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -98,6 +99,7 @@ from statelake.state_core.plans.states import NO_INITIAL, NodeStates, Place, Sta
 from statelake.state_core.plans.topology import operator_ids_of, shape_in
 from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.framework.opaque_values import restore_key
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from statelake.state_core.serializers.sql.row_data import (
@@ -296,15 +298,45 @@ def _typed_only(rows: StateRows, before: TypeSerializerSnapshot) -> bool:
     raw = batch.column(RAW_VALUE)
     if raw.null_count == len(raw):
         return True
-    if rows.layout.kind is StateKind.LIST or not _begins_with_row(before):
+    in_list = isinstance(before, ListSerializerSnapshot) and _begins_with_row(before.nested[0])
+    if rows.layout.kind is StateKind.LIST or not (in_list or _begins_with_row(before)):
         return False
     held = replace(rows, batch=batch.filter(raw.is_valid()))
     exact = held.layout.value_writer(held.batch).to_binary()
     typed = with_columns(held, held.layout, {RAW_VALUE: pa.nulls(len(held.batch), pa.binary())})
     in_map = held.layout.kind is StateKind.MAP  # whose values begin with whether they are null
-    at = KIND_AT + TTL_BYTES * held.layout.with_ttl + in_map
+    at = TTL_BYTES * held.layout.with_ttl + in_map
+    if in_list:
+        return _inserted(exact, at).equals(held.layout.value_writer(typed).to_binary())
+    at += KIND_AT
     inserted = pc.binary_replace_slice(exact, start=at, stop=at + 1, replacement=b"\0")
     return bool(inserted.equals(held.layout.value_writer(typed).to_binary()))
+
+
+def _inserted(lists: pa.LargeBinaryArray, at: int) -> pa.LargeBinaryArray:
+    """Return lists of rows that are all inserts.
+
+    Args:
+        lists: The lists: a length, and as many rows, each behind its own length.
+        at: Where each list begins.
+    """
+    bounds = np.frombuffer(lists.buffers()[1], np.int64, len(lists) + 1, lists.offset * 8)
+    data = np.frombuffer(lists.buffers()[2], np.uint8).copy()
+
+    def number(position: I64Array) -> I64Array:
+        found = np.zeros(len(position), np.int64)
+        for byte in range(4):
+            found = found << 8 | data[position + byte]
+        return found
+
+    position = bounds[:-1] + at
+    left, position = number(position), position + 4
+    while (going := left > 0).any():
+        left, position = left[going] - 1, position[going]
+        data[position + KIND_AT] = 0
+        position = position + 4 + number(position)
+    buffers = [None, lists.buffers()[1], pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(lists), buffers, offset=lists.offset)
 
 
 def _rebuilt(

@@ -192,7 +192,7 @@ def _window(query: Query) -> str:
     keys = ", ".join((*query.keys, "window_start", "window_end"))
     items = ", ".join((*query.keys, "window_start", *query.items))
     function, _, arguments = query.setting.partition(" ")
-    table = "TABLE o" if function != "SESSION" else f"TABLE o PARTITION BY {query.keys[0]}"
+    table = "TABLE o" if function != "SESSION" else f"TABLE o PARTITION BY {', '.join(query.keys)}"
     return (
         f"SELECT {items} FROM TABLE({function}({table}, DESCRIPTOR(ts), {arguments}))"
         f"{_where(query)} GROUP BY {keys}"

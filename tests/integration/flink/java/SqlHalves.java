@@ -109,8 +109,9 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
 
     @Override
     public DynamicTableSink createDynamicTableSink(DynamicTableFactory.Context context) {
+        FactoryUtil.TableFactoryHelper helper = FactoryUtil.createTableFactoryHelper(this, context);
         return new Collected(
-                context.getObjectIdentifier().getObjectName(),
+                context.getObjectIdentifier().getObjectName(), helper.getOptions().get(UPDATING),
                 context.getPhysicalRowDataType().getLogicalType());
     }
 
@@ -249,16 +250,18 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
     /** Keeps what it gets as lines of text: its name, the kind of change, the fields. */
     static class Collected implements DynamicTableSink {
         private final String table;
+        private final boolean upserts;
         private final LogicalType type;
 
-        Collected(String table, LogicalType type) {
+        Collected(String table, boolean upserts, LogicalType type) {
             this.table = table;
+            this.upserts = upserts;
             this.type = type;
         }
 
         @Override
         public ChangelogMode getChangelogMode(ChangelogMode requested) {
-            return ChangelogMode.all();
+            return upserts ? ChangelogMode.upsert() : ChangelogMode.all();
         }
 
         @Override
@@ -278,7 +281,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
 
         @Override
         public DynamicTableSink copy() {
-            return new Collected(table, type);
+            return new Collected(table, upserts, type);
         }
 
         @Override
