@@ -116,6 +116,7 @@ class OperatorMatch:
         fate: What becomes of its state as a whole.
         why: Reasons, each a sentence.
         keys: The column of the old key that each of the new one is; empty if keys keep their bytes.
+            If there are less of them, groups merge.
     """
 
     old: NodeStates | None
@@ -124,6 +125,11 @@ class OperatorMatch:
     fate: Fate = Fate.KEEPS
     why: tuple[str, ...] = ()
     keys: tuple[int, ...] = ()
+
+    @property
+    def merges(self) -> bool:
+        """Whether several old groups become one."""
+        return bool(self.keys and self.old and len(self.keys) < len(self.old.keys))
 
     @property
     def node(self) -> PlanNode:
@@ -276,10 +282,12 @@ def _score(old: NodeStates, new: NodeStates) -> float:
         return 0.0
     if new.family in ("table-source-scan", "sink") and old.settings != new.settings:
         return 0.0
-    if sorted(old.keys) != sorted(new.keys) and not old.identity:
-        return 0.01 if new.keys and set(old.keys) & set(new.keys) else 0.0
     texts, others = _texts(old), _texts(new)
     shared = len(texts & others) / max(len(texts | others), 1) if texts | others else 1.0
+    if sorted(old.keys) != sorted(new.keys) and not old.identity:
+        if new.keys and Counter(new.keys) <= Counter(old.keys):  # groups that merge
+            return 0.1 + 0.5 * shared + 0.3 * (old.reads == new.reads)
+        return 0.01 if new.keys and set(old.keys) & set(new.keys) else 0.0
     equal = (old.reads == new.reads) + (old.settings == new.settings) + (
         old.filters == new.filters
     )  # fmt: skip
@@ -314,6 +322,9 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
         if not all(map(_is_held, types, new.key_types)):
             was, now = (", ".join(map(str, each)) for each in (types, new.key_types))
             worse(Fate.LOST, f"its key was of the type {was}, and is {now}, which {_not_held(was)}")
+        elif len(keys) < len(old.keys):
+            merged, because = _merged_groups(old, new)
+            worse(Fate.KEEPS if merged else Fate.LOST, because)
         else:
             was, now = _shown_key(old), _shown_key(new)
             why.append(f"its key moves: it was ({was}), and is ({now}); each entry and timer goes"
@@ -341,7 +352,11 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
             had = "nothing like it" if before_state is None else before_state.form
             worse(Fate.UNKNOWN, f"its state {state.name!r} holds {state.form}, and there was {had}")
             continue
-        states.append(_state_match(before_state, state))
+        matched = _state_match(before_state, state)
+        if len(keys or new.keys) < len(old.keys):
+            matched = _merged_state(matched)
+            why += _rounding(matched)
+        states.append(matched)
     names = {each.name for each in new.states}
     for gone in old.states:
         if gone.name not in names:
@@ -354,7 +369,7 @@ def _moved_keys(old: NodeStates, new: NodeStates) -> tuple[int, ...] | None:
 
     None if there is not one for each; empty if keys keep their bytes.
     """
-    if sorted(old.keys) != sorted(new.keys):
+    if Counter(new.keys) - Counter(old.keys) or (old.keys and not new.keys):
         return None
     free = list(range(len(old.keys)))
     found = []
@@ -362,8 +377,55 @@ def _moved_keys(old: NodeStates, new: NodeStates) -> tuple[int, ...] | None:
         at = next(each for each in free if old.keys[each] == text)
         free.remove(at)
         found.append(at)
-    stay = found == sorted(found) and all(map(same_bytes, old.key_types, new.key_types))
+    stay = found == list(range(len(old.keys)))
+    stay = stay and all(map(same_bytes, old.key_types, new.key_types))
     return () if stay else tuple(found)
+
+
+def _merged_groups(old: NodeStates, new: NodeStates) -> tuple[bool, str]:
+    """Return whether groups that become one can be merged, and a sentence that says it."""
+    was, now = _shown_key(old), _shown_key(new)
+    if new.family not in ("groups", "windows"):
+        return False, f"its key was ({was}), and is ({now}): only aggregates can be merged"
+    if "Session" in new.settings.get("window", ""):
+        return False, f"its key was ({was}), and is ({now}): which sessions are one is not known"
+    return True, (
+        f"its groups merge: they were by ({was}), and are by ({now}); what each holds is added up"
+    )
+
+
+def merged_by(column: StateColumn) -> str:
+    """Return how a column of groups that become one is merged: `sum`, `min`, `max`; or not."""
+    function, _, of = column.text.partition("(")
+    if column.type is None or of.startswith("DISTINCT "):
+        return ""
+    return {"COUNT": "sum", "SUM": "sum", "SUM0": "sum", "MIN": "min", "MAX": "max"}.get(
+        function, ""
+    )
+
+
+def _merged_state(match: StateMatch) -> StateMatch:
+    """Return the match of a state whose groups merge, as far as its columns do."""
+    why = "its groups merge, and what it holds of each does not tell what it is of all"
+    columns = {
+        place: tuple(
+            replace(each, fate=worst([each.fate, Fate.UNKNOWN]), why=each.why or why)
+            if each.old is not None and not merged_by(each.column)
+            else each
+            for each in matches
+        )
+        for place, matches in match.columns.items()
+    }
+    return replace(match, columns=columns)
+
+
+def _rounding(match: StateMatch) -> list[str]:
+    """Return a sentence if sums are added up that depend on the order; none otherwise."""
+    matches = [each for row in match.columns.values() for each in row]
+    sums = [each.column for each in matches if merged_by(each.column) == "sum"]
+    if any(each.type is not None and each.type.root in ("FLOAT", "DOUBLE") for each in sums):
+        return ["its sums of floating point are added in another order: last digits may differ"]
+    return []
 
 
 def _is_held(old: LogicalType, new: LogicalType) -> bool:

@@ -50,6 +50,7 @@ from statelake.state_core.formats.layout.keyed_layout import (
     KEY,
     RAW_KEY,
     RAW_VALUE,
+    TTL,
     USER_KEY,
     VALUE,
 )
@@ -84,6 +85,7 @@ from statelake.state_core.plans.matching import (
     OperatorMatch,
     PlanMatch,
     StateMatch,
+    merged_by,
     worst,
 )
 from statelake.state_core.plans.naming import (
@@ -95,7 +97,13 @@ from statelake.state_core.plans.naming import (
     row_names,
 )
 from statelake.state_core.plans.plan import PlanNode
-from statelake.state_core.plans.states import NO_INITIAL, NodeStates, Place, StateColumn
+from statelake.state_core.plans.states import (
+    MAX_DECIMAL,
+    NO_INITIAL,
+    NodeStates,
+    Place,
+    StateColumn,
+)
 from statelake.state_core.plans.topology import operator_ids_of, shape_in
 from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
@@ -269,6 +277,91 @@ class MovedKeys(Transform):
         return rehash_rows(moved, self.max_parallelism)
 
 
+@dataclass(frozen=True)
+class MergedGroups(Transform):
+    """Merge rows of groups that have become one, and timers that have become equal.
+
+    Attributes:
+        columns: How each column of the value is merged: `sum`, `min`, `max`, or `first` if all are
+            equal; None of timers.
+    """
+
+    columns: tuple[str, ...] | None
+
+    def apply(self, rows: Rows) -> Rows:
+        """Merge the rows of each key and namespace.
+
+        Raises:
+            EncodeError: Rows of a group can't be merged.
+        """
+        assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
+        batch = rows.batch
+        keys = rows.layout.key_writer(batch).to_binary().dictionary_encode()
+        if len(keys.dictionary) == len(batch):
+            return rows
+        groups = pa.table({"group": keys.indices, "row": np.arange(len(batch))})
+        firsts = groups.group_by("group", use_threads=False).aggregate([("row", "min")])
+        firsts = firsts.sort_by("row_min")  # in the order of key groups, as before
+        taken = batch.take(firsts["row_min"].combine_chunks())
+        merged = replace(rows, batch=taken)
+        if self.columns is None:
+            return merged
+        if batch.column(RAW_VALUE).null_count < len(batch):
+            raise EncodeError(
+                "a row of which only the exact bytes are known", place=f"state {rows.name!r}"
+            )
+        # the place of each group in the result
+        places = pc.index_in(keys.indices, firsts["group"].combine_chunks())
+        value = batch.column(VALUE)
+        try:
+            fields = [
+                _merged_column(value.field(at), how, places, taken.column(VALUE).field(at))
+                for at, how in enumerate(self.columns)
+            ]
+        except pa.ArrowException as error:
+            raise EncodeError(
+                f"groups can't be merged ({error})", place=f"state {rows.name!r}"
+            ) from error
+        columns = {}
+        if fields:
+            columns[VALUE] = pa.StructArray.from_arrays(fields, fields=list(value.type))
+        if TTL in batch.schema.names:
+            ttl = batch.column(TTL)
+            columns[TTL] = _merged_column(ttl, "max", places, taken.column(TTL))
+        return replace(merged, batch=with_columns(merged, rows.layout, columns))
+
+
+def _merged_column(column: pa.Array, how: str, places: pa.Array, first: pa.Array) -> pa.Array:
+    """Return the merged value of each group, in order; NULL if there is none but that."""
+    if how == "first":
+        return first
+    kind = column.type
+    if how == "sum":
+        whole = pa.types.is_integer(kind)
+        wide = pa.int64() if whole else kind
+        if pa.types.is_decimal(kind):
+            wide = pa.decimal256(2 * MAX_DECIMAL, kind.scale)
+        total = _grouped(column.cast(wide), "sum", places)
+        # whole numbers wrap around, as in Java
+        return total.cast(kind, safe=not whole)
+    if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
+        raise pa.ArrowInvalid("NaN has no order")
+    ranks = pc.rank(column, "ascending", tiebreaker="dense")
+    ranks = pc.if_else(column.is_valid(), ranks.cast(pa.int64()), pa.scalar(None, pa.int64()))
+    chosen = _grouped(ranks, how, places)
+    row_of = pa.array(np.arange(len(column)))
+    ordered = pa.table({"rank": ranks, "row": row_of}).group_by("rank", use_threads=False)
+    known = ordered.aggregate([("row", "min")])
+    at = pc.index_in(chosen, known["rank"].combine_chunks(), skip_nulls=True)
+    return column.take(known["row_min"].combine_chunks().take(at))
+
+
+def _grouped(column: pa.Array, how: str, places: pa.Array) -> pa.Array:
+    table = pa.table({"place": places, "column": column})
+    done = table.group_by("place", use_threads=False).aggregate([("column", how)])
+    return done.sort_by("place")[f"column_{how}"].combine_chunks()
+
+
 @lru_cache(maxsize=64)  # each piece of a table has the same
 def _key_of(key: bytes, names: tuple[str, ...]) -> TypeSerializer:
     return restore_key(with_row_names(parse_key_serializer(key).snapshot, names))
@@ -395,6 +488,8 @@ class StateUpgrade:
         merges: Whether rows may become equal.
         ttl: Whether time to live is switched on or off; None if it stays.
         names: The names that the new plan gives to the fields of its rows.
+        merged: How columns of groups that become one are merged: `sum`, `min`, `max` or `first`;
+            None if groups stay.
     """
 
     state: str
@@ -404,6 +499,7 @@ class StateUpgrade:
     merges: bool = False
     ttl: bool | None = None
     names: RowNames = field(default=NO_NAMES, repr=False)  # which are in no digest
+    merged: tuple[str, ...] | None = field(default=None, repr=False)  # as the old keys tell
 
 
 @dataclass(frozen=True)
@@ -661,13 +757,22 @@ def _state_upgrade(
         name = _view_name(state.name, match)
         if name is None:
             return None
+        if match.merges:
+            raise IncompatibleError("its groups merge, and how this merges is not known")
         ttl = _switched(state.meta_info, new, 0) if new.states else None
         return StateUpgrade(state.name, name, state.meta_info, ttl=ttl)
     _refuse_other_types(state, found)
     ttl = _switched(state.meta_info, new, found.new.index)
     names = row_names(new, found.new)
+    merged = None
+    if match.merges:
+        merged = tuple(
+            "first" if each.old is None else merged_by(each.column)
+            for each in found.columns[Place.VALUE]
+        )
     if found.same:
-        return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl, names=names)
+        return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl, names=names,
+                            merged=merged)  # fmt: skip
     target = _meta_info_like(like, operator_id, found.new.name)
     after = state.meta_info
     for place, matches in found.columns.items():
@@ -682,7 +787,7 @@ def _state_upgrade(
             after = with_value_bytes(after, with_row(value_type(after), row))
     changes = {place: RowChange.of(matches) for place, matches in found.columns.items()}
     merges = set(found.columns) == {Place.USER_KEY}
-    return StateUpgrade(state.name, found.new.name, after, changes, merges, ttl, names)
+    return StateUpgrade(state.name, found.new.name, after, changes, merges, ttl, names, merged)
 
 
 def _switched(meta_info: bytes, new: NodeStates, index: int) -> bool | None:
@@ -809,6 +914,7 @@ class _SqlUpgrade(Derivation):
             for name, key in each.keys.items()
             if each.match.keys and each.match.new is not None
         }
+        self.merging = {name: each.match.merges for each in plan.operators for name in each.keys}
         self.now = time.time_ns() // 1_000_000
 
     def begin(
@@ -930,8 +1036,13 @@ class _SqlUpgrade(Derivation):
         after = replace(layout.after, key_serializer=move.key, states=states)
         keys = replace(move, max_parallelism=operator.max_parallelism, names=names)
         transforms = () if change is None else change.transforms
+        merged = self.states[operator.operator_id, held[0].name].merged
+        if self.merging[operator.operator_id]:
+            merges: list[Transform] = [MergedGroups(merged)]
+        else:
+            merges = []
         return TableChange(
-            replace(layout, after=after), pieces_of(table), moves=(*transforms, keys)
+            replace(layout, after=after), pieces_of(table), merges, (*transforms, keys)
         )
 
     def _changed(

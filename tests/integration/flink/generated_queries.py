@@ -192,7 +192,8 @@ def _window(query: Query) -> str:
     keys = ", ".join((*query.keys, "window_start", "window_end"))
     items = ", ".join((*query.keys, "window_start", *query.items))
     function, _, arguments = query.setting.partition(" ")
-    table = "TABLE o" if function != "SESSION" else f"TABLE o PARTITION BY {', '.join(query.keys)}"
+    by = query.keys[0] if len(query.keys) == 1 else f"({', '.join(query.keys)})"
+    table = "TABLE o" if function != "SESSION" else f"TABLE o PARTITION BY {by}"
     return (
         f"SELECT {items} FROM TABLE({function}({table}, DESCRIPTOR(ts), {arguments}))"
         f"{_where(query)} GROUP BY {keys}"
@@ -291,6 +292,31 @@ def drawn_pair(random: Random) -> tuple[Query, Query, str]:
     """Draw a query, and edits of it, with their names."""
     query = drawn_query(random)
     return query, *edited(query, random)
+
+
+def merged_pair(random: Random) -> tuple[Query, Query, str]:
+    """Draw a query of several keys, and edits of which one removes a key."""
+    while True:
+        query, _, _ = keyed_pair(random)
+        changed = _ungrouped(query, random)
+        if changed is None:
+            continue
+        names = ["a key removed"]
+        if random.random() < 0.4:
+            edits = {**KEY_EDITS, **{n: EDITS[n] for n in ("added", "removed", "mini-batch")}}
+            name = random.choice(sorted(edits))
+            made = edits[name](changed, random)
+            if made is not None and made != changed:
+                changed = made
+                names.append(name)
+        return query, changed, " and ".join(names)
+
+
+def _ungrouped(query: Query, random: Random) -> Query | None:
+    if len(query.keys) < 2 or query.shape in ("join", "interval"):
+        return None
+    gone = random.choice(query.keys)
+    return replace(query, keys=tuple(key for key in query.keys if key != gone))
 
 
 def keyed_pair(random: Random) -> tuple[Query, Query, str]:

@@ -221,6 +221,38 @@ def _grouped(*items: str) -> Query:
     return Query("agg", "o", (), ("g",), items)
 
 
+def _upserted(g: str, key: str) -> Query:
+    """Groups in a table of a primary key, whose changes come by another or none."""
+    columns = COLUMNS.replace("g BIGINT", f"g {g}")
+    options = (
+        "SET 'table.exec.sink.not-null-enforcer' = 'DROP';\n"
+        "SET 'table.exec.sink.upsert-materialize' = 'FORCE';\n"
+        f"CREATE TABLE s (g {g}, name STRING, c BIGINT, m BIGINT, PRIMARY KEY ({key}) NOT ENFORCED)"
+        " WITH ('connector' = 'halves', 'updating' = 'true');\nINSERT INTO s "
+    )
+    items = ("COUNT(*)", "MAX(v)")
+    return Query("agg", "o", (), ("g", "name"), items, options=options, columns=columns)
+
+
+@pytest.mark.parametrize("version", ["2.3.0", "1.20.0"])
+def test_keys_of_a_table_that_is_written_move(
+    version: str, flinks: dict[str, SqlFlink], tmp_path: Path
+) -> None:
+    """With the rows that its sink holds by them; another primary key is refused."""
+    judged, flink = Judged(), flinks[version]
+    for seed, (old, new) in enumerate(
+        [
+            (_upserted("SMALLINT", "g, name"), _upserted("BIGINT", "g, name")),
+            (_upserted("SMALLINT", "name, g"), _upserted("SMALLINT", "g, name")),
+            (_upserted("SMALLINT", "name, g"), _upserted("BIGINT", "g, name")),
+            (_upserted("SMALLINT", "name, g"), _upserted("SMALLINT", "name")),
+        ]
+    ):
+        judge(flink, flink, seed, tmp_path, judged, pair=(old, new))
+    assert not judged.wrong, "\n\n".join(judged.wrong)
+    assert judged.fates == {"keeps": 3, "lost": 1}
+
+
 SUM, BOTH = _grouped("SUM(v)", "COUNT(v)"), _grouped("SUM(v)", "COUNT(v)", "AVG(v)")
 SHORT = ("MIN(CAST(name AS VARCHAR(10)))", "MAX(CAST(name AS CHAR(3)))")
 RETYPED = COLUMNS.replace("g BIGINT", "g BIGINT NOT NULL").replace("STRING", "VARCHAR(10)")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import statelake as sl
+from statelake.pipelines.lake.edit.sql_upgrading import _merged_column
 from statelake.pipelines.lake.tables import units
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
@@ -160,3 +161,76 @@ def test_a_key_of_a_narrower_type_is_lost(savepoint: Path, tmp_path: Path) -> No
         (operator,) = sl.check_sql(savepoint, old, new).operators
         assert operator.fate == "lost"
         assert kind in operator.why[0]
+
+
+@pytest.mark.parametrize("keys", [["a"], ["c", "b"], ["b"]])
+@pytest.mark.parametrize("file_bytes", [units.FILE_BYTES, 2000])
+def test_groups_that_become_one_are_merged(
+    keys: list[str],
+    file_bytes: int,
+    savepoint: Path,
+    rows: list[tuple[Any, ...]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each aggregate is that of all of them; of equal timers one stays."""
+    monkeypatch.setattr(units, "FILE_BYTES", file_bytes)
+    old = plan(tmp_path / "old.json", ["a", "b", "c"], KEYS)
+    new = plan(tmp_path / "new.json", keys, WIDER, ["$MAX$1", "$SUM$1", "$COUNT$1"])
+    done = sl.sql_upgrade(savepoint, tmp_path / "made", old, new, accept="partly")
+    (operator,) = done.operators
+    assert operator.fate == "starts now"
+    assert operator.why[0].startswith("its groups merge: they were by (o.a INT, o.b VARCHAR(5)")
+    values, timed = held(done.made)
+    wanted: dict[Any, list[Any]] = {}
+    times = set()
+    for a, b, c, number, value in rows:
+        key = tuple({"a": a, "b": b, "c": c}[name] for name in keys)
+        group = wanted.setdefault(key, [None, 0, 0])
+        group[1] += value
+        group[2] += number
+        times.add((*key, number))
+    expected = [(*key, *group) for key, group in wanted.items()]
+    assert sorted(values, key=repr) == sorted(expected, key=repr)
+    assert sorted(timed, key=repr) == sorted(times, key=repr)
+    assert run("check", "integrity", done.made).code == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "held_", "merged"),
+    [
+        ("sum", pa.int64(), [(1 << 62) + 1, 1 << 62, None, None], [-(1 << 63) + 1, None]),
+        ("sum", pa.int8(), [100, 100, None, 3], [-56, 3]),
+        ("sum", pa.decimal128(38, 2), [Decimal("1.25"), Decimal("-2.50"), None, None],
+         [Decimal("-1.25"), None]),
+        ("sum", pa.float64(), [0.5, 0.25, None, 1.0], [0.75, 1.0]),
+        ("min", pa.string(), ["𝄞", "ﬁ", "b", None], ["ﬁ", "b"]),  # by bytes, not UTF-16 units
+        ("max", pa.string(), ["𝄞", "ﬁ", None, None], ["𝄞", None]),
+        ("max", pa.decimal128(9, 2), [Decimal(1), Decimal(2), None, Decimal(-3)],
+         [Decimal(2), Decimal(-3)]),
+        ("max", pa.int64(), [3, 3, 2, 9], [3, 9]),
+        ("min", pa.bool_(), [True, False, None, True], [False, True]),
+        ("min", pa.date32(), [3, 2, None, 9], [2, 9]),
+        ("min", pa.timestamp("ms"), [3, 2, None, 9], [2, 9]),
+        ("first", pa.int64(), [7, 7, 7, 7], [7, 7]),
+    ],
+)  # fmt: skip
+def test_columns_are_merged_as_flink_adds_them_up(
+    how: str, kind: pa.DataType, held_: list[Any], merged: list[Any]
+) -> None:
+    """Numbers wrap around as in Java, NULL counts for nothing, text is compared by its bytes."""
+    column = pa.array(held_, kind)
+    places = pa.array([0, 0, 1, 1], pa.int32())
+    made = _merged_column(column, how, places, column.take(pa.array([0, 2])))
+    assert made.equals(pa.array(merged, kind))
+
+
+def test_what_has_no_order_is_not_merged() -> None:
+    """Nor what has more digits than a DECIMAL."""
+    places = pa.array([0, 0], pa.int32())
+    for how, column in (
+        ("max", pa.array([float("nan"), 1.0])),
+        ("sum", pa.array([Decimal(9 * 10**37)] * 2, pa.decimal128(38, 0))),
+    ):
+        with pytest.raises(pa.ArrowInvalid):
+            _merged_column(column, how, places, column[:1])
