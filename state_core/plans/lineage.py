@@ -307,7 +307,10 @@ def window_text(node: PlanNode, read: Relation) -> str:
     windowing = spec.get("windowing")
     if windowing is None:
         return ""
-    window = json.dumps(windowing["window"], sort_keys=True)
+    given = {k: v for k, v in windowing["window"].items() if k != "partition_key_indices"}
+    window = json.dumps(given, sort_keys=True)
+    if keys := windowing["window"].get("partition_key_indices"):  # of sessions
+        window += f" PER {sorted(map(bare, read.named(keys)))}"
     for name in ("timeAttributeIndex", "windowStart", "sliceEnd"):
         if name in windowing:
             index = windowing[name]

@@ -50,7 +50,6 @@ from statelake.state_core.formats.layout.keyed_layout import (
     KEY,
     RAW_KEY,
     RAW_VALUE,
-    TTL,
     USER_KEY,
     VALUE,
 )
@@ -322,13 +321,10 @@ class MergedGroups(Transform):
             raise EncodeError(
                 f"groups can't be merged ({error})", place=f"state {rows.name!r}"
             ) from error
-        columns = {}
-        if fields:
-            columns[VALUE] = pa.StructArray.from_arrays(fields, fields=list(value.type))
-        if TTL in batch.schema.names:
-            ttl = batch.column(TTL)
-            columns[TTL] = _merged_column(ttl, "max", places, taken.column(TTL))
-        return replace(merged, batch=with_columns(merged, rows.layout, columns))
+        if not fields:
+            return merged
+        values = pa.StructArray.from_arrays(fields, fields=list(value.type))
+        return replace(merged, batch=with_columns(merged, rows.layout, {VALUE: values}))
 
 
 def _merged_column(column: pa.Array, how: str, places: pa.Array, first: pa.Array) -> pa.Array:
@@ -765,6 +761,10 @@ def _state_upgrade(
     ttl = _switched(state.meta_info, new, found.new.index)
     names = row_names(new, found.new)
     merged = None
+    if match.merges and has_ttl(parse_state_meta_info(state.meta_info)):
+        raise IncompatibleError(
+            "its groups merge, and it has a time to live: what had expired would be missing"
+        )
     if match.merges:
         merged = tuple(
             "first" if each.old is None else merged_by(each.column)

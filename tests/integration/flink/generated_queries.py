@@ -295,10 +295,12 @@ def drawn_pair(random: Random) -> tuple[Query, Query, str]:
 
 
 def merged_pair(random: Random) -> tuple[Query, Query, str]:
-    """Draw a query of several keys, and edits of which one removes a key."""
+    """Draw an aggregate of several keys, and edits of which one removes a key."""
     while True:
         query, _, _ = keyed_pair(random)
-        changed = _ungrouped(query, random)
+        changed = None
+        if query.shape in ("agg", "window", "distinct"):
+            changed = _ungrouped(query, random)
         if changed is None:
             continue
         names = ["a key removed"]
@@ -313,7 +315,7 @@ def merged_pair(random: Random) -> tuple[Query, Query, str]:
 
 
 def _ungrouped(query: Query, random: Random) -> Query | None:
-    if len(query.keys) < 2 or query.shape in ("join", "interval"):
+    if len(query.keys) < 2:
         return None
     gone = random.choice(query.keys)
     return replace(query, keys=tuple(key for key in query.keys if key != gone))

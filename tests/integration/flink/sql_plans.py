@@ -259,6 +259,13 @@ ALIKE = (
 KEYS = "SELECT a, c, SUM(b), MAX(c) FROM MyTable GROUP BY a, c"
 BY_TWO = JOIN.replace("= y.a", "= y.a AND x.d = y.d")
 
+SESSION = (
+    "SELECT {0}, SUM(b), window_start FROM TABLE(SESSION(TABLE MyTable PARTITION BY {1},"
+    " DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY {0}, window_start, window_end"
+)
+BY_A_AND_D = "SELECT a, d, SUM(b), MAX(c) FROM MyTable GROUP BY a, d"
+SUMS_BY_A = SUMS.replace("SUM(b)", "SUM(b) AS s")
+RANKED = "ROW_NUMBER() OVER (ORDER BY s)"
 NARROW = OTHER_TYPE.replace("a INT", "a SMALLINT")
 # edits by which keys move
 KEY_EDITS = (
@@ -282,6 +289,28 @@ KEY_EDITS = (
          OTHER_TYPE.replace("a INT", "a BIGINT") + OVERS, UNKNOWN, "keeps"),
     Edit("a window aggregate's key of a wider type", WINDOWS,
          OTHER_TYPE.replace("a INT", "a BIGINT") + WINDOWS, UNKNOWN, "keeps"),
+    Edit("a session's keys in another order", SESSION.format("a, d", "(a, d)"),
+         SESSION.format("d, a", "(d, a)"), UNKNOWN, "keeps",
+         "restores silently: groups of MyTable.a, MyTable.d stay"),
+    Edit("a key less in GROUP BY", BY_A_AND_D, SUMS, NOT, "keeps"),
+    Edit("a key less, and another order", f"{BY_A_AND_D}, c",
+         "SELECT d, a, SUM(b) FROM MyTable GROUP BY d, a", NOT, "keeps"),
+    Edit("a key less of a window aggregate", WINDOWS.replace("BY a,", "BY a, d,"), WINDOWS,
+         NOT, "keeps"),
+    Edit("a key less of a session", SESSION.format("a, d", "(a, d)"), SESSION.format("a", "a"),
+         NOT, "lost"),
+    Edit("a key less beside DISTINCT", BY_A_AND_D.replace("SUM(b)", "COUNT(DISTINCT b)"),
+         SUMS.replace("SUM(b)", "COUNT(DISTINCT b)"), NOT, "unknown"),
+    Edit("a key less beside FIRST_VALUE", BY_A_AND_D.replace("MAX", "FIRST_VALUE"),
+         SUMS.replace("MAX", "FIRST_VALUE"), NOT, "unknown"),
+    Edit("a key less above a table that changes",
+         "SELECT b, d, COUNT(*) FROM Changing GROUP BY b, d",
+         "SELECT d, COUNT(*) FROM Changing GROUP BY d", NOT, "keeps"),
+    Edit("a key less below TopN",
+         _ranked("a, s", RANKED, 3, f"({SUMS_BY_A}, d)").replace("a, SUM", "a, d, SUM"),
+         _ranked("a, s", RANKED, 3, f"({SUMS_BY_A})"), NOT, "lost"),
+    Edit("no key any more", SUMS, "SELECT SUM(b), MAX(c) FROM MyTable", NOT, "lost"),
+    Edit("a condition less of a join", BY_TWO, JOIN, NOT, "lost"),
     Edit("a sum of a column of a wider type", "SELECT c, SUM(a) FROM MyTable GROUP BY c",
          OTHER_TYPE.replace("a INT", "a BIGINT") + "SELECT c, SUM(a) FROM MyTable GROUP BY c",
          UNKNOWN, "unknown"),

@@ -28,6 +28,7 @@ from tests.integration.flink.generated_queries import (
     Query,
     drawn_pair,
     keyed_pair,
+    merged_pair,
     write_tables,
 )
 from tests.integration.flink.oracle import FlinkError
@@ -191,6 +192,29 @@ def test_jobs_of_changed_queries_have_the_numbers_that_were_promised(
         print(*line)  # noqa: T201 - with -s it is what the documentation counts
     assert not judged.wrong, "\n\n".join(judged.wrong)
     assert any(judged.fates[fate.value] for fate in Fate if fate.value not in REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "seeds"),
+    [
+        ("2.3.0", "2.3.0", range(8)),
+        ("1.20.0", "1.20.0", range(100, 104)),
+        pytest.param("2.3.0", "2.3.0", range(6000, 6150), marks=pytest.mark.nightly),
+        pytest.param("1.20.0", "1.20.0", range(7000, 7100), marks=pytest.mark.nightly),
+        pytest.param("1.20.0", "2.3.0", range(8000, 8050), marks=pytest.mark.nightly),
+    ],
+)
+def test_groups_that_merge_have_the_numbers_that_were_promised(
+    old: str, new: str, seeds: range, flinks: dict[str, SqlFlink], tmp_path: Path
+) -> None:
+    """Of a key that is removed, with and without another edit."""
+    judged = Judged()
+    for seed in seeds:
+        judge(flinks[old], flinks[new], seed, tmp_path, judged, draw=merged_pair)
+    for line in sorted(judged.served.items()):
+        print(*line)  # noqa: T201 - with -s it is what the documentation counts
+    assert not judged.wrong, "\n\n".join(judged.wrong)
+    assert judged.fates[Fate.KEEPS.value]
 
 
 @pytest.mark.parametrize(
