@@ -24,6 +24,7 @@ from statelake.state_core.plans.states import (
     states_of,
 )
 from statelake.state_core.serializers.sql.binary.formats import LONG_DIGITS
+from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import (
     DecimalType,
     LengthType,
@@ -478,12 +479,26 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
         matches = []
         for column in row:
             match = _column_match(column, before, taken, new)
+            if new.updates or (place is Place.USER_KEY and "with counts" not in new.form):
+                match = _found_again(match, before)
             if match.old is not None:
                 taken.add(match.old)
             matches.append(match)
         columns[place] = tuple(matches)
         left_out += [column for index, column in enumerate(before) if index not in taken]
     return StateMatch(new, old, columns, tuple(left_out))
+
+
+def _found_again(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:
+    """Return the match of a column by which rows are found; unknown if they may not be."""
+    kind, found = match.column.type, None if match.old is None else before[match.old].type
+    if (
+        kind is None or found is None or match.column.counts or match.fate is not Fate.KEEPS
+        or same_bytes(found, kind) or not (kind.nullable and reserved_bytes(kind))
+    ):  # fmt: skip
+        return match
+    why = f"NULL in {kind} has two forms, and a row that is there is only found by its own"
+    return replace(match, fate=Fate.UNKNOWN, why=why)
 
 
 def _column_match(

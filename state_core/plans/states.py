@@ -265,8 +265,8 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
         keys = [names.index(name) for name in named] if set(named) <= set(names) else None
         held = zip(_columns(inputs[0]), read.columns, strict=True)
         rows = {Place.VALUE: tuple(replace(one, type=column.type) for one, column in held)}
-        made = _made(node, node.kind, [read], keys, [NodeState("values", "list of rows", rows)],
-                     settings)  # fmt: skip
+        state = NodeState("values", "list of rows", rows, updates=True)
+        made = _made(node, node.kind, [read], keys, [state], settings)
         return replace(made, key_names=named)
     return NodeStates(node, node.kind, (), frozenset(), (), settings, ())
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -109,6 +110,7 @@ from statelake.state_core.serializers.framework.base import TypeSerializer, Type
 from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.framework.opaque_values import restore_key
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.sql.binary.projected import projected_row, reserved_bytes
 from statelake.state_core.serializers.sql.row_data import (
     RowDataSerializerSnapshot,
     internal_snapshot,
@@ -117,8 +119,10 @@ from statelake.state_core.serializers.sql.row_data import (
 )
 from statelake.state_core.serializers.sql.section_data import RowDataSerializer
 from statelake.state_core.serializers.sql.types.logical_type_streams import WrittenType
-from statelake.state_core.serializers.sql.types.logical_types import RawType
+from statelake.state_core.serializers.sql.types.logical_types import LogicalType, RawType
 
+TIME_BYTES = 8  # of a timer, before its key
+LENGTH_BYTES = 4  # of a row, before it
 KIND_AT = 4  # of a row's bytes, behind their length: the kind of change
 _LIKE = "name a savepoint of the new job, --like, also one without data"
 
@@ -214,7 +218,8 @@ class SqlRows(Transform):
         batch = rows.batch
         before, _ = _parsed(self.before)
         value, user_key = _parsed(self.after)
-        if batch.column(RAW_KEY).null_count < len(batch) or not _typed_only(rows, before):
+        exact = Place.USER_KEY in self.changes and batch.column(RAW_KEY).null_count < len(batch)
+        if exact or not _typed_only(rows, before):
             raise EncodeError(
                 "a row of which only the exact bytes are known", place=f"state {rows.name!r}"
             )
@@ -241,12 +246,14 @@ class MovedKeys(Transform):
     """Give rows of Flink SQL's state and its timers other keys, and these their key groups.
 
     Attributes:
-        key: The new key serializer, as Flink writes it.
+        before: The old key serializer, as Flink writes it.
+        key: The new one.
         columns: The old column of each column of the new key.
         max_parallelism: The number of key groups.
         names: The names of the columns of the new key.
     """
 
+    before: bytes
     key: bytes
     columns: tuple[int, ...]
     max_parallelism: int
@@ -261,10 +268,6 @@ class MovedKeys(Transform):
         """
         assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
         batch = rows.batch
-        if batch.column(RAW_KEY).null_count < len(batch):
-            raise EncodeError(
-                "a key of which only the exact bytes are known", place=f"state {rows.name!r}"
-            )
         check_key_groups(rows, self.max_parallelism)
         layout = replace(rows.layout, key=_key_of(self.key, self.names))
         constants = (None,) * len(self.columns)
@@ -272,8 +275,55 @@ class MovedKeys(Transform):
             self.columns, constants, (False,) * len(constants), (-1,) * len(constants)
         )
         keys = change.rebuilt(batch.column(KEY), layout.schema.field(KEY).type)
-        moved = replace(rows, layout=layout, batch=with_columns(rows, layout, {KEY: keys}))
+        columns = {KEY: keys, RAW_KEY: pa.nulls(len(batch), pa.binary())}
+        moved = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
+        columns[RAW_KEY] = self._exact(rows, moved)
+        moved = replace(moved, batch=with_columns(rows, layout, columns))
         return rehash_rows(moved, self.max_parallelism)
+
+    def _exact(self, rows: StateRows, moved: StateRows) -> pa.Array:
+        """Return the bytes of new keys that typed columns do not tell; null for all others."""
+        raw, kinds = rows.batch.column(RAW_KEY), _key_types(self.key)
+        keys = moved.batch.column(KEY)
+        special = raw.is_valid()
+        for at, kind in enumerate(kinds):
+            if reserved_bytes(kind):
+                special = pc.or_(special, keys.field(at).is_null())
+        chosen = pc.indices_nonzero(special)
+        exact: list[bytes | None] = [None] * len(raw)
+        if not len(chosen):
+            return pa.nulls(len(raw), pa.binary())
+        before = replace(rows, batch=rows.batch.take(chosen))
+        nulls = {RAW_KEY: pa.nulls(len(chosen), pa.binary())}
+        before = replace(before, batch=with_columns(before, before.layout, nulls))
+        old_kinds = _key_types(self.before)
+        head = TIME_BYTES if rows.layout.kind is StateKind.TIMERS else 0
+        after = moved.layout.key_writer(moved.batch.take(chosen)).to_binary()
+        typed = zip(before.layout.key_writer(before.batch).to_binary(), after, strict=True)
+        for row, (was, now) in zip(chosen.to_pylist(), typed, strict=True):
+            _, new, rest = _cut(now.as_py(), head)
+            if raw[row].is_valid:
+                (_, old, _), (_, held, rest) = _cut(was.as_py(), head), _cut(raw[row].as_py(), head)
+                if held not in (old, projected_row(old, old_kinds)):
+                    raise EncodeError(
+                        "a key of which only the exact bytes are known",
+                        place=f"state {rows.name!r}",
+                    )
+            new = projected_row(new, kinds)
+            exact[row] = now.as_py()[:head] + struct.pack(">i", len(new)) + new + rest
+        return pa.array(exact, pa.binary())
+
+
+def _cut(key: bytes, head: int) -> tuple[bytes, bytes, bytes]:
+    """Return the time of a timer's key bytes, its row, and what follows that."""
+    begin = head + LENGTH_BYTES
+    end = begin + int.from_bytes(key[head:begin], "big")
+    return key[:head], key[begin:end], key[end:]
+
+
+@lru_cache(maxsize=64)  # each piece of a table has the same
+def _key_types(key: bytes) -> tuple[LogicalType, ...]:
+    return tuple(each.type for each in row_in(parse_key_serializer(key).snapshot).types)
 
 
 @dataclass(frozen=True)
@@ -396,7 +446,7 @@ def _typed_only(rows: StateRows, before: TypeSerializerSnapshot) -> bool:
     in_map = held.layout.kind is StateKind.MAP  # whose values begin with whether they are null
     at = TTL_BYTES * held.layout.with_ttl + in_map
     if in_list:
-        return _inserted(exact, at).equals(held.layout.value_writer(typed).to_binary())
+        return bool(_inserted(exact, at).equals(held.layout.value_writer(typed).to_binary()))
     at += KIND_AT
     inserted = pc.binary_replace_slice(exact, start=at, stop=at + 1, replacement=b"\0")
     return bool(inserted.equals(held.layout.value_writer(typed).to_binary()))
@@ -909,7 +959,7 @@ class _SqlUpgrade(Derivation):
         }
         self.keys = {name: key for each in plan.operators for name, key in each.keys.items()}
         self.moves = {
-            name: MovedKeys(key, each.match.keys, 0, plain_names(each.match.new.key_names))
+            name: MovedKeys(b"", key, each.match.keys, 0, plain_names(each.match.new.key_names))
             for each in plan.operators
             for name, key in each.keys.items()
             if each.match.keys and each.match.new is not None
@@ -1034,7 +1084,10 @@ class _SqlUpgrade(Derivation):
             for index, each in layout.after.states
         )
         after = replace(layout.after, key_serializer=move.key, states=states)
-        keys = replace(move, max_parallelism=operator.max_parallelism, names=names)
+        keys = replace(
+            move, before=operator.key_serializer, max_parallelism=operator.max_parallelism,
+            names=names,
+        )  # fmt: skip
         transforms = () if change is None else change.transforms
         merged = self.states[operator.operator_id, held[0].name].merged
         if self.merging[operator.operator_id]:

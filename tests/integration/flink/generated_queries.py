@@ -68,7 +68,8 @@ def _rows(random: Random, *, updates: bool) -> list[str]:
 def _row(key: int, number: int, random: Random) -> str:
     name = "\\N" if random.random() < 0.1 else f"n{random.randrange(6)}"
     value = "\\N" if random.random() < 0.1 else str(random.randrange(200))
-    price = random.randrange(400) / 4
+    drawn = random.randrange(400) / 4
+    price = drawn if number % 13 != 5 else "\\N"
     return f"{key}|{random.randrange(5)}|{name}|{value}|{price}|{_time(number)}"
 
 
