@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import StateError
-from statelake.state_core.plans.lineage import lineage_of
+from statelake.state_core.plans.lineage import bare, lineage_of, widens
 from statelake.state_core.plans.matching import Fate, PlanMatch, match_plans, same_bytes, worst
 from statelake.state_core.plans.plan import parse_plan
 from statelake.state_core.plans.states import Place, states_of
@@ -115,6 +115,56 @@ def test_a_source_goes_on_where_its_rows_went() -> None:
 def test_types_of_the_same_bytes(old: str, new: str, same: bool) -> None:
     """Whose keys and columns need another serializer alone."""
     assert same_bytes(parse_logical_type(old), parse_logical_type(new)) is same
+
+
+@pytest.mark.parametrize(
+    ("kind", "fate"),
+    [
+        ("DECIMAL(18, 2)", Fate.KEEPS),
+        ("DECIMAL(24, 2) NOT NULL", Fate.KEEPS),
+        ("DECIMAL(24, 2)", Fate.UNKNOWN),
+        ("DECIMAL(24, 3)", Fate.LOST),
+    ],
+)
+def test_rows_that_are_found_by_null_of_a_long_decimal_are_not_widened(
+    kind: str, fate: Fate
+) -> None:
+    """It has two forms, and rows that are updated are found by their bytes."""
+    _, plan = plans()["a column more through a join with a table that changes"]
+    texts = [json.dumps(plan).replace("`d` INT", f"`d` {each}") for each in ("DECIMAL(9, 2)", kind)]
+    match = match_plans(*(parse_plan(text, "plan") for text in texts))
+    (join,) = (each for each in match.operators if each.node.kind == "join")
+    (column,) = (each for each in join.column_matches if each.column.column == "d")
+    assert column.fate is fate
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wider"),
+    [
+        ("TINYINT", "SMALLINT", True),
+        ("SMALLINT NOT NULL", "BIGINT", True),
+        ("INT", "BIGINT", True),
+        ("BIGINT", "INT", False),
+        ("BIGINT", "DECIMAL(19, 0)", False),
+        ("FLOAT", "DOUBLE", False),
+        ("DECIMAL(9, 2)", "DECIMAL(20, 2)", True),
+        ("DECIMAL(9, 2)", "DECIMAL(20, 3)", False),
+        ("VARCHAR(3)", "VARCHAR(2147483647)", True),
+        ("CHAR(3)", "CHAR(4)", False),
+        ("TIMESTAMP(3)", "TIMESTAMP(6)", False),
+    ],
+)
+def test_types_of_the_same_values(old: str, new: str, wider: bool) -> None:
+    """And more of them: keys and columns of one become those of the other."""
+    assert widens(parse_logical_type(old), parse_logical_type(new)) is wider
+
+
+def test_a_column_that_is_cast_to_a_wider_type_is_that_column() -> None:
+    """Also through a cast of the cast; others that end alike are not."""
+    assert bare("o.a AS BIGINT") == "o.a"
+    assert bare("o.a OR NULL BY join LEFT ON o.b = p.b AS DECIMAL(24, 2)").endswith("p.b")
+    for text in ("o.a", "CAST(o.a AS BIGINT)", "+(o.a, 1 AS BIGINT)", "o.a AS OF o.ts"):
+        assert bare(text) == text
 
 
 def test_a_view_of_values_of_another_type_is_lost() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,8 +15,12 @@ import pytest
 import statelake as sl
 from statelake.pipelines.lake.edit.sql_upgrading import _merged_column
 from statelake.pipelines.lake.tables import units
+from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.state_core.serializers.sql.binary.projected import projected_row
+from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnapshot
+from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from tests.support.command import run
 
 KEYS = {"a": "INT", "b": "VARCHAR(5)", "c": "DECIMAL(9, 2)"}
@@ -234,3 +239,94 @@ def test_what_has_no_order_is_not_merged() -> None:
     ):
         with pytest.raises(pa.ArrowInvalid):
             _merged_column(column, how, places, column[:1])
+
+
+def test_null_of_a_long_decimal_has_the_bytes_that_flink_gives_it() -> None:
+    """Of a key that real Flink 2.3 wrote: ('n1', NULL, 4) of VARCHAR, DECIMAL(24, 2), BIGINT."""
+    kinds = [parse_logical_type(text) for text in ("VARCHAR(9)", "DECIMAL(24, 2)", "BIGINT")]
+    row = RowDataSerializerSnapshot.of(*kinds).restore_serializer()
+    written = DataOutput()
+    row.write({"f0": "n1", "f1": None, "f2": 4}, written)
+    plain = written.to_bytes()[4:]
+    flink = bytes.fromhex(
+        "00020000000000006e3100000000008200000000200000000400000000000000" + "00" * 16
+    )
+    assert plain != flink
+    assert projected_row(plain, kinds) == flink
+    assert projected_row(flink, kinds) == flink
+
+
+def test_null_of_a_long_decimal_moves(
+    savepoint: Path, rows: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    """There, into another order, and to fewer columns: keys stay those that Flink would make."""
+    plans = [
+        plan(tmp_path / f"{number}.json", keys, types)
+        for number, (keys, types) in enumerate(
+            [(["a", "b", "c"], KEYS), (["b", "c", "a"], WIDER), (["c", "a"], WIDER)]
+        )
+    ]
+    made = savepoint
+    for number, (old, new) in enumerate(pairwise(plans)):
+        made = Path(sl.sql_upgrade(made, tmp_path / f"made{number}", old, new).made)
+    assert run("check", "integrity", made).code == 0
+    (operator,) = sl.open_snapshot(made).operators
+    table = operator["accState"].to_arrow()
+    held_ = [row for row in table.to_pylist() if row["raw_key"] is not None]
+    assert len(held_) == len({a for a, _, c, _, _ in rows if c is None})
+    assert all(row["key"]["f0"] is None for row in held_)
+    assert all(row["raw_key"][4 + 8 : 4 + 16] == bytes([0, 0, 0, 0, 24, 0, 0, 0]) for row in held_)
+
+
+def test_groups_with_a_time_to_live_are_not_merged(
+    rows: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    """What had expired would be missing; in another order they go on."""
+    old = plan(tmp_path / "old.json", ["a", "b"], KEYS)
+    key = pa.array([{"f0": a, "f1": b} for a, b in {(a, b) for a, b, *_ in rows}],
+                   pa.struct([("f0", pa.int32()), ("f1", pa.string())]))  # fmt: skip
+    value = pa.array([{"f0": 1, "f1": 2}] * len(key))
+    state = NewKeyedState(
+        "accState", pa.table({"key": key, "value": value, "ttl": pa.array([7] * len(key))}),
+        value={"row_data": ["BIGINT", "BIGINT"]}, with_ttl=True,
+    )  # fmt: skip
+    spec = {"row_data": [KEYS["a"], KEYS["b"]]}
+    operator = NewOperator("6_group-aggregate", spec, (state,), parallelism=1, max_parallelism=128)
+    write_snapshot(tmp_path / "expiring", [operator])
+    less = plan(tmp_path / "less.json", ["a"], KEYS)
+    (verdict,) = sl.check_sql(tmp_path / "expiring", old, less).operators
+    assert verdict.fate == "unknown"
+    assert "what had expired would be missing" in verdict.why[-1]
+    other = plan(tmp_path / "other.json", ["b", "a"], KEYS)
+    assert sl.check_sql(tmp_path / "expiring", old, other).keeps
+
+
+def test_an_operator_that_is_new_below_one_that_goes_on_is_said_to_begin(
+    savepoint: Path, tmp_path: Path
+) -> None:
+    """And is unknown if what it reads is updated: it would get retractions of rows it never had."""
+    old = plan(tmp_path / "old.json", ["a", "b", "c"], KEYS)
+    content = json.loads(old.read_text())
+    content["nodes"].append(
+        {
+            "id": 7, "type": "stream-exec-group-aggregate_1", "grouping": [1],
+            "needRetraction": True,
+            "aggCalls": [{"internalName": "$SUM0$1", "argList": [3], "type": "BIGINT NOT NULL"}],
+            "aggCallNeedRetractions": [True],
+            "outputType": "ROW<`b` VARCHAR(5), `x` BIGINT NOT NULL>",
+        }
+    )  # fmt: skip
+    content["edges"].append({"source": 6, "target": 7})
+    new = tmp_path / "new.json"
+    new.write_text(json.dumps(content))
+    verdict = sl.check_sql(savepoint, old, new)
+    assert not verdict.right
+    fates = {each.operator: (each.fate, each.why[:1]) for each in verdict.operators}
+    why = "it is new, and what it reads is updated: rows would be retracted that it never had"
+    assert fates == {
+        "GroupAggregate[6]": ("keeps", []),
+        "GroupAggregate[7]": ("unknown", [why]),
+    }
+    assert sl.sql_upgrade(savepoint, tmp_path / "made", old, new).refused
+    accept = ["lost=GroupAggregate[7]"]
+    assert sl.sql_upgrade(savepoint, tmp_path / "made", old, new, accept=accept).made
