@@ -276,7 +276,11 @@ def verdicts_of(plan: SqlUpgradePlan, *, no_uids: bool = False) -> list[Operator
         match = each.match
         if match.old is None and match.new is not None and not _has_state(match.new):
             continue
-        if not each.entries and (each.worst is Fate.KEEPS or not each.operators):
+        if (
+            not each.entries
+            and (each.worst is Fate.KEEPS or not each.operators)
+            and not _misses(each)
+        ):
             continue
         node = match.node
         verdicts.append(
@@ -295,6 +299,11 @@ def verdicts_of(plan: SqlUpgradePlan, *, no_uids: bool = False) -> list[Operator
             )
         )  # fmt: skip
     return verdicts
+
+
+def _misses(upgrade: OperatorUpgrade) -> bool:
+    """Return whether an operator is new, below one that goes on."""
+    return upgrade.match.old is None and bool(upgrade.why)
 
 
 def _has_state(states: NodeStates) -> bool:
@@ -330,7 +339,7 @@ def refusals_of(plan: SqlUpgradePlan, accept: Sequence[str]) -> list[str]:
         )
     refused = []
     for each in plan.operators:
-        if each.match.labels & lost or (not each.entries and not each.operators):
+        if each.match.labels & lost or not (each.entries or each.operators or _misses(each)):
             continue
         fates = {each.fate, *(column.fate for column in each.match.column_matches)}
         for fate in sorted(fates, key=lambda fate: -fate.rank):

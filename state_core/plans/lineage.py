@@ -4,12 +4,14 @@ Two fields of different plans with the same text have the same values, as far as
 have the same rows: the text of a node's rows says of which tables, by which joins and groups, and
 apart from that its filters are kept, since a changed filter changes what was counted. Names,
 aliases and numbers of nodes are in none of these texts. Calcs are substituted, and two-phase
-aggregates have the text of one.
+aggregates have the text of one. A column that is only cast to a wider type has its text, ` AS `
+that type: its values are the same, so that groups and joins by it are those of the column.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,10 +19,19 @@ from typing import Any
 
 from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
-from statelake.state_core.serializers.sql.types.logical_types import RowType
+from statelake.state_core.serializers.sql.types.logical_types import (
+    DecimalType,
+    LengthType,
+    LogicalType,
+    RowType,
+)
 
 MAX_TEXT = 1 << 20  # nested expressions repeat what they read: the text of a field can explode
 MAX_DEPTH = 200
+WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
+_WIDENED = re.compile(
+    r"(.*) AS (SMALLINT|INT|BIGINT|DECIMAL\(\d+, \d+\)|VARCHAR\(\d+\))", re.DOTALL
+)
 COMMUTATIVE = ("AND", "OR", "=", "<>", "+", "*")
 # connectors, and formats of any connector but one, whose tables only get inserts
 INSERTS = ("datagen", "faker", "socket")
@@ -66,6 +77,23 @@ class Relation:
     def named(self, indexes: Sequence[int]) -> tuple[str, ...]:
         """Return the texts of some fields."""
         return tuple(self.fields[index] for index in indexes)
+
+
+def widens(old: LogicalType, new: LogicalType) -> bool:
+    """Return whether a type has the values of another, and maybe more, each of them equal to it."""
+    if old.root in WHOLE_NUMBERS and new.root in WHOLE_NUMBERS:
+        return WHOLE_NUMBERS.index(old.root) <= WHOLE_NUMBERS.index(new.root)
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale == new.scale and old.precision <= new.precision
+    if isinstance(old, LengthType) and isinstance(new, LengthType):
+        return old.root == new.root == "VARCHAR" and old.length <= new.length
+    return False
+
+
+def bare(text: str) -> str:
+    """Return the text of a column without the wider type that it is cast to."""
+    widened = _WIDENED.fullmatch(text)
+    return text if widened is None else widened[1]
 
 
 def lineage_of(plan: Plan) -> dict[int, Relation]:
@@ -236,12 +264,16 @@ def normalized(node: PlanNode, read: Relation) -> Relation:
 
 def _field(projected: Mapping[str, Any], read: Relation) -> str:
     """Return the text of a projected field; without a cast that only drops a time attribute."""
+    if projected.get("kind") == "INPUT_REF":
+        return str(read.fields[projected["inputIndex"]])
     if projected.get("internalName") == "$CAST$1":
         (operand,) = projected["operands"]
         if operand.get("kind") == "INPUT_REF":
-            index = operand["inputIndex"]
-            if read.columns[index].type.text == plan_type(projected["type"]).text:
+            index, to = operand["inputIndex"], plan_type(projected["type"])
+            if read.columns[index].type.text == to.text:
                 return str(read.fields[index])
+            if widens(read.columns[index].type, to):
+                return f"{bare(read.fields[index])} AS {to.text}"
     return expression(projected, read.fields)
 
 
@@ -276,7 +308,7 @@ def aggregated(node: PlanNode, read: Relation) -> tuple[Relation, tuple[str, ...
 
 def _aggregate(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     source, keys, window = aggregated(node, inputs[0])
-    by = f"BY [{', '.join(sorted(keys))}]"
+    by = f"BY [{', '.join(sorted(map(bare, keys)))}]"
     rows = _bounded(f"GROUP {source.rows} {by}{window}")
     calls = [f"{call_text(call, source)} {by}{window}" for call in node.spec["aggCalls"]]
     properties = [
@@ -297,7 +329,10 @@ def window_text(node: PlanNode, read: Relation) -> str:
     windowing = spec.get("windowing")
     if windowing is None:
         return ""
-    window = json.dumps(windowing["window"], sort_keys=True)
+    given = {k: v for k, v in windowing["window"].items() if k != "partition_key_indices"}
+    window = json.dumps(given, sort_keys=True)
+    if keys := windowing["window"].get("partition_key_indices"):  # of sessions
+        window += f" PER {sorted(map(bare, read.named(keys)))}"
     for name in ("timeAttributeIndex", "windowStart", "sliceEnd"):
         if name in windowing:
             index = windowing[name]
@@ -321,17 +356,17 @@ def function_name(call: Mapping[str, Any]) -> str:
     return json.dumps(call, sort_keys=True)
 
 
-def join_keys(spec: Mapping[str, Any], inputs: Sequence[Relation]) -> tuple[str, str]:
-    """Return the texts of a join's keys on both sides, pair by pair."""
-    left, right = inputs
-    return str(left.named(spec["leftKeys"])), str(right.named(spec["rightKeys"]))
+def join_keys(spec: Mapping[str, Any], inputs: Sequence[Relation]) -> tuple[str, ...]:
+    """Return the texts of a join's keys, a pair of both sides each."""
+    left, right = told_apart(inputs)
+    pairs = zip(left.named(spec["leftKeys"]), right.named(spec["rightKeys"]), strict=True)
+    return tuple(f"{bare(one)} = {bare(other)}" for one, other in pairs)
 
 
 def join_text(spec: Mapping[str, Any], inputs: Sequence[Relation]) -> str:
     """Return the text of a join: its type, keys and other conditions."""
     left, right = told_apart(inputs)
-    pairs = zip(left.named(spec["leftKeys"]), right.named(spec["rightKeys"]), strict=True)
-    equal = sorted(f"{one} = {other}" for one, other in pairs)
+    equal = sorted(join_keys(spec, inputs))
     condition = spec.get("nonEquiCondition")
     more = [] if condition is None else [expression(condition, (*left.fields, *right.fields))]
     return f"{spec['joinType']} ON {' AND '.join(equal + more)}"
@@ -345,9 +380,15 @@ def told_apart(inputs: Sequence[Relation]) -> tuple[Relation, Relation]:
     # as many as the left has: joins in each side have numbered theirs with less
     mark = f" #{len(left.tables) + 1}"
     return left, replace(
-        right, fields=tuple(f"{text}{mark}" for text in right.fields),
+        right, fields=tuple(_marked(text, mark) for text in right.fields),
         filters=frozenset(f"{text}{mark}" for text in right.filters),
     )  # fmt: skip
+
+
+def _marked(text: str, mark: str) -> str:
+    """Return the text of a column with a mark, before the wider type that it is cast to."""
+    column = bare(text)
+    return f"{column}{mark}{text.removeprefix(column)}"
 
 
 def _join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
@@ -364,7 +405,7 @@ def _join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
             f" OR NULL BY {text}" if kind in (side, "FULL") else "" for side in ("RIGHT", "LEFT")
         ]
         pairs = [(left, sides[0]), (right, sides[1])]
-        fields = tuple(f"{text}{side}" for read, side in pairs for text in read.fields)
+        fields = tuple(_marked(text, side) for read, side in pairs for text in read.fields)
     updates = left.updates or right.updates or kind not in ("INNER", "SEMI")
     if interval is not None or node.kind in ("window-join", "temporal-join", "lookup-join"):
         updates = left.updates
@@ -433,7 +474,7 @@ def bounds_text(node: PlanNode, inputs: Sequence[Relation]) -> str:
 def order_text(fields: Sequence[Mapping[str, Any]], read: Relation) -> str:
     """Return the text of an ORDER BY."""
     parts = [
-        f"{read.fields[each['index']]} {'ASC' if each['isAscending'] else 'DESC'}"
+        f"{bare(read.fields[each['index']])} {'ASC' if each['isAscending'] else 'DESC'}"
         f"{' NULLS LAST' if each['nullIsLast'] else ''}"
         for each in fields
     ]
@@ -446,15 +487,15 @@ def rank_text(node: PlanNode, read: Relation) -> str:
     if node.kind == "deduplicate":
         which = "LAST" if spec["keepLastRow"] else "FIRST"
         time = "ROWTIME" if spec["isRowtime"] else "PROCTIME"
-        return f"{which} BY {time} OF {sorted(read.named(spec['uniqueKeys']))}"
+        return f"{which} BY {time} OF {sorted(map(bare, read.named(spec['uniqueKeys'])))}"
     if node.kind == "window-deduplicate":
         which = "LAST" if spec["keepLastRow"] else "FIRST"
         by = read.fields[spec["orderKey"]]
-        of = sorted(read.named(spec["partitionKeys"]))
+        of = sorted(map(bare, read.named(spec["partitionKeys"])))
         return f"{which} BY {by} OF {of}{window_text(node, read)}"
     partition = spec.get("partition", spec.get("partitionSpec"))["fields"]
     order = order_text((spec.get("orderBy") or spec["sortSpec"])["fields"], read)
-    of = sorted(read.named(partition))
+    of = sorted(map(bare, read.named(partition)))
     return f"TOP {spec['rankType']} {order} OF {of}{window_text(node, read)}"
 
 
@@ -490,7 +531,7 @@ def over_calls(node: PlanNode, read: Relation) -> list[tuple[str, Mapping[str, A
     """Return each call of an OVER with the text of its window."""
     over = node.spec["overSpec"]
     known = over_input(node, read)
-    of = f"OF {sorted(read.named(over['partition']['fields']))}"
+    of = f"OF {sorted(map(bare, read.named(over['partition']['fields'])))}"
     calls = []
     for group in over["groups"]:
         bounds = [_bound(group[name], known) for name in ("lowerBound", "upperBound")]
@@ -559,7 +600,9 @@ def expression(value: Any, fields: Sequence[str], depth: int = 0) -> str:
         raise DeclarationError(f"an expression nested more than {MAX_DEPTH} deep")
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if kind == "INPUT_REF":
-        return str(fields[value["inputIndex"]])
+        text = str(fields[value["inputIndex"]])
+        widened = _WIDENED.fullmatch(text)
+        return text if widened is None else f"CAST({widened[1]} AS {widened[2]})"
     if kind == "LITERAL":
         return json.dumps(value.get("value", value), sort_keys=True)
     if kind == "CALL" and "sarg" not in value:
@@ -567,7 +610,12 @@ def expression(value: Any, fields: Sequence[str], depth: int = 0) -> str:
         operands = [expression(each, fields, depth + 1) for each in value.get("operands") or ()]
         if name in COMMUTATIVE:
             operands.sort()
-        to = f" AS {plan_type(value['type']).text}" if name.endswith("CAST") else ""
+        to = ""
+        if "type" in value:
+            kind = plan_type(value["type"])
+            # of numbers too: an INT overflows where a BIGINT does not
+            if name.endswith("CAST") or kind.root in (*WHOLE_NUMBERS, "DECIMAL"):
+                to = f" AS {kind.text}"
         return _bounded(f"{name}({', '.join(operands)}{to})")
     if isinstance(value, Mapping):
         parts = [

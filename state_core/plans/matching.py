@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from statelake.state_core.errors import DeclarationError, NotFoundError, did_you_mean
-from statelake.state_core.plans.lineage import lineage_of
+from statelake.state_core.plans.lineage import Relation, bare, lineage_of, widens
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
     NO_INITIAL,
@@ -25,6 +25,7 @@ from statelake.state_core.plans.states import (
 )
 from statelake.state_core.plans.versions import FILTERED_CHANGES, RETRACTING_SINKS
 from statelake.state_core.serializers.sql.binary.formats import LONG_DIGITS
+from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import (
     DecimalType,
     LengthType,
@@ -116,6 +117,8 @@ class OperatorMatch:
         states: The states that go on.
         fate: What becomes of its state as a whole.
         why: Reasons, each a sentence.
+        keys: The column of the old key that each of the new one is; empty if keys keep their bytes.
+            If there are less of them, groups merge.
     """
 
     old: NodeStates | None
@@ -123,6 +126,12 @@ class OperatorMatch:
     states: tuple[StateMatch, ...] = ()
     fate: Fate = Fate.KEEPS
     why: tuple[str, ...] = ()
+    keys: tuple[int, ...] = ()
+
+    @property
+    def merges(self) -> bool:
+        """Whether several old groups become one."""
+        return bool(self.keys and self.old and len(self.keys) < len(self.old.keys))
 
     @property
     def node(self) -> PlanNode:
@@ -178,7 +187,8 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         DeclarationError: A plan can't be understood.
         NotFoundError: A given pair names no operator with state.
     """
-    before, after = states_of(old, lineage_of(old)), states_of(new, lineage_of(new))
+    relations = lineage_of(new)
+    before, after = states_of(old, lineage_of(old)), states_of(new, relations)
     pairs = dict(said or {})
     for number, count in Counter(pairs.values()).items():
         if count > 1:
@@ -224,8 +234,29 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         else:
             found[number] = match
         del free[ties[0]]
-    ordered = [found[number] for number in after]
+    ordered = [_begun(found[number], new, relations, found) for number in after]
     return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
+
+
+def _begun(
+    match: OperatorMatch,
+    plan: Plan,
+    relations: Mapping[int, Relation],
+    found: Mapping[int, OperatorMatch],
+) -> OperatorMatch:
+    """Return the match of a new operator, with what it misses of rows that came before it."""
+    new = match.new
+    if match.old is not None or new is None or not (new.states or new.identity):
+        return match
+    above = list(new.node.inputs)
+    for number in above:
+        above += [each for each in plan.nodes[number].inputs if each not in above]
+    if not any(found[each].old is not None for each in above if each in found):
+        return match
+    if any(relations[each].updates for each in new.node.inputs):
+        why = "it is new, and what it reads is updated: rows would be retracted that it never had"
+        return replace(match, fate=Fate.UNKNOWN, why=(why,))
+    return replace(match, why=("it is new, and has what comes from now on",))
 
 
 def _exact(match: OperatorMatch) -> bool:
@@ -253,10 +284,12 @@ def _score(old: NodeStates, new: NodeStates) -> float:
         return 0.0
     if new.family in ("table-source-scan", "sink") and old.settings != new.settings:
         return 0.0
-    if sorted(old.keys) != sorted(new.keys) and not old.identity:
-        return 0.01 if new.keys and set(old.keys) & set(new.keys) else 0.0
     texts, others = _texts(old), _texts(new)
     shared = len(texts & others) / max(len(texts | others), 1) if texts | others else 1.0
+    if sorted(old.keys) != sorted(new.keys) and not old.identity:
+        if new.keys and Counter(new.keys) <= Counter(old.keys):  # groups that merge
+            return 0.1 + 0.5 * shared + 0.3 * (old.reads == new.reads)
+        return 0.01 if new.keys and set(old.keys) & set(new.keys) else 0.0
     equal = (old.reads == new.reads) + (old.settings == new.settings) + (
         old.filters == new.filters
     )  # fmt: skip
@@ -265,7 +298,8 @@ def _score(old: NodeStates, new: NodeStates) -> float:
 
 
 def _texts(states: NodeStates) -> set[str]:
-    return {column.text for state in states.states for row in state.rows.values() for column in row}
+    rows = [row for state in states.states for row in state.rows.values()]
+    return {bare(column.text) for row in rows for column in row}
 
 
 # --------------------------------------------------------------------------- one operator
@@ -282,11 +316,9 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
 
     if old.family != new.family:
         worse(Fate.LOST, f"it was {old.node.label}, which keeps other state")
-    if old.keys != new.keys:
-        worse(Fate.LOST, _keys_text(old, new))
-    elif not all(map(same_bytes, old.key_types, new.key_types)):
-        was, now = (", ".join(map(str, each.key_types)) for each in (old, new))
-        worse(Fate.LOST, f"its key was of the type {was}, and is {now}: Flink restores no other")
+    keys, key_fate, because = _moved(old, new)
+    if because:
+        worse(key_fate, because)
     if new.family == "sink" and bool(old.states) != bool(new.states):
         worse(Fate.LOST, _materializes_text(new))
     elif old.reads != new.reads:
@@ -316,12 +348,120 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
             had = "nothing like it" if before_state is None else before_state.form
             worse(Fate.UNKNOWN, f"its state {state.name!r} holds {state.form}, and there was {had}")
             continue
-        states.append(_state_match(before_state, state))
+        matched = _state_match(before_state, state)
+        if len(keys or new.keys) < len(old.keys):
+            matched = _merged_state(matched)
+            why += _rounding(matched)
+        states.append(matched)
     names = {each.name for each in new.states}
     for gone in old.states:
         if gone.name not in names:
             worse(Fate.UNKNOWN, f"its state {gone.name!r} is not read by the new job")
-    return OperatorMatch(old, new, tuple(states), fate, tuple(why))
+    return OperatorMatch(old, new, tuple(states), fate, tuple(why), keys)
+
+
+def _moved(old: NodeStates, new: NodeStates) -> tuple[tuple[int, ...], Fate, str]:
+    """Return what `_moved_keys` does, what becomes of the state, and why; empty if keys stay."""
+    keys = _moved_keys(old, new)
+    if keys is None:
+        return (), Fate.LOST, _keys_text(old, new)
+    if not keys:
+        return (), Fate.KEEPS, ""
+    types = [old.key_types[each] for each in keys]
+    if not all(map(_is_held, types, new.key_types)):
+        was, now = (", ".join(map(str, each)) for each in (types, new.key_types))
+        why = f"its key was of the type {was}, and is {now}, which {_not_held(was)}"
+        return keys, Fate.LOST, why
+    if len(keys) < len(old.keys):
+        merged, why = _merged_groups(old, new)
+        return keys, Fate.KEEPS if merged else Fate.LOST, why
+    return (
+        keys,
+        Fate.KEEPS,
+        (
+            f"its key moves: it was ({_shown_key(old)}), and is ({_shown_key(new)}); each entry and"
+            " timer goes to the key group of its new key"
+        ),
+    )
+
+
+def _moved_keys(old: NodeStates, new: NodeStates) -> tuple[int, ...] | None:
+    """Return the old column of each column of a new key.
+
+    None if there is not one for each; empty if keys keep their bytes.
+    """
+    if Counter(new.keys) - Counter(old.keys) or (old.keys and not new.keys):
+        return None
+    free = list(range(len(old.keys)))
+    found = []
+    for text in new.keys:
+        at = next(each for each in free if old.keys[each] == text)
+        free.remove(at)
+        found.append(at)
+    stay = found == list(range(len(old.keys)))
+    stay = stay and all(map(same_bytes, old.key_types, new.key_types))
+    return () if stay else tuple(found)
+
+
+def _merged_groups(old: NodeStates, new: NodeStates) -> tuple[bool, str]:
+    """Return whether groups that become one can be merged, and a sentence that says it."""
+    was, now = _shown_key(old), _shown_key(new)
+    if new.family not in ("groups", "windows"):
+        return False, f"its key was ({was}), and is ({now}): only aggregates can be merged"
+    if "Session" in new.settings.get("window", ""):
+        return False, f"its key was ({was}), and is ({now}): which sessions are one is not known"
+    return True, (
+        f"its groups merge: they were by ({was}), and are by ({now}); what each holds is added up"
+    )
+
+
+def merged_by(column: StateColumn) -> str:
+    """Return how a column of groups that become one is merged: `sum`, `min`, `max`; or not."""
+    function, _, of = column.text.partition("(")
+    if column.type is None or of.startswith("DISTINCT "):
+        return ""
+    return {"COUNT": "sum", "SUM": "sum", "SUM0": "sum", "MIN": "min", "MAX": "max"}.get(
+        function, ""
+    )
+
+
+def _merged_state(match: StateMatch) -> StateMatch:
+    """Return the match of a state whose groups merge, as far as its columns do."""
+    why = "its groups merge, and what it holds of each does not tell what it is of all"
+    columns = {
+        place: tuple(
+            replace(each, fate=worst([each.fate, Fate.UNKNOWN]), why=each.why or why)
+            if each.old is not None and not merged_by(each.column)
+            else each
+            for each in matches
+        )
+        for place, matches in match.columns.items()
+    }
+    return replace(match, columns=columns)
+
+
+def _rounding(match: StateMatch) -> list[str]:
+    """Return a sentence if sums are added up that depend on the order; none otherwise."""
+    matches = [each for row in match.columns.values() for each in row]
+    sums = [each.column for each in matches if merged_by(each.column) == "sum"]
+    if any(each.type is not None and each.type.root in ("FLOAT", "DOUBLE") for each in sums):
+        return ["its sums of floating point are added in another order: last digits may differ"]
+    return []
+
+
+def _is_held(old: LogicalType, new: LogicalType) -> bool:
+    return same_bytes(old, new) or widens(old, new)
+
+
+def _not_held(was: str) -> str:
+    if "FLOAT" in was:
+        return "may be another number: 0.1 as FLOAT is not 0.1 as DOUBLE"
+    return "does not hold all values of the old type as they are"
+
+
+def _shown_key(states: NodeStates) -> str:
+    pairs = zip(states.keys, states.key_types, strict=True)
+    return ", ".join(f"{_short(text)} {kind}" for text, kind in pairs)
 
 
 def _keys_text(old: NodeStates, new: NodeStates) -> str:
@@ -368,12 +508,26 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
         matches = []
         for column in row:
             match = _column_match(column, before, taken, new)
+            if new.updates or (place is Place.USER_KEY and "with counts" not in new.form):
+                match = _found_again(match, before)
             if match.old is not None:
                 taken.add(match.old)
             matches.append(match)
         columns[place] = tuple(matches)
         left_out += [column for index, column in enumerate(before) if index not in taken]
     return StateMatch(new, old, columns, tuple(left_out))
+
+
+def _found_again(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:
+    """Return the match of a column by which rows are found; unknown if they may not be."""
+    kind, found = match.column.type, None if match.old is None else before[match.old].type
+    if (
+        kind is None or found is None or match.column.counts or match.fate is not Fate.KEEPS
+        or same_bytes(found, kind) or not (kind.nullable and reserved_bytes(kind))
+    ):  # fmt: skip
+        return match
+    why = f"NULL in {kind} has two forms, and a row that is there is only found by its own"
+    return replace(match, fate=Fate.UNKNOWN, why=why)
 
 
 def _column_match(
@@ -384,7 +538,7 @@ def _column_match(
 ) -> ColumnMatch:
     for free in (True, False):  # two columns of one meaning each take their own, if there are two
         for index, old in enumerate(before):
-            if old.text == column.text and (index not in taken) is free:
+            if bare(old.text) == bare(column.text) and (index not in taken) is free:
                 return _typed(column, index, old)
     if (converted := _other_sum(column, before)) is not None:
         return converted
@@ -447,6 +601,12 @@ def _typed(column: StateColumn, index: int, old: StateColumn) -> ColumnMatch:
         return ColumnMatch(column, index, Fate.LOST, why)
     if column.type is None or old.type is None or same_bytes(old.type, column.type):
         return ColumnMatch(column, index, Fate.KEEPS)
+    if widens(old.type, column.type):
+        function, call, _ = column.text.partition("(")
+        if not call or function in ("MIN", "MAX"):
+            return ColumnMatch(column, index, Fate.KEEPS)
+        why = f"it was {old.type}, and is {column.type}: what was added up may have overflowed"
+        return ColumnMatch(column, index, Fate.UNKNOWN, why)
     return ColumnMatch(column, index, Fate.LOST, f"it was {old.type}, and is {column.type}")
 
 

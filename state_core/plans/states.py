@@ -22,6 +22,7 @@ from statelake.state_core.plans.lineage import (
     RANKS,
     Relation,
     aggregated,
+    bare,
     bounds_text,
     call_text,
     conjuncts,
@@ -38,7 +39,7 @@ from statelake.state_core.plans.lineage import (
     told_apart,
     understood,
 )
-from statelake.state_core.plans.plan import Plan, PlanNode, plan_type
+from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
 from statelake.state_core.plans.versions import FIRST_ROWS, UNBOUNDED_OVER, VersionChange
 from statelake.state_core.serializers.sql.types.logical_types import (
     DecimalType,
@@ -246,7 +247,7 @@ def _made(
     return NodeStates(
         node, family, tuple(each.rows for each in inputs),
         frozenset().union(*(each.filters for each in filtered)),
-        inputs[0].named(keys or ()), settings or {}, tuple(states), limits or {},
+        tuple(map(bare, inputs[0].named(keys or ()))), settings or {}, tuple(states), limits or {},
         key_types=_types(inputs[0], keys or ()), key_names=_names(inputs[0], keys or ()),
     )  # fmt: skip
 
@@ -263,10 +264,17 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     """Return a source or a sink: its state is the connector's, and goes with the table."""
     settings = {"table": table_of(node)}
     if inputs and node.spec.get("requireUpsertMaterialize"):
-        rows = {Place.VALUE: _columns(inputs[0])}
-        made = _made(node, node.kind, inputs, None, [NodeState("values", "list of rows", rows)],
-                     settings)  # fmt: skip
-        return replace(made, key_names=_primary_key(node))
+        named, (read,) = _primary_key(node), inputs
+        columns = _physical(node)
+        if len(columns) == len(read.columns):  # rows have the types of the table by now
+            read = replace(read, columns=columns)
+        names = [column.name for column in read.columns]
+        keys = [names.index(name) for name in named] if set(named) <= set(names) else None
+        held = zip(_columns(inputs[0]), read.columns, strict=True)
+        rows = {Place.VALUE: tuple(replace(one, type=column.type) for one, column in held)}
+        state = NodeState("values", "list of rows", rows, updates=True)
+        made = _made(node, node.kind, [read], keys, [state], settings)
+        return replace(made, key_names=named)
     return NodeStates(node, node.kind, (), frozenset(), (), settings, ())
 
 
@@ -275,6 +283,18 @@ def _primary_key(node: PlanNode) -> tuple[str, ...]:
     table = node.spec["dynamicTableSink"]["table"].get("resolvedTable") or {}
     key = (table.get("schema") or {}).get("primaryKey") or {}
     return tuple(str(column) for column in key.get("columns") or ())
+
+
+def _physical(node: PlanNode) -> tuple[Column, ...]:
+    """Return the physical columns of a sink's table; none if the plan has no schema."""
+    table = node.spec["dynamicTableSink"]["table"].get("resolvedTable") or {}
+    found = []
+    for each in (table.get("schema") or {}).get("columns") or ():
+        kind = each.get("dataType")
+        if "kind" not in each and kind is not None:
+            text = kind.get("logicalType", kind) if isinstance(kind, Mapping) else kind
+            found.append(Column(str(each["name"]), plan_type(text)))
+    return tuple(found)
 
 
 def _columns(read: Relation) -> tuple[StateColumn, ...]:
@@ -308,7 +328,8 @@ def _aggregate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeState
         [state], {"window": window} if windowed else {},
     )  # fmt: skip
     return NodeStates(
-        **{**vars(made), "keys": keys, "key_types": _types(inputs[0], spec["grouping"]),
+        **{**vars(made), "keys": tuple(map(bare, keys)),
+           "key_types": _types(inputs[0], spec["grouping"]),
            "key_names": _names(inputs[0], spec["grouping"]),
            "family": "group windows" if node.kind == "group-window-aggregate" else made.family},
     )  # fmt: skip
@@ -518,11 +539,9 @@ def _join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
 def _joined(
     node: PlanNode, inputs: Sequence[Relation], states: Sequence[NodeState], spec: Mapping[str, Any]
 ) -> NodeStates:
-    settings = {
-        "condition": join_text(spec, inputs) + bounds_text(node, inputs),
-        "keys": str(join_keys(spec, inputs)),
-    }
-    return _made(node, node.kind, inputs, spec["leftKeys"], states, settings)
+    settings = {"condition": join_text(spec, inputs) + bounds_text(node, inputs)}
+    made = _made(node, node.kind, inputs, spec["leftKeys"], states, settings)
+    return replace(made, keys=join_keys(spec, inputs))
 
 
 def _side(
@@ -543,7 +562,7 @@ def _side(
     if any(set(each) <= set(keys) for each in unique):
         return NodeState(name, held, {Place.VALUE: rows}, index, read.updates)
     shortest = min(unique, key=len)
-    of = ", ".join(sorted(read.named(shortest)))
+    of = ", ".join(sorted(map(bare, read.named(shortest))))
     return NodeState(
         name, f"{held} by unique key {of}",
         {Place.USER_KEY: _chosen(read, shortest), Place.VALUE: rows}, index, read.updates,

@@ -6,7 +6,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +23,13 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import HeldState, TableRows, open_unit, table_rows
 from statelake.pipelines.lake.tables.tables import TableFile, table_directory
-from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch, table_columns
+from statelake.pipelines.lake.tables.unit_writer import (
+    UnitWriter,
+    in_order,
+    table_batch,
+    table_columns,
+    write_row_groups,
+)
 from statelake.pipelines.lake.tables.units import KEY_GROUP, Partitioning, Unit
 from statelake.state_core.errors import EncodeError, KeyGroupError, UnknownHashError
 from statelake.state_core.files.filesystem import Directory
@@ -119,6 +127,48 @@ class KeyGroupLayout:
             if _paths(replaced.get(unit, ())) != _paths(staged.get(unit, ()))
         ]
 
+    def new_pieces(self, files: Sequence[UnitRecord]) -> list[Piece]:
+        """Return the pieces of a table whose rows go to any key group: each replaces its files."""
+        starts = sorted({file.partition for file in files})
+        if self.partitioning.column == KEY_GROUP:
+            starts = list(range(self.after.max_parallelism)) if starts else []
+        replaced: dict[Unit, list[UnitRecord]] = {
+            self._piece_of(start, starts): [] for start in starts
+        }
+        for file in files:
+            replaced[self._piece_of(file.partition, starts)].append(file)
+        return [Piece(unit, tuple(held), ()) for unit, held in replaced.items()]
+
+    def stage(
+        self, states: Sequence[StateRows], units: Sequence[Unit], path: str
+    ) -> tuple[UnitRecord, list[int]] | None:
+        """Write rows that have new key groups to a file, a row group for each unit.
+
+        Args:
+            states: The rows, a state at a time.
+            units: The key groups of the new pieces, in order.
+            path: The file's path below that of all data.
+
+        Returns:
+            The file, and the units that have a row group; None if there are no rows.
+        """
+        kinds = {index: self.after.parse(held)[0] for index, held in self.after.states}
+        batches = [table_batch(kinds[rows.state], rows.batch) for rows in states if len(rows.batch)]
+        if not batches:
+            return None
+        rows = in_order(pa.Table.from_batches(batches))
+        groups = rows.column(KEY_GROUP).to_numpy()
+        bounds = np.searchsorted(groups, [unit.first for unit in units]).tolist()
+        held = []
+        parts = []
+        for index, (first, end) in enumerate(pairwise([*bounds, len(rows)])):
+            if first < end:
+                held.append(index)
+                parts.append(rows.slice(first, end - first))
+        path, size = write_row_groups(self._directory, path, parts)
+        last = self.after.max_parallelism - 1
+        return UnitRecord(path, NO_PARTITION, 0, last, len(rows), size, b""), held
+
     def _partitions_of(self, file: TableFile) -> list[int]:
         """Return the partition of a file; if that is null, the partitions of its rows."""
         if file.partition != NO_PARTITION or self.partitioning.column == KEY_GROUP:
@@ -169,6 +219,9 @@ class KeyGroupLayout:
         table, files = self.before, piece.files
         if piece.staged is not None:
             table, files = self.after, piece.staged
+        if piece.row_groups:
+            parts = replace(table, units=files)
+            return parts.read_parts(piece.row_groups, piece.unit.key_groups)
         states = replace(table, units=files).read(piece.unit.key_groups)
         if piece.edited:
             stored = sum(file.rows for file in files if file.rows >= 0)

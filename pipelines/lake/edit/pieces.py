@@ -26,12 +26,14 @@ class Piece:
         staged: The files to read instead, which SQL or a user wrote, with the new types of the
             table. None if the rows are those of `files`.
         edited: Whether a user wrote `staged`, so that its rows have to be validated.
+        row_groups: Those of each of `staged` that are read; all, if this is empty.
     """
 
     unit: Unit
     files: tuple[UnitRecord, ...]
     staged: tuple[UnitRecord, ...] | None = None
     edited: bool = False
+    row_groups: tuple[tuple[int, ...], ...] = ()
 
     @property
     def rows(self) -> int:

@@ -24,7 +24,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.pieces import Piece, Rewritten, Rows
 from statelake.pipelines.lake.edit.subtask_layout import SubtaskLayout
-from statelake.pipelines.lake.tables.names import check_names
+from statelake.pipelines.lake.tables.names import check_names, new_folder
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     SnapshotRecord,
@@ -33,12 +33,14 @@ from statelake.pipelines.lake.tables.records import (
     by_span,
 )
 from statelake.pipelines.lake.tables.table_rows import null_counts, open_unit
+from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.pipelines.times import Stopwatch, Times, phase
 from statelake.state_core.errors import ConflictError, StateError
 from statelake.state_core.formats.rewriting.value_migration import null_value_fields
 
 SLICE_BYTES = 16 << 20
+STAGED = "staged"  # the directory of rows that an attempt writes, and reads again
 SLICES = 8  # the smallest number of tasks, if there are as many pieces
 TableLayout: TypeAlias = KeyGroupLayout | SubtaskLayout
 
@@ -95,11 +97,14 @@ class TableChange:
         layout: The layout of its next version.
         pieces: The pieces to rewrite; other files stay.
         transforms: The transforms of the rows, in order.
+        moves: The transforms that come first, and give rows of all pieces other key groups; of
+            keyed state alone.
     """
 
     layout: TableLayout
     pieces: Sequence[Piece]
     transforms: Sequence[Transform] = ()
+    moves: Sequence[Transform] = ()
 
 
 class Derivation:
@@ -212,9 +217,14 @@ def _derived(
     for table in operator.tables:
         change = derivation.change(operator, table)
         if change is not None:
+            pieces = change.pieces
+            if change.moves:
+                pieces = rewriter.stage_moved(table, change.layout, pieces, change.moves)
             operator = rewriter.rewrite_table(
-                operator, table, change.layout, change.pieces, change.transforms
+                operator, table, change.layout, pieces, change.transforms
             )
+            if change.moves:
+                rewriter.delete_staged(table)
     return operator
 
 
@@ -234,6 +244,46 @@ def pieces_of(table: TableRecord) -> list[Piece]:
 def piece_of(files: Sequence[UnitRecord]) -> Piece:
     """Return the piece of all files of the same key groups, or subtasks."""
     return Piece(Unit(files[0].partition, files[0].first, files[0].last), tuple(files))
+
+
+@dataclass(frozen=True)
+class MoveTask:
+    """Some pieces of a table whose rows get other key groups.
+
+    Attributes:
+        layout: The table's layout.
+        transforms: The transforms of the rows, in order.
+        pieces: What is read.
+        units: The key groups of the new pieces, in order.
+        prefix: The directory of new files, below that of all data.
+    """
+
+    layout: KeyGroupLayout
+    transforms: tuple[Transform, ...]
+    pieces: tuple[Piece, ...]
+    units: tuple[Unit, ...]
+    prefix: str
+
+
+def move_pieces(task: MoveTask) -> list[tuple[UnitRecord, list[int]]]:
+    """Sort the rows of a task's pieces by their new key groups, and write those of each piece.
+
+    Returns:
+        The files, and the new pieces that have a row group in each.
+    """
+    layout, staged = task.layout, []
+    for piece in task.pieces:
+        try:
+            with phase("read"):
+                before = layout.read(piece)
+            after = [_transformed(task.transforms, rows) for rows in before]
+            with phase("wrote"):
+                path = f"{new_folder(f'{task.prefix}/{STAGED}')}/moved"
+                written = layout.stage(after, task.units, path)
+        except StateError as error:
+            raise error.within(layout.place(piece.unit)) from error
+        staged += [] if written is None else [written]
+    return staged
 
 
 @dataclass(frozen=True)
@@ -289,6 +339,55 @@ class TableRewriter:
         self.dry_run = dry_run
         self.written = 0
         self.stopwatch = Stopwatch()
+
+    def stage_moved(
+        self,
+        table: TableRecord,
+        layout: TableLayout,
+        pieces: Sequence[Piece],
+        moves: Sequence[Transform],
+    ) -> list[Piece]:
+        """Give all rows of a table other key groups.
+
+        Args:
+            table: The table.
+            layout: The table's layout.
+            pieces: The pieces of the table.
+            moves: The transforms of the rows, of which the last ones give them other key groups.
+
+        Returns:
+            The new pieces, whose rows are in staged files.
+
+        Raises:
+            StateError: Rows can't be read or transformed.
+        """
+        assert isinstance(layout, KeyGroupLayout)  # noqa: S101 - only those have key groups
+        new = layout.new_pieces(table.units)
+        units = tuple(piece.unit for piece in new)
+        tasks = [
+            MoveTask(layout, tuple(moves), part, units, self.token) for part in _slices(pieces)
+        ]
+        done = self.stopwatch.map(
+            self.engine, move_pieces, tasks, [0] * len(tasks), self.progress,
+            rest="transformed", name=_slice_name,
+        )  # fmt: skip
+        staged: list[list[tuple[UnitRecord, int]]] = [[] for _ in new]
+        for file, held in (each for of_task in done for each in of_task):
+            for row_group, index in enumerate(held):
+                staged[index].append((file, row_group))
+        return [
+            replace(
+                piece,
+                staged=tuple(file for file, _ in parts),
+                row_groups=tuple((row_group,) for _, row_group in parts),
+            )
+            for piece, parts in zip(new, staged, strict=True)
+        ]
+
+    def delete_staged(self, table: TableRecord) -> None:
+        """Delete the files that only this attempt reads."""
+        directory = self.lake.table(table.path).directory
+        directory.delete_tree(f"{DATA_DIRECTORY}/{self.token}/{STAGED}")
 
     def rewrite_table(
         self,
@@ -360,7 +459,7 @@ def _slices(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
     return [tuple(pieces[first:last]) for first, last in pairwise([*bounds, len(pieces)])]
 
 
-def _slice_name(task: RewriteTask) -> str:
+def _slice_name(task: RewriteTask | MoveTask) -> str:
     """Return the name of a slice in messages."""
     places = [task.layout.place(piece.unit) for piece in task.pieces]
     return " to ".join(dict.fromkeys([*places[:1], *places[-1:]]))
@@ -390,7 +489,11 @@ def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
         if count != piece.rows and any(transform.keeps_count for transform in transforms):
             raise ConflictError(f"{piece.rows} rows became {count}")
         same = count == piece.rows and all(map(is_, after, before))
-        if same and not piece.edited and all(transform.keeps_unchanged for transform in transforms):
+        if (
+            same
+            and piece.staged is None
+            and all(transform.keeps_unchanged for transform in transforms)
+        ):
             return Rewritten(piece.files)
         if any(transform.validates for transform in transforms):
             for rows in after:

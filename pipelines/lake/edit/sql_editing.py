@@ -19,6 +19,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.editing import EditResult, changed_states
 from statelake.pipelines.lake.edit.pieces import Piece, Rows
 from statelake.pipelines.lake.edit.rewriting import (
+    STAGED,
     Derivation,
     TableChange,
     TableLayout,
@@ -50,7 +51,6 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
 from statelake.state_core.model.snapshot import StateKind
 
-STAGED = "staged"  # the directory of rows that an attempt inserts
 _ELEMENT = re.compile(r"\belement\b", re.IGNORECASE)
 _NO_CONDITION = re.compile(r"'bool_or\((.*?)\)'")  # DuckDB's error, with its type
 

@@ -2,19 +2,22 @@
 
 Two compiled plans are matched by meaning, and held to the snapshot: its operators must be the old
 plan's, their states of the types that it predicts. Then each state whose rows change is rewritten,
-column by column; operators get the uids of the new plan. What was not matched is left out.
+column by column; operators get the uids of the new plan. What was not matched is left out. Where
+the columns of a key have another order, or wider types, entries and timers go to other key groups.
 """
 
 from __future__ import annotations
 
 import hashlib
 import posixpath
+import struct
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -42,8 +45,15 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
     TableRecord,
 )
+from statelake.pipelines.lake.tables.table_rows import HeldState
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
-from statelake.state_core.formats.layout.keyed_layout import RAW_KEY, RAW_VALUE, USER_KEY, VALUE
+from statelake.state_core.formats.layout.keyed_layout import (
+    KEY,
+    RAW_KEY,
+    RAW_VALUE,
+    USER_KEY,
+    VALUE,
+)
 from statelake.state_core.formats.layout.keyed_states import (
     has_ttl,
     key_parts,
@@ -64,6 +74,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from statelake.state_core.formats.rewriting.value_migration import TTL_BYTES, with_columns
+from statelake.state_core.formats.writing.rehash import check_key_groups, rehash_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.model.snapshot import NO_NAMES, RowNames, Snapshot, StateKind
@@ -74,31 +85,44 @@ from statelake.state_core.plans.matching import (
     OperatorMatch,
     PlanMatch,
     StateMatch,
+    merged_by,
     worst,
 )
 from statelake.state_core.plans.naming import (
     LONGEST_QUERY,
     nodes_by_uid,
+    plain_names,
     refuse_other_types,
     row_at,
     row_names,
 )
 from statelake.state_core.plans.plan import PlanNode
-from statelake.state_core.plans.states import NO_INITIAL, NodeStates, Place, StateColumn
+from statelake.state_core.plans.states import (
+    MAX_DECIMAL,
+    NO_INITIAL,
+    NodeStates,
+    Place,
+    StateColumn,
+)
 from statelake.state_core.plans.topology import operator_ids_of, shape_in
 from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
-from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.framework.opaque_values import restore_key
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.sql.binary.projected import projected_row, reserved_bytes
 from statelake.state_core.serializers.sql.row_data import (
     RowDataSerializerSnapshot,
     internal_snapshot,
     row_in,
     with_row,
 )
+from statelake.state_core.serializers.sql.section_data import RowDataSerializer
 from statelake.state_core.serializers.sql.types.logical_type_streams import WrittenType
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType, RawType
 
+TIME_BYTES = 8  # of a timer, before its key
+LENGTH_BYTES = 4  # of a row, before it
 KIND_AT = 4  # of a row's bytes, behind their length: the kind of change
 _LIKE = "name a savepoint of the new job, --like, also one without data"
 
@@ -194,7 +218,8 @@ class SqlRows(Transform):
         batch = rows.batch
         before, _ = _parsed(self.before)
         value, user_key = _parsed(self.after)
-        if batch.column(RAW_KEY).null_count < len(batch) or not _typed_only(rows, before):
+        exact = Place.USER_KEY in self.changes and batch.column(RAW_KEY).null_count < len(batch)
+        if exact or not _typed_only(rows, before):
             raise EncodeError(
                 "a row of which only the exact bytes are known", place=f"state {rows.name!r}"
             )
@@ -214,6 +239,178 @@ class SqlRows(Transform):
             columns[USER_KEY] = self.changes[Place.USER_KEY].rebuilt(batch.column(USER_KEY), kind)
         changed = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
         return _merged(changed) if self.merges else changed
+
+
+@dataclass(frozen=True)
+class MovedKeys(Transform):
+    """Give rows of Flink SQL's state and its timers other keys, and these their key groups.
+
+    Attributes:
+        before: The old key serializer, as Flink writes it.
+        key: The new one.
+        columns: The old column of each column of the new key.
+        max_parallelism: The number of key groups.
+        names: The names of the columns of the new key.
+    """
+
+    before: bytes
+    key: bytes
+    columns: tuple[int, ...]
+    max_parallelism: int
+    names: tuple[str, ...] = ()
+
+    def apply(self, rows: Rows) -> Rows:
+        """Rewrite the keys.
+
+        Raises:
+            EncodeError: Of a key only the exact bytes are known.
+            KeyGroupError: A key is not in the key group of its hash.
+        """
+        assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
+        batch = rows.batch
+        check_key_groups(rows, self.max_parallelism)
+        layout = replace(rows.layout, key=_key_of(self.key, self.names))
+        constants = (None,) * len(self.columns)
+        change = RowChange(
+            self.columns, constants, (False,) * len(constants), (-1,) * len(constants)
+        )
+        keys = change.rebuilt(batch.column(KEY), layout.schema.field(KEY).type)
+        columns = {KEY: keys, RAW_KEY: pa.nulls(len(batch), pa.binary())}
+        moved = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
+        columns[RAW_KEY] = self._exact(rows, moved)
+        moved = replace(moved, batch=with_columns(rows, layout, columns))
+        return rehash_rows(moved, self.max_parallelism)
+
+    def _exact(self, rows: StateRows, moved: StateRows) -> pa.Array:
+        """Return the bytes of new keys that typed columns do not tell; null for all others."""
+        raw, kinds = rows.batch.column(RAW_KEY), _key_types(self.key)
+        keys = moved.batch.column(KEY)
+        special = raw.is_valid()
+        for at, kind in enumerate(kinds):
+            if reserved_bytes(kind):
+                special = pc.or_(special, keys.field(at).is_null())
+        chosen = pc.indices_nonzero(special)
+        exact: list[bytes | None] = [None] * len(raw)
+        if not len(chosen):
+            return pa.nulls(len(raw), pa.binary())
+        before = replace(rows, batch=rows.batch.take(chosen))
+        nulls = {RAW_KEY: pa.nulls(len(chosen), pa.binary())}
+        before = replace(before, batch=with_columns(before, before.layout, nulls))
+        old_kinds = _key_types(self.before)
+        head = TIME_BYTES if rows.layout.kind is StateKind.TIMERS else 0
+        after = moved.layout.key_writer(moved.batch.take(chosen)).to_binary()
+        typed = zip(before.layout.key_writer(before.batch).to_binary(), after, strict=True)
+        for row, (was, now) in zip(chosen.to_pylist(), typed, strict=True):
+            _, new, rest = _cut(now.as_py(), head)
+            if raw[row].is_valid:
+                (_, old, _), (_, held, rest) = _cut(was.as_py(), head), _cut(raw[row].as_py(), head)
+                if held not in (old, projected_row(old, old_kinds)):
+                    raise EncodeError(
+                        "a key of which only the exact bytes are known",
+                        place=f"state {rows.name!r}",
+                    )
+            new = projected_row(new, kinds)
+            exact[row] = now.as_py()[:head] + struct.pack(">i", len(new)) + new + rest
+        return pa.array(exact, pa.binary())
+
+
+def _cut(key: bytes, head: int) -> tuple[bytes, bytes, bytes]:
+    """Return the time of a timer's key bytes, its row, and what follows that."""
+    begin = head + LENGTH_BYTES
+    end = begin + int.from_bytes(key[head:begin], "big")
+    return key[:head], key[begin:end], key[end:]
+
+
+@lru_cache(maxsize=64)  # each piece of a table has the same
+def _key_types(key: bytes) -> tuple[LogicalType, ...]:
+    return tuple(each.type for each in row_in(parse_key_serializer(key).snapshot).types)
+
+
+@dataclass(frozen=True)
+class MergedGroups(Transform):
+    """Merge rows of groups that have become one, and timers that have become equal.
+
+    Attributes:
+        columns: How each column of the value is merged: `sum`, `min`, `max`, or `first` if all are
+            equal; None of timers.
+    """
+
+    columns: tuple[str, ...] | None
+
+    def apply(self, rows: Rows) -> Rows:
+        """Merge the rows of each key and namespace.
+
+        Raises:
+            EncodeError: Rows of a group can't be merged.
+        """
+        assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
+        batch = rows.batch
+        keys = rows.layout.key_writer(batch).to_binary().dictionary_encode()
+        if len(keys.dictionary) == len(batch):
+            return rows
+        groups = pa.table({"group": keys.indices, "row": np.arange(len(batch))})
+        firsts = groups.group_by("group", use_threads=False).aggregate([("row", "min")])
+        firsts = firsts.sort_by("row_min")  # in the order of key groups, as before
+        taken = batch.take(firsts["row_min"].combine_chunks())
+        merged = replace(rows, batch=taken)
+        if self.columns is None:
+            return merged
+        if batch.column(RAW_VALUE).null_count < len(batch):
+            raise EncodeError(
+                "a row of which only the exact bytes are known", place=f"state {rows.name!r}"
+            )
+        # the place of each group in the result
+        places = pc.index_in(keys.indices, firsts["group"].combine_chunks())
+        value = batch.column(VALUE)
+        try:
+            fields = [
+                _merged_column(value.field(at), how, places, taken.column(VALUE).field(at))
+                for at, how in enumerate(self.columns)
+            ]
+        except pa.ArrowException as error:
+            raise EncodeError(
+                f"groups can't be merged ({error})", place=f"state {rows.name!r}"
+            ) from error
+        if not fields:
+            return merged
+        values = pa.StructArray.from_arrays(fields, fields=list(value.type))
+        return replace(merged, batch=with_columns(merged, rows.layout, {VALUE: values}))
+
+
+def _merged_column(column: pa.Array, how: str, places: pa.Array, first: pa.Array) -> pa.Array:
+    """Return the merged value of each group, in order; NULL if there is none but that."""
+    if how == "first":
+        return first
+    kind = column.type
+    if how == "sum":
+        whole = pa.types.is_integer(kind)
+        wide = pa.int64() if whole else kind
+        if pa.types.is_decimal(kind):
+            wide = pa.decimal256(2 * MAX_DECIMAL, kind.scale)
+        total = _grouped(column.cast(wide), "sum", places)
+        # whole numbers wrap around, as in Java
+        return total.cast(kind, safe=not whole)
+    if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
+        raise pa.ArrowInvalid("NaN has no order")
+    ranks = pc.rank(column, "ascending", tiebreaker="dense")
+    ranks = pc.if_else(column.is_valid(), ranks.cast(pa.int64()), pa.scalar(None, pa.int64()))
+    chosen = _grouped(ranks, how, places)
+    row_of = pa.array(np.arange(len(column)))
+    ordered = pa.table({"rank": ranks, "row": row_of}).group_by("rank", use_threads=False)
+    known = ordered.aggregate([("row", "min")])
+    at = pc.index_in(chosen, known["rank"].combine_chunks(), skip_nulls=True)
+    return column.take(known["row_min"].combine_chunks().take(at))
+
+
+def _grouped(column: pa.Array, how: str, places: pa.Array) -> pa.Array:
+    table = pa.table({"place": places, "column": column})
+    done = table.group_by("place", use_threads=False).aggregate([("column", how)])
+    return done.sort_by("place")[f"column_{how}"].combine_chunks()
+
+
+@lru_cache(maxsize=64)  # each piece of a table has the same
+def _key_of(key: bytes, names: tuple[str, ...]) -> TypeSerializer:
+    return restore_key(with_row_names(parse_key_serializer(key).snapshot, names))
 
 
 @lru_cache(maxsize=64)  # each piece of a table has the same
@@ -240,15 +437,45 @@ def _typed_only(rows: StateRows, before: TypeSerializerSnapshot) -> bool:
     raw = batch.column(RAW_VALUE)
     if raw.null_count == len(raw):
         return True
-    if rows.layout.kind is StateKind.LIST or not _begins_with_row(before):
+    in_list = isinstance(before, ListSerializerSnapshot) and _begins_with_row(before.nested[0])
+    if rows.layout.kind is StateKind.LIST or not (in_list or _begins_with_row(before)):
         return False
     held = replace(rows, batch=batch.filter(raw.is_valid()))
     exact = held.layout.value_writer(held.batch).to_binary()
     typed = with_columns(held, held.layout, {RAW_VALUE: pa.nulls(len(held.batch), pa.binary())})
     in_map = held.layout.kind is StateKind.MAP  # whose values begin with whether they are null
-    at = KIND_AT + TTL_BYTES * held.layout.with_ttl + in_map
+    at = TTL_BYTES * held.layout.with_ttl + in_map
+    if in_list:
+        return bool(_inserted(exact, at).equals(held.layout.value_writer(typed).to_binary()))
+    at += KIND_AT
     inserted = pc.binary_replace_slice(exact, start=at, stop=at + 1, replacement=b"\0")
     return bool(inserted.equals(held.layout.value_writer(typed).to_binary()))
+
+
+def _inserted(lists: pa.LargeBinaryArray, at: int) -> pa.LargeBinaryArray:
+    """Return lists of rows that are all inserts.
+
+    Args:
+        lists: The lists: a length, and as many rows, each behind its own length.
+        at: Where each list begins.
+    """
+    bounds = np.frombuffer(lists.buffers()[1], np.int64, len(lists) + 1, lists.offset * 8)
+    data = np.frombuffer(lists.buffers()[2], np.uint8).copy()
+
+    def number(position: I64Array) -> I64Array:
+        found = np.zeros(len(position), np.int64)
+        for byte in range(4):
+            found = found << 8 | data[position + byte]
+        return found
+
+    position = bounds[:-1] + at
+    left, position = number(position), position + 4
+    while (going := left > 0).any():
+        left, position = left[going] - 1, position[going]
+        data[position + KIND_AT] = 0
+        position = position + 4 + number(position)
+    buffers = [None, lists.buffers()[1], pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(lists), buffers, offset=lists.offset)
 
 
 def _rebuilt(
@@ -307,6 +534,8 @@ class StateUpgrade:
         merges: Whether rows may become equal.
         ttl: Whether time to live is switched on or off; None if it stays.
         names: The names that the new plan gives to the fields of its rows.
+        merged: How columns of groups that become one are merged: `sum`, `min`, `max` or `first`;
+            None if groups stay.
     """
 
     state: str
@@ -316,6 +545,7 @@ class StateUpgrade:
     merges: bool = False
     ttl: bool | None = None
     names: RowNames = field(default=NO_NAMES, repr=False)  # which are in no digest
+    merged: tuple[str, ...] | None = field(default=None, repr=False)  # as the old keys tell
 
 
 @dataclass(frozen=True)
@@ -334,7 +564,7 @@ class OperatorUpgrade:
         match: The operators in both plans.
         operators: The operators of the snapshot that the old node is, with what they become.
         states: The states that go on; others of these operators are left out.
-        keys: The key serializers of operators whose keys have another type of the same bytes.
+        keys: The key serializers of operators whose keys have other types, or another order.
         entries: The entries of the old operator.
         fate: What becomes of its state, held to the snapshot.
         why: Reasons, each a sentence.
@@ -368,6 +598,8 @@ class SqlUpgradePlan:
             digest.update(
                 repr([sorted(each.operators.items()), sorted(each.keys.items())]).encode()
             )
+            if each.match.keys:
+                digest.update(repr(each.match.keys).encode())
             for state in each.states:
                 digest.update(repr(state).encode() + state.meta_info)
         return digest.hexdigest()
@@ -511,7 +743,7 @@ def _operator_upgrade(
             why.append(f"the new job has no operator for {operator.name or operator.operator_id}")
             continue
         try:
-            key = _new_key(operator.key_serializer, old.key_types, new.key_types)
+            key = _new_key(operator.key_serializer, match) if operator.states else None
         except StateError as error:
             fate = worst([fate, Fate.UNKNOWN])
             why.append(f"its key: {str(error).removeprefix(': ')}")
@@ -530,23 +762,24 @@ def _operator_upgrade(
     return OperatorUpgrade(match, identities, tuple(states), keys, entries, fate, tuple(why))
 
 
-def _new_key(
-    written: bytes, before: Sequence[LogicalType], after: Sequence[LogicalType]
-) -> bytes | None:
-    """Return the key serializer for keys of other types, whose bytes are the same.
+def _new_key(written: bytes, match: OperatorMatch) -> bytes | None:
+    """Return the key serializer for keys that move, or have other types of the same bytes.
 
-    None if the types are equal.
+    None if neither is the case.
 
     Raises:
         IncompatibleError: The snapshot's keys are not those of the old plan.
     """
-    if before == after:
+    assert match.new is not None and match.old is not None  # noqa: S101, PT018 - by the caller
+    before, after = match.old.key_types, match.new.key_types
+    if before == after and not match.keys:
         return None
-    row = row_in(parse_key_serializer(written).snapshot)
+    row, new = row_in(parse_key_serializer(written).snapshot), RowDataSerializerSnapshot.of(*after)
     refuse_other_types(row, before)
-    new = RowDataSerializerSnapshot()
-    new.types = tuple(map(WrittenType.of, after))
-    new.nested = tuple(map(internal_snapshot, after))
+    if match.keys and not all(
+        isinstance(each.restore_serializer(), RowDataSerializer) for each in (row, new)
+    ):
+        raise IncompatibleError(f"it moves, and a column of it can't be read: {row.type_name}")
     return serializer_entry(new).encoded
 
 
@@ -570,13 +803,26 @@ def _state_upgrade(
         name = _view_name(state.name, match)
         if name is None:
             return None
+        if match.merges:
+            raise IncompatibleError("its groups merge, and how this merges is not known")
         ttl = _switched(state.meta_info, new, 0) if new.states else None
         return StateUpgrade(state.name, name, state.meta_info, ttl=ttl)
     _refuse_other_types(state, found)
     ttl = _switched(state.meta_info, new, found.new.index)
     names = row_names(new, found.new)
+    merged = None
+    if match.merges and has_ttl(parse_state_meta_info(state.meta_info)):
+        raise IncompatibleError(
+            "its groups merge, and it has a time to live: what had expired would be missing"
+        )
+    if match.merges:
+        merged = tuple(
+            "first" if each.old is None else merged_by(each.column)
+            for each in found.columns[Place.VALUE]
+        )
     if found.same:
-        return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl, names=names)
+        return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl, names=names,
+                            merged=merged)  # fmt: skip
     target = _meta_info_like(like, operator_id, found.new.name)
     after = state.meta_info
     for place, matches in found.columns.items():
@@ -591,7 +837,7 @@ def _state_upgrade(
             after = with_value_bytes(after, with_row(value_type(after), row))
     changes = {place: RowChange.of(matches) for place, matches in found.columns.items()}
     merges = set(found.columns) == {Place.USER_KEY}
-    return StateUpgrade(state.name, found.new.name, after, changes, merges, ttl, names)
+    return StateUpgrade(state.name, found.new.name, after, changes, merges, ttl, names, merged)
 
 
 def _switched(meta_info: bytes, new: NodeStates, index: int) -> bool | None:
@@ -712,6 +958,13 @@ class _SqlUpgrade(Derivation):
             for state in each.states
         }
         self.keys = {name: key for each in plan.operators for name, key in each.keys.items()}
+        self.moves = {
+            name: MovedKeys(b"", key, each.match.keys, 0, plain_names(each.match.new.key_names))
+            for each in plan.operators
+            for name, key in each.keys.items()
+            if each.match.keys and each.match.new is not None
+        }
+        self.merging = {name: each.match.merges for each in plan.operators for name in each.keys}
         self.now = time.time_ns() // 1_000_000
 
     def begin(
@@ -725,7 +978,10 @@ class _SqlUpgrade(Derivation):
             each for each in self.metadata.operators if each.operator_id in self.identities
         ]
         going_on = [
-            self._keyed(each) for each in record.operators if each.operator_id in self.identities
+            # the tables of keys that move are read with the old ones
+            each if each.operator_id in self.moves else self._keyed(each)
+            for each in record.operators
+            if each.operator_id in self.identities
         ]
         kept = [
             operator.with_states(
@@ -745,12 +1001,21 @@ class _SqlUpgrade(Derivation):
         if key is None:
             return operator
         states = [
-            replace(each, meta_info=with_timer_key(each.meta_info, key))
-            if each.kind == "timers"
-            else each
-            for each in operator.states
+            replace(each, meta_info=self._with_key(operator, each)) for each in operator.states
         ]
-        return replace(operator, key_serializer=key, states=states)
+        names = operator.key_names
+        if operator.operator_id in self.moves and operator.node:
+            names = list(self.moves[operator.operator_id].names)
+        return replace(
+            operator, key_serializer=key, key_type=_key_of(key, ()).name, key_names=names,
+            states=states,
+        )  # fmt: skip
+
+    def _with_key(self, operator: OperatorRecord, state: StateRecord) -> bytes:
+        """Return the meta info of a state whose operator has another key serializer."""
+        if state.kind != "timers":
+            return state.meta_info
+        return with_timer_key(state.meta_info, self.keys[operator.operator_id])
 
     def paths(self, record: SnapshotRecord) -> list[str]:
         """Return the tables that the upgrade may write."""
@@ -790,9 +1055,53 @@ class _SqlUpgrade(Derivation):
     def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
         """Return the change of a table whose rows change."""
         held = operator.states_in(table)
-        if len(held) != 1 or not isinstance(held[0], StateRecord):
+        if not isinstance(held[0], StateRecord):
             return None
-        (state,) = held
+        move = self.moves.get(operator.operator_id)
+        if move is not None:
+            return self._moving(operator, table, move)
+        if len(held) != 1:  # timers
+            return None
+        return self._changed(operator, table, held[0])
+
+    def _moving(self, operator: OperatorRecord, table: TableRecord, move: MovedKeys) -> TableChange:
+        """Return the change of a table whose keys move: of their other states, and of timers."""
+        held = [each for each in operator.states if each.table == table.path]
+        change = None if held[0].kind == "timers" else self._changed(operator, table, held[0])
+        layout = layout_of(self.lake, operator, table) if change is None else change.layout
+        assert isinstance(layout, KeyGroupLayout)  # noqa: S101 - of keyed state
+        names = move.names if operator.node else ()
+        states = tuple(
+            (
+                index,
+                HeldState(
+                    with_timer_key(each.meta_info, move.key)
+                    if held[0].kind == "timers"
+                    else each.meta_info,
+                    replace(each.names, key=names),
+                ),
+            )
+            for index, each in layout.after.states
+        )
+        after = replace(layout.after, key_serializer=move.key, states=states)
+        keys = replace(
+            move, before=operator.key_serializer, max_parallelism=operator.max_parallelism,
+            names=names,
+        )  # fmt: skip
+        transforms = () if change is None else change.transforms
+        merged = self.states[operator.operator_id, held[0].name].merged
+        if self.merging[operator.operator_id]:
+            merges: list[Transform] = [MergedGroups(merged)]
+        else:
+            merges = []
+        return TableChange(
+            replace(layout, after=after), pieces_of(table), merges, (*transforms, keys)
+        )
+
+    def _changed(
+        self, operator: OperatorRecord, table: TableRecord, state: StateRecord
+    ) -> TableChange | None:
+        """Return the change of a table whose rows get other columns, or a time to live."""
         upgrade = self.states[operator.operator_id, state.name]
         transforms: list[Transform] = []
         after = state.meta_info
@@ -822,6 +1131,8 @@ class _SqlUpgrade(Derivation):
         return replace(record, operators=operators, metadata=metadata, applied=self.applied)
 
     def _renamed(self, operator: OperatorRecord) -> OperatorRecord:
+        if operator.operator_id in self.moves:
+            operator = self._keyed(operator)
         states = []
         for state in operator.states:
             name = self.states[operator.operator_id, state.name].name

@@ -105,12 +105,26 @@ class TableRows:
 
     def read(self, key_groups: KeyGroupRange) -> list[StateRows]:
         """Read the rows of these key groups, in order of key group, a state at a time."""
-        parsed = [(index, *self.parse(held)) for index, held in self.states]
-        columns = table_columns(parsed[0][1])
+        columns = table_columns(self.parse(self.states[0][1])[0])
         tables = [
             read_unit(self.lake, self.path, unit, columns, self.partitioning)
             for unit in self.within(key_groups).units
         ]
+        return self._states(tables, key_groups)
+
+    def read_parts(
+        self, row_groups: Sequence[Sequence[int]], key_groups: KeyGroupRange
+    ) -> list[StateRows]:
+        """Read some row groups of each file, as `read` does; the files have all columns."""
+        columns = table_columns(self.parse(self.states[0][1])[0])
+        tables = []
+        for unit, chosen in zip(self.units, row_groups, strict=True):
+            with open_unit(self.lake, self.path, unit) as file:
+                tables.append(file.read_row_groups(chosen, columns=columns.names).cast(columns))
+        return self._states(tables, key_groups)
+
+    def _states(self, tables: Sequence[pa.Table], key_groups: KeyGroupRange) -> list[StateRows]:
+        parsed = [(index, *self.parse(held)) for index, held in self.states]
         if not tables:
             return []
         rows = pa.concat_tables(tables)

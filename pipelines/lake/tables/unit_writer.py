@@ -5,7 +5,7 @@ They are compressed with zstd, without dictionaries: as fast as Snappy here, and
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -92,7 +92,7 @@ class UnitWriter:
         self.held = sum(batch.nbytes for batch in rest)
         if not ready:
             return
-        rows = _in_order(pa.Table.from_batches(ready))
+        rows = in_order(pa.Table.from_batches(ready))
         schema = self.partitioning.file_schema(rows.schema)
         if self.file is None:
             self.file = self._create(rows.column(KEY_GROUP)[0].as_py(), schema)
@@ -113,12 +113,29 @@ class UnitWriter:
         )
 
 
-def _in_order(rows: pa.Table) -> pa.Table:
+def in_order(rows: pa.Table) -> pa.Table:
     """Sort rows by key group, which is needed for those of several queues of timers."""
     groups = rows.column(KEY_GROUP).to_numpy()
     if np.all(groups[1:] >= groups[:-1]):
         return rows
     return rows.take(pa.array(np.argsort(groups, kind="stable")))
+
+
+def write_row_groups(directory: Directory, path: str, parts: Sequence[pa.Table]) -> tuple[str, int]:
+    """Write a file that an attempt reads again, with a row group for each part.
+
+    Returns:
+        Its path below the table, and its bytes.
+    """
+    path = f"{DATA_DIRECTORY}/{path}.parquet"
+    with directory.open_output(path) as output:
+        with BoundedWriter(
+            output, parts[0].schema, compression="zstd", compression_level=ZSTD_LEVEL,
+            use_dictionary=False,
+        ) as file:  # fmt: skip
+            for part in parts:
+                file.write_table(part, row_group_size=len(part))
+        return path, output.tell()
 
 
 def table_batch(state: KeyedState, batch: pa.RecordBatch) -> pa.RecordBatch:

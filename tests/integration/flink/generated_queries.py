@@ -7,6 +7,7 @@ the columns that both have.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +68,8 @@ def _rows(random: Random, *, updates: bool) -> list[str]:
 def _row(key: int, number: int, random: Random) -> str:
     name = "\\N" if random.random() < 0.1 else f"n{random.randrange(6)}"
     value = "\\N" if random.random() < 0.1 else str(random.randrange(200))
-    price = random.randrange(400) / 4
+    drawn = random.randrange(400) / 4
+    price = drawn if number % 13 != 5 else "\\N"
     return f"{key}|{random.randrange(5)}|{name}|{value}|{price}|{_time(number)}"
 
 
@@ -88,6 +90,7 @@ class Query:
         items: What it selects beside.
         setting: The type of a join, the number of rows of a TopN, or a window.
         options: Statements before it.
+        columns: The columns of its tables.
     """
 
     shape: str
@@ -97,6 +100,7 @@ class Query:
     items: tuple[str, ...]
     setting: str = ""
     options: str = ""
+    columns: str = COLUMNS
 
     @property
     def labels(self) -> list[str]:
@@ -127,6 +131,8 @@ SOURCES = {
     " ORDER BY proc ASC) AS rn FROM p ) WHERE rn = 1)",
     "grouped": "(SELECT g, name, COUNT(*) AS id, SUM(v) AS v, MAX(price) AS price FROM o"
     " GROUP BY g, name)",
+    "regrouped": "(SELECT g, name, COUNT(*) AS id, SUM(v) AS v, MAX(price) AS price FROM o"
+    " GROUP BY name, g)",
 }
 
 
@@ -150,14 +156,22 @@ def _join(query: Query) -> str:
     )
     return (
         f"SELECT {items} FROM {SOURCES[left]} AS a {query.setting} JOIN {SOURCES[right]} AS b"
-        f" ON a.{query.keys[0]} = b.{query.keys[0]}{_where(query, 'a.')}"
+        f" ON {_equal(query)}{_where(query, 'a.')}"
     )
+
+
+def _equal(query: Query) -> str:
+    pairs = []
+    for key in query.keys:
+        sides = [key.replace("CAST(", f"CAST({side}.") for side in "ab"]
+        pairs.append(sides if "(" in key else [f"a.{key}", f"b.{key}"])
+    return " AND ".join(f"{one} = {other}" for one, other in pairs)
 
 
 def _interval(query: Query) -> str:
     return (
         f"SELECT {', '.join(query.items)} FROM o AS a {query.setting} JOIN p AS b ON"
-        f" a.{query.keys[0]} = b.{query.keys[0]} AND a.ts BETWEEN b.ts - INTERVAL '7' SECOND AND"
+        f" {_equal(query)} AND a.ts BETWEEN b.ts - INTERVAL '7' SECOND AND"
         f" b.ts + INTERVAL '7' SECOND{_where(query, 'a.')}"
     )
 
@@ -179,7 +193,8 @@ def _window(query: Query) -> str:
     keys = ", ".join((*query.keys, "window_start", "window_end"))
     items = ", ".join((*query.keys, "window_start", *query.items))
     function, _, arguments = query.setting.partition(" ")
-    table = "TABLE o" if function != "SESSION" else f"TABLE o PARTITION BY {query.keys[0]}"
+    by = query.keys[0] if len(query.keys) == 1 else f"({', '.join(query.keys)})"
+    table = "TABLE o" if function != "SESSION" else f"TABLE o PARTITION BY {by}"
     return (
         f"SELECT {items} FROM TABLE({function}({table}, DESCRIPTOR(ts), {arguments}))"
         f"{_where(query)} GROUP BY {keys}"
@@ -187,7 +202,7 @@ def _window(query: Query) -> str:
 
 
 def _over(query: Query) -> str:
-    over = f"OVER (PARTITION BY {query.keys[0]} ORDER BY ts {query.setting})"
+    over = f"OVER (PARTITION BY {', '.join(query.keys)} ORDER BY ts {query.setting})"
     items = [f"{each} {over}" if "(" in each else each for each in query.items]
     return f"SELECT {', '.join(items)} FROM o {_where(query)}"
 
@@ -256,6 +271,157 @@ def drawn_query(random: Random) -> Query:
         return Query(shape, "o", where, ("g",), items, random.choice(bounds))
     source = random.choice(["o", "u", "joined"])
     return Query(shape, source, where, tuple(random.sample(FIELDS, 2)), ())
+
+
+NARROW = {
+    "g": ("TINYINT", "SMALLINT", "INT"),
+    "id": ("INT", "SMALLINT"),
+    "name": ("VARCHAR(10)",),
+    "v": ("SMALLINT", "INT"),
+    "price": ("DECIMAL(8, 2)",),
+}
+WIDE = {
+    "g": ("SMALLINT", "INT", "BIGINT"),
+    "id": ("INT", "BIGINT"),
+    "name": ("VARCHAR(12)", "STRING"),
+    "v": ("INT", "BIGINT"),
+    "price": ("DECIMAL(12, 2)", "DECIMAL(24, 2)"),
+}
+
+
+def drawn_pair(random: Random) -> tuple[Query, Query, str]:
+    """Draw a query, and edits of it, with their names."""
+    query = drawn_query(random)
+    return query, *edited(query, random)
+
+
+def merged_pair(random: Random) -> tuple[Query, Query, str]:
+    """Draw an aggregate of several keys, and edits of which one removes a key."""
+    while True:
+        query, _, _ = keyed_pair(random)
+        changed = None
+        if query.shape in ("agg", "window", "distinct"):
+            changed = _ungrouped(query, random)
+        if changed is None:
+            continue
+        names = ["a key removed"]
+        if random.random() < 0.4:
+            edits = {**KEY_EDITS, **{n: EDITS[n] for n in ("added", "removed", "mini-batch")}}
+            name = random.choice(sorted(edits))
+            made = edits[name](changed, random)
+            if made is not None and made != changed:
+                changed = made
+                names.append(name)
+        return query, changed, " and ".join(names)
+
+
+def _ungrouped(query: Query, random: Random) -> Query | None:
+    if len(query.keys) < 2:
+        return None
+    gone = random.choice(query.keys)
+    return replace(query, keys=tuple(key for key in query.keys if key != gone))
+
+
+def keyed_pair(random: Random) -> tuple[Query, Query, str]:
+    """Draw a query of several keys of narrow types, and an edit by which its keys move."""
+    while True:
+        narrow = random.sample(sorted(NARROW), random.randint(1, 5))
+        query = drawn_query(random)
+        if query.shape == "agg" or query.shape in ("distinct", "window"):
+            pool = ["g", "name"] if query.source in ("grouped", "o", "u") else ["g", "name", "v"]
+            pool += ["price"] if query.source != "grouped" else []
+            keys = random.sample(pool, random.choice([1, 2, 2, 3][: 1 + len(pool)]))
+        elif "grouped" in query.source:
+            keys = ["g", "name"]
+        else:
+            keys = random.sample(["g", "name", "id"], random.choice([1, 2, 2, 3]))
+        source = query.source if query.source != "first" else "o"
+        # of a key itself an aggregate is none: Flink's planner leaves it out
+        items = tuple(e for e in query.items if not set(keys) & set(re.findall(r"\w+", e)))
+        if not items and query.shape != "distinct":
+            continue
+        columns = COLUMNS
+        for name in narrow:
+            columns = _typed(columns, name, random.choice(NARROW[name]))
+        query = replace(query, keys=tuple(keys), items=items, columns=columns, source=source)
+        changed, names = query, []
+        for _ in range(random.choice([1, 1, 2])):
+            name = random.choice(sorted(KEY_EDITS))
+            made = KEY_EDITS[name](changed, random)
+            if made is not None and made != changed:
+                changed = made
+                names.append(name)
+        if not names:
+            continue
+        if random.random() < 0.3:
+            name = random.choice(["added", "removed", "exchanged", "mini-batch"])
+            made = EDITS[name](changed, random)
+            if made is not None and made != changed:
+                changed = made
+                names.append(name)
+        return query, changed, " and ".join(names)
+
+
+def _typed(columns: str, name: str, kind: str) -> str:
+    """Return columns of which one has another type."""
+    parts = columns.replace("(8, 2)", "(8;2)").replace("(12, 2)", "(12;2)").split(", ")
+    made = [f"{name} {kind}" if part.startswith(f"{name} ") else part for part in parts]
+    return ", ".join(made).replace(";", ", ")
+
+
+def _type_of(columns: str, name: str) -> str:
+    (found,) = (part for part in columns.replace("(8, 2)", "(8;2)").split(", ")
+                if part.startswith(f"{name} "))  # fmt: skip
+    return found.removeprefix(f"{name} ").replace(";", ", ")
+
+
+def _reordered(query: Query, random: Random) -> Query | None:
+    keys = list(query.keys)
+    random.shuffle(keys)
+    return replace(query, keys=tuple(keys)) if len(keys) > 1 else None
+
+
+def _regrouped(query: Query, _: Random) -> Query | None:
+    """The keys of a query below in another order."""
+    return replace(query, source=re.sub(r"\bgrouped", "regrouped", query.source))
+
+
+def _wider(query: Query, name: str, random: Random) -> str | None:
+    held = _type_of(query.columns, name)
+    if held not in NARROW[name]:
+        return None
+    wide = WIDE[name]
+    return random.choice(wide[wide.index(held) + 1 :] if held in wide else wide)
+
+
+def _widened(query: Query, random: Random) -> Query | None:
+    """A column of the tables has a wider type, mostly one of the keys."""
+    name = random.choice(query.keys or ("v",)) if random.random() < 0.8 else "v"
+    if name not in NARROW or (kind := _wider(query, name, random)) is None:
+        return None
+    return replace(query, columns=_typed(query.columns, name, kind))
+
+
+def _cast(query: Query, random: Random) -> Query | None:
+    """A key is cast to a wider type."""
+    if query.shape not in ("agg", "join", "interval", "window", "distinct") or not query.keys:
+        return None
+    at = random.randrange(len(query.keys))
+    name = query.keys[at]
+    if name not in NARROW or (kind := _wider(query, name, random)) is None:
+        return None
+    if query.shape == "window" and query.setting.startswith("SESSION"):
+        return None
+    keys = (*query.keys[:at], f"CAST({name} AS {kind})", *query.keys[at + 1 :])
+    return replace(query, keys=keys)
+
+
+KEY_EDITS: dict[str, Callable[[Query, Random], Query | None]] = {
+    "keys in another order": _reordered,
+    "keys below in another order": _regrouped,
+    "a wider type": _widened,
+    "a key cast to a wider type": _cast,
+}
 
 
 def _some(random: Random, pool: Sequence[str], most: int) -> tuple[str, ...]:

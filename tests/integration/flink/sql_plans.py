@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import lzma
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -250,17 +251,78 @@ ALIKE = (
     Edit("a column of another distinct that is split",
          f"{SPLIT}SELECT a, COUNT(DISTINCT b) FROM MyTable GROUP BY a",
          f"{SPLIT}SELECT a, COUNT(DISTINCT d) FROM MyTable GROUP BY a", "", "lost"),
-    Edit("a key of another type", SUMS, OTHER_TYPE.replace("a INT", "a BIGINT") + SUMS, "", "lost"),
     Edit("a key that can be null no longer", SUMS,
          OTHER_TYPE.replace("a INT", "a INT NOT NULL") + SUMS, "", "keeps"),
 )  # fmt: skip
 
 
-def compile_all(to: Path = GOLDEN) -> None:
+KEYS = "SELECT a, c, SUM(b), MAX(c) FROM MyTable GROUP BY a, c"
+BY_TWO = JOIN.replace("= y.a", "= y.a AND x.d = y.d")
+
+SESSION = (
+    "SELECT {0}, SUM(b), window_start FROM TABLE(SESSION(TABLE MyTable PARTITION BY {1},"
+    " DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY {0}, window_start, window_end"
+)
+BY_A_AND_D = "SELECT a, d, SUM(b), MAX(c) FROM MyTable GROUP BY a, d"
+SUMS_BY_A = SUMS.replace("SUM(b)", "SUM(b) AS s")
+RANKED = "ROW_NUMBER() OVER (ORDER BY s)"
+NARROW = OTHER_TYPE.replace("a INT", "a SMALLINT")
+# edits by which keys move
+KEY_EDITS = (
+    Edit("GROUP BY in another order", KEYS, KEYS.replace("BY a, c", "BY c, a"), UNKNOWN, "keeps"),
+    Edit("a key cast to a wider type", SUMS,
+         "SELECT CAST(a AS BIGINT), SUM(b), MAX(c) FROM MyTable GROUP BY CAST(a AS BIGINT)",
+         UNKNOWN, "keeps"),
+    Edit("a key's column of a wider type", SUMS, OTHER_TYPE.replace("a INT", "a BIGINT") + SUMS,
+         UNKNOWN, "keeps"),
+    Edit("a key's column of a narrower type", SUMS, NARROW + SUMS, UNKNOWN, "lost"),
+    Edit("a join's conditions in another order", BY_TWO,
+         BY_TWO.replace("x.a = y.a AND x.d = y.d", "x.d = y.d AND x.a = y.a"), UNKNOWN, "keeps",
+         "restores silently: groups of MyTable.a = Other.a, MyTable.d = Other.d stay"),
+    Edit("a join's key of a wider type", JOIN, OTHER_TYPE.replace("a INT", "a BIGINT") + JOIN,
+         UNKNOWN, "keeps"),
+    Edit("deduplication by a column of a wider type", _ranked("a, b, c", LAST),
+         OTHER_TYPE.replace("a INT", "a BIGINT") + _ranked("a, b, c", LAST), UNKNOWN, "keeps"),
+    Edit("TopN by a column of a wider type", _ranked("a, b, c", TOP, 3),
+         OTHER_TYPE.replace("a INT", "a BIGINT") + _ranked("a, b, c", TOP, 3), UNKNOWN, "keeps"),
+    Edit("OVER by a column of a wider type", OVERS,
+         OTHER_TYPE.replace("a INT", "a BIGINT") + OVERS, UNKNOWN, "keeps"),
+    Edit("a window aggregate's key of a wider type", WINDOWS,
+         OTHER_TYPE.replace("a INT", "a BIGINT") + WINDOWS, UNKNOWN, "keeps"),
+    Edit("a session's keys in another order", SESSION.format("a, d", "(a, d)"),
+         SESSION.format("d, a", "(d, a)"), UNKNOWN, "keeps",
+         "restores silently: groups of MyTable.a, MyTable.d stay"),
+    Edit("a key less in GROUP BY", BY_A_AND_D, SUMS, NOT, "keeps"),
+    Edit("a key less, and another order", f"{BY_A_AND_D}, c",
+         "SELECT d, a, SUM(b) FROM MyTable GROUP BY d, a", NOT, "keeps"),
+    Edit("a key less of a window aggregate", WINDOWS.replace("BY a,", "BY a, d,"), WINDOWS,
+         NOT, "keeps"),
+    Edit("a key less of a session", SESSION.format("a, d", "(a, d)"), SESSION.format("a", "a"),
+         NOT, "lost"),
+    Edit("a key less beside DISTINCT", BY_A_AND_D.replace("SUM(b)", "COUNT(DISTINCT b)"),
+         SUMS.replace("SUM(b)", "COUNT(DISTINCT b)"), NOT, "unknown"),
+    Edit("a key less beside FIRST_VALUE", BY_A_AND_D.replace("MAX", "FIRST_VALUE"),
+         SUMS.replace("MAX", "FIRST_VALUE"), NOT, "unknown"),
+    Edit("a key less above a table that changes",
+         "SELECT b, d, COUNT(*) FROM Changing GROUP BY b, d",
+         "SELECT d, COUNT(*) FROM Changing GROUP BY d", NOT, "keeps"),
+    Edit("a key less below TopN",
+         _ranked("a, s", RANKED, 3, f"({SUMS_BY_A}, d)").replace("a, SUM", "a, d, SUM"),
+         _ranked("a, s", RANKED, 3, f"({SUMS_BY_A})"), NOT, "lost"),
+    Edit("no key any more", SUMS, "SELECT SUM(b), MAX(c) FROM MyTable", NOT, "lost"),
+    Edit("a condition less of a join", BY_TWO, JOIN, NOT, "lost"),
+    Edit("a sum of a column of a wider type", "SELECT c, SUM(a) FROM MyTable GROUP BY c",
+         OTHER_TYPE.replace("a INT", "a BIGINT") + "SELECT c, SUM(a) FROM MyTable GROUP BY c",
+         UNKNOWN, "unknown"),
+)  # fmt: skip
+KEY_PLANS = GOLDEN.with_name("sql-key-plans-2.3.jsonl.xz")
+
+
+def compile_all(to: Path = GOLDEN, edits: Sequence[Edit] = (*EDITS, *ALIKE)) -> None:
     """Compile the plans of all edits."""
     lines = []
     with tempfile.TemporaryDirectory() as directory, SqlFlink(VERSION, Path(directory)) as flink:
-        for edit in (*EDITS, *ALIKE):
+        for edit in edits:
             plans = [flink.compile(TABLES + query)[1] for query in (edit.old, edit.new)]
             lines.append(json.dumps({"name": edit.name, "plans": plans}))
     to.write_bytes(lzma.compress("\n".join(lines).encode()))
@@ -334,5 +396,6 @@ def take_topologies(to: Path = TOPOLOGIES) -> None:
 
 if __name__ == "__main__":
     compile_all()
+    compile_all(KEY_PLANS, KEY_EDITS)
     take_example()
     take_topologies()

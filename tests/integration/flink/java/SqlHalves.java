@@ -115,9 +115,9 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
 
     @Override
     public DynamicTableSink createDynamicTableSink(DynamicTableFactory.Context context) {
+        FactoryUtil.TableFactoryHelper helper = FactoryUtil.createTableFactoryHelper(this, context);
         return new Collected(
-                context.getObjectIdentifier().getObjectName(),
-                FactoryUtil.createTableFactoryHelper(this, context).getOptions().get(UPSERTS),
+                context.getObjectIdentifier().getObjectName(), helper.getOptions().get(UPSERTS),
                 context.getPhysicalRowDataType().getLogicalType());
     }
 
@@ -268,6 +268,10 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
                     return Long.valueOf(word);
                 case INTEGER:
                     return Integer.valueOf(word);
+                case SMALLINT:
+                    return Short.valueOf(word);
+                case TINYINT:
+                    return Byte.valueOf(word);
                 case DOUBLE:
                     return Double.valueOf(word);
                 case BOOLEAN:
