@@ -286,7 +286,8 @@ def _score(old: NodeStates, new: NodeStates) -> float:
         return 0.0
     texts, others = _texts(old), _texts(new)
     shared = len(texts & others) / max(len(texts | others), 1) if texts | others else 1.0
-    if sorted(old.keys) != sorted(new.keys) and not old.identity:
+    other_keys = sorted(old.keys) != sorted(new.keys) and not _materializes_otherwise(old, new)
+    if other_keys and not old.identity:
         if new.keys and Counter(new.keys) <= Counter(old.keys):  # groups that merge
             return 0.1 + 0.5 * shared + 0.3 * (old.reads == new.reads)
         return 0.01 if new.keys and set(old.keys) & set(new.keys) else 0.0
@@ -295,6 +296,11 @@ def _score(old: NodeStates, new: NodeStates) -> float:
     )  # fmt: skip
     uses = sum(one == other for one, other in zip(old.use, new.use, strict=True))
     return 1.0 + shared + equal + uses + (old.keys == new.keys) * 0.1
+
+
+def _materializes_otherwise(old: NodeStates, new: NodeStates) -> bool:
+    """Return whether only one of two sinks holds rows, by their keys."""
+    return old.family == new.family == "sink" and bool(old.states) != bool(new.states)
 
 
 def _texts(states: NodeStates) -> set[str]:
@@ -317,11 +323,11 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
     if old.family != new.family:
         worse(Fate.LOST, f"it was {old.node.label}, which keeps other state")
     keys, key_fate, because = _moved(old, new)
-    if because:
-        worse(key_fate, because)
-    if new.family == "sink" and bool(old.states) != bool(new.states):
+    if _materializes_otherwise(old, new):
         worse(Fate.LOST, _materializes_text(new))
-    elif old.reads != new.reads:
+    elif because:
+        worse(key_fate, because)
+    if old.reads != new.reads and not _materializes_otherwise(old, new):
         worse(Fate.LOST, _reads_text(old, new))
     for name, setting in new.settings.items():
         before = old.settings.get(name)
