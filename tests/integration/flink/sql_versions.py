@@ -191,9 +191,9 @@ class Statements:
             )
             for word in ("SET", "CREATE")
         )
-        conflicts = minor_of(version) >= CONFLICTS and UPSERTS.strip(";\n") in tables
+        conflicts = " ON CONFLICT DO DEDUPLICATE" if minor_of(version) >= CONFLICTS else ""
         queries = tuple(
-            part + " ON CONFLICT DO DEDUPLICATE" * (conflicts and kind == "INSERT")
+            part + conflicts * part.startswith("INSERT INTO Upserted")
             for part, kind in zip(parts, kinds, strict=True)
             if kind not in ("SET", "CREATE")
         )
