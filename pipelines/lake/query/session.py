@@ -119,6 +119,7 @@ class Session:
         for setting in (
             f"temp_directory = '{spilled.path.replace(chr(39), chr(39) * 2)}'",
             "TimeZone = 'UTC'",
+            "enable_progress_bar = false",  # on the standard output, which is for answers
         ):
             self.connection.execute(f"SET {setting}")
         failures = self._failures  # a function that had the session would keep it for ever
