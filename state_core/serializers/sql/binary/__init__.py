@@ -5,6 +5,7 @@
 `sections`            rows, arrays and maps as sections
 `formats`             the slot or section of each logical type
 `columns`             whole rows as Arrow columns and back
+`projected`           rows as generated code writes them, such as keys
 ====================  ===============================================================
 
 A new type's bytes go into `slots`, and the line that chooses them into `formats`.
