@@ -423,3 +423,9 @@ def test_a_version_is_pinned(tmp_path: Path) -> None:
     for as_of in (None, "monday"):
         with Session(lake, TableNames(lake, as_of=as_of)) as session:
             assert rows(session, query) == [{"whole": as_of is not None}]
+
+
+def test_a_slow_query_shows_no_bar_among_answers(session: Session) -> None:
+    """DuckDB would draw it on the standard output."""
+    (row,) = rows(session, "SELECT current_setting('enable_progress_bar') AS bar")
+    assert row == {"bar": False}
