@@ -91,6 +91,9 @@ def as_markdown(text: str) -> str:
     return _MARKUP.sub(r"\\\g<0>", html.escape(printable(text), quote=False))
 
 
+TIMES = ("timestamp", "ttl")  # columns of state with times
+
+
 def cell_text(name: str, value: Any) -> str:
     """Return a value of a printed row as a cell of a table.
 
@@ -100,7 +103,7 @@ def cell_text(name: str, value: Any) -> str:
     """
     if value is None:
         return ""
-    if name in ("timestamp", "ttl") and isinstance(value, int):
+    if name in TIMES and type(value) is int:
         return _instant(value)
     text = value if isinstance(value, str) and name != "value" else json_text(value)
     return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}..."

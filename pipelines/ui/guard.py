@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
 from starlette.requests import cookie_parser
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from statelake.pipelines.report.markup import digest
@@ -33,6 +33,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
 }
+USED = "This address worked once, or is another one's: start `statelake ui` again.\n"
 ELSEWHERE = ("cross-site", "same-site")  # of `Sec-Fetch-Site`: another site, another port
 
 
@@ -85,12 +86,11 @@ class Guard:
         if scope["method"] != "GET":
             return Response(status_code=405, headers={"allow": "GET"})
         given = parse_qs(scope["query_string"].decode("ascii", "replace")).get("token", [])
-        if scope["path"] == "/" and given:
-            return self._exchanged(given)
         cookie = cookie_parser(headers.get("cookie", "")).get(self._name, "")
-        if not hmac.compare_digest(cookie.encode(), self._cookie.encode()):
-            return Response(status_code=403)
-        return None
+        known = hmac.compare_digest(cookie.encode(), self._cookie.encode())
+        if scope["path"] == "/" and given:
+            return RedirectResponse("/", 303) if known else self._exchanged(given)
+        return None if known else Response(status_code=403)
 
     def _exchanged(self, given: list[str]) -> Response:
         with self._using:
@@ -98,7 +98,7 @@ class Guard:
                 given[0].encode("utf-8", "surrogatepass"), self.token.encode()
             )
             if self._used or not right:
-                return Response(status_code=403)
+                return PlainTextResponse(USED, status_code=403)
             self._used = True
         answer = RedirectResponse("/", 303)
         answer.set_cookie(self._name, self._cookie, httponly=True, samesite="strict")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from itertools import islice
 from typing import Any
@@ -18,6 +19,7 @@ from statelake.pipelines.report.markup import Html, table, tag
 from statelake.pipelines.report.page import growth_answer, growth_tables
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.pipelines.ui.views import (
+    HEAVIEST,
     HERE,
     PAGE_ROWS,
     Erasures,
@@ -37,6 +39,7 @@ SHOWN_BESIDE = 20  # snapshots with which one may be compared
 SHOWN_OPERATORS = 100
 SHOWN_STATES = 500
 SHOWN_ERASURES = 50
+SHOWN_KEYS = 20  # the heaviest ones
 PLACE = ("key", "namespace", "user_key")  # of an entry in its state
 
 
@@ -138,7 +141,7 @@ def snapshots(listed: list[Listed], jobs: list[str]) -> Iterator[Html]:
     if not listed:
         yield tag("p", "There is no snapshot here.")
         return
-    known = 7 if any(each.state for each in listed) else 5  # a lake has sound ones alone
+    known = 7 if any(each.state for each in listed) else 5  # a lake was not looked through
     rows = [
         (
             snapshot_link(each.name),
@@ -158,20 +161,26 @@ def snapshots(listed: list[Listed], jobs: list[str]) -> Iterator[Html]:
         yield tag("ul", *grown, tag("li", _link("What was erased, and proved", "/erasures")))
         yield tag("h2", "Snapshots")
     yield table(
-        "Snapshots, the sound ones first, and of these the newest", columns[:known], rows,
-        left_out=len(listed) - len(rows),
+        "Snapshots, the newest first" if known == 5
+        else "Snapshots, the sound ones first, and of these the newest",
+        columns[:known], rows, left_out=len(listed) - len(rows),
     )  # fmt: skip
 
 
 def snapshot(
-    name: Name, held: Held, beside: list[Name], *, values: bool, parallelism: int = 0
+    name: Name,
+    held: Held,
+    beside: list[tuple[Name, Name]],
+    *,
+    values: bool,
+    parallelism: int = 0,
 ) -> Iterator[Html]:
     """Yield the parts of a snapshot's page.
 
     Args:
         name: Its name.
         held: What it holds.
-        beside: The snapshots with which it may be compared.
+        beside: The pairs in which it may be compared with another, the earlier one first.
         values: Whether keys and values are shown.
         parallelism: The one by which key groups are dealt out; 0 for that of each operator.
     """
@@ -183,11 +192,13 @@ def snapshot(
         yield tag("p", _link("Query it by SQL", address("/sql", **of(name))))
     if beside:
         yield tag("h2", "Compare with another one")
-        compared = (
-            address("/diff", job=name.job, earlier=each.snapshot, later=name.snapshot)
-            for each in beside[:SHOWN_BESIDE]
+        links = (
+            _link(
+                f"From {earlier.snapshot} to {later.snapshot}",
+                address("/diff", job=name.job, earlier=earlier.snapshot, later=later.snapshot),
+            )
+            for earlier, later in beside[:SHOWN_BESIDE]
         )
-        links = map(_link, (each.snapshot for each in beside), compared)
         yield tag("ul", *(tag("li", link) for link in links))
     yield tag("h2", "Another parallelism")
     given = str(parallelism or "")
@@ -257,6 +268,8 @@ def _key_groups(number: int, operator: OperatorDescription, parallelism: int) ->
 
 def top(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
     """Yield the parts of the page of the heaviest keys of an operator."""
+    if len(weighed) > 1:
+        yield from _together(name, weighed)
     most = sorted(weighed.items(), key=lambda item: -item[1].size)
     for state, weights in most[:SHOWN_STATES]:
         yield tag("h2", f"{state}, {weights.layout.kind.value}")
@@ -264,7 +277,7 @@ def top(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
             "p",
             f"{weights.entries:,} entries of {weights.keys:,} keys, {bytes_text(weights.size)}",
         )
-        heaviest, busiest = weights.heaviest(), weights.busiest()
+        heaviest, busiest = weights.heaviest()[:SHOWN_KEYS], weights.busiest()[:SHOWN_KEYS]
         yield _keys_table(f"Of {state}, by bytes", name, heaviest, weights.size)
         if busiest != heaviest and busiest and busiest[0].entries > 1:
             yield _keys_table(f"Of {state}, by entries", name, busiest, weights.size)
@@ -272,7 +285,37 @@ def top(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
         yield tag("p", f"… and {len(most) - SHOWN_STATES:,} more states", class_="more")
 
 
-def _keys_table(caption: str, name: Name, keys: list[HeavyKey], size: int) -> Html:
+def _together(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
+    """Yield the heaviest keys of all states together, as far as those of each state tell."""
+    sums: dict[str, HeavyKey] = {}
+    hidden = 0  # at most what a key has in states of whose heaviest it is not one
+    for weights in weighed.values():
+        heaviest = weights.heaviest()
+        complete = len(heaviest) == weights.keys
+        hidden += 0 if complete or not heaviest else heaviest[-1].size
+        for each in heaviest:
+            text = json_text(plain(each.key))
+            before = sums.get(text, replace(each, entries=0, size=0))
+            sums[text] = replace(
+                before, entries=before.entries + each.entries, size=before.size + each.size
+            )
+    ordered = sorted(sums.values(), key=lambda each: -each.size)
+    if not ordered:
+        return
+    total = sum(weights.size for weights in weighed.values())
+    yield tag("h2", "All states together")
+    first = [each for each in ordered if each.size == ordered[0].size]
+    if len(first) > 1:
+        yield tag("p", f"{len(first):,} keys have as much as the first one.")
+    if hidden:
+        said = f"A key has up to {bytes_text(hidden)} more in states whose heaviest it is not among"
+        yield tag("p", f"{said} ({HEAVIEST:,} of each were summed up).")
+    yield _keys_table("Of all states, by bytes", name, ordered[:SHOWN_KEYS], total, "Of all")
+
+
+def _keys_table(
+    caption: str, name: Name, keys: list[HeavyKey], size: int, share: str = "Of the state"
+) -> Html:
     cells = [
         (
             _key_link(name, plain(key.key)),
@@ -283,7 +326,7 @@ def _keys_table(caption: str, name: Name, keys: list[HeavyKey], size: int) -> Ht
         )
         for key in keys
     ]
-    columns = ("<Key", ">Key group", ">Entries", ">Bytes", ">Of the state")
+    columns = ("<Key", ">Key group", ">Entries", ">Bytes", f">{share}")
     return table(caption, columns, cells)
 
 
@@ -333,15 +376,19 @@ def key(name: Name, text: str, found: KeyState | None) -> Iterator[Html]:
     yield _form("/key", of(name), _input("Key, as JSON or text", "key", text), button="Show")
     if found is None:
         return
-    yield tag("h2", "Held now")
+    yield tag("h2", f"Held in {title_of(name)}")
     if not found.tables:
         yield tag("p", "Nothing is held for this key.")
     yield from printed(found.tables)
     if found.history is not None:
         yield tag("h2", "History")
         yield from printed(found.history.lines())
+        yield tag("p", "What was added in the oldest snapshot was there then, or before.")
         plan = address("/erasure", **of(name), key=text)
         yield tag("p", _link("What an erasure of this key would change", plan))
+    else:
+        yield tag("h2", "History")
+        yield tag("p", f"There is none. {found.trouble}")
 
 
 def erasures(found: Erasures) -> Iterator[Html]:
@@ -417,8 +464,12 @@ def diff(name: Name, found: Differences) -> Iterator[Html]:
             rows = [row for example in each.examples for row in _differing(name, example)]
             columns = ("<Is", "<Key", "<Namespace", "<User key", "<Field", "<Before", "<After")
             shown = [at for at in range(len(columns)) if at == 0 or any(row[at] for row in rows)]
+            count, known = len(each.examples), each.added + each.removed + each.changed
+            entries = "1 entry" if count == 1 else f"{count:,} entries"
+            if known > count:
+                entries = f"{entries}, the first of {known:,},"
             yield table(
-                f"What differs in {len(each.examples):,} entries of {each.state}",
+                f"What differs in {entries} of {each.state}",
                 [columns[at] for at in shown],
                 [[row[at] for at in shown] for row in rows],
             )
@@ -487,10 +538,8 @@ def sql(name: Name, query: str, tables: dict[str, list[str]], found: Rows | None
     yield Html(said + offers)  # below the button, which they must not move
     if found is not None:
         more = ", the first ones" if found.more else ""
-        yield table(
-            f"{len(found.cells):,} rows{more}", [f"<{column}" for column in found.columns],
-            found.cells,
-        )  # fmt: skip
+        count = "1 row" if len(found.cells) == 1 else f"{len(found.cells):,} rows"
+        yield table(f"{count}{more}", [f"<{column}" for column in found.columns], found.cells)
         links = (
             tag("li", _link(f"All rows as {kind}", address(path, **of(name), query=query)))
             for kind, path in (("CSV", "/sql.csv"), ("Parquet", "/sql.parquet"))

@@ -237,7 +237,7 @@ def _number(text: str) -> int:
     if not text:
         return 0
     if not text.isascii() or not text.isdecimal() or len(text) > 10 or int(text) > HIGHEST:
-        raise NotFoundError(f"no number {text[:20]!r}", remedy="give a whole number from 0 on")
+        raise NotFoundError(f"no number {text[:20]!r}", remedy="give a whole number from 1 on")
     return int(text)
 
 

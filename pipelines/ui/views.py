@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -33,10 +33,11 @@ from statelake.pipelines.lake.query.session import Answer, Session
 from statelake.pipelines.lake.query.table_names import operator_tables_by_name, quoted
 from statelake.pipelines.lake.share.mask_file import Mask
 from statelake.pipelines.lake.tables.describing import describe_recorded
+from statelake.pipelines.lake.tables.records import OperatorRecord
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.operations.scanning import FoundSnapshot
-from statelake.pipelines.shown import bytes_text, cell_text, json_text, plain
+from statelake.pipelines.shown import TIMES, bytes_text, cell_text, json_text, plain
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.held_directories import EXPORT_PREFIX, held_temporary
@@ -44,7 +45,7 @@ from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.key_weights import StateWeights
 from statelake.state_core.formats.layout.state_compatibility import Verdicts
 from statelake.state_core.model.description import OperatorDescription
-from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.model.snapshot import Snapshot, StateKind
 from statelake.state_core.printable import Table, kind_text
 
 TYPES_FILE = "types.yaml"
@@ -52,7 +53,7 @@ HERE = "."  # the name of a snapshot that is the directory itself
 PAGE_ROWS = 100
 QUERY_ROWS = 500
 KEY_ROWS = 1000  # of one operator
-HEAVIEST = 20  # keys of a state
+HEAVIEST = 1000  # keys of a state that are weighed
 EXAMPLES = 20
 COMPLETED_TABLES = 50  # whose columns are offered while a query is typed
 LONGEST_QUERY = 60.0  # seconds
@@ -135,16 +136,19 @@ class Rows:
         columns: The names of the columns.
         values: The rows, as JSON values.
         more: Whether there are more rows.
+        of_state: Whether they are of a state, whose times are numbers.
     """
 
     columns: tuple[str, ...]
     values: list[tuple[Any, ...]]
     more: bool
+    of_state: bool = False
 
     @property
     def cells(self) -> list[list[str]]:
         """The rows as text, for people."""
-        return [list(map(cell_text, self.columns, row)) for row in self.values]
+        names = ["" if name in TIMES and not self.of_state else name for name in self.columns]
+        return [list(map(cell_text, names, row)) for row in self.values]
 
     @property
     def keys(self) -> list[str]:
@@ -174,11 +178,13 @@ class KeyState:
 
     Attributes:
         tables: A table for each operator that holds something for it.
-        history: Its changes through the snapshots of a lake; None for a directory.
+        history: Its changes through the snapshots of a lake; None for a directory, or without one.
+        trouble: Why there is no history.
     """
 
     tables: list[Table]
     history: KeyHistory | None
+    trouble: str = ""
 
 
 class Source:
@@ -254,12 +260,14 @@ class Source:
         """Return the jobs of the lake; an empty list for a directory."""
         return self._lake.jobs() if self.in_lake else []
 
-    def beside(self, name: Name) -> list[Name]:
-        """Return the other snapshots with which one may be compared."""
+    def beside(self, name: Name) -> list[tuple[Name, Name]]:
+        """Return the other snapshots with which one may be compared: each pair by time."""
+        listed = [each for each in self.listed(again=False) if each.name.job == name.job]
+        ages = {each.name: (each.taken, -at) for at, each in enumerate(listed)}  # newest first
         return [
-            each.name
-            for each in self.listed(again=False)
-            if each.name.job == name.job and each.name != name and each.state in ("", "restorable")
+            (each.name, name) if ages[each.name] < ages[name] else (name, each.name)
+            for each in listed
+            if name in ages and each.name != name and each.state in ("", "restorable")
         ]
 
     def _place(self, name: Name) -> str:
@@ -389,10 +397,12 @@ class Source:
         """
         key_rows = self.key_rows(name, text)
         tables = [table for each in key_rows if (table := key_table(each, KEY_ROWS)).rows]
-        history = None
-        if self.in_lake and not self.masked:
-            history = self._lake.job(name.job, engine="local").history(text)
-        return KeyState(tables, history)
+        if not self.in_lake or self.masked:
+            return KeyState(tables, None, "A lake whose values are not masked has one.")
+        try:
+            return KeyState(tables, self._lake.job(name.job, engine="local").history(text))
+        except StateError as error:  # another snapshot is damaged
+            return KeyState(tables, None, str(error))
 
     def top(self, name: Name, operator: str) -> dict[str, StateWeights]:
         """Return the heaviest keys of each keyed state of an operator, as `statelake top`.
@@ -514,14 +524,17 @@ class Source:
             QueryError: The condition is no SQL, or takes too long.
         """
         with self._session(name) as (stored, session):
-            table = ".".join(map(quoted, (stored.job.name, *_table(stored, operator, state))))
-            condition = f" WHERE (\n{where}\n)" if where.strip() else ""
+            *names, queue = _table(stored, operator, state)
+            table = ".".join(map(quoted, (stored.job.name, *names)))
+            conditions = [queue] if queue else []
+            conditions += [f"(\n{where}\n)"] if where.strip() else []
+            condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
             query = (
                 f"SELECT * FROM {table}{condition} ORDER BY ALL"  # noqa: S608 - quoted, read only
                 f" LIMIT {PAGE_ROWS + 1} OFFSET {page * PAGE_ROWS}"
             )
             with _limited(session):
-                return _rows_of(session.query(query), PAGE_ROWS)
+                return replace(_rows_of(session.query(query), PAGE_ROWS), of_state=True)
 
     def query(self, name: Name, query: str) -> Rows:
         """Return the first rows of a query over the tables of a snapshot.
@@ -552,8 +565,8 @@ class Source:
         return reader.schema, iter(reader)
 
 
-def _table(stored: LakeSnapshot, operator: str, state: str) -> tuple[str, str]:
-    """Return the name in SQL of a state's table.
+def _table(stored: LakeSnapshot, operator: str, state: str) -> tuple[str, str, str]:
+    """Return the name in SQL of a state's table, and what tells a queue of timers from others.
 
     Raises:
         NotFoundError: There is no such operator or state.
@@ -566,8 +579,19 @@ def _table(stored: LakeSnapshot, operator: str, state: str) -> tuple[str, str]:
         tables += [(each.name, each.table) for each in record.operator_states]
         for name, path in tables:
             if name == state and path in names:
-                return operator, names[path]
+                return operator, names[path], _queue(stored, record, state)
     raise NotFoundError(f"no state {operator}/{state} with rows", remedy="see the snapshot's page")
+
+
+def _queue(stored: LakeSnapshot, record: OperatorRecord, state: str) -> str:
+    """Return the condition of a queue of timers, which may share its table; empty for others."""
+    timers = (each for each in record.states if each.kind == StateKind.TIMERS.value)
+    if state not in (each.name for each in timers):
+        return ""
+    held = stored.operator(record.operator_id).keyed_states
+    words = next(each for each in held if each.name == state).timer_service
+    domain, service = (word.replace("'", "''") for word in words)
+    return f"domain = '{domain}' AND service = '{service}'"
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from statelake.pipelines.report.markup import digest
-from statelake.pipelines.ui.guard import POLICY, Guard
+from statelake.pipelines.ui.guard import POLICY, USED, Guard
 from statelake.pipelines.ui.pages import script
 from tests.support.lakes import DEMO
 from tests.support.served_pages import PROGRAM, served
@@ -45,8 +45,9 @@ def client(guard: Guard) -> TestClient:
 
 
 def assert_refused(answer: httpx.Response, code: int = 403) -> None:
-    """It has no content, and the headers that every answer has."""
-    assert (answer.status_code, answer.content) == (code, b"")
+    """It has no content but what a used token means, and the headers that every answer has."""
+    assert answer.status_code == code
+    assert answer.content in (b"", USED.encode())
     assert answer.headers["content-security-policy"] == POLICY
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["cache-control"] == "no-store"
@@ -66,6 +67,7 @@ def test_the_token_is_exchanged_once_for_a_cookie(guard: Guard, client: TestClie
     assert f"script-src {digest(script())};" in policy  # no other script, and none from elsewhere
     other = TestClient(guard, f"http://{HERE}", follow_redirects=False)
     assert_refused(other.get(f"/?token={guard.token}"))
+    assert client.get(f"/?token={guard.token}").headers["location"] == "/"  # it is in already
 
 
 @pytest.mark.parametrize("query", ["", "token=", "token=x", "token=%FF", "token=%00", "toke=1"])
@@ -152,7 +154,7 @@ def test_the_command_serves_this_machine_alone(tmp_path: Path) -> None:
             assert "<td" in answer.read().decode() or answer.status == 200
         with pytest.raises(HTTPError) as refused:
             urllib.request.urlopen(address)  # noqa: S310 - our own
-        assert (refused.value.code, refused.value.read()) == (403, b"")
+        assert (refused.value.code, b"worked once" in refused.value.read()) == (403, True)
         for found in {each[4][0] for each in socket.getaddrinfo(socket.gethostname(), None)}:
             if not str(found).startswith(("127.", "::1")):
                 with pytest.raises(OSError, match=r"refused|unreachable|timed out|Errno"):

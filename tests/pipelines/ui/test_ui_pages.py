@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from io import BytesIO, StringIO
@@ -256,10 +257,46 @@ def test_a_key_and_its_history(of_lake: Opened, of_directory: Opened) -> None:
     assert held <= states
     assert "History" in seen.words
     alone = of_directory.page("/key", snapshot="monday", key=str(key))
-    assert "History" not in alone.words
+    assert "There is none. A lake" in alone.words
     assert held <= {row[0] for row in alone.rows}
     assert "Nothing is held" in of_directory.page("/key", snapshot="monday", key="-77777").words
     of_directory.page("/key", 400, snapshot="monday", key="no number")
+
+
+def test_timers_of_one_queue_are_shown_alone(of_lake: Opened) -> None:
+    """Those of all queues share a table."""
+    words = {"job": "demo", "snapshot": "monday", "operator": "kinds"}
+    for domain in ("event", "processing"):
+        state = f"_timer_state/{domain}_user-timers"
+        seen = of_lake.page("/rows", state=state, where="domain <> 'x' OR true", **words)
+        assert {row[2] for row in seen.rows[1:]} == {domain}
+
+
+def test_the_heaviest_keys_of_all_states_together(of_lake: Opened) -> None:
+    """Each with what all states hold for it."""
+    weighed = sl.open_snapshot(DEMO / "monday").top(1000, operator="kinds")["kinds"]
+    sums: Counter[int] = Counter()
+    for weights in weighed.values():
+        for each in weights.heaviest():
+            sums[each.key] += each.size
+    seen = of_lake.page("/top", job="demo", snapshot="monday", operator="kinds")
+    assert "All states together" in seen.words
+    assert [row[3] for row in seen.rows[1:21]] == [f"{size} B" for _, size in sums.most_common(20)]
+    assert seen.rows[1][0] in {str(key) for key, size in sums.items() if size == max(sums.values())}
+
+
+def test_snapshots_are_compared_by_time(of_lake: Opened) -> None:
+    """From whichever page."""
+    for name in ("monday", "tuesday"):
+        seen = of_lake.page("/snapshot", job="demo", snapshot=name)
+        assert "From monday to tuesday" in seen.words
+
+
+def test_columns_of_a_query_are_no_times(of_lake: Opened) -> None:
+    """Whatever they are called: only those of state are."""
+    words = {"job": "demo", "snapshot": "monday"}
+    query = "SELECT true AS ttl, 5 AS timestamp"
+    assert of_lake.page("/sql", query=query, **words).rows[1] == ["true", "5"]
 
 
 @pytest.mark.parametrize("which", ["of_lake", "of_directory"])
