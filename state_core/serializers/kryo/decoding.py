@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -180,6 +180,13 @@ def _type(text: Any, place: str) -> JavaType:
         raise error.within(place) from error
 
 
+@lru_cache(maxsize=64)  # each part of each piece of a table has the same
+def _known(registered: tuple[tuple[str, bool], ...], _changes: int) -> tuple[Classes, ClassTable]:
+    """Return the known classes of a job, and the same as kernels know them."""
+    classes = classes_of(registered, dict(_declared.classes), dict(_declared.messages))
+    return classes, ClassTable(classes)
+
+
 class KryoValues:
     """The values of a state whose serializer is `KryoSerializer`.
 
@@ -193,14 +200,9 @@ class KryoValues:
     def __init__(
         self, registered: Iterable[tuple[str, bool]], version: KryoVersion, *, recorded: bool
     ) -> None:
-        self.classes = classes_of(registered, _declared.classes, _declared.messages)
+        self.classes, self.table = _known(tuple(registered), plugins.changes())
         self.version = version
         self.recorded = recorded
-
-    @cached_property
-    def table(self) -> ClassTable:
-        """The classes as kernels know them."""
-        return ClassTable(self.classes)
 
     def read(self, data: bytes | memoryview) -> Item | None:
         """Return the value of exactly these bytes.
