@@ -46,6 +46,7 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
 )
 from statelake.pipelines.lake.tables.table_rows import HeldState
+from statelake.state_core.column_names import plain_names
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import (
     KEY,
@@ -91,7 +92,6 @@ from statelake.state_core.plans.matching import (
 from statelake.state_core.plans.naming import (
     LONGEST_QUERY,
     nodes_by_uid,
-    plain_names,
     refuse_other_types,
     row_at,
     row_names,
