@@ -122,19 +122,23 @@ class ContentSerializer(TypeSerializer):
             if data is None:
                 continue
             try:
-                value = self.content.read(data)
-                if self.content.write(value) == data:
-                    values[row] = value
-                    continue
-            except (UnfitError, EncodeError):
+                values[row] = self.content.read(data)
+            except UnfitError:
                 cursor.inexact[row] = 1
                 continue
-            values[row] = value
-            cursor.inexact[row] = 1
+            if not self._is_written(values[row], data):
+                cursor.inexact[row] = 1
         try:
             return self.content.array(values)
         except (pa.ArrowException, OverflowError, TypeError, ValueError):
             return self._fitting(values, cursor)
+
+    def _is_written(self, value: Any, data: bytes) -> bool:
+        """Return whether a value would be written as these bytes."""
+        try:
+            return self.content.write(value) == data
+        except EncodeError:
+            return False
 
     def _fitting(self, values: list[Any], cursor: Cursor) -> pa.Array:
         """Return the column, null and inexact for values that no column of the type can hold."""

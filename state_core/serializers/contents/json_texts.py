@@ -51,7 +51,8 @@ def _text(value: Any) -> str:
 
 
 class _Leaf:
-    fields = 0
+    fields: int = 0
+    arrow_type: pa.DataType
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -81,6 +82,9 @@ class _Leaf:
 
 
 class _List:
+    fields: int
+    arrow_type: pa.DataType
+
     def __init__(self, item: _Typed) -> None:
         self.item = item
         self.fields = item.fields
@@ -100,6 +104,9 @@ class _List:
 
 
 class _Map:
+    fields: int
+    arrow_type: pa.DataType
+
     def __init__(self, item: _Typed) -> None:
         self.item = item
         self.fields = item.fields
@@ -120,6 +127,9 @@ class _Map:
 
 
 class _Struct:
+    fields: int
+    arrow_type: pa.DataType
+
     def __init__(self, members: Mapping[str, _Typed]) -> None:
         columns = plain_names(list(members))
         self.members = [
