@@ -610,7 +610,7 @@ class Job:
         taken: datetime | None = None,
         partitions: int | None = None,
         plan: str | os.PathLike[str] | None = None,
-        holds: Iterable[str] = (),
+        decode: Iterable[str] = (),
     ) -> ImportResult:
         """Import a savepoint or checkpoint as the job's next snapshot.
 
@@ -624,7 +624,7 @@ class Job:
             partitions: How many files each state gets, 1 to 128; by default by its bytes.
             plan: The compiled plan of its Flink SQL job, as a file: its tables have the columns of
                 the query.
-            holds: What texts and bytes hold, and become columns: `OPERATOR/STATE=json`,
+            decode: What texts and bytes hold, and become columns: `OPERATOR/STATE=json`,
                 `=json:SHAPE_OR_FILE` or `=avro:FILE`, each.
         """
         from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -632,7 +632,7 @@ class Job:
         return import_snapshot(
             self.lake.catalog, os.fspath(savepoint), self.name, snapshot_id=name,
             engine=self.engine, allow_external=allow_external, uids=uids, note=note,
-            taken_at=taken, partitions=partitions, plan=plan, holds=holds,
+            taken_at=taken, partitions=partitions, plan=plan, decode=decode,
             progress=self.progress,
         )  # fmt: skip
 

@@ -195,8 +195,8 @@ plan_option = click.option(
 )  # fmt: skip
 
 
-holds_option = click.option(
-    "--holds", multiple=True, metavar="OPERATOR/STATE=FORM",
+decode_option = click.option(
+    "--decode", multiple=True, metavar="OPERATOR/STATE=FORM",
     help="What a state's text or bytes hold: json, json:SHAPE_OR_FILE, or avro:FILE.",
 )  # fmt: skip
 
@@ -212,7 +212,7 @@ class NamedSnapshot:
         job: The job's name in the lake.
         snapshot_id: The name of the job's snapshot; None for the newest.
         plan: The compiled plan of the savepoint's job; None without one.
-        holds: What texts and bytes of the savepoint's states hold.
+        decode: What texts and bytes of the savepoint's states hold.
     """
 
     savepoint: str
@@ -221,7 +221,7 @@ class NamedSnapshot:
     job: str
     snapshot_id: str | None
     plan: str | None = None
-    holds: tuple[str, ...] = ()
+    decode: tuple[str, ...] = ()
 
     @property
     def in_lake(self) -> bool:
@@ -248,7 +248,7 @@ class NamedSnapshot:
         """
         from statelake import open_snapshot  # noqa: PLC0415 - not for --help
 
-        return open_snapshot(self.savepoint, plan=self.plan, holds=self.holds, **self.reading)
+        return open_snapshot(self.savepoint, plan=self.plan, decode=self.decode, **self.reading)
 
     def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
         """Return the snapshot of the lake.
@@ -312,7 +312,7 @@ def _source(
     uids: tuple[str, ...],
     allow_external: tuple[str, ...],
     plan: str | None = None,
-    holds: tuple[str, ...] = (),
+    decode: tuple[str, ...] = (),
 ) -> NamedSnapshot:
     if savepoint is not None and not lake_is_meant():
         lake = job = None
@@ -326,10 +326,10 @@ def _source(
         raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
     if lake is not None and plan is not None:
         raise click.UsageError("--plan is for a SAVEPOINT: a lake has the names of its import")
-    if lake is not None and holds:
-        raise click.UsageError("--holds is for a SAVEPOINT: a lake has the columns of its import")
+    if lake is not None and decode:
+        raise click.UsageError("--decode is for a SAVEPOINT: a lake has the columns of its import")
     reading = _reading(allow_external, uids)
-    return NamedSnapshot(savepoint or "", reading, lake, job or "", snapshot_id, plan, holds)
+    return NamedSnapshot(savepoint or "", reading, lake, job or "", snapshot_id, plan, decode)
 
 
 _SOURCE = (
@@ -347,7 +347,7 @@ source_options = gathered("source", _source, *_SOURCE)
 # the same, where a savepoint's keys and rows are shown
 planned_source_options = gathered("source", _source, *_SOURCE, plan_option)
 # the same, where values may be typed by what they hold
-typed_source_options = gathered("source", _source, *_SOURCE, plan_option, holds_option)
+typed_source_options = gathered("source", _source, *_SOURCE, plan_option, decode_option)
 
 
 class Share(click.ParamType[float]):

@@ -70,7 +70,7 @@ def open_snapshot(
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
     plan: str | os.PathLike[str] | None = None,
-    holds: Iterable[str] = (),
+    decode: Iterable[str] = (),
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Snapshot:
@@ -82,7 +82,7 @@ def open_snapshot(
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
         plan: The compiled plan of its Flink SQL job, as a file: operators, keys and columns of rows
             are named as in its query.
-        holds: What texts and bytes hold, `OPERATOR/STATE=json` or `OPERATOR/STATE=avro:FILE` each;
+        decode: What texts and bytes hold, `OPERATOR/STATE=json` or `OPERATOR/STATE=avro:FILE` each;
             see `with_contents`.
         filesystem: Arrow's file system, or fsspec's, in which `location` is a path.
         storage_options: Options of `s3://`: `AWS_REGION` and the like; see `with_storage_options`.
@@ -119,9 +119,9 @@ def open_snapshot(
     )
     if plan is not None:
         snapshot = with_plan(snapshot, plan)
-    said = tuple(holds)
+    said = tuple(decode)
     if said:
-        from statelake.state_core.formats.holding import with_contents
+        from statelake.state_core.formats.contents import with_contents
 
         snapshot = with_contents(snapshot, said)
     return snapshot

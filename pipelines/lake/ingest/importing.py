@@ -62,7 +62,7 @@ from statelake.pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, 
 from statelake.pipelines.times import Stopwatch, Times
 from statelake.state_core.errors import ConflictError, DamagedLakeError, LakeError
 from statelake.state_core.formats import open_snapshot
-from statelake.state_core.formats.holding import with_contents
+from statelake.state_core.formats.contents import with_contents
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.reader import (
     METADATA_FILE,
@@ -150,7 +150,7 @@ def import_snapshot(
     taken_at: datetime | None = None,
     partitions: int | None = None,
     plan: str | os.PathLike[str] | None = None,
-    holds: Iterable[str] = (),
+    decode: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import a savepoint or checkpoint as the job's next snapshot.
@@ -170,7 +170,7 @@ def import_snapshot(
             a number that fits its bytes, and that of the previous snapshot.
         plan: The compiled plan of its Flink SQL job, as a file: keys and rows have the columns of
             the query.
-        holds: What texts and bytes hold, `OPERATOR/STATE=json` and the like: they become columns.
+        decode: What texts and bytes hold, `OPERATOR/STATE=json` and the like: they become columns.
             A shape that is found in values grows from that of the previous snapshot.
         progress: Called with (done, total) in bytes after each slice.
 
@@ -185,7 +185,7 @@ def import_snapshot(
         raise LakeError(f"{partitions} partitions", remedy=f"give 1 to {MAX_PARTITIONS}")
     work = _Import(
         lake, source, job, tuple(allow_external), tuple(uids), note, taken_at, partitions, plan,
-        tuple(holds),
+        tuple(decode),
     )  # fmt: skip
     return work.run(snapshot_id, engine, progress)
 
@@ -202,7 +202,7 @@ class _Import:
         taken_at: datetime | None,
         partitions: int | None,
         plan: str | os.PathLike[str] | None,
-        holds: tuple[str, ...],
+        decode: tuple[str, ...],
     ) -> None:
         self.stopwatch = Stopwatch()
         self.lake = lake
@@ -213,7 +213,7 @@ class _Import:
         self.taken_at = taken_at
         self.partitions = partitions
         self.plan = plan
-        self.holds = holds
+        self.decode = decode
         self.same_as = ""
         self.directory = snapshot_directory(source)
         files = StateFiles(self.directory, allow_external)
@@ -227,8 +227,8 @@ class _Import:
             self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
         if plan is not None:
             self.snapshot = with_plan(self.snapshot, plan)
-        if holds:
-            self.snapshot = with_contents(self.snapshot, holds, self._contents())
+        if decode:
+            self.snapshot = with_contents(self.snapshot, decode, self._contents())
 
     def _contents(self) -> dict[tuple[str, str], str]:
         """Return what texts and bytes of the previous snapshot held."""
@@ -347,8 +347,8 @@ class _Import:
                         remedy="choose another id with --snapshot",
                     )
                 present = self.lake.snapshot(self.job, name)
-                if (self.plan is not None or self.holds) and not self._has_names(present):
-                    what = "what --holds says" if self.plan is None else os.fspath(self.plan)
+                if (self.plan is not None or self.decode) and not self._has_names(present):
+                    what = "what --decode says" if self.plan is None else os.fspath(self.plan)
                     raise ConflictError(
                         f"job {self.job!r} has snapshot {name!r} already, without the columns of"
                         f" {what}",

@@ -212,6 +212,6 @@ def holding(serializer: TypeSerializer, saying: str) -> TypeSerializer:
     if not isinstance(serializer, StringSerializer | ByteArraySerializer):
         raise IncompatibleError(
             f"its values are {serializer.name}; only String and byte[] hold something else",
-            remedy="leave the state out of --holds",
+            remedy="leave the state out of --decode",
         )
     return ContentSerializer(serializer, content_of(saying))

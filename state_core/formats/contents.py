@@ -31,13 +31,13 @@ _LARGEST_FILE = 1 << 24
 
 
 def with_contents(
-    snapshot: Snapshot, holds: Iterable[str], before: Mapping[tuple[str, str], str] | None = None
+    snapshot: Snapshot, decode: Iterable[str], before: Mapping[tuple[str, str], str] | None = None
 ) -> Snapshot:
     """Return a snapshot in which texts and bytes of some states are typed by what they hold.
 
     Args:
         snapshot: The snapshot.
-        holds: For each state `OPERATOR/STATE=FORM`: `json`, of the shape that its values have;
+        decode: For each state `OPERATOR/STATE=FORM`: `json`, of the shape that its values have;
             `json:SHAPE`, or a file with it; `avro:FILE`, a schema, or schemas by number.
         before: What was said of states earlier, by operator id and name: their shapes grow.
 
@@ -46,7 +46,7 @@ def with_contents(
         EncodeError: The form is none, or no value of the state is JSON.
         IncompatibleError: The values are neither text nor bytes.
     """
-    words = list(holds)
+    words = list(decode)
     if not words:
         return snapshot
     states = {
