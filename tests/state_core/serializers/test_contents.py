@@ -138,7 +138,7 @@ def test_names_become_columns() -> None:
 def test_absent_fields_take_room_in_proportion() -> None:
     """Many empty objects of many fields are left as they are."""
     wide = JsonTexts([{f"f{i}": "long" for i in range(500)}])
-    assert wide.read(b"[{},{}]") == [dict.fromkeys((f"f{i}" for i in range(500)))] * 2
+    assert wide.read(b"[{},{}]") == [dict.fromkeys(f"f{i}" for i in range(500))] * 2
     with pytest.raises(UnfitError):
         wide.read(b"[" + b"{}," * 100_000 + b"{}]")
 
