@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -135,7 +134,7 @@ def saying_of(form: str, state: KeyedState, before: str = "") -> str:
 
 def _content(file: str) -> str:
     try:
-        with Path(file).open("rb") as opened:
+        with open(file, "rb") as opened:  # noqa: PTH123 - a path that the user gives, as it is
             data = opened.read(_LARGEST_FILE + 1)
     except OSError as error:
         raise DeclarationError(f"it can't be read ({error.strerror})", place=file) from error

@@ -22,8 +22,8 @@ from statelake.pipelines.cli.commands.times import Instant
 from statelake.pipelines.cli.options import (
     Reading,
     configured_option,
-    engine_option,
     decode_option,
+    engine_option,
     job_option,
     lake_option,
     plan_option,

@@ -256,7 +256,7 @@ class _Diff:
         difference.bytes_before = old[1].state_bytes if old else 0
         difference.bytes_after = new[1].state_bytes if new else 0
         if old is not None and new is not None:
-            if _types(*old) == _types(*new):
+            if _types(*old) == _types(*new) or _named_otherwise(old, new):
                 self._compare(difference, old, new)
                 return
             difference.status = "retyped"
@@ -338,6 +338,17 @@ def _types(operator: OperatorRecord, state: AnyState) -> tuple[object, ...]:
         operator.key_type, state.kind, state.namespace_type, state.value_type,
         state.user_key_type, state.ttl,
     )  # fmt: skip
+
+
+def _named_otherwise(old: _Held, new: _Held) -> bool:
+    """Return whether only the names of a plan differ, or what texts hold, and no bytes do."""
+    (first, before), (second, after) = old, new
+    return (
+        isinstance(before, StateRecord)
+        and isinstance(after, StateRecord)
+        and first.names_of(before) != second.names_of(after)
+        and (before.meta_info, first.key_serializer) == (after.meta_info, second.key_serializer)
+    )
 
 
 def _differing(
