@@ -52,6 +52,7 @@ MAP, SORTED_MAP, IMMUTABLE_MAP, ARRAY, OBJECT, SINGLE, EMPTY = range(26, 33)
 DEEPEST = 100
 MOST_NAMES = 64  # of classes in one object
 FAILED = -1
+MOST_COUNTED = 32  # bits of an object's number
 # the longest text of ASCII that Kryo 5.6 writes without its length
 LONGEST_ASCII = 32
 # the longest content besides bytes, text and arrays, with all that precedes it but names
@@ -679,13 +680,14 @@ def write_objects(
 
     Args:
         row: The first row to write.
-        lines: The line of each row's object; its parts refer to none outside it.
+        lines: The line of each row's object. What its parts refer to outside of it is written in
+            it, if nothing is within that.
         data, kind, start, end, number, behind: The table, and the bytes that it refers to.
         classes, fields, arguments, name_offsets, name_bytes: As in `read_objects`.
         out: The buffer.
         ends: Filled: the end of each row, less than 0 for one that has another form: the end of the
             row before, as `~end`. That of the row before `row` is read.
-        numbers: Scratch, as long as the table.
+        numbers: Scratch, as long as the table: less than 0.
         names: Scratch, one for each class: the number of its name.
         alone: Scratch, one for each class: the number of its single object.
         stack: Scratch, as in `read_objects`.
@@ -700,8 +702,6 @@ def write_objects(
         at = begin
         line = lines[row]
         last = behind[line]
-        for each in range(line, last):
-            numbers[each] = -1
         names[:] = -1
         alone[:] = -1
         counted, named, depth = np.int64(0), np.int64(0), np.int64(1)
@@ -750,14 +750,17 @@ def write_objects(
                 if at < 0:
                     return np.int64(row)
             if classes[base + NUMBERED_5] and how != BARE:
-                known = alone[what] if form == EMPTY else numbers[content]
+                known = alone[what]
+                if form != EMPTY:  # a number in another row is none
+                    known = numbers[content] - (row << MOST_COUNTED)
                 if known >= 0:
                     at = _put_varint(out, at, known + 2)
                     continue
-                if content != here:  # an object whose number in this one is not known
+                within = content >= lines[row] and content < last
+                if content != here and within:  # an object whose number in this one is not known
                     failed = True
                     break
-                numbers[content] = counted
+                numbers[content] = counted + (row << MOST_COUNTED)
                 alone[what] = counted
                 counted += 1
                 out[np.uintp(at)] = 1

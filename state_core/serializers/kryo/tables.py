@@ -368,11 +368,11 @@ class Parts:
         ends = np.zeros(len(lines), np.int64)
         sizes = (self.behind[lines] - lines).sum()
         out = np.empty(kernels.ROOM * 2 + int(sizes) * 8, np.uint8)
-        numbers = np.empty(len(self.kind), np.int64)
         names, alone = np.empty((2, len(table.names)), np.int64)
         stack = np.empty(kernels.DEEPEST * kernels.STACK_WIDTH, np.int64)
         row = 0
         while True:
+            numbers = np.full(len(self.kind), -1, np.int64)
             row = kernels.write_objects(
                 row, lines, self.data, self.kind, self.start, self.end, self.number, self.behind,
                 table.lines_for(target), table.fields, table.arguments, table.name_offsets,

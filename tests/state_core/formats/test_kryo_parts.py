@@ -296,6 +296,29 @@ def test_objects_are_rewritten_as_one_by_one(items: list[Item | None]) -> None:
         assert out.tobytes() == b"".join(wanted)
 
 
+@given(st.lists(ITEMS, min_size=1, max_size=4), st.lists(st.integers(0, 9), max_size=12))
+def test_elements_are_written_each_by_itself(items: list[Item | None], order: list[int]) -> None:
+    """Also what an element before shares with it, of which its own bytes had only a number."""
+    shared = [items[place % len(items)] for place in order]
+    lists = [Item("java.util.ArrayList", [Item("java.util.ArrayList", [item]) for item in shared])]
+    values = ANYTHING.values(FLINK_1)
+    stored = [values.write(item, FLINK_1) for item in lists * FEW]
+    data, ends = np.frombuffer(b"".join(stored), np.uint8), np.cumsum(list(map(len, stored)))
+    for objects in read_objects(values, data, ends - list(map(len, stored)), ends, str):
+        roots = objects.roots[objects.roots >= 0]
+        members = objects.parts.elements(roots)[1]
+        out, sizes, done = objects.parts.written(members, values.classes)
+        wanted = [
+            values.write(member, FLINK_2)
+            for each, root in zip(stored, objects.roots.tolist(), strict=True)
+            if root >= 0
+            for member in getattr(values.read(each), "value", ())
+        ]
+        pieces = np.split(out, np.cumsum(sizes))
+        for piece, right, is_written in zip(pieces, wanted, done.tolist(), strict=False):
+            assert not is_written or piece.tobytes() == right
+
+
 def classes_in(part: object) -> set[str]:
     """The classes of an object, and of all within it."""
     if isinstance(part, Item):
