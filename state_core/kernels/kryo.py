@@ -12,10 +12,11 @@ primitive in a field. Its columns:
 `behind`   the line behind the part and all within it
 =========  ===================================================================================
 
-A class is five numbers of `classes`: its form below, an operand, whether Kryo 2.24 and Kryo 5.6
-number its objects, and its id in Kryo 5.6, or -1. Type arguments are five numbers of `arguments`:
-the classes of elements (or of keys), and of values, or -1 if they are not final; and the type
-arguments within a collection's elements, a map's keys, and its values. Line 0 has none.
+A class is six numbers of `classes`: its form below, an operand, whether Kryo 2.24 and Kryo 5.6
+number its objects, and its ids in Kryo 5.6 and in Kryo 2.24, or -1. Type arguments are five numbers
+of `arguments`: the classes of elements (or of keys), and of values, or -1 if they are not final;
+and the type arguments within a collection's elements, a map's keys, and its values. Line 0 has
+none.
 
 A form that is not here, or a fault, leaves the object out: the caller reads it by other means,
 which know all forms and name the fault.
@@ -33,7 +34,7 @@ from statelake.state_core.kernels.compiler import helper, kernel
 
 NULL, REFERENCE = -1, -2
 # what a class is: numbers in `classes`
-FORM, OPERAND, NUMBERED, NUMBERED_5, ID_5, CLASS_WIDTH = 0, 1, 2, 3, 4, 5
+FORM, OPERAND, NUMBERED, NUMBERED_5, ID_5, ID_2, CLASS_WIDTH = 0, 1, 2, 3, 4, 5, 6
 # type arguments: numbers in `arguments`
 FIRST, SECOND, IN_ELEMENTS, IN_KEYS, IN_VALUES, ARGUMENTS_WIDTH = 0, 1, 2, 3, 4, 5
 # a field of an object: how it is written, its class, its type arguments
@@ -42,8 +43,9 @@ FIELD_WIDTH = 3
 # writes objects of a known class that are never null
 ANY, OR_NULL, BARE, NEVER_NULL = 0, 1, 2, 3
 
-# forms: the operand of `FIXED` and `FIXED_ARRAY` is a width, of `ENUM` the number of constants, of
-# `ARRAY` a final class or -1, of `OBJECT` where its fields are, of `SINGLE` the number of objects
+# forms: the operand of `FIXED` and `FIXED_ARRAY` is a width, of `TEXT` 1 if Kryo 2.24 writes its
+# length always, of `ENUM` the number of constants, of `ARRAY` a final class or -1, of `OBJECT`
+# where its fields are, of `SINGLE` the number of objects
 UNKNOWN, BOOLEAN, FIXED, INT, LONG, TEXT, BYTES, BIG, DECIMAL, MILLIS, TIMESTAMP = range(11)
 UUID, INSTANT, DURATION, DATE, TIME, DATE_TIME, ENUM, FIXED_ARRAY = range(11, 19)
 INT_ARRAY, LONG_ARRAY, COLLECTION, SORTED, QUEUE, AS_LIST, IMMUTABLE = range(19, 26)
@@ -53,8 +55,11 @@ DEEPEST = 100
 MOST_NAMES = 64  # of classes in one object
 FAILED = -1
 MOST_COUNTED = 32  # bits of an object's number
-# the longest text of ASCII that Kryo 5.6 writes without its length
-LONGEST_ASCII = 32
+# the longest text of ASCII that is written without its length, by Kryo 5.6 and by Kryo 2.24
+LONGEST_ASCII, LONGEST_ASCII_2 = 32, 63
+# whether an object is written as it was: no, yes, or this can't be told here
+DIFFERS, SAME, UNTOLD = 0, 1, 2
+MOST_CONSTANTS = 63
 # the longest content besides bytes, text and arrays, with all that precedes it but names
 ROOM = 64
 # a line of the stack: objects left, how they are written, where their fields are or which class
@@ -230,6 +235,8 @@ def _read_content(data, at, end, form, operand, line, start, stop, number):
         if operand > end - at:
             return np.int64(-1)
         number[line] = _big_endian(data, at, operand)
+        if form == BOOLEAN and number[line] >> 1 != 0:
+            return np.int64(-1)
         return at + operand
     if form == UUID:
         high, at = _unsigned(data, at, end, 9)
@@ -864,3 +871,190 @@ def write_objects(
         ends[row] = ~begin if failed else at
         row += 1
     return np.int64(row)
+
+
+@helper
+def _put_text_2(data, start, end, count, has_length, out, at):
+    size = end - start
+    is_ascii = size == count
+    plain = is_ascii and count > 1 and count <= LONGEST_ASCII_2 and has_length == 0
+    if not plain:
+        at = _put_flagged(out, at, True, count + 1)
+    copy(data, start, out, at, size)
+    at += size
+    if is_ascii and size > 0:
+        last = u8(data, end - 1) & 0x7F
+        out[np.uintp(at - 1)] = last | 0x80 if plain else last
+    return at
+
+
+@helper
+def _put_big_endian(out, at, value, width):
+    for step in range(width):
+        out[np.uintp(at + step)] = value >> np.int64(8 * (width - 1 - step)) & 0xFF
+    return at + width
+
+
+@helper
+def _put_content_2(data, form, operand, start, end, number, out, at):
+    """Write what has no objects within it as Kryo 2.24 does; return the position behind it."""
+    if form == TEXT:
+        return _put_text_2(data, start, end, number, operand, out, at)
+    if form == INT or form == LONG:
+        return _put_zigzag(out, at, number, form == INT)
+    if form == BOOLEAN or form == FIXED:
+        return _put_big_endian(out, at, number, operand)
+    if form == UUID:
+        return _put_zigzag(out, _put_zigzag(out, at, number, False), start, False)
+    if form == ENUM or form == MILLIS:
+        return _put_varint(out, at, number)
+    if form == TIMESTAMP:
+        at = _put_varint(out, at, number + start // 1000000)
+        return _put_varint(out, at, start & 0xFFFFFFFF)
+    if form == INSTANT or form == DURATION:
+        return _put_zigzag(out, _put_zigzag(out, at, start, True), number, False)
+    if form == DATE:
+        at = _put_big_endian(out, at, start & 0xFF, 2)
+        return _put_zigzag(out, _put_big_endian(out, at, start >> 8, 2), number, True)
+    if form == TIME:
+        at = _put_big_endian(out, at, number >> 8, 2)
+        at = _put_zigzag(out, at, start, True)
+        return _put_big_endian(out, at, number & 0xFF, 1)
+    size = end - start
+    counted = form == INT_ARRAY or form == LONG_ARRAY or form == FIXED_ARRAY
+    at = _put_varint(out, at, (number if counted else size) + 1)
+    copy(data, start, out, at, size)
+    at += size
+    return _put_zigzag(out, at, number, True) if form == DECIMAL else at
+
+
+@kernel(
+    "void(I64R, I64R, U8R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, U8R,"
+    " U8, I64, I64, I64, U8)"
+)
+def compare_objects(
+    lines, first, data, kind, start, end, number, classes, fields, arguments, name_offsets,
+    name_bytes, out, names, alone, stack, same,
+):  # fmt: skip
+    """Tell which objects Kryo 2.24 would write as they are, if no two of their parts are one.
+
+    Args:
+        lines: The line of each object.
+        first: Where each begins.
+        data, kind, start, end, number: The table, and the bytes that it refers to.
+        classes, fields, arguments, name_offsets, name_bytes: As in `read_objects`.
+        out: Scratch, of the size of the largest object and twice `ROOM`.
+        names, alone, stack: Scratch, as in `write_objects`.
+        same: Filled: `SAME`, `DIFFERS`, or `UNTOLD`, as of an object with a reference in it.
+    """
+    for row in range(lines.size):
+        at, line = np.int64(0), lines[row]
+        names[:] = -1
+        alone[:] = 0
+        named, depth = np.int64(0), np.int64(1)
+        stack[LEFT], stack[HOW], stack[HOW_ODD] = 1, ANY, ANY
+        found = SAME
+        while depth > 0:
+            top = (depth - 1) * STACK_WIDTH
+            left = stack[top + LEFT]
+            if left == 0:
+                depth -= 1
+                continue
+            stack[top + LEFT] = left - 1
+            types = np.int64(0)
+            if stack[top + HOW] == FIELDS:
+                field = stack[top + CLASS]
+                how, types = fields[field], fields[field + 2]
+                stack[top + CLASS] = field + FIELD_WIDTH
+            elif left & 1:
+                how = stack[top + HOW_ODD]
+            else:
+                how = stack[top + HOW]
+            here, what = line, kind[line]
+            line += 1
+            if what == REFERENCE:
+                found = UNTOLD
+                break
+            if out.size - at < ROOM:
+                found = DIFFERS
+                break
+            if what == NULL:
+                out[np.uintp(at)] = 0
+                at += 1
+                continue
+            base = what * CLASS_WIDTH
+            form, operand = classes[base + FORM], classes[base + OPERAND]
+            if how == ANY:
+                registered = classes[base + ID_2]
+                if registered >= 0:
+                    at = _put_varint(out, at, registered + 2)
+                elif names[what] >= 0:
+                    out[np.uintp(at)] = 1
+                    at = _put_varint(out, at + 1, names[what])
+                else:
+                    out[np.uintp(at)] = 1
+                    at = _put_varint(out, at + 1, named)
+                    names[what] = named
+                    named += 1
+                    begin, stop = name_offsets[what], name_offsets[what + 1]
+                    if out.size - at < stop - begin + ROOM:
+                        found = DIFFERS
+                        break
+                    at = _put_text_2(name_bytes, begin, stop, stop - begin, 0, out, at)
+            if how == OR_NULL or (how == ANY and classes[base + NUMBERED]):
+                out[np.uintp(at)] = 1
+                at += 1
+            if form == EMPTY or form == ENUM:  # of which a JVM has one
+                bit = np.int64(0) if form == EMPTY else number[here]
+                if bit >= MOST_CONSTANTS:
+                    found = UNTOLD
+                    break
+                if classes[base + NUMBERED] and alone[what] >> bit & 1:
+                    found = DIFFERS
+                    break
+                alone[what] |= np.int64(1) << bit
+            if form < COLLECTION and form != DATE_TIME:
+                has_bytes = form == TEXT or form >= FIXED_ARRAY or form in (BYTES, BIG, DECIMAL)
+                if has_bytes and out.size - at < end[here] - start[here] + ROOM:
+                    found = DIFFERS
+                    break
+                at = _put_content_2(
+                    data, form, operand, start[here], end[here], number[here], out, at
+                )
+                continue
+            if form == AS_LIST:  # whose class of elements is not in the table
+                found = UNTOLD
+                break
+            count = number[here]
+            top += STACK_WIDTH
+            depth += 1
+            stack[top + LEFT] = count
+            stack[top + HOW], stack[top + HOW_ODD] = ANY, ANY
+            if form == OBJECT or form == DATE_TIME:
+                stack[top + HOW] = FIELDS
+                stack[top + LEFT] = fields[operand]
+                stack[top + CLASS] = operand + 1
+            elif form == ARRAY:
+                at = _put_varint(out, at, count + 1)
+                if operand >= 0:
+                    stack[top + HOW], stack[top + HOW_ODD] = OR_NULL, OR_NULL
+            elif form != SINGLE and form != EMPTY:
+                if form == SORTED or form == QUEUE or form == SORTED_MAP:
+                    out[np.uintp(at)] = 0
+                    at += 1
+                at = _put_varint(out, at, count)
+                odd = arguments[types * ARGUMENTS_WIDTH + FIRST]
+                even = odd
+                if form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP:
+                    stack[top + LEFT] = 2 * count
+                    odd = arguments[types * ARGUMENTS_WIDTH + SECOND]
+                if form != QUEUE and even >= 0:
+                    stack[top + HOW] = OR_NULL
+                if form != QUEUE and odd >= 0:
+                    stack[top + HOW_ODD] = OR_NULL
+        if found == SAME:
+            for each in range(at):
+                if out[np.uintp(each)] != u8(data, first[row] + each):
+                    found = DIFFERS
+                    break
+        same[row] = found

@@ -15,17 +15,22 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from statelake.state_core.bounds import COLUMN_NESTING
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.kernels.kryo import NULL
 from statelake.state_core.printable import is_text
+from statelake.state_core.serializers.composite.collections import list_array, offsets_of
+from statelake.state_core.serializers.framework.columns import BoolArray, I64Array
 from statelake.state_core.serializers.kryo.forms import decimal_parts, decimal_text
-from statelake.state_core.serializers.kryo.graph import Classes, Item
+from statelake.state_core.serializers.kryo.graph import NUMBER_BITS, Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, component_of
-from statelake.state_core.serializers.kryo.json_values import JsonValues
+from statelake.state_core.serializers.kryo.json_values import JsonParts, JsonValues
 from statelake.state_core.serializers.kryo.objects import FieldForm
 from statelake.state_core.serializers.kryo.protobuf import MessageType
+from statelake.state_core.serializers.kryo.tables import LISTS, MAPS, NUMBERS, Marked
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 UTC_MICROS, MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
@@ -42,6 +47,7 @@ _MAPS = {f"java.util.{name}" for name in (
     "concurrent.ConcurrentHashMap", "concurrent.ConcurrentSkipListMap",
 )}  # fmt: skip
 DECIMAL_DIGITS = 38
+NANOS = 1_000_000_000  # of a second
 
 
 class Column(ABC):
@@ -71,6 +77,14 @@ class Column(ABC):
             EncodeError: The value is not of the type.
         """
 
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many objects, and mark those that are not as this one is.
+
+        By default all have to be read by themselves.
+        """
+        table.untold[lines] = True
+        return pa.nulls(len(lines), self.arrow_type)
+
 
 @dataclass(frozen=True)
 class _Scalar(Column):
@@ -98,6 +112,14 @@ class _Scalar(Column):
         """Return the item."""
         return None if value is None else Item(self.java_class, _keep(self.keep, value))
 
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many objects."""
+        made = _MANY.get(self.java_class)
+        if made is None:
+            return super().many(table, lines)
+        right = table.of_class(lines, self.java_class)
+        return made(table, np.where(right, lines, table.a_null), self)
+
 
 @dataclass(frozen=True)
 class EnumColumn(Column):
@@ -118,6 +140,13 @@ class EnumColumn(Column):
     def from_arrow(self, value: Any) -> Any:
         """Return the item."""
         return None if value is None else Item(self.java_class, value)
+
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many constants."""
+        right = table.of_class(lines, self.java_class)
+        if not right.any():
+            return pa.nulls(len(lines), self.arrow_type)
+        return table.parts.constants(np.where(right, lines, table.a_null))
 
 
 @dataclass(frozen=True)
@@ -140,6 +169,27 @@ class _Primitive(Column):
         if value is None:
             raise EncodeError(f"null for a primitive of {self.box.java_class}")
         return _keep(self.box.keep, value)
+
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many numbers."""
+        return self.box.many(table, lines)
+
+
+def _each(column: _Scalar, table: Marked, lines: I64Array, value: Callable[[int], Any]) -> pa.Array:
+    """Return a column whose values are shown one by one, by their lines."""
+    shown: list[Any] = []
+    for line in lines.tolist():
+        if line == table.a_null or table.parts.kind[line] == NULL:
+            shown.append(None)
+            continue
+        held = value(line)
+        try:
+            shown.append(_show(column.show, held))
+            table.loose[line] |= _keep(column.keep, shown[-1]) != held
+        except (UnsupportedFormatError, EncodeError):
+            shown.append(None)
+            table.unfit[line] = True
+    return pa.array(shown, column.arrow_type)
 
 
 def _show(show: Callable[[Any], Any], value: Any) -> Any:
@@ -179,6 +229,10 @@ class JsonColumn(Column):
     def from_arrow(self, value: Any) -> Any:
         """Return the item of a JSON text."""
         return None if value is None else JsonValues(self.classes).item(str(value))
+
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the JSON of many objects, if they are of the usual classes."""
+        return JsonParts(table).texts(lines)
 
 
 @dataclass(frozen=True)
@@ -229,6 +283,9 @@ class _List(Column):
             return None
         if not isinstance(value.value, list):
             raise _not_for(value, self.java_class)
+        of_objects = not isinstance(self.element, _Primitive)
+        if any(isinstance(each, Item) != of_objects for each in value.value if each is not None):
+            raise _not_for(value, self.java_class)
         return [self.element.to_arrow(element) for element in value.value]
 
     def from_arrow(self, value: Any) -> Any:
@@ -236,6 +293,13 @@ class _List(Column):
         if value is None:
             return None
         return Item(self.java_class, [self.element.from_arrow(element) for element in value])
+
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many collections."""
+        lines = table.of_forms(lines, LISTS, self.java_class)
+        counts, elements = table.parts.elements(lines, LISTS)
+        items = self.element.many(table, elements)
+        return list_array(self.arrow_type, offsets_of(counts), table.present(lines), items)
 
 
 @dataclass(frozen=True)
@@ -260,6 +324,10 @@ class _Map(Column):
         """Show the entries."""
         if value is None:
             return None
+        if not isinstance(value.value, list) or not all(
+            isinstance(pair, tuple) for pair in value.value
+        ):
+            raise _not_for(value, self.java_class)
         pairs = [(self.key.to_arrow(key), self.value.to_arrow(item)) for key, item in value.value]
         if any(key is None for key, _ in pairs):
             raise UnsupportedFormatError("a null key, which no column of maps holds")
@@ -271,6 +339,18 @@ class _Map(Column):
             return None
         pairs = [(self.key.from_arrow(key), self.value.from_arrow(item)) for key, item in value]
         return Item(self.java_class, pairs)
+
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many maps."""
+        lines = table.of_forms(lines, MAPS, self.java_class)
+        counts, keys, values = table.parts.entries(lines)
+        key, kind = self.key.many(table, keys), self.arrow_type
+        if key.null_count:
+            raise EncodeError("a key that is null, or in no column")
+        entries = pa.StructArray.from_arrays(
+            [key, self.value.many(table, values)], fields=[kind.key_field, kind.item_field]
+        )
+        return list_array(kind, offsets_of(counts), table.present(lines), entries)
 
 
 @dataclass(frozen=True)
@@ -305,6 +385,20 @@ class _Struct(Column):
         fields = {name: column.from_arrow(value.get(name)) for name, column in self.fields.items()}
         return Item(self.java_class, fields)
 
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many objects."""
+        right = table.of_class(lines, self.java_class)
+        held = lines[right]
+        if not held.size:
+            return pa.nulls(len(lines), self.arrow_type)
+        fields = table.parts.fields(held, self.java_class)
+        columns = [column.many(table, fields[name]) for name, column in self.fields.items()]
+        whole = pa.StructArray.from_arrays(columns, fields=list(self.arrow_type))
+        if right.all():
+            return whole
+        places = np.where(right, np.cumsum(right) - 1, 0)
+        return whole.take(pa.array(places, mask=~right))
+
 
 def _same(value: Any) -> Any:
     return value
@@ -337,6 +431,8 @@ def _local_parts(moment: datetime) -> tuple[int, ...]:
 def _clock(value: tuple[int, ...]) -> str:
     """Return the text of `LocalTime.toString`."""
     hour, minute, second, nanos = value
+    if not 0 <= nanos < NANOS:
+        raise ValueError(f"{nanos} nanoseconds of a second")
     text = f"{hour:02}:{minute:02}"
     if second or nanos:
         text += f":{second:02}"
@@ -425,6 +521,152 @@ _SCALARS: dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any
     "java.time.Year": (pa.int32(), lambda parts: parts[0], lambda number: (number,)),
     "java.time.ZoneOffset": (pa.int32(), lambda parts: parts[0], lambda number: (number,)),
 }
+
+
+_LEAST_MICROS, _MOST_MICROS = (
+    (edge.replace(tzinfo=timezone.utc) - EPOCH) // timedelta(microseconds=1)
+    for edge in (datetime.min, datetime.max)  # noqa: DTZ901 - Python's own bounds
+)
+
+
+def _many_numbers(table: Marked, lines: I64Array, column: _Scalar) -> pa.Array:
+    if column.java_class == "java.lang.Float":  # Python makes a NaN quiet that is not
+        bits = table.parts.number[lines] & 0x7FFFFFFF
+        table.loose[lines[(bits > 0x7F800000) & (bits < 0x7FC00000)]] = True
+    return table.parts.numbers(lines, column.arrow_type)
+
+
+def _many_texts(table: Marked, lines: I64Array, _: _Scalar) -> pa.Array:
+    return table.parts.texts(lines)
+
+
+def _many_uuids(table: Marked, lines: I64Array, _: _Scalar) -> pa.Array:
+    return table.parts.uuids(lines)
+
+
+def _many_characters(table: Marked, lines: I64Array, column: _Scalar) -> pa.Array:
+    return _each(column, table, lines, lambda line: chr(int(table.parts.number[line]) & 0xFFFF))
+
+
+def _many_bytes(table: Marked, lines: I64Array, column: _Scalar) -> pa.Array:
+    return _each(column, table, lines, table.parts.content)
+
+
+def _many_integers(table: Marked, lines: I64Array, column: _Scalar) -> pa.Array:
+    return _each(column, table, lines, table.parts.integer)
+
+
+def _many_decimals(table: Marked, lines: I64Array, column: _Scalar) -> pa.Array:
+    parts = table.parts
+
+    def value(line: int) -> tuple[int, int]:
+        unscaled = parts.integer(line)
+        if unscaled.bit_length() > NUMBER_BITS:
+            table.unfit[line] = True
+            return 0, 0
+        return unscaled, int(parts.number[line])
+
+    return _each(column, table, lines, value)
+
+
+def _many_clocks(table: Marked, lines: I64Array, column: _Scalar) -> pa.Array:
+    number, start = table.parts.number, table.parts.start
+
+    def value(line: int) -> tuple[int, ...]:
+        clock = int(number[line])
+        return clock >> 16, clock >> 8 & 0xFF, clock & 0xFF, int(start[line])
+
+    return _each(column, table, lines, value)
+
+
+def _many_durations(table: Marked, lines: I64Array, column: _Scalar) -> pa.Array:
+    parts, kind = table.parts, column.arrow_type
+    seconds, nanos = pa.array(parts.number[lines]), pa.array(parts.start[lines])
+    null = pa.array(table.present(lines) == 0)
+    return pa.StructArray.from_arrays([seconds, nanos], fields=list(kind), mask=null)
+
+
+def _many_moments(table: Marked, lines: I64Array, column: _Scalar) -> pa.Array:
+    """Return times from seconds, or milliseconds, and nanoseconds."""
+    parts, name = table.parts, column.java_class
+    whole, nanos = parts.number[lines], parts.start[lines]
+    exact = np.ones(len(lines), np.bool_)
+    unit = 1_000_000 if name == "java.time.Instant" else 1000
+    if name in _MILLIS_ONLY:
+        nanos = np.zeros_like(nanos)
+    elif name == "java.sql.Timestamp":  # of whole seconds
+        exact = whole % 1000 == 0
+        whole = whole // 1000 * 1000
+    exact &= (nanos % 1000 == 0) & (nanos >= 0) & (nanos < NANOS)
+    fits = (whole >= _LEAST_MICROS // unit) & (whole <= _MOST_MICROS // unit)
+    micros = np.where(fits, whole, 0) * unit + nanos // 1000
+    return _marked_moments(table, lines, column.arrow_type, (micros, fits, exact))
+
+
+def _marked_moments(
+    table: Marked, lines: I64Array, kind: pa.DataType, found: tuple[I64Array, BoolArray, BoolArray]
+) -> pa.Array:
+    """Return a column of microseconds, of which some do not fit, or are not exact."""
+    micros, fits, exact = found
+    fits = fits & (micros >= _LEAST_MICROS) & (micros <= _MOST_MICROS)
+    null = table.present(lines) == 0
+    table.unfit[lines[~fits & ~null]] = True
+    table.loose[lines[~exact & ~null]] = True
+    return pa.array(np.where(fits, micros, 0), pa.int64(), mask=null).cast(kind)
+
+
+def _days(table: Marked, lines: I64Array) -> tuple[I64Array, BoolArray]:
+    """Return the days since 1970 of dates, and which of them are dates of Python."""
+    year, rest = table.parts.number[lines], table.parts.start[lines]
+    fits = (year >= 1) & (year <= 9999)
+    months = (np.where(fits, year, 1970) - 1970) * 12 + (rest >> 8) - 1
+    months = np.where(fits & (table.parts.kind[lines] != NULL), months, 0)
+    first = months.astype("M8[M]").astype("M8[D]").astype(np.int64)
+    days = first + np.where(fits, rest & 0xFF, 1) - 1
+    fits &= days.astype("M8[D]").astype("M8[M]").astype(np.int64) == months
+    return np.where(fits, days, 0), fits
+
+
+def _many_dates(table: Marked, lines: I64Array, column: _Scalar) -> pa.Array:
+    days, fits = _days(table, lines)
+    null = table.present(lines) == 0
+    table.unfit[lines[~fits & ~null]] = True
+    return pa.array(days.astype(np.int32), pa.int32(), mask=null).cast(column.arrow_type)
+
+
+def _many_date_times(table: Marked, lines: I64Array, column: _Scalar) -> pa.Array:
+    parts, null = table.parts, table.present(lines) == 0
+    halves = np.full((len(lines), 2), table.a_null)
+    halves[~null] = parts.within(lines[~null], np.full(int((~null).sum()), 2)).reshape(-1, 2)
+    half = (parts.kind[halves] == NULL).any(axis=1)
+    table.untold[lines[half & ~null]] = True
+    days, fits = _days(table, halves[:, 0].copy())
+    clock, nanos = parts.number[halves[:, 1]], parts.start[halves[:, 1]]
+    seconds = (clock >> 16) * 3600 + (clock >> 8 & 0xFF) * 60 + (clock & 0xFF)
+    fits &= nanos < NANOS
+    micros = np.where(half, 0, (days * 86_400 + seconds) * 1_000_000 + nanos // 1000)
+    exact = half | (nanos % 1000 == 0)
+    return _marked_moments(table, lines, column.arrow_type, (micros, fits | half, exact))
+
+
+_MILLIS_ONLY = ("java.util.Date", "java.sql.Date", "java.sql.Time")
+_MANY: dict[str, Callable[[Marked, I64Array, _Scalar], pa.Array]] = {
+    **dict.fromkeys(NUMBERS, _many_numbers),
+    **dict.fromkeys(
+        ("java.lang.String", "java.lang.StringBuilder", "java.lang.StringBuffer", "java.net.URI",
+         "java.util.Currency"), _many_texts,
+    ),
+    "java.lang.Character": _many_characters,
+    "[B": _many_bytes,
+    "java.math.BigInteger": _many_integers,
+    "java.math.BigDecimal": _many_decimals,
+    "java.util.UUID": _many_uuids,
+    **dict.fromkeys((*_MILLIS_ONLY, "java.sql.Timestamp", "java.time.Instant"), _many_moments),
+    "java.time.LocalDate": _many_dates,
+    "java.time.LocalTime": _many_clocks,
+    "java.time.LocalDateTime": _many_date_times,
+    "java.time.Duration": _many_durations,
+}  # fmt: skip
 
 
 def column_of(

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
-from statelake.state_core.errors import EncodeError
+import numpy as np
+import pyarrow as pa
+
+from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.kernels.kryo import BOOLEAN, COLLECTION, MAP, NULL
+from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.kryo.containers import ArrayForm, CollectionForm, MapForm
 from statelake.state_core.serializers.kryo.forms import TIMES, decimal_parts, decimal_text
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES
 from statelake.state_core.serializers.kryo.objects import FieldForm
+from statelake.state_core.serializers.kryo.tables import Marked, Parts
 
 CLASS = "@class"
 HOLDERS = ("java.util.Collections$", "java.util.Optional")
@@ -144,3 +151,80 @@ def _unsaid(content: Any, java_class: str) -> Any:
         return [float(number) for number in content]
     several = ("java.util.Locale", "java.util.regex.Pattern", "java.sql.Timestamp")
     return tuple(content) if java_class in TIMES or java_class in several else content
+
+
+class JsonParts:
+    """A converter of many objects of the usual classes to JSON, as `JsonValues` does each.
+
+    Args:
+        table: The table of their parts; what is not of these classes is marked as untold.
+    """
+
+    def __init__(self, table: Marked) -> None:
+        self.table = table
+        parts = table.parts
+        self.names = [*parts.classes.names, ""]  # of null, which is -1
+        self.forms = [form for form, _ in parts.classes.forms]
+        self.kind, self.behind = parts.kind.tolist(), parts.behind.tolist()
+        self.number = parts.number.tolist()
+        self.held: dict[int, Any] = {}
+        for java_class, values in _TEXT_OF.items():
+            lines = np.flatnonzero(parts.kind == parts.classes.number_of(java_class))
+            self.held.update(zip(lines.tolist(), values(parts, lines).to_pylist(), strict=True))
+
+    def texts(self, lines: I64Array) -> pa.Array:
+        """Return the JSON of objects."""
+        texts: list[str | None] = []
+        for line in lines.tolist():
+            if self.kind[line] == NULL:
+                texts.append(None)
+                continue
+            try:
+                texts.append(json.dumps(self.value(line), ensure_ascii=False))
+            except UnsupportedFormatError:
+                texts.append(None)
+                self.table.untold[line] = True
+        return pa.array(texts, pa.string())
+
+    def value(self, line: int) -> Any:
+        """Return an object as a JSON value.
+
+        Raises:
+            UnsupportedFormatError: It has to be read by itself.
+        """
+        kind = self.kind[line]
+        if kind == NULL:
+            return None
+        name, form = self.names[kind], self.forms[kind]
+        content: Any
+        if name in _TEXT_OF:
+            content = self.held[line]
+        elif form == COLLECTION:
+            content = [self.value(part) for part in self._within(line, self.number[line])]
+        elif form == MAP:
+            parts = [self.value(part) for part in self._within(line, 2 * self.number[line])]
+            content = [list(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+            keys = parts[::2]
+            plain = all(isinstance(key, str) and not key.startswith("@") for key in keys)
+            if name == BARE[dict] and plain and len(set(keys)) == len(keys):
+                content = dict(content)
+        elif name in _WHOLE:
+            content = bool(self.number[line]) if form == BOOLEAN else self.number[line]
+        else:
+            raise UnsupportedFormatError(f"a {name} that is read by itself")
+        return content if BARE.get(type(content)) == name else {CLASS: name, "value": content}
+
+    def _within(self, line: int, count: int) -> list[int]:
+        """Return the lines of the parts right within an object."""
+        found, part = [], line + 1
+        for _ in range(count):
+            found.append(part)
+            part = self.behind[part]
+        return found
+
+
+_WHOLE = frozenset(f"java.lang.{name}" for name in ("Boolean", "Byte", "Short", "Integer", "Long"))
+_TEXT_OF: dict[str, Callable[[Parts, I64Array], pa.Array]] = {
+    "java.lang.String": Parts.texts,
+    "java.util.UUID": Parts.uuids,
+}

@@ -42,6 +42,8 @@ LARGEST = 1 << 26  # bytes of an object in a table
 MOST_SHARED, MOST_TEXT = 4, 1 << 28
 COLLECTIONS = frozenset({kernels.COLLECTION, kernels.SORTED, kernels.QUEUE, kernels.AS_LIST,
                          kernels.IMMUTABLE, kernels.EMPTY})  # fmt: skip
+# whose parts are the elements of a list column
+LISTS = COLLECTIONS - {kernels.AS_LIST} | {kernels.ARRAY, kernels.SINGLE}
 MAPS = frozenset({kernels.MAP, kernels.SORTED_MAP, kernels.IMMUTABLE_MAP, kernels.EMPTY})
 _OBJECTS, _TEXTS = "[Ljava.lang.Object;", "[Ljava.lang.String;"
 _UTIL = "java.util."
@@ -55,8 +57,8 @@ _KNOWN: dict[str, tuple[int, int]] = {
     "java.lang.Double": (kernels.FIXED, 8),
     "java.lang.Integer": (kernels.INT, 0),
     "java.lang.Long": (kernels.LONG, 0),
-    **dict.fromkeys(("java.lang.String", "java.lang.StringBuilder", "java.lang.StringBuffer",
-                     "java.net.URI", "java.util.Currency"), (kernels.TEXT, 0)),
+    **dict.fromkeys(("java.lang.String", "java.net.URI", "java.util.Currency"), (kernels.TEXT, 0)),
+    **dict.fromkeys(("java.lang.StringBuilder", "java.lang.StringBuffer"), (kernels.TEXT, 1)),
     "[Z": (kernels.FIXED_ARRAY, 1),
     "[C": (kernels.FIXED_ARRAY, 2),
     "[S": (kernels.FIXED_ARRAY, 2),
@@ -215,7 +217,7 @@ class ClassTable:
         for name, form in zip(self.names, self.forms, strict=True):
             lines += form if self._same(name, target) else (kernels.UNKNOWN, 0)
             lines += [int(self.classes.has_references(name, version)) for version in KryoVersion]
-            lines.append(target.numbers.get(name, -1))
+            lines += [each.numbers.get(name, -1) for each in (target, self.classes)]
         return np.array(lines, np.int64)
 
     def _same(self, name: str, target: Classes) -> bool:
@@ -245,6 +247,32 @@ class Parts:
     def resolved(self, lines: I64Array) -> I64Array:
         """Return the lines of objects, with references followed."""
         return np.where(self.kind[lines] == kernels.REFERENCE, self.number[lines], lines)
+
+    def has_within(self, marks: BoolArray, lines: I64Array) -> BoolArray:
+        """Return which lines are marked, or a part within them is."""
+        before = np.concatenate(([0], np.cumsum(marks)))
+        found: BoolArray = before[self.behind[lines]] > before[lines]
+        return found
+
+    def compared(self, lines: I64Array, first: I64Array, ends: I64Array) -> U8Array:
+        """Return whether Kryo 2.24 would write objects as they are: see `compare_objects`.
+
+        Args:
+            lines: Their lines.
+            first: Where each begins.
+            ends: Where each ends.
+        """
+        table = self.classes
+        same = np.empty(len(lines), np.uint8)
+        largest = int((ends - first).max(initial=0)) + 2 * kernels.ROOM
+        names, alone = np.empty((2, len(table.names)), np.int64)
+        stack = np.empty(kernels.DEEPEST * kernels.STACK_WIDTH, np.int64)
+        kernels.compare_objects(
+            lines, first, self.data, self.kind, self.start, self.end, self.number,
+            table.lines, table.fields, table.arguments, table.name_offsets, table.name_bytes,
+            np.empty(largest, np.uint8), names, alone, stack, same,
+        )  # fmt: skip
+        return same
 
     def within(self, lines: I64Array, counts: I64Array) -> I64Array:
         """Return the lines of the parts right within some lines, of which each has so many."""
@@ -282,6 +310,14 @@ class Parts:
             bits = bits.astype(f"i{kind.bit_width // 8}").view(f"f{kind.bit_width // 8}")
         return pa.array(bits, kind, mask=self.kind[lines] == kernels.NULL, from_pandas=False)
 
+    def content(self, line: int) -> bytes:
+        """Return the content of bytes, or of a large number."""
+        return bytes(self.data[self.start[line] : self.end[line]])
+
+    def integer(self, line: int) -> int:
+        """Return a large number."""
+        return int.from_bytes(self.content(line), "big", signed=True)
+
     def uuids(self, lines: I64Array) -> pa.Array:
         """Return the text of UUIDs, and null."""
         halves = np.stack((self.number[lines], self.start[lines]), 1).view(np.uint64)
@@ -312,13 +348,15 @@ class Parts:
         places = np.where(null, 0, self.number[lines] - 1)
         return pa.array(form.constants).take(pa.array(places, mask=null))
 
-    def elements(self, lines: I64Array) -> tuple[I64Array, I64Array]:
+    def elements(
+        self, lines: I64Array, forms: frozenset[int] = COLLECTIONS
+    ) -> tuple[I64Array, I64Array]:
         """Return the number of elements of each collection or null, and the lines of all.
 
         Raises:
-            EncodeError: One is no collection, or shared ones have too many elements.
+            EncodeError: One is of no such form, or shared ones have too many elements.
         """
-        counts = self._counts(lines, COLLECTIONS)
+        counts = self._counts(lines, forms)
         return counts, self.within(lines, counts)
 
     def entries(self, lines: I64Array) -> tuple[I64Array, I64Array, I64Array]:
@@ -386,6 +424,76 @@ class Parts:
         return out[: int(sizes.sum())], sizes, done
 
 
+@dataclass
+class Marked:
+    """A table of parts of objects, in which lines are marked while columns are made of it.
+
+    Attributes:
+        parts: The table, without references.
+        unfit: Objects that no column holds, so that the whole value is null.
+        loose: Objects that would be written otherwise.
+        untold: Objects that are to be read by themselves.
+    """
+
+    parts: Parts
+    unfit: BoolArray
+    loose: BoolArray
+    untold: BoolArray
+
+    @classmethod
+    def of(cls, parts: Parts) -> Marked:
+        """Return a table without a mark, with a line of null behind all others."""
+        size = len(parts.kind)
+        ends = {"kind": kernels.NULL, "behind": size + 1}
+        columns: list[I64Array] = [
+            np.append(getattr(parts, name), ends.get(name, 0))
+            for name in ("kind", "start", "end", "number", "behind")
+        ]
+        longer = Parts(parts.classes, parts.data, *columns)
+        return cls(longer, *np.zeros((3, size + 1), np.bool_))
+
+    def present(self, lines: I64Array) -> U8Array:
+        """Return 0 for each line that is null, and 1 for all others."""
+        present: U8Array = (self.parts.kind[lines] != kernels.NULL).astype(np.uint8)
+        return present
+
+    def of_class(self, lines: I64Array, java_class: str) -> BoolArray:
+        """Return which lines are objects of a class; mark all others but null as unfit."""
+        kinds = self.parts.kind[lines]
+        right: BoolArray = kinds == self.parts.classes.number_of(java_class)
+        self.unfit[lines[~right & (kinds != kernels.NULL)]] = True
+        return right
+
+    def forms(self, lines: I64Array) -> I64Array:
+        """Return the forms of the kernels of some lines; -1 for null."""
+        kinds = self.parts.kind[lines]
+        forms = self.parts.classes.lines[np.maximum(kinds, 0) * kernels.CLASS_WIDTH + kernels.FORM]
+        found: I64Array = np.where(kinds == kernels.NULL, -1, forms)
+        return found
+
+    def of_forms(self, lines: I64Array, forms: frozenset[int], java_class: str) -> I64Array:
+        """Return lines, those of other forms replaced by null; mark these as untold.
+
+        Args:
+            lines: The lines.
+            forms: The forms.
+            java_class: The class that is written: objects of others are marked as loose.
+        """
+        kinds, found = self.parts.kind[lines], self.forms(lines)
+        right = np.isin(found, [-1, *forms])
+        right &= (found != kernels.SINGLE) | (self.parts.number[lines] == 1)
+        self.untold[lines[~right]] = True
+        self.loose[lines[kinds != self.parts.classes.number_of(java_class)]] = True
+        self.loose[lines[kinds == kernels.NULL]] = False
+        kept: I64Array = np.where(right, lines, self.a_null)
+        return kept
+
+    @property
+    def a_null(self) -> int:
+        """The line of null."""
+        return len(self.parts.kind) - 1
+
+
 @dataclass(frozen=True)
 class Objects:
     """Objects of Flink 1's Kryo, one for each of some places.
@@ -438,17 +546,27 @@ def read_objects(
         item = values.read_next(source, KryoVersion.FLINK_1)
         return item, start + source.position
 
+    for begin, stop, parts, roots, ends in tables_of(values, data, starts, limits):
+        others = {}
+        for row in np.flatnonzero(roots < 0).tolist():
+            others[row], ends[row] = read(int(starts[begin + row]), int(limits[begin + row]))
+        yield Objects(starts[begin:stop].copy(), ends, parts, roots, others, read)
+
+
+def tables_of(
+    values: KryoValues, data: U8Array, starts: I64Array, limits: I64Array
+) -> Iterator[tuple[int, int, Parts, I64Array, I64Array]]:
+    """Yield tables of the objects of many places: the first row, the row behind, and the table.
+
+    With the line of each row's object, less than 0 for one that is not in it, and where each ends.
+    """
     sizes = np.maximum(limits - starts, 0)
     sizes[sizes > LARGEST] = 0
     chunk = np.cumsum(sizes) // AT_ONCE
     bounds = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(starts)]
     for begin, stop in pairwise(bounds):
         first = starts[begin:stop].copy()
-        parts, roots, ends = _tabled(values.table, data, first, first + sizes[begin:stop])
-        others = {}
-        for row in np.flatnonzero(roots < 0).tolist():
-            others[row], ends[row] = read(int(first[row]), int(limits[begin + row]))
-        yield Objects(first, ends, parts, roots, others, read)
+        yield (begin, stop, *_tabled(values.table, data, first, first + sizes[begin:stop]))
 
 
 def _tabled(
