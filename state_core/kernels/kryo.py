@@ -57,8 +57,8 @@ FAILED = -1
 MOST_COUNTED = 32  # bits of an object's number
 # the longest text of ASCII that is written without its length, by Kryo 5.6 and by Kryo 2.24
 LONGEST_ASCII, LONGEST_ASCII_2 = 32, 63
-# whether an object is written as it was: no, yes, or this can't be told here
-DIFFERS, SAME, UNTOLD = 0, 1, 2
+# what became of an object that was to be written
+WRITTEN, REPEATED, UNTOLD = 0, 1, 2
 MOST_CONSTANTS = 63
 # the longest content besides bytes, text and arrays, with all that precedes it but names
 ROOM = 64
@@ -929,31 +929,37 @@ def _put_content_2(data, form, operand, start, end, number, out, at):
 
 
 @kernel(
-    "void(I64R, I64R, U8R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, U8R,"
-    " U8, I64, I64, I64, U8)"
+    "int64(int64, I64R, U8R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, U8R,"
+    " U8, I64, U8, I64, I64, I64)"
 )
-def compare_objects(
-    lines, first, data, kind, start, end, number, classes, fields, arguments, name_offsets,
-    name_bytes, out, names, alone, stack, same,
+def write_objects_2(
+    row, lines, data, kind, start, end, number, classes, fields, arguments, name_offsets,
+    name_bytes, out, ends, told, names, alone, stack,
 ):  # fmt: skip
-    """Tell which objects Kryo 2.24 would write as they are, if no two of their parts are one.
+    """Write objects as Kryo 2.24 does, one behind the other, if no two of their parts are one.
 
     Args:
-        lines: The line of each object.
-        first: Where each begins.
+        row: The first row to write.
+        lines: The line of each row's object.
         data, kind, start, end, number: The table, and the bytes that it refers to.
         classes, fields, arguments, name_offsets, name_bytes: As in `read_objects`.
-        out: Scratch, of the size of the largest object and twice `ROOM`.
+        out: The buffer.
+        ends: Filled: the end of each row. That of the row before `row` is read.
+        told: Filled: `WRITTEN`, or why a row has no bytes: `REPEATED`, as a part of it is an object
+            of which a JVM has one, and there before; `UNTOLD`, as of an object with a reference.
         names, alone, stack: Scratch, as in `write_objects`.
-        same: Filled: `SAME`, `DIFFERS`, or `UNTOLD`, as of an object with a reference in it.
+
+    Returns:
+        The row that has no space; the number of rows if all were written.
     """
-    for row in range(lines.size):
-        at, line = np.int64(0), lines[row]
+    while row < lines.size:
+        begin = ends[row - 1] if row > 0 else np.int64(0)
+        at, line = begin, lines[row]
         names[:] = -1
         alone[:] = 0
         named, depth = np.int64(0), np.int64(1)
         stack[LEFT], stack[HOW], stack[HOW_ODD] = 1, ANY, ANY
-        found = SAME
+        found = WRITTEN
         while depth > 0:
             top = (depth - 1) * STACK_WIDTH
             left = stack[top + LEFT]
@@ -976,8 +982,7 @@ def compare_objects(
                 found = UNTOLD
                 break
             if out.size - at < ROOM:
-                found = DIFFERS
-                break
+                return np.int64(row)
             if what == NULL:
                 out[np.uintp(at)] = 0
                 at += 1
@@ -996,11 +1001,12 @@ def compare_objects(
                     at = _put_varint(out, at + 1, named)
                     names[what] = named
                     named += 1
-                    begin, stop = name_offsets[what], name_offsets[what + 1]
-                    if out.size - at < stop - begin + ROOM:
-                        found = DIFFERS
-                        break
-                    at = _put_text_2(name_bytes, begin, stop, stop - begin, 0, out, at)
+                    start_of_name, stop = name_offsets[what], name_offsets[what + 1]
+                    if out.size - at < stop - start_of_name + ROOM:
+                        return np.int64(row)
+                    at = _put_text_2(
+                        name_bytes, start_of_name, stop, stop - start_of_name, 0, out, at
+                    )
             if how == OR_NULL or (how == ANY and classes[base + NUMBERED]):
                 out[np.uintp(at)] = 1
                 at += 1
@@ -1010,14 +1016,13 @@ def compare_objects(
                     found = UNTOLD
                     break
                 if classes[base + NUMBERED] and alone[what] >> bit & 1:
-                    found = DIFFERS
+                    found = REPEATED
                     break
                 alone[what] |= np.int64(1) << bit
             if form < COLLECTION and form != DATE_TIME:
                 has_bytes = form == TEXT or form >= FIXED_ARRAY or form in (BYTES, BIG, DECIMAL)
                 if has_bytes and out.size - at < end[here] - start[here] + ROOM:
-                    found = DIFFERS
-                    break
+                    return np.int64(row)
                 at = _put_content_2(
                     data, form, operand, start[here], end[here], number[here], out, at
                 )
@@ -1052,9 +1057,30 @@ def compare_objects(
                     stack[top + HOW] = OR_NULL
                 if form != QUEUE and odd >= 0:
                     stack[top + HOW_ODD] = OR_NULL
-        if found == SAME:
-            for each in range(at):
-                if out[np.uintp(each)] != u8(data, first[row] + each):
-                    found = DIFFERS
+        told[row] = found
+        ends[row] = at if found == WRITTEN else begin
+        row += 1
+    return np.int64(row)
+
+
+@kernel("void(U8R, I64R, I64R, U8R, I64R, U8)")
+def compare_pieces(data, first, ends, out, sizes, same):
+    """Tell which pieces of bytes are those of another buffer, where they are one behind the other.
+
+    Args:
+        data: The bytes.
+        first: Where each piece begins.
+        ends: Where each ends.
+        out: The other bytes.
+        sizes: The size of each piece there.
+        same: Filled: 1 for each that is the same.
+    """
+    at = np.int64(0)
+    for row in range(first.size):
+        same[row] = ends[row] - first[row] == sizes[row]
+        if same[row]:
+            for step in range(sizes[row]):
+                if u8(data, first[row] + step) != u8(out, at + step):
+                    same[row] = 0
                     break
-        same[row] = found
+        at += sizes[row]

@@ -17,20 +17,43 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statelake.state_core.bounds import COLUMN_NESTING
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.kernels.kryo import NULL
 from statelake.state_core.printable import is_text
-from statelake.state_core.serializers.composite.collections import list_array, offsets_of
-from statelake.state_core.serializers.framework.columns import BoolArray, I64Array
+from statelake.state_core.serializers.composite.collections import (
+    elements_of,
+    entries_of,
+    list_array,
+    offsets_of,
+)
+from statelake.state_core.serializers.framework.columns import (
+    BoolArray,
+    I64Array,
+    fixed_values,
+    variable_values,
+)
 from statelake.state_core.serializers.kryo.forms import decimal_parts, decimal_text
 from statelake.state_core.serializers.kryo.graph import NUMBER_BITS, Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, component_of
-from statelake.state_core.serializers.kryo.json_values import JsonParts, JsonValues
-from statelake.state_core.serializers.kryo.objects import FieldForm
+from statelake.state_core.serializers.kryo.json_values import (
+    JsonParts,
+    JsonValues,
+    plan_of_json,
+)
+from statelake.state_core.serializers.kryo.objects import EnumForm, FieldForm
 from statelake.state_core.serializers.kryo.protobuf import MessageType
-from statelake.state_core.serializers.kryo.tables import LISTS, MAPS, NUMBERS, Marked
+from statelake.state_core.serializers.kryo.tables import (
+    LISTS,
+    MAPS,
+    NUMBERS,
+    Marked,
+    Placed,
+    Plan,
+)
+from statelake.state_core.serializers.kryo.uuids import uuid_halves
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 UTC_MICROS, MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
@@ -85,6 +108,14 @@ class Column(ABC):
         table.untold[lines] = True
         return pa.nulls(len(lines), self.arrow_type)
 
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many values are written at once.
+
+        Raises:
+            EncodeError: They have to be written one by one, which may say what is wrong.
+        """
+        raise EncodeError(f"{self.arrow_type}, which is written one by one")
+
 
 @dataclass(frozen=True)
 class _Scalar(Column):
@@ -120,6 +151,22 @@ class _Scalar(Column):
         right = table.of_class(lines, self.java_class)
         return made(table, np.where(right, lines, table.a_null), self)
 
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many values are written at once."""
+        if self.java_class == _LOCAL_DATE_TIME:
+            return _plan_date_times(values)
+        placed = _PLACED.get(self.java_class)
+        if placed is None:
+            return super().plan(values)
+        rows = np.flatnonzero(present_mask(values))
+        held = values if len(rows) == len(values) else values.take(pa.array(rows))
+
+        def place(table: Placed, lines: I64Array) -> None:
+            table.put(lines[rows], self.java_class)
+            placed(table, lines[rows], held)
+
+        return Plan(np.ones(len(values), np.int64), place)
+
 
 @dataclass(frozen=True)
 class EnumColumn(Column):
@@ -148,6 +195,21 @@ class EnumColumn(Column):
             return pa.nulls(len(lines), self.arrow_type)
         return table.parts.constants(np.where(right, lines, table.a_null))
 
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many constants are written at once."""
+        form = self.classes.form_of(self.java_class)
+        constants = form.constants if isinstance(form, EnumForm) else ()
+        numbers = pc.index_in(values, value_set=pa.array(constants, pa.string()))
+        if numbers.null_count != values.null_count:
+            raise EncodeError(f"no constant of {self.java_class}")
+        rows = np.flatnonzero(present_mask(values))
+        held = numbers.fill_null(0).to_numpy()[rows].astype(np.int64) + 1
+
+        def place(table: Placed, lines: I64Array) -> None:
+            table.put(lines[rows], self.java_class, held)
+
+        return Plan(np.ones(len(values), np.int64), place)
+
 
 @dataclass(frozen=True)
 class _Primitive(Column):
@@ -173,6 +235,12 @@ class _Primitive(Column):
     def many(self, table: Marked, lines: I64Array) -> pa.Array:
         """Return the column of many numbers."""
         return self.box.many(table, lines)
+
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many numbers are written at once."""
+        if values.null_count:
+            raise EncodeError(f"null for a primitive of {self.box.java_class}")
+        return self.box.plan(values)
 
 
 def _each(column: _Scalar, table: Marked, lines: I64Array, value: Callable[[int], Any]) -> pa.Array:
@@ -233,6 +301,10 @@ class JsonColumn(Column):
     def many(self, table: Marked, lines: I64Array) -> pa.Array:
         """Return the JSON of many objects, if they are of the usual classes."""
         return JsonParts(table).texts(lines)
+
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many values are written at once, if they are of the usual classes."""
+        return plan_of_json(values)
 
 
 @dataclass(frozen=True)
@@ -301,6 +373,23 @@ class _List(Column):
         items = self.element.many(table, elements)
         return list_array(self.arrow_type, offsets_of(counts), table.present(lines), items)
 
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many collections are written at once."""
+        if isinstance(self.element, _Primitive):
+            raise EncodeError("an array of numbers, which is written by itself")
+        present = present_mask(values)
+        first, items = elements_of(values, present.astype(np.uint8))
+        inner, counts = self.element.plan(items), np.diff(first)
+        if self.java_class == "java.util.Optional" and (counts[present] != 1).any():
+            raise EncodeError("an Optional without its value")
+        before = offsets_of(inner.sizes)
+
+        def place(table: Placed, lines: I64Array) -> None:
+            table.put(lines[present], self.java_class, counts[present])
+            inner.place(table, _spread(lines + 1, first, before))
+
+        return Plan(1 + before[first[1:]] - before[first[:-1]], place)
+
 
 @dataclass(frozen=True)
 class _Map(Column):
@@ -352,6 +441,21 @@ class _Map(Column):
         )
         return list_array(kind, offsets_of(counts), table.present(lines), entries)
 
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many maps are written at once."""
+        present = present_mask(values)
+        first, keys, items = entries_of(values, present.astype(np.uint8))
+        key, value, counts = self.key.plan(keys), self.value.plan(items), np.diff(first)
+        before = offsets_of(key.sizes + value.sizes)
+
+        def place(table: Placed, lines: I64Array) -> None:
+            table.put(lines[present], self.java_class, counts[present])
+            entries = _spread(lines + 1, first, before)
+            key.place(table, entries)
+            value.place(table, entries + key.sizes)
+
+        return Plan(1 + before[first[1:]] - before[first[:-1]], place)
+
 
 @dataclass(frozen=True)
 class _Struct(Column):
@@ -398,6 +502,25 @@ class _Struct(Column):
             return whole
         places = np.where(right, np.cumsum(right) - 1, 0)
         return whole.take(pa.array(places, mask=~right))
+
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many objects are written at once."""
+        rows = np.flatnonzero(present_mask(values))
+        held = values if len(rows) == len(values) else values.take(pa.array(rows))
+        names = sorted(self.fields, key=lambda name: name.encode("utf-16-be"))
+        plans = [self.fields[name].plan(held.field(name)) for name in names]
+        sizes = np.ones(len(values), np.int64)
+        for plan in plans:
+            sizes[rows] += plan.sizes
+
+        def place(table: Placed, lines: I64Array) -> None:
+            table.put(lines[rows], self.java_class)
+            at = lines[rows] + 1
+            for plan in plans:
+                plan.place(table, at)
+                at = at + plan.sizes
+
+        return Plan(sizes, place)
 
 
 def _same(value: Any) -> Any:
@@ -649,6 +772,168 @@ def _many_date_times(table: Marked, lines: I64Array, column: _Scalar) -> pa.Arra
     return _marked_moments(table, lines, column.arrow_type, (micros, fits | half, exact))
 
 
+def present_mask(values: pa.Array) -> BoolArray:
+    """Return which values are not null."""
+    mask: BoolArray = np.asarray(values.is_valid())
+    return mask
+
+
+def _spread(lines: I64Array, first: I64Array, before: I64Array) -> I64Array:
+    """Return the first line of each element of some collections.
+
+    Args:
+        lines: The line of the first element of each collection.
+        first: The number of elements before those of each collection, and of all.
+        before: The number of lines that all elements before each take.
+    """
+    spread: I64Array = np.repeat(lines - before[first[:-1]], np.diff(first)) + before[:-1]
+    return spread
+
+
+def _place_numbers(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    kind = values.type
+    if pa.types.is_floating(kind):
+        width = kind.bit_width // 8
+        bits = fixed_values(values, f"f{width}").view(f"i{width}").astype(np.int64)
+        if width == 4:  # as Python writes a NaN
+            bits[(bits & 0x7FFFFFFF) > 0x7F800000] |= 0x00400000
+        table.number[lines] = bits
+    else:
+        table.number[lines] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def _place_texts(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    table.put_texts(lines, values)
+
+
+def _place_characters(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    texts = values.to_pylist()
+    if any(len(text) != 1 or ord(text) > 0xFFFF for text in texts):
+        raise EncodeError("a text that is no character")
+    table.number[lines] = [ord(text) for text in texts]
+
+
+def _place_bytes(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    bounds, data = variable_values(values)
+    first, last = int(bounds[0]), int(bounds[-1])
+    table.put_bytes(lines, data[first:last], bounds.astype(np.int64) - first)
+
+
+def _place_integers(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    _put_integers(table, lines, [_keep(int, value) for value in values.to_pylist()])
+
+
+def _put_integers(table: Placed, lines: I64Array, numbers: list[int]) -> None:
+    pieces = [
+        number.to_bytes(
+            (number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True
+        )
+        for number in numbers
+    ]
+    bounds = offsets_of(np.array([len(piece) for piece in pieces], np.int64))
+    table.put_bytes(lines, np.frombuffer(b"".join(pieces), np.uint8), bounds)
+
+
+def _place_decimals(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    parts = [_keep(decimal_parts, text) for text in values.to_pylist()]
+    table.number[lines] = [scale for _, scale in parts]
+    _put_integers(table, lines, [unscaled for unscaled, _ in parts])
+
+
+def _place_uuids(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    halves = uuid_halves(values) if len(values) else np.empty((0, 2), np.uint64)
+    if halves is None:
+        raise EncodeError("a text that is no UUID")
+    table.number[lines], table.start[lines] = halves.view(np.int64).T
+
+
+def _micros(values: pa.Array) -> I64Array:
+    return fixed_values(values, np.int64)
+
+
+def _place_millis(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    table.number[lines] = _micros(values) // 1000
+
+
+def _place_timestamps(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    micros = _micros(values)
+    table.number[lines] = micros // 1_000_000 * 1000
+    table.start[lines] = micros % 1_000_000 * 1000
+
+
+def _place_instants(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    micros = _micros(values)
+    table.number[lines], table.start[lines] = micros // 1_000_000, micros % 1_000_000 * 1000
+
+
+def _put_days(table: Placed, lines: I64Array, days: I64Array) -> None:
+    """Make lines dates, of days since 1970."""
+    months = days.astype("M8[D]").astype("M8[M]")
+    count = months.astype(np.int64)
+    day = days - months.astype("M8[D]").astype(np.int64) + 1
+    table.number[lines] = count // 12 + 1970
+    table.start[lines] = (count % 12 + 1) << 8 | day
+
+
+def _place_dates(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    _put_days(table, lines, fixed_values(values, np.int32).astype(np.int64))
+
+
+def _place_clocks(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    clocks = [_keep(_clock_parts, text) for text in values.to_pylist()]
+    if any(hour > 23 or minute > 59 or second > 59 for hour, minute, second, _ in clocks):
+        raise EncodeError("no time of a day")
+    table.number[lines] = [h << 16 | m << 8 | s for h, m, s, _ in clocks]
+    table.start[lines] = [nanos for *_, nanos in clocks]
+
+
+def _place_durations(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    seconds, nanos = values.flatten()
+    if seconds.null_count or nanos.null_count:
+        raise EncodeError("a duration without a part")
+    found = fixed_values(nanos, np.int64)
+    if (np.abs(found) >> 31).any():
+        raise EncodeError("nanoseconds of more than 32 bits")
+    table.number[lines], table.start[lines] = fixed_values(seconds, np.int64), found
+
+
+def _plan_date_times(values: pa.Array) -> Plan:
+    """Return how many times are written: a date and a time within each."""
+    present = present_mask(values)
+    micros = _micros(values)[present]
+
+    def place(table: Placed, lines: I64Array) -> None:
+        at = lines[present]
+        table.put(at, _LOCAL_DATE_TIME)
+        table.put(at + 1, "java.time.LocalDate")
+        _put_days(table, at + 1, micros // 86_400_000_000)
+        seconds = micros // 1_000_000 % 86_400
+        clock = seconds // 3600 << 16 | seconds // 60 % 60 << 8 | seconds % 60
+        table.put(at + 2, "java.time.LocalTime", clock)
+        table.start[at + 2] = micros % 1_000_000 * 1000
+
+    return Plan(np.where(present, 3, 1), place)
+
+
+_LOCAL_DATE_TIME = "java.time.LocalDateTime"
+_PLACED: dict[str, Callable[[Placed, I64Array, pa.Array], None]] = {
+    **dict.fromkeys(NUMBERS, _place_numbers),
+    **dict.fromkeys(
+        ("java.lang.String", "java.lang.StringBuilder", "java.lang.StringBuffer", "java.net.URI",
+         "java.util.Currency"), _place_texts,
+    ),
+    "java.lang.Character": _place_characters,
+    "[B": _place_bytes,
+    "java.math.BigInteger": _place_integers,
+    "java.math.BigDecimal": _place_decimals,
+    "java.util.UUID": _place_uuids,
+    **dict.fromkeys(("java.util.Date", "java.sql.Date", "java.sql.Time"), _place_millis),
+    "java.sql.Timestamp": _place_timestamps,
+    "java.time.Instant": _place_instants,
+    "java.time.LocalDate": _place_dates,
+    "java.time.LocalTime": _place_clocks,
+    "java.time.Duration": _place_durations,
+}  # fmt: skip
 _MILLIS_ONLY = ("java.util.Date", "java.sql.Date", "java.sql.Time")
 _MANY: dict[str, Callable[[Marked, I64Array, _Scalar], pa.Array]] = {
     **dict.fromkeys(NUMBERS, _many_numbers),

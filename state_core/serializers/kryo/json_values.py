@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ from statelake.state_core.serializers.kryo.forms import TIMES, decimal_parts, de
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES
 from statelake.state_core.serializers.kryo.objects import FieldForm
-from statelake.state_core.serializers.kryo.tables import Marked, Parts
+from statelake.state_core.serializers.kryo.tables import Marked, Parts, Placed, Plan
 
 CLASS = "@class"
 HOLDERS = ("java.util.Collections$", "java.util.Optional")
@@ -227,4 +228,82 @@ _WHOLE = frozenset(f"java.lang.{name}" for name in ("Boolean", "Byte", "Short", 
 _TEXT_OF: dict[str, Callable[[Parts, I64Array], pa.Array]] = {
     "java.lang.String": Parts.texts,
     "java.util.UUID": Parts.uuids,
+}
+
+
+class _JsonLines:
+    """The lines of a table, made of JSON of the usual classes."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.numbers: list[int] = []
+        self.texts: list[str] = []
+
+    def add(self, value: Any) -> None:
+        """Add the lines of a JSON value.
+
+        Raises:
+            EncodeError: It has another class.
+        """
+        name = "" if value is None else BARE[type(value)]
+        if isinstance(value, dict) and CLASS in value:
+            name = value[CLASS]
+            if len(value) != 2 or name not in _WHOLE_BITS or type(value["value"]) is not int:
+                raise EncodeError("an object that is written by itself")
+            value = value["value"]
+        if name in _WHOLE_BITS and not -1 <= value >> _WHOLE_BITS[name] - 1 <= 0:
+            raise EncodeError(f"{value} is no {name}")
+        at = len(self.names)
+        self.names.append(name)
+        self.numbers.append(0)
+        if name == BARE[str]:
+            self.texts.append(value)
+        elif name == BARE[list]:
+            self.numbers[at] = len(value)
+            for part in value:
+                self.add(part)
+        elif name == BARE[dict]:
+            self.numbers[at] = len(value)
+            for key, part in value.items():
+                self.add(key)
+                self.add(part)
+        elif name == BARE[float]:
+            self.numbers[at] = struct.unpack("<q", struct.pack("<d", value))[0]
+        elif name:
+            self.numbers[at] = int(value)
+
+
+def plan_of_json(values: pa.Array) -> Plan:
+    """Return how many values of JSON are written at once.
+
+    Raises:
+        EncodeError: One has another class than the usual ones, or is no JSON.
+    """
+    lines, ends = _JsonLines(), []
+    try:
+        for text in values.to_pylist():
+            lines.add(None if text is None else json.loads(text))
+            ends.append(len(lines.names))
+        texts = pa.array(lines.texts, pa.string())
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        raise EncodeError(f"a value that is written by itself ({error})") from error
+    sizes = np.diff(np.array(ends, np.int64), prepend=0)
+    names, which = np.unique(np.array(lines.names, "O"), return_inverse=True)
+    numbers = np.array(lines.numbers, np.int64)
+
+    def place(table: Placed, first: I64Array) -> None:
+        at = np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+        for number, name in enumerate(names.tolist()):
+            mine = which == number
+            if name:
+                table.put(at[mine], name, numbers[mine])
+            if name == BARE[str]:
+                table.put_texts(at[mine], texts)
+
+    return Plan(sizes, place)
+
+
+_WHOLE_BITS = {
+    f"java.lang.{name}": bits
+    for name, bits in {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}.items()
 }

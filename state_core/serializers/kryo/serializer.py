@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from statelake.state_core.errors import EncodeError, StateError, UnknownEndError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.kernels.encode import copy_pieces
-from statelake.state_core.kernels.kryo import DIFFERS, UNTOLD
 from statelake.state_core.serializers.framework.columns import (
     BoolArray,
     Cursor,
@@ -30,7 +29,7 @@ from statelake.state_core.serializers.framework.columns import (
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer
 from statelake.state_core.serializers.kryo.decoding import KryoDecoder
 from statelake.state_core.serializers.kryo.graph import Item
-from statelake.state_core.serializers.kryo.tables import FEW, Marked, Parts, tables_of
+from statelake.state_core.serializers.kryo.tables import FEW, Marked, Parts, Placed, tables_of
 from statelake.state_core.serializers.kryo.uuids import UUID, KryoUuids, uuid_halves, uuid_texts
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
@@ -80,18 +79,58 @@ class KryoSerializer(DecodedSerializer):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return the bytes of each row, 0 where it is not present."""
-        written = self._uuid_bytes(values, present)
+        written = self._bytes(values, present)
         return super().sizes(values, present) if written is None else written[1]
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Write each present row; UUIDs at once."""
-        written = self._uuid_bytes(values, target.present)
+        """Write each present row."""
+        written = self._bytes(values, target.present)
         if written is None:
             super().encode(values, target)
             return
         data, sizes = written
         ends = np.cumsum(sizes)
         copy_pieces(data, ends - sizes, ends, target.out, target.position)
+
+    def _bytes(self, values: pa.Array, present: U8Array) -> tuple[U8Array, I64Array] | None:
+        """Return the bytes of many rows, and the size of each; None to write each by itself."""
+        written = self._uuid_bytes(values, present)
+        if (
+            written is not None
+            or self.decoder.values.version is not KryoVersion.FLINK_1
+            or len(values) < FEW
+        ):
+            return written
+        rows = np.arange(len(values)) if present.size == 0 else np.flatnonzero(present)
+        held = values.take(pa.array(rows))
+        if held.null_count:
+            return None
+        try:
+            plan = self.decoder.column.plan(held)
+        except EncodeError:
+            return None
+        lines = np.cumsum(plan.sizes) - plan.sizes
+        table = Placed(self.decoder.values.table, int(plan.sizes.sum()))
+        try:
+            plan.place(table, lines)
+        except EncodeError:
+            return None
+        data, sizes, told = table.written(lines)
+        if told.any():
+            data, sizes = self._mended(held, data, sizes, told)
+        spread = np.zeros(len(values), np.int64)
+        spread[rows] = sizes
+        return data, spread
+
+    def _mended(
+        self, values: pa.Array, data: U8Array, sizes: I64Array, told: U8Array
+    ) -> tuple[U8Array, I64Array]:
+        """Return the bytes of all rows: those that are not there yet are written one by one."""
+        pieces = np.split(data, np.cumsum(sizes)[:-1])
+        for row in np.flatnonzero(told).tolist():
+            written = self.decoder.encode(values[row].as_py())
+            pieces[row] = np.frombuffer(written, np.uint8)
+        return np.concatenate(pieces), np.array([len(piece) for piece in pieces], np.int64)
 
     def _uuid_bytes(self, values: pa.Array, present: U8Array) -> tuple[U8Array, I64Array] | None:
         """Return the bytes of UUIDs, and the size of each row; None if not all rows have one."""
@@ -158,8 +197,7 @@ class KryoSerializer(DecodedSerializer):
             starts: Where each begins.
             ends: Where each ends.
         """
-        same = parts.compared(lines, starts, ends)
-        told = same != UNTOLD
+        told, same = parts.compared(lines, starts, ends)
         table = Marked.of(parts)
         try:
             column = self.decoder.column.many(table, lines[told])
@@ -169,7 +207,7 @@ class KryoSerializer(DecodedSerializer):
         unfit = table.parts.has_within(table.unfit, lines[told])
         loose = table.parts.has_within(table.loose, lines[told])
         loose |= table.present(lines[told]) == 0  # null is written from its bytes alone
-        inexact = ((same[told] == DIFFERS) | unfit | loose)[~untold].astype(np.uint8)
+        inexact = (~same[told] | unfit | loose)[~untold].astype(np.uint8)
         whole = pc.if_else(pa.array(unfit), pa.scalar(None, column.type), column)
         whole = whole.filter(pa.array(~untold))
         told[told] = ~untold

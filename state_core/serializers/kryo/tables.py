@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     arrow_buffer,
     validity,
+    variable_values,
 )
 from statelake.state_core.serializers.kryo.containers import CONTAINER_FORMS
 from statelake.state_core.serializers.kryo.forms import SIMPLE_FORMS
@@ -254,25 +255,48 @@ class Parts:
         found: BoolArray = before[self.behind[lines]] > before[lines]
         return found
 
-    def compared(self, lines: I64Array, first: I64Array, ends: I64Array) -> U8Array:
-        """Return whether Kryo 2.24 would write objects as they are: see `compare_objects`.
+    def compared(
+        self, lines: I64Array, first: I64Array, ends: I64Array
+    ) -> tuple[BoolArray, BoolArray]:
+        """Return which objects can be compared, and which of them Kryo 2.24 writes as they are.
 
         Args:
             lines: Their lines.
             first: Where each begins.
             ends: Where each ends.
         """
-        table = self.classes
+        out, sizes, told = self.written_as_before(lines, int((ends - first).sum()))
         same = np.empty(len(lines), np.uint8)
-        largest = int((ends - first).max(initial=0)) + 2 * kernels.ROOM
+        kernels.compare_pieces(self.data, first, ends, out, sizes, same)
+        return told != kernels.UNTOLD, same != 0
+
+    def written_as_before(self, lines: I64Array, size: int) -> tuple[U8Array, I64Array, U8Array]:
+        """Return objects as Kryo 2.24 writes them, one behind the other.
+
+        Args:
+            lines: Their lines; no two parts of an object are one.
+            size: About so many bytes.
+
+        Returns:
+            The bytes, the size of each object, and what became of it, as in `write_objects_2`.
+        """
+        table = self.classes
+        ends, told = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.uint8)
+        out = np.empty(kernels.ROOM * 4 + size, np.uint8)
         names, alone = np.empty((2, len(table.names)), np.int64)
         stack = np.empty(kernels.DEEPEST * kernels.STACK_WIDTH, np.int64)
-        kernels.compare_objects(
-            lines, first, self.data, self.kind, self.start, self.end, self.number,
-            table.lines, table.fields, table.arguments, table.name_offsets, table.name_bytes,
-            np.empty(largest, np.uint8), names, alone, stack, same,
-        )  # fmt: skip
-        return same
+        row = 0
+        while True:
+            row = kernels.write_objects_2(
+                row, lines, self.data, self.kind, self.start, self.end, self.number,
+                table.lines, table.fields, table.arguments, table.name_offsets, table.name_bytes,
+                out, ends, told, names, alone, stack,
+            )  # fmt: skip
+            if row == len(lines):
+                break
+            out = np.concatenate((out, np.empty_like(out)))
+        sizes = np.diff(ends, prepend=0)
+        return out[: int(sizes.sum())], sizes, told
 
     def within(self, lines: I64Array, counts: I64Array) -> I64Array:
         """Return the lines of the parts right within some lines, of which each has so many."""
@@ -492,6 +516,67 @@ class Marked:
     def a_null(self) -> int:
         """The line of null."""
         return len(self.parts.kind) - 1
+
+
+class Placed:
+    """A table of parts that is made of columns, and the bytes that it refers to.
+
+    Args:
+        classes: The classes.
+        lines: The number of its lines.
+    """
+
+    def __init__(self, classes: ClassTable, lines: int) -> None:
+        self.classes = classes
+        self.kind = np.full(lines, kernels.NULL, np.int64)
+        self.start, self.end, self.number = np.zeros((3, lines), np.int64)
+        self.data: list[U8Array] = []
+        self.size = 0
+
+    def put(self, lines: I64Array, java_class: str, number: I64Array | None = None) -> None:
+        """Make lines objects of a class, each with its number."""
+        self.kind[lines] = self.classes.number_of(java_class)
+        if number is not None:
+            self.number[lines] = number
+
+    def put_bytes(self, lines: I64Array, data: U8Array, bounds: I64Array) -> None:
+        """Give lines their bytes, between neighbouring bounds."""
+        self.start[lines], self.end[lines] = bounds[:-1] + self.size, bounds[1:] + self.size
+        self.data.append(data)
+        self.size += len(data)
+
+    def put_texts(self, lines: I64Array, texts: pa.Array) -> None:
+        """Give lines their text.
+
+        Raises:
+            EncodeError: It has a character of two units of UTF-16.
+        """
+        bounds, data = variable_values(texts)
+        data = data[int(bounds[0]) : int(bounds[-1])]
+        bounds = bounds.astype(np.int64) - int(bounds[0])
+        if (data >= 0xF0).any():
+            raise EncodeError("a character of two units, which is written by itself")
+        begins = np.concatenate(([0], np.cumsum(data & 0xC0 != 0x80)))
+        self.number[lines] = np.diff(begins[bounds])
+        self.put_bytes(lines, data, bounds)
+
+    def written(self, lines: I64Array) -> tuple[U8Array, I64Array, U8Array]:
+        """Return objects as `Parts.written_as_before` does."""
+        data = np.concatenate([*self.data, np.empty(0, np.uint8)])
+        parts = Parts(self.classes, data, self.kind, self.start, self.end, self.number, self.kind)
+        return parts.written_as_before(lines, len(data) + 8 * len(self.kind))
+
+
+class Plan(NamedTuple):
+    """How a column's values become parts of a table.
+
+    Attributes:
+        sizes: The lines that each value takes.
+        place: Fills the lines of a table, given the first line of each value.
+    """
+
+    sizes: I64Array
+    place: Callable[[Placed, I64Array], None]
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.optional_map import write_raw_map
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot
-from tests.support.serializers.serializer_columns import cursor_over
+from tests.support.serializers.serializer_columns import cursor_over, encode
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -373,6 +373,27 @@ def test_a_column_of_many_objects_is_that_of_each(
         column.validate(full=True)
         found.append((repr(column.to_pylist()), (cursor.inexact != 0).tolist(),
                       cursor.position.tolist(), cursor.present.tolist()))  # fmt: skip
+    assert found[0] == found[1]
+
+
+@settings(max_examples=300)
+@given(columns())
+def test_many_objects_are_written_as_each_is(drawn: tuple[KryoSerializer, list[bytes]]) -> None:
+    """Those of a column, with the same errors; also those that share a constant of an enum."""
+    serializer, stored = drawn
+    try:
+        column = serializer.decode(cursor_over(stored))
+    except StateError:
+        reject()
+    column = column.filter(column.is_valid())
+    found: list[list[bytes] | str] = []
+    for few in (0, 1 << 30):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kryo_serializer, "FEW", few)
+            try:
+                found.append(encode(serializer, column))
+            except StateError as error:
+                found.append(error.problem)
     assert found[0] == found[1]
 
 
