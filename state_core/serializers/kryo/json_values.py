@@ -287,7 +287,8 @@ def plan_of_json(values: pa.Array) -> Plan:
         texts = pa.array(lines.texts, pa.string())
     except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise EncodeError(f"a value that is written by itself ({error})") from error
-    sizes = np.diff(np.array(ends, np.int64), prepend=0)
+    behind: I64Array = np.array([0, *ends], np.int64)
+    sizes = np.diff(behind)
     names, which = np.unique(np.array(lines.names, "O"), return_inverse=True)
     numbers = np.array(lines.numbers, np.int64)
 

@@ -551,9 +551,9 @@ class Placed:
         Raises:
             EncodeError: It has a character of two units of UTF-16.
         """
-        bounds, data = variable_values(texts)
-        data = data[int(bounds[0]) : int(bounds[-1])]
-        bounds = bounds.astype(np.int64) - int(bounds[0])
+        offsets, data = variable_values(texts)
+        data = data[int(offsets[0]) : int(offsets[-1])]
+        bounds = offsets.astype(np.int64) - int(offsets[0])
         if (data >= 0xF0).any():
             raise EncodeError("a character of two units, which is written by itself")
         begins = np.concatenate(([0], np.cumsum(data & 0xC0 != 0x80)))
