@@ -1,9 +1,12 @@
-"""Types of Flink's Scala API.
+"""Types of the Scala APIs.
 
 ====================  ===============================================================
-`serializers`         case classes, options, `Either`, `Try`, collections, hash codes
-`enums`               Scala's enumerations
+`serializers`         Flink's own: case classes, options, `Either`, `Try`, collections, hash codes
+`enums`               Flink's own: Scala's enumerations
+`flinkx`              flink-scala-api's: case classes, collections, mapped types, times
+`sealed`              flink-scala-api's: sealed traits, Scala 3 enums
+`flinkx_snapshots`    flink-scala-api's snapshots
 ====================  ===============================================================
 
-A new Scala type goes into `serializers`; if it can be a key, with its hash code.
+A new Scala type goes into `serializers` or `flinkx`; if it can be a key, with its hash code.
 """

@@ -8,8 +8,10 @@ Source: the snapshot classes in `org.apache.flinkx.api.serializer` of flink-scal
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, ClassVar
 
+from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import (
@@ -55,6 +57,7 @@ from statelake.state_core.serializers.scala.serializers import CaseClassSerializ
 
 FLINKX = "org.apache.flinkx.api.serializer."
 NULL_BYTE = -128
+WITH_VERSIONS = 2  # of snapshots whose parts have versions
 COLLECTIONS = {
     "List": "List", "ListCC": "::", "Vector": "Vector", "Seq": "Seq", "Set": "Set",
     "Array": "Array", "SortedSet": "SortedSet", "MutableArrayDeque": "mutable.ArrayDeque",
@@ -73,27 +76,25 @@ RENUMBERED = "values have the number of their type, which would be that of anoth
 DEFAULTS = "flink-scala-api takes it if the class has defaults for the fields that were added"
 
 
-class PartsSnapshot(TypeSerializerSnapshot):
-    """A few texts, then the snapshots of the parts.
+class PartsSnapshot(CompositeTypeSerializerSnapshot):
+    """A few texts, then the snapshots of the parts, without more.
 
     Attributes:
         texts: The number of texts.
-        arity: The number of parts.
-        nested_names: The names of the parts in a reason's path.
+        parts: The number of parts.
         without_versions: The version in which the parts have no versions; 0 if there is none.
         words: The texts.
-        nested: The parts.
     """
 
     versions = range(1, 2)
     texts: ClassVar[int] = 0
-    arity: ClassVar[int] = 0
-    nested_names: ClassVar[tuple[str, ...]] = ()
+    parts: ClassVar[int] = 0
+    nested_names = ("value",)
     without_versions: ClassVar[int] = 0
 
     def __init__(self) -> None:
+        super().__init__()
         self.words: tuple[str, ...] = ()
-        self.nested: tuple[TypeSerializerSnapshot, ...] = ()
 
     @property
     def written_version(self) -> int:
@@ -109,7 +110,7 @@ class PartsSnapshot(TypeSerializerSnapshot):
         """Read the texts and the parts."""
         self.check_version(version, source)
         self.words = tuple(source.read_utf() for _ in range(self.texts))
-        self.nested = tuple(_read_part(self, source) for _ in range(self.arity))
+        self.nested = tuple(_read_part(self, source) for _ in range(self.parts))
 
     def write_snapshot(self, out: DataOutput) -> None:
         """Write the texts and the parts."""
@@ -118,22 +119,18 @@ class PartsSnapshot(TypeSerializerSnapshot):
         for part in self.nested:
             _write_part(self, part, out)
 
-    def restore_serializer(self) -> TypeSerializer:
-        """Return the serializer around those of the parts; one of bytes if an end is unknown."""
-        nested = tuple(part.restore_nested() for part in self.nested)
-        composed = None
-        if all(serializer.self_delimiting for serializer in nested):
-            composed = self.compose(nested)
-        return OpaqueSerializer(self.opaque_name) if composed is None else composed
-
     @property
     def opaque_name(self) -> str:
         """The class that names values which are carried as bytes."""
         return self.words[0] if self.words else self.java_class
 
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer | None:
+    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+        """Return the serializer around these, whose values may be bytes."""
+        return self.around_parts(*nested) or OpaqueSerializer(self.opaque_name)
+
+    def around_parts(self, *nested: TypeSerializer) -> TypeSerializer | None:
         """Return the serializer around these; None if its values can only be bytes."""
-        return nested[0]
+        return nested[0] if nested else None
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
         """Return as is if all parts are: the library compares none, and migrates none."""
@@ -141,11 +138,9 @@ class PartsSnapshot(TypeSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, UNCOMPARED)
         if len(self.nested) != len(old.nested):
             return incompatible(old.type_name, self.type_name, UNCOMPARED)
+        pairs = enumerate(zip(self.nested, old.nested, strict=True))
         return worst_of(
-            _reads(new, before).under(name)
-            for new, before, name in zip(
-                self.nested, old.nested, self.nested_names or ("value",), strict=False
-            )
+            _reads(new, before).under(self.nested_name(at)) for at, (new, before) in pairs
         )
 
     def _follows(self, old: PartsSnapshot) -> bool:
@@ -188,7 +183,7 @@ def _only_as_is(
 def _read_part(
     snapshot: PartsSnapshot | CoproductSerializerSnapshot, source: DataInput
 ) -> TypeSerializerSnapshot:
-    if snapshot.version == snapshot.without_versions:
+    if _is_without_versions(snapshot):
         return read_unversioned_snapshot(source)
     return read_serializer_snapshot(source)
 
@@ -198,11 +193,41 @@ def _write_part(
     part: TypeSerializerSnapshot,
     out: DataOutput,
 ) -> None:
-    if snapshot.version == snapshot.without_versions:
+    if _is_without_versions(snapshot):
         out.write_utf(part.java_class)
         part.write_snapshot(out)
     else:
         write_serializer_snapshot(part, out)
+
+
+def is_older(snapshot: TypeSerializerSnapshot) -> bool:
+    """Return whether a part has the form of before 1.2.7, which 2.2.3 no longer reads."""
+    parts = getattr(snapshot, "nested", ())
+    return _is_without_versions(snapshot) or any(map(is_older, parts))
+
+
+def renewed(snapshot: TypeSerializerSnapshot) -> TypeSerializerSnapshot:
+    """Return the snapshot in the form of since 1.2.7; values stay as they are.
+
+    Raises:
+        EncodeError: A mapper maps to a type that is not known.
+    """
+    if not isinstance(snapshot, CompositeTypeSerializerSnapshot) or not is_older(snapshot):
+        return snapshot
+    new = copy(snapshot)
+    new.nested = tuple(map(renewed, snapshot.nested))
+    if _is_without_versions(snapshot):
+        new.version = WITH_VERSIONS
+        if isinstance(snapshot, MappedSerializerSnapshot) and not new.nested:
+            raise EncodeError(
+                f"{snapshot.words[0]} maps to what {snapshot.serializer_class} writes"
+            )
+    return new
+
+
+def _is_without_versions(snapshot: TypeSerializerSnapshot) -> bool:
+    older = getattr(snapshot, "without_versions", 0)
+    return 0 < snapshot.version == older
 
 
 def _is_marked(kind: str) -> bool:
@@ -215,13 +240,14 @@ class CollectionSerializerSnapshot(PartsSnapshot):
 
     java_class = f"{FLINKX}CollectionSerializerSnapshot"
     versions = range(1, 3)
-    texts, arity = 2, 1
+    texts, parts = 2, 1
     nested_names = ("element",)
     without_versions = 1
 
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer | None:
+    def around_parts(
+        self, element: TypeSerializer, *ordering: TypeSerializer
+    ) -> TypeSerializer | None:
         """Return the serializer of the collection; none of a user's, or of empty elements."""
-        element, *ordering = nested
         kind = self.words[0].removeprefix(FLINKX).removesuffix("Serializer")
         empty = all(serializer.wire_length == 0 for serializer in ordering)
         if kind not in COLLECTIONS or not element.min_length or not empty:
@@ -239,7 +265,7 @@ class SortedCollectionSerializerSnapshot(CollectionSerializerSnapshot):
 
     java_class = f"{FLINKX}SortedCollectionSerializerSnapshot"
     versions = range(2, 3)
-    arity = 2
+    parts = 2
     nested_names = ("element", "ordering")
     without_versions = 0
 
@@ -248,12 +274,13 @@ class EntriesSnapshot(PartsSnapshot):
     """Key, value, and in sorted maps the ordering."""
 
     kind: ClassVar[str]
-    arity = 2
+    parts = 2
     nested_names = ("key", "value", "ordering")
 
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer | None:
+    def around_parts(
+        self, key: TypeSerializer, value: TypeSerializer, *ordering: TypeSerializer
+    ) -> TypeSerializer | None:
         """Return the serializer of the map; none with empty keys."""
-        key, value, *ordering = nested
         if not key.min_length or any(serializer.wire_length != 0 for serializer in ordering):
             return None
         entries = EntriesSerializer(self.kind, key, value)
@@ -283,7 +310,7 @@ class SortedMapSerializerSnapshot(EntriesSnapshot):
     """`SortedMapSerializerSnapshot`."""
 
     java_class = f"{FLINKX}SortedMapSerializerSnapshot"
-    arity = 3
+    parts = 3
     kind = "SortedMap"
 
 
@@ -304,7 +331,7 @@ class MappedSerializerSnapshot(PartsSnapshot):
 
     java_class = f"{FLINKX}MappedSerializer$MappedSerializerSnapshot"
     versions = range(1, 3)
-    texts, arity = 1, 1
+    texts, parts = 1, 1
     without_versions = 1
 
     def __init__(self) -> None:
@@ -333,7 +360,7 @@ class MappedSerializerSnapshot(PartsSnapshot):
         out.write_utf(self.words[0])
         out.write_utf(self.serializer_class)
 
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer | None:
+    def around_parts(self, *nested: TypeSerializer) -> TypeSerializer | None:
         """Return the serializer of the other type, under a name of its own."""
         if not nested:
             return None
@@ -351,7 +378,7 @@ class ScalaCaseObjectSerializerSnapshot(PartsSnapshot):
     java_class = f"{FLINKX}ScalaCaseObjectSerializer$ScalaCaseObjectSerializerSnapshot"
     texts = 1
 
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
+    def around_parts(self, *nested: TypeSerializer) -> TypeSerializer:
         """Return the serializer of the object."""
         return SingletonSerializer(self.words[-1].removesuffix("$"))
 
@@ -369,7 +396,7 @@ class ReverseOrderingSerializerSnapshot(PartsSnapshot):
     """`ReverseOrderingSerializerSnapshot`, around another ordering, whose bytes it has."""
 
     java_class = f"{FLINKX}ReverseOrderingSerializerSnapshot"
-    arity = 1
+    parts = 1
     nested_names = ("ordering",)
 
 
