@@ -201,7 +201,7 @@ class CountedClassSerializer(CaseClassSerializer):
             return "the snapshot is damaged, or its serializer is not the one it names"
         return (
             "flink-scala-api before 1.1.5, and later ones with DISABLE_CASE_CLASS_ARITY_USAGE, did"
-            " not write this number: register UncountedCaseClassSnapshot (docs/types.md)"
+            " not write this number: register a class with `counted = False` (docs/types.md)"
         )
 
 
@@ -442,7 +442,7 @@ class UuidSerializer(TypeSerializer):
         if bad.size:
             raise cursor.fault(int(bad[0]), f"a UUID of {counts[bad[0]]} bytes")
         halves = [cursor.read_int64("half of a UUID") for _ in range(2)]
-        return uuid_texts(np.stack(halves, 1).view(np.uint64), cursor.present)
+        return uuid_texts(np.stack(halves, 1).view(np.uint64)[there], cursor.present)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return 20 bytes for every present row."""

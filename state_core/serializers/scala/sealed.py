@@ -124,11 +124,13 @@ class SealedSerializer(TypeSerializer):
         if value is None and self.null is not None:
             out.write_byte(self.null)
             return
-        label = value.get(TYPE) if isinstance(value, dict) and self.held else value
+        label = value
+        if self.held:
+            label = value.get(TYPE) if isinstance(value, dict) else None
         if not isinstance(label, str) or label not in self.parts:
             raise EncodeError(f"{value!r} is no {self.name}", remedy=self._remedy)
         out.write_byte(list(self.parts).index(label))
-        self.parts[label].write(value[label] if label in self.held else True, out)
+        self.parts[label].write(value.get(label) if label in self.held else True, out)
 
     def skip_program(self) -> tuple[int, ...] | None:
         """Return the program that walks the number, and the value of that type."""
