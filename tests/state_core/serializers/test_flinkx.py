@@ -59,7 +59,7 @@ from tests.support.serializers.serializer_columns import decode, encode, read, w
 
 EVERY = [line for line in TYPES.values() if line["file"] in FILES]
 VALUED = [line for line in EVERY if line["values"]]
-LAST = "flinkx-2.2"
+LAST = "flinkx-2.2.4"
 
 
 def click(*fields: TypeSerializerSnapshot, name: str = "com.acme.Click") -> Any:

@@ -55,7 +55,7 @@ def lines(name: str) -> list[Line]:
     return [{"file": name, **json.loads(line)} for line in text.splitlines()]
 
 
-FLINKX = ("flinkx-1.2.4", "flinkx-1.2.9", "flinkx-2.2")
+FLINKX = ("flinkx-1.2.4", "flinkx-1.2.9", "flinkx-2.2.4")
 LINES = [line for name in ("libraries", "scala", *FLINKX) for line in lines(name)]
 TYPES = {(line["file"], line["type"]): line for line in LINES if "type" in line}
 VALUED = [line for line in TYPES.values() if line["values"]]
@@ -117,7 +117,7 @@ def shown(value: Any) -> Any:
 
 def is_hidden(line: Line, encoded: bytes) -> bool:
     """Whether the typed value says less than the bytes."""
-    null = line["file"] == "flinkx-2.2" and "80000000" in encoded.hex()
+    null = line["file"] == "flinkx-2.2.4" and "80000000" in encoded.hex()
     return (line["type"], encoded.hex()) in HIDDEN or (null and line["type"] in CASE_CLASSES)
 
 
