@@ -95,7 +95,7 @@ class Library:
         subprocess.run(command, check=True)
 
     def vectors(self) -> str:
-        """What `FlinkxVectors` prints, which only compiles with the newest library: run that first."""
+        """What `FlinkxVectors` prints; it compiles with the newest library only: run that first."""
         classes = self._compiled("flinkx", "FlinkxVectors", "Vectors", "Json")
         path = ":".join(map(str, [classes, *self.jars]))
         command = [java_command(), *OPENS, "-cp", path, "FlinkxVectors", self.version.word]

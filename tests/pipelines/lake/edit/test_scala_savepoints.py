@@ -107,6 +107,14 @@ def test_inspect_shows_the_types(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Address<String, Option<Integer>>" in shown
 
 
+def test_the_page_on_types_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Line by line."""
+    page = (Path(__file__).parents[4] / "docs" / "types.md").read_text("utf-8")
+    block = page.split("names them as in Scala:\n\n```text\n")[1].split("```")[0]
+    assert run("inspect", FLINKX / "last") == 0
+    assert block in capsys.readouterr().out
+
+
 def test_keys_are_where_scala_hashes_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Tuples since 1.2.7, which is of Scala 2.13 and 3 only."""
     assert run("check", "integrity", FLINKX / "last") == 0
