@@ -38,10 +38,10 @@ from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import (
     is_queue,
     key_parts,
-    parse_key_serializer,
     with_key_parts,
     with_value_bytes,
 )
+from statelake.state_core.formats.layout.meta_info import parse_key_serializer
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.kryo_parts import kryo_places
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
@@ -61,7 +61,7 @@ from statelake.state_core.serializers.framework.base import TypeSerializerSnapsh
 from statelake.state_core.serializers.kryo.decoding import declared_version
 from statelake.state_core.serializers.kryo.snapshot import MARK, KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
-from statelake.state_core.serializers.scala.flinkx_snapshots import FLINKX, is_older, renewed
+from statelake.state_core.serializers.scala.flinkx_parts import FLINKX, is_older, renewed
 
 NAME = KryoSerializerSnapshot.java_class.encode()
 LATER = "Flink 2 wrote it"

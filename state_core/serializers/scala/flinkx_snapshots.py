@@ -1,42 +1,29 @@
 """Snapshots of flink-scala-api's serializers.
 
-Before 1.2.7 some did not write the versions of those within (version 1); both forms are read, and
-each is written as it was read, since the library of a job reads only those of its time.
-
 Source: the snapshot classes in `org.apache.flinkx.api.serializer` of flink-scala-api 1.1 to 2.2.
 """
 
 from __future__ import annotations
 
-from copy import copy
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
-    Verdict,
     as_is,
     incompatible,
-    unknown,
-    worst_of,
 )
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import (
-    read_serializer_snapshot,
-    read_unversioned_snapshot,
     register,
     registered_class,
-    write_serializer_snapshot,
 )
 from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
     SimpleTypeSerializerSnapshot,
     composite_snapshot,
-    simple_snapshot,
 )
-from statelake.state_core.serializers.scala import flinkx
 from statelake.state_core.serializers.scala.flinkx import (
     CollectionSerializer,
     CountedClassSerializer,
@@ -44,9 +31,18 @@ from statelake.state_core.serializers.scala.flinkx import (
     EntriesSerializer,
     MappedSerializer,
     MarkedSerializer,
-    OrderingSerializer,
-    UuidSerializer,
+    ScalaEitherSerializer,
 )
+from statelake.state_core.serializers.scala.flinkx_parts import (
+    CASE_CLASS,
+    FLINKX,
+    UNCOMPARED,
+    PartsSnapshot,
+    read_part,
+    reads_parts,
+    write_part,
+)
+from statelake.state_core.serializers.scala.flinkx_simple import UuidSerializer
 from statelake.state_core.serializers.scala.sealed import (
     MOST,
     SealedSerializer,
@@ -55,9 +51,7 @@ from statelake.state_core.serializers.scala.sealed import (
 )
 from statelake.state_core.serializers.scala.serializers import CaseClassSerializer, OptionSerializer
 
-FLINKX = "org.apache.flinkx.api.serializer."
 NULL_BYTE = -128
-WITH_VERSIONS = 2  # of snapshots whose parts have versions
 COLLECTIONS = {
     "List": "List", "ListCC": "::", "Vector": "Vector", "Seq": "Seq", "Set": "Set",
     "Array": "Array", "SortedSet": "SortedSet", "MutableArrayDeque": "mutable.ArrayDeque",
@@ -66,168 +60,7 @@ COLLECTIONS = {
 }  # fmt: skip
 MARKED = ("Sorted", "Mutable")  # collections that may be null
 MAPPERS = {"BigDecMapper": "scala.BigDecimal", "BigIntMapper": "scala.BigInt"}
-ORDERINGS = (
-    "Unit", "DefaultBoolean", "DefaultByte", "DefaultChar", "DefaultShort", "DefaultInt",
-    "DefaultLong", "DefaultFloat", "FloatIeee", "DefaultDouble", "DoubleIeee", "DefaultBigInt",
-    "DefaultBigDecimal", "DefaultString",
-)  # fmt: skip
-UNCOMPARED = "flink-scala-api would take it, and read the old bytes as the new type"
 RENUMBERED = "values have the number of their type, which would be that of another"
-DEFAULTS = "flink-scala-api takes it if the class has defaults for the fields that were added"
-
-
-class PartsSnapshot(CompositeTypeSerializerSnapshot):
-    """A few texts, then the snapshots of the parts, without more.
-
-    Attributes:
-        texts: The number of texts.
-        parts: The number of parts.
-        without_versions: The version in which the parts have no versions; 0 if there is none.
-        words: The texts.
-    """
-
-    versions = range(1, 2)
-    texts: ClassVar[int] = 0
-    parts: ClassVar[int] = 0
-    nested_names = ("value",)
-    without_versions: ClassVar[int] = 0
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words: tuple[str, ...] = ()
-
-    @property
-    def written_version(self) -> int:
-        """The version that was read."""
-        return self.version or self.current_version
-
-    @property
-    def unversioned(self) -> int:
-        """The version in which the parts have no versions either."""
-        return self.without_versions or self.current_version
-
-    def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Read the texts and the parts."""
-        self.check_version(version, source)
-        self.words = tuple(source.read_utf() for _ in range(self.texts))
-        self.nested = tuple(_read_part(self, source) for _ in range(self.parts))
-
-    def write_snapshot(self, out: DataOutput) -> None:
-        """Write the texts and the parts."""
-        for word in self.words:
-            out.write_utf(word)
-        for part in self.nested:
-            _write_part(self, part, out)
-
-    @property
-    def opaque_name(self) -> str:
-        """The class that names values which are carried as bytes."""
-        return self.words[0] if self.words else self.java_class
-
-    def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
-        """Return the serializer around these, whose values may be bytes."""
-        return self.around_parts(*nested) or OpaqueSerializer(self.opaque_name)
-
-    def around_parts(self, *nested: TypeSerializer) -> TypeSerializer | None:
-        """Return the serializer around these; None if its values can only be bytes."""
-        return nested[0] if nested else None
-
-    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Return as is if all parts are: the library compares none, and migrates none."""
-        if not isinstance(old, PartsSnapshot) or not self._follows(old):
-            return incompatible(old.type_name, self.type_name, UNCOMPARED)
-        if len(self.nested) != len(old.nested):
-            return incompatible(old.type_name, self.type_name, UNCOMPARED)
-        pairs = enumerate(zip(self.nested, old.nested, strict=True))
-        return worst_of(
-            _reads(new, before).under(self.nested_name(at)) for at, (new, before) in pairs
-        )
-
-    def _follows(self, old: PartsSnapshot) -> bool:
-        return type(old) is type(self)
-
-
-def _reads(new: TypeSerializerSnapshot, old: TypeSerializerSnapshot) -> Compatibility:
-    """Return whether the new serializer reads the old bytes, as the library does not ask.
-
-    A value of a case class has the number of its fields: those that were added get the defaults
-    that the class declares, which a snapshot does not contain.
-    """
-    if isinstance(new, PartsSnapshot) or type(new) is not type(old):
-        return _only_as_is(new.resolve_schema_compatibility(old), new, old)
-    if isinstance(new, CaseClassSerializerSnapshot | _SealedSnapshot | _OPTION | _EITHER):
-        return _reads_parts(new, old)
-    return _only_as_is(new.resolve_schema_compatibility(old), new, old)
-
-
-def _reads_parts(new: Any, old: Any) -> Compatibility:
-    outer = new.resolve_outer_schema_compatibility(old)
-    if len(old.nested) > len(new.nested):
-        outer = incompatible(old.type_name, new.type_name, UNCOMPARED)
-    elif len(old.nested) < len(new.nested) and isinstance(new, CaseClassSerializerSnapshot):
-        outer = worst_of((outer, unknown(old.type_name, new.type_name, DEFAULTS)))
-    pairs = enumerate(zip(new.nested, old.nested, strict=False))
-    parts = (_reads(after, before).under(new.nested_name(at)) for at, (after, before) in pairs)
-    return worst_of((_only_as_is(outer, new, old), *parts))
-
-
-def _only_as_is(
-    found: Compatibility, new: TypeSerializerSnapshot, old: TypeSerializerSnapshot
-) -> Compatibility:
-    if found.verdict in (Verdict.COMPATIBLE_AS_IS, Verdict.UNKNOWN):
-        return found
-    refused = incompatible(old.type_name, new.type_name, UNCOMPARED)
-    return worst_of((refused, Compatibility(Verdict.INCOMPATIBLE, found.reasons)))
-
-
-def _read_part(
-    snapshot: PartsSnapshot | CoproductSerializerSnapshot, source: DataInput
-) -> TypeSerializerSnapshot:
-    if _is_without_versions(snapshot):
-        return read_unversioned_snapshot(source)
-    return read_serializer_snapshot(source)
-
-
-def _write_part(
-    snapshot: PartsSnapshot | CoproductSerializerSnapshot,
-    part: TypeSerializerSnapshot,
-    out: DataOutput,
-) -> None:
-    if _is_without_versions(snapshot):
-        out.write_utf(part.java_class)
-        part.write_snapshot(out)
-    else:
-        write_serializer_snapshot(part, out)
-
-
-def is_older(snapshot: TypeSerializerSnapshot) -> bool:
-    """Return whether a part has the form of before 1.2.7, which 2.2.3 no longer reads."""
-    parts = getattr(snapshot, "nested", ())
-    return _is_without_versions(snapshot) or any(map(is_older, parts))
-
-
-def renewed(snapshot: TypeSerializerSnapshot) -> TypeSerializerSnapshot:
-    """Return the snapshot in the form of since 1.2.7; values stay as they are.
-
-    Raises:
-        EncodeError: A mapper maps to a type that is not known.
-    """
-    if not isinstance(snapshot, CompositeTypeSerializerSnapshot) or not is_older(snapshot):
-        return snapshot
-    new = copy(snapshot)
-    new.nested = tuple(map(renewed, snapshot.nested))
-    if _is_without_versions(snapshot):
-        new.version = WITH_VERSIONS
-        if isinstance(snapshot, MappedSerializerSnapshot) and not new.nested:
-            raise EncodeError(
-                f"{snapshot.words[0]} maps to what {snapshot.serializer_class} writes"
-            )
-    return new
-
-
-def _is_without_versions(snapshot: TypeSerializerSnapshot) -> bool:
-    older = getattr(snapshot, "without_versions", 0)
-    return 0 < snapshot.version == older
 
 
 def _is_marked(kind: str) -> bool:
@@ -241,13 +74,12 @@ class CollectionSerializerSnapshot(PartsSnapshot):
     java_class = f"{FLINKX}CollectionSerializerSnapshot"
     versions = range(1, 3)
     texts, parts = 2, 1
-    nested_names = ("element",)
+    nested_names: ClassVar[tuple[str, ...]] = ("element",)
     without_versions = 1
 
-    def around_parts(
-        self, element: TypeSerializer, *ordering: TypeSerializer
-    ) -> TypeSerializer | None:
+    def around_parts(self, *nested: TypeSerializer) -> TypeSerializer | None:
         """Return the serializer of the collection; none of a user's, or of empty elements."""
+        element, *ordering = nested
         kind = self.words[0].removeprefix(FLINKX).removesuffix("Serializer")
         empty = all(serializer.wire_length == 0 for serializer in ordering)
         if kind not in COLLECTIONS or not element.min_length or not empty:
@@ -255,7 +87,8 @@ class CollectionSerializerSnapshot(PartsSnapshot):
         collection = CollectionSerializer(COLLECTIONS[kind], element)
         return MarkedSerializer(collection) if _is_marked(kind) else collection
 
-    def _follows(self, old: PartsSnapshot) -> bool:
+    def follows(self, old: PartsSnapshot) -> bool:
+        """Return whether it is a collection, too."""
         return isinstance(old, CollectionSerializerSnapshot)
 
 
@@ -277,10 +110,9 @@ class EntriesSnapshot(PartsSnapshot):
     parts = 2
     nested_names = ("key", "value", "ordering")
 
-    def around_parts(
-        self, key: TypeSerializer, value: TypeSerializer, *ordering: TypeSerializer
-    ) -> TypeSerializer | None:
+    def around_parts(self, *nested: TypeSerializer) -> TypeSerializer | None:
         """Return the serializer of the map; none with empty keys."""
+        key, value, *ordering = nested
         if not key.min_length or any(serializer.wire_length != 0 for serializer in ordering):
             return None
         entries = EntriesSerializer(self.kind, key, value)
@@ -418,7 +250,7 @@ class CaseClassSerializerSnapshot(CompositeTypeSerializerSnapshot):
         counted: Whether values begin with the number of their fields.
     """
 
-    java_class = f"{FLINKX}ScalaCaseClassSerializerSnapshot"
+    java_class = CASE_CLASS
     outer_versions = range(2, 4)
     unnamed = "f{}"
     counted: ClassVar[bool] = True
@@ -468,7 +300,7 @@ class CaseClassSerializerSnapshot(CompositeTypeSerializerSnapshot):
         return CountedClassSerializer(self.case_class, list(nested), current=current)
 
 
-_OPTION = composite_snapshot(
+composite_snapshot(
     f"{FLINKX}ScalaOptionSerializerSnapshot",
     OptionSerializer,
     arity=1,
@@ -476,9 +308,9 @@ _OPTION = composite_snapshot(
     opaque_name="scala.Option",
     outer_versions=range(2, 3),
 )
-_EITHER = composite_snapshot(
+composite_snapshot(
     f"{FLINKX}ScalaEitherSerializerSnapshot",
-    flinkx.ScalaEitherSerializer,
+    ScalaEitherSerializer,
     arity=2,
     nested_names=("left", "right"),
     opaque_name="scala.util.Either",
@@ -534,7 +366,7 @@ class _SealedSnapshot(CompositeTypeSerializerSnapshot):
 
     def compose(self, nested: tuple[TypeSerializer, ...]) -> TypeSerializer:
         """Return the serializer of a value of one of the types; one of bytes if they are many."""
-        if not 0 < len(nested) <= MOST:
+        if not 0 < len(set(self.names)) == len(nested) <= MOST:
             return OpaqueSerializer(self.opaque_name)
         parts = list(zip(labels_of(self.names), nested, strict=True))
         name = f"SealedTrait<{', '.join(part.name for part in nested)}>"
@@ -582,7 +414,7 @@ class CoproductSerializerSnapshot(_SealedSnapshot):
         count = source.read_members("types of a sealed trait", 2)
         self.names = tuple(source.read_utf() for _ in range(count))
         source.declare(count)
-        self.nested = tuple(_read_part(self, source) for _ in self.names)
+        self.nested = tuple(read_part(self, source) for _ in self.names)
 
     def write_snapshot(self, out: DataOutput) -> None:
         """Write classes and types."""
@@ -593,7 +425,7 @@ class CoproductSerializerSnapshot(_SealedSnapshot):
         for name in self.names:
             out.write_utf(name)
         for part in self.nested:
-            _write_part(self, part, out)
+            write_part(self, part, out)
 
     def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
         """Return the worst verdict on the types; versions before 3 compare none of them."""
@@ -601,36 +433,8 @@ class CoproductSerializerSnapshot(_SealedSnapshot):
             return super().resolve_schema_compatibility(old)
         if not isinstance(old, CoproductSerializerSnapshot):
             return incompatible(old.type_name, self.type_name, UNCOMPARED)
-        return _reads_parts(self, old)
+        return reads_parts(self, old)
 
     @property
     def _null(self) -> int | None:
         return NULL_BYTE if self.written_version == self.current_version else None
-
-
-# --------------------------------------------------------------------------------- simple ones
-
-
-def _ordering(name: str) -> None:
-    members: dict[str, Any] = {
-        "ordering": name,
-        "__module__": __name__,
-        "__doc__": f"`{name}OrderingSerializer`.",
-    }
-    kind = type(f"{name}OrderingSerializer", (OrderingSerializer,), members)
-    simple_snapshot(f"{FLINKX}{name}OrderingSerializerSnapshot", kind)
-
-
-for _name in ORDERINGS:
-    _ordering(_name)
-for _name, _kind in {
-    "UnitSerializer$UnitSerializer": flinkx.UnitSerializer,
-    "NothingSerializer": flinkx.FlinkxNothingSerializer,
-    "ZoneIdSerializer": flinkx.ZoneIdSerializer,
-    "ZoneOffsetSerializer": flinkx.ZoneOffsetSerializer,
-    "ZonedDateTimeSerializer": flinkx.ZonedDateTimeSerializer,
-    "OffsetDateTimeSerializer": flinkx.OffsetDateTimeSerializer,
-    "DurationSerializer": flinkx.DurationSerializer,
-    "FiniteDurationSerializer": flinkx.FiniteDurationSerializer,
-}.items():
-    simple_snapshot(f"{FLINKX}{_name}Snapshot", _kind)

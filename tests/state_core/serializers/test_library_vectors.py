@@ -38,7 +38,8 @@ from statelake.state_core.serializers.framework.registry import (
 )
 from statelake.state_core.serializers.operators.cep import LockableSerializer
 from statelake.state_core.serializers.operators.stream_elements import StreamElementSerializer
-from statelake.state_core.serializers.scala.flinkx_snapshots import RENUMBERED, UNCOMPARED
+from statelake.state_core.serializers.scala.flinkx_parts import UNCOMPARED
+from statelake.state_core.serializers.scala.flinkx_snapshots import RENUMBERED
 from statelake.state_core.serializers.scala.serializers import TrySerializer
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.serializers.serializer_columns import decode, encode, read, walked, write

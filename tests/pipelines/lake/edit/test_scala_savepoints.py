@@ -17,7 +17,7 @@ from statelake import open_snapshot
 from statelake.pipelines.cli.main import main
 from statelake.pipelines.lake.edit.migrating import value_type
 from statelake.state_core.model.snapshot import Operator
-from statelake.state_core.serializers.scala.flinkx_snapshots import is_older
+from statelake.state_core.serializers.scala.flinkx_parts import is_older
 from tests.support.savepoints.golden_cases import GOLDEN
 
 FLINKX = GOLDEN / "flinkx"
