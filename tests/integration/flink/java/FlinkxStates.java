@@ -13,6 +13,7 @@ import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.api.connector.source.lib.NumberSequenceSource;
+import org.apache.flink.configuration.Configuration;
 import org.apache.flink.runtime.jobgraph.SavepointRestoreSettings;
 import org.apache.flink.runtime.minicluster.MiniCluster;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
@@ -24,7 +25,7 @@ import scala.Tuple2;
 
 /**
  * A job whose types are those of `FlinkxTypes.scala`: `write DIRECTORY` writes a savepoint, `read
- * SAVEPOINT` says what is in it.
+ * SAVEPOINT BACKEND` says what is in it.
  */
 public class FlinkxStates {
     private static final int KEYS = 12;
@@ -34,7 +35,7 @@ public class FlinkxStates {
     public static void main(String[] args) throws Exception {
         Answers.to(words -> {
             reading = words[0].equals("read");
-            return reading ? read(words[1]) : HeldSource.savepoint(job(), words[1]);
+            return reading ? read(words[1], words[2]) : HeldSource.savepoint(job(), words[1]);
         });
     }
 
@@ -53,12 +54,14 @@ public class FlinkxStates {
         return env;
     }
 
-    private static String read(String savepoint) throws Exception {
+    private static String read(String savepoint, String backend) throws Exception {
         LINES.clear();
         StreamExecutionEnvironment env = job();
         MiniCluster cluster = Cluster.of(2);
-        SavepointRestoreSettings.toConfiguration(SavepointRestoreSettings.forPath(savepoint),
-                (org.apache.flink.configuration.Configuration) env.getConfiguration());
+        Configuration conf = (Configuration) env.getConfiguration();
+        conf.setString("state.backend.type", backend);
+        env.configure(conf);
+        SavepointRestoreSettings.toConfiguration(SavepointRestoreSettings.forPath(savepoint), conf);
         JobID job = Cluster.submit(cluster, env);
         while (LINES.size() < KEYS) {
             if (cluster.getJobStatus(job).get().isGloballyTerminalState()) {
