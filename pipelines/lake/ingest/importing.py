@@ -348,10 +348,11 @@ class _Import:
                     )
                 present = self.lake.snapshot(self.job, name)
                 if (self.plan is not None or self.decode) and not self._has_names(present):
-                    what = "what --decode says" if self.plan is None else os.fspath(self.plan)
+                    what = "columns of what --decode says"
+                    if self.plan is not None:
+                        what = f"names of {os.fspath(self.plan)}"
                     raise ConflictError(
-                        f"job {self.job!r} has snapshot {name!r} already, without the columns of"
-                        f" {what}",
+                        f"job {self.job!r} has snapshot {name!r} already, without the {what}",
                         remedy="choose another id with --snapshot, and drop that one",
                     )
                 return present
