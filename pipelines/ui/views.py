@@ -37,7 +37,7 @@ from statelake.pipelines.lake.tables.records import OperatorRecord
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.operations.scanning import FoundSnapshot
-from statelake.pipelines.shown import TIMES, bytes_text, cell_text, json_text, plain
+from statelake.pipelines.shown import TIMES, bytes_text, cell_text, json_rows, json_text
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.held_directories import EXPORT_PREFIX, held_temporary
@@ -608,12 +608,14 @@ def _limited(session: Session) -> Iterator[None]:
 def _rows_of(answer: Answer, limit: int) -> Rows:
     """Return the first rows of an answer, without columns of exact bytes that are empty."""
     table = pa.Table.from_batches(answer.first(limit + 1), answer.schema)
-    names, shown = [], []
-    for field, column in zip(table.schema, table.columns, strict=True):
-        if not field.name.startswith("raw_") or column.null_count < len(column):
-            names.append(field.name)
-            shown.append([plain(value, field.type) for value in column.slice(0, limit).to_pylist()])
-    return Rows(tuple(names), list(zip(*shown, strict=True)), table.num_rows > limit)
+    shown = [
+        at
+        for at, (field, column) in enumerate(zip(table.schema, table.columns, strict=True))
+        if not field.name.startswith("raw_") or column.null_count < len(column)
+    ]
+    names = tuple(table.schema.field(at).name for at in shown)
+    values = list(json_rows(table.select(shown).slice(0, limit)))
+    return Rows(names, values, table.num_rows > limit)
 
 
 def refuse_values(options: Options) -> None:

@@ -459,6 +459,23 @@ def test_sql_only_reads_and_only_the_lake(
     assert files_of(lake) == before
 
 
+@pytest.mark.parametrize("query", ["SELECT '\ud800'", "SELECT 'infinity'::TIMESTAMP AS t"])
+def test_what_no_page_can_show_is_told(query: str, of_lake: Opened) -> None:
+    """Text that is none, and a time that Python does not have: the form, and what is wrong."""
+    words = {"job": "demo", "snapshot": "tuesday", "query": query}
+    for path in ("/sql", "/sql.csv"):
+        seen = of_lake.page(path, 400, **words)
+        assert "half of a surrogate" in seen.words or "outside the years 1 to 9999" in seen.words
+
+
+def test_what_parquet_does_not_have_is_told(of_lake: Opened) -> None:
+    """Before a byte is sent; a page and CSV have it."""
+    words = {"job": "demo", "snapshot": "tuesday", "query": "SELECT union_value(a := 1) AS u"}
+    assert "Parquet has no such column" in of_lake.page("/sql.parquet", 400, **words).words
+    assert of_lake.answer("/sql.csv", **words).text == "u\n1\n"
+    assert of_lake.page("/sql", **words).rows[1] == ["1"]
+
+
 def test_a_query_that_takes_too_long_is_ended(
     of_lake: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
