@@ -44,6 +44,7 @@ from statelake.state_core.files.held_directories import EXPORT_PREFIX, held_temp
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.key_weights import StateWeights
 from statelake.state_core.formats.layout.state_compatibility import Verdicts
+from statelake.state_core.formats.metadata.state_files import METADATA_FILE
 from statelake.state_core.model.description import OperatorDescription
 from statelake.state_core.model.snapshot import Snapshot, StateKind
 from statelake.state_core.printable import Table, kind_text
@@ -209,8 +210,8 @@ class Source:
         self.in_lake = lake.catalog.exists()
         self._lake = lake
         self._found: dict[str, FoundSnapshot] = {}
-        self._described: dict[Name, Held] = {}
-        self._copies: dict[Name, str] = {}
+        self._described: dict[tuple[Name, float], Held] = {}
+        self._copies: dict[tuple[Name, float], str] = {}
         self._copying = threading.Lock()
         self._ending = ExitStack()
         self._own: str | None = None
@@ -282,6 +283,16 @@ class Source:
             )
         return self._found[name.snapshot].location
 
+    def _version(self, name: Name) -> tuple[Name, float]:
+        """Return what tells a snapshot from the one that was in its directory before.
+
+        Raises:
+            NotFoundError: There is no such snapshot.
+        """
+        if self.in_lake:  # nothing takes its name
+            return name, 0.0
+        return name, Directory(self._place(name)).modified(METADATA_FILE)
+
     def opened(self, name: Name) -> Snapshot:
         """Return an open snapshot.
 
@@ -308,11 +319,12 @@ class Source:
             if self._own is None:
                 self._own = str(self._ending.enter_context(held_temporary(EXPORT_PREFIX)))
             own = Lake(f"{self._own}/lake").job(name.job or "snapshots", engine="local")
-            if name not in self._copies:
+            version = self._version(name)
+            if version not in self._copies:
                 copy = f"snapshot-{len(self._copies) + 1}"
                 self._import(name, copy)
-                self._copies[name] = copy
-            return own[self._copies[name]]
+                self._copies[version] = copy
+            return own[self._copies[version]]
 
     def _import(self, name: Name, copy: str) -> None:
         own = Lake(f"{self._own}/lake").job(name.job or "snapshots", engine="local")
@@ -342,7 +354,8 @@ class Source:
         Raises:
             StateError: It can't be read.
         """
-        known = self._described.get(name)
+        version = self._version(name)
+        known = self._described.get(version)
         if known is not None:
             return known
         snapshot = self.opened(name)
@@ -372,8 +385,8 @@ class Source:
         )
         if not self.in_lake or self.masked:  # elsewhere it is quick, and may be edited
             while len(self._described) >= REMEMBERED:
-                self._described.pop(next(iter(self._described)))
-            self._described[name] = held
+                self._described.pop(next(iter(self._described)), None)
+            self._described[version] = held
         return held
 
     def key_rows(self, name: Name, text: str) -> list[KeyRows]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -484,6 +485,23 @@ def test_a_query_that_takes_too_long_is_ended(
     query = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
     seen = of_lake.page("/sql", 400, job="demo", snapshot="monday", query=query)
     assert 'role="alert"' in seen.markup
+
+
+def test_a_directory_that_got_another_snapshot(tmp_path: Path) -> None:
+    """All pages show what is there now: also those whose content was read before."""
+    place, of = tmp_path / "all" / "newest", {"snapshot": "newest"}
+    opened = None
+    for count, name in enumerate(("before", "after"), start=1):
+        rows = pa.table({"key": range(count), "value": range(count)})
+        operator = sl.NewOperator("carts", "Long", (sl.NewKeyedState(name, rows, value="Long"),))
+        shutil.rmtree(place, ignore_errors=True)
+        sl.write_snapshot(place, [operator], metadata_version=6)
+        opened = opened or Opened(tmp_path / "all")
+        assert [row[0] for row in opened.page("/snapshot", **of).rows[1:]] == [name]
+        found = opened.page("/rows", operator="carts", state=name, **of)
+        assert len(found.rows) == 1 + count
+    assert opened is not None
+    opened.close()
 
 
 def test_no_values_shows_none(lake: Path) -> None:
