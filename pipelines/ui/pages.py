@@ -40,6 +40,7 @@ SHOWN_OPERATORS = 100
 SHOWN_STATES = 500
 SHOWN_ERASURES = 50
 SHOWN_KEYS = 20  # the heaviest ones
+LONGEST_ADDRESS = 60_000  # bytes: the server's limit is 64 KiB with all headers
 PLACE = ("key", "namespace", "user_key")  # of an entry in its state
 
 
@@ -330,10 +331,16 @@ def _keys_table(
     return table(caption, columns, cells)
 
 
-def _key_link(name: Name, key: object) -> Html:
+def _key_link(name: Name, key: object) -> str:
     """Return a link to all that is held for a key."""
-    said = json_text(key)
-    return _link(_cell(key) or said, address("/key", **of(name), key=said))
+    text = json_text(key)
+    return _text_link(name, text, _cell(key) or text)
+
+
+def _text_link(name: Name, key: str, said: str) -> str:
+    """Return a link for a key as JSON; no link if an address can't be that long."""
+    where = address("/key", **of(name), key=key)
+    return _link(said, where) if len(where) <= LONGEST_ADDRESS else said
 
 
 def rows(
@@ -366,7 +373,7 @@ def _rows_table(caption: str, name: Name, found: Rows) -> Html:
     for number, cells in enumerate(found.cells):
         row = list(cells)
         if at >= 0:
-            row[at] = _link(row[at], address("/key", **of(name), key=found.keys[number]))
+            row[at] = _text_link(name, found.keys[number], row[at])
         shown.append(row)
     return table(caption, [f"<{column}" for column in found.columns], shown)
 

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -501,6 +502,29 @@ def test_a_directory_that_got_another_snapshot(tmp_path: Path) -> None:
         found = opened.page("/rows", operator="carts", state=name, **of)
         assert len(found.rows) == 1 + count
     assert opened is not None
+    opened.close()
+
+
+def test_a_key_that_no_address_can_hold(tmp_path: Path) -> None:
+    """It is shown, and is no link that the server would refuse; shorter ones are links."""
+    keys = ["short", "long" * 20_000]
+    rows = pa.table({"key": keys, "value": keys})
+    operator = sl.NewOperator("o", "String", (sl.NewKeyedState("v", rows, value="String"),))
+    for name, among in (("one", rows), ("two", rows.slice(0, 0))):
+        state = sl.NewKeyedState("v", among, value="String")
+        sl.write_snapshot(tmp_path / name, [replace(operator, states=(state,))], metadata_version=6)
+    opened = Opened(tmp_path)
+    for path, words in (
+        ("/rows", {"snapshot": "one", "operator": "o", "state": "v"}),
+        ("/top", {"snapshot": "one", "operator": "o"}),
+        ("/diff", {"earlier": "one", "later": "two"}),
+    ):
+        seen = opened.page(path, **words)
+        assert [link for link in seen.links if link.startswith("/key")] == [
+            "/key?snapshot=one&key=%22short%22" if path != "/diff" else
+            "/key?snapshot=two&key=%22short%22"
+        ]  # fmt: skip
+        assert any(cell.startswith("longlong") for row in seen.rows for cell in row)
     opened.close()
 
 
