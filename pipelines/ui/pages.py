@@ -288,16 +288,16 @@ def top(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
 
 def _together(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
     """Yield the heaviest keys of all states together, as far as those of each state tell."""
-    sums: dict[str, HeavyKey] = {}
+    sums: dict[tuple[str, int], HeavyKey] = {}  # two keys may look the same, as far as shown
     hidden = 0  # at most what a key has in states of whose heaviest it is not one
     for weights in weighed.values():
         heaviest = weights.heaviest()
         complete = len(heaviest) == weights.keys
         hidden += 0 if complete or not heaviest else heaviest[-1].size
         for each in heaviest:
-            text = json_text(plain(each.key))
-            before = sums.get(text, replace(each, entries=0, size=0))
-            sums[text] = replace(
+            place = json_text(plain(each.key)), each.key_group
+            before = sums.get(place, replace(each, entries=0, size=0))
+            sums[place] = replace(
                 before, entries=before.entries + each.entries, size=before.size + each.size
             )
     ordered = sorted(sums.values(), key=lambda each: -each.size)
