@@ -73,7 +73,8 @@ from statelake.state_core.printable import Printed, Table, bytes_text, kind_text
 THREADS = {True: 4, False: 16}  # by whether all files are local
 PIECE = {True: 1 << 20, False: 8 << 20}  # by whether it is on a disk: it stays in a core's cache
 COMPRESSED = 1  # the first byte of a log
-_LEFT = re.compile(rf".+\.[0-9a-f]{{16}}{re.escape(PART)}")  # of a killed writer in HDFS
+# what a killed writer left of a file: on a disk, and in HDFS
+_LEFT = re.compile(rf"(.+)\.(?:[0-9a-f]{{8}}|[0-9a-f]{{16}}){re.escape(PART)}", re.DOTALL)
 DIGITS = 16  # of the digest in the name of a file from elsewhere
 Progress = Callable[[int, int], None]
 
@@ -553,9 +554,6 @@ class _Target:
         uri: Its URI, as Flink will call it.
         there: The size of each file that was there, by its path.
         sure: Up to which byte files were verified, as complete copies name them.
-
-    Raises:
-        DeclarationError: Another copy is being made there.
     """
 
     def __init__(self, directory: Directory, options: CopyOptions) -> None:
@@ -565,22 +563,21 @@ class _Target:
         self.sure: dict[str, int] = {}
         self.there: dict[str, int] = {}
         self._links: list[str] = []
+        self._parts: list[str] = []
         for file in self.directory.listed():
             if file.is_link:
                 self._links.append(file.path)
-            elif not file.path.endswith(PART):
+            elif file.path.endswith(PART):
+                self._parts.append(file.path)
+            else:
                 self.there[file.path] = file.size
-            elif not self._remove_left(file.path):
-                raise self._other(file.path)
 
     def _remove_left(self, path: str) -> bool:
         """Remove a temporary file of a killed writer; return whether it was one."""
         if self.directory.local or self.directory.is_object_store:
             return self.directory.remove_left_part(path)
-        is_left = _LEFT.fullmatch(posixpath.basename(path)) is not None
-        if is_left:
-            self.directory.delete(path)
-        return is_left
+        self.directory.delete(path)
+        return True
 
     def _other(self, path: str) -> DeclarationError:
         return DeclarationError(
@@ -607,20 +604,29 @@ class _Target:
     def refuse_another(self, within: str, files: set[str], metadata: bytes) -> bool:
         """Refuse a place where something else is; return whether this copy is complete.
 
+        Temporary files that a killed writer left of this copy's own files are removed.
+
         Args:
             within: The path of the copy.
             files: The paths of its files.
             metadata: Its `_metadata`.
 
         Raises:
-            DeclarationError: Something else is there.
+            DeclarationError: Something else is there, or another copy is being made.
         """
         own = f"{within}{METADATA_FILE}"
-        for path in (*self.there, *self._links):
-            if path.startswith(within) and (
-                path not in self.there or (path not in files and path != own)
-            ):
+        left = {
+            path for path in self._parts if (part := _LEFT.fullmatch(path)) is not None
+            and (part[1] in files or part[1] == own)
+        }  # fmt: skip
+        others = [path for path in self.there if path not in files and path != own]
+        for path in (*others, *self._links, *(path for path in self._parts if path not in left)):
+            if path.startswith(within):
                 raise self._other(path)
+        for path in sorted(left):
+            if not self._remove_left(path):
+                raise self._other(path)
+        self._parts = [path for path in self._parts if path not in left]
         if own not in self.there:
             return False
         if self.directory.read_listed(own, self.there[own]) != metadata:
