@@ -2074,7 +2074,7 @@ def orphans(
     plan = find(
         directory,
         partial(asked, cluster) if cluster is not None else None,
-        older_than=older_than or timedelta(days=7),
+        older_than=timedelta(days=7) if older_than is None else older_than,
         paths=PathMap.parse(path_map),
     )
     return delete_orphans(directory, plan) if delete else plan

@@ -41,6 +41,7 @@ from statelake.state_core.errors import (
     StateError,
     UnsafePathError,
 )
+from statelake.state_core.files.confinement import relative_path
 from statelake.state_core.files.filesystem import Directory, ListedFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -565,6 +566,10 @@ class _Plan:
 
     def _reason(self, file: ListedFile, directory: str, part: str, kind: str) -> str:
         """Return why a file stays; empty if it is an orphan."""
+        try:
+            relative_path(file.path, what="a file")
+        except UnsafePathError:
+            return "Flink gives no file such a name, and it is not touched: remove it by hand"
         family = self.references.families[directory]
         if self.references.unreadable:
             return f"it may be named by what can't be read: {self.references.unreadable[0]}"
@@ -668,7 +673,7 @@ def _written_down(directory: Directory) -> list[str]:
         return [str(each["path"]) for each in content["files"]]
     except MissingFileError:
         return []
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return [""]  # it was cut off, and is written anew
 
 
@@ -676,8 +681,10 @@ def check_asked(is_asked: bool, *, no_cluster: bool, older_than: timedelta | Non
     """Check that jobs are asked, or that somebody says that files of an age are not needed.
 
     Raises:
-        DeclarationError: Neither.
+        DeclarationError: Neither, or the age is none.
     """
+    if older_than is not None and older_than < timedelta(0):
+        raise DeclarationError("no file is younger than the present: --older-than is negative")
     if is_asked or (no_cluster and older_than is not None):
         return
     problem = "--no-cluster without an age" if no_cluster else "no cluster to ask for its jobs"
