@@ -641,29 +641,45 @@ def _age_text(seconds: float) -> str:
 def delete_orphans(location: str | os.PathLike[str], plan: Orphans) -> Orphans:
     """Delete the files of a plan; their names are written down before.
 
-    Whoever was killed while deleting runs the same again: what is left is planned anew, and
-    deleted.
+    What has changed since it was planned stays: the directory is listed once more. Whoever was
+    killed while deleting runs the same again: what is left is planned anew, and deleted.
 
     Args:
         location: The directory that was planned.
         plan: The plan.
 
+    Returns:
+        The plan, with the files that were deleted.
+
     Raises:
-        SnapshotError: A file can't be deleted; those before it are.
+        SnapshotError: The directory can't be listed, or a file can't be deleted; those before it
+            are.
     """
-    directory = Tree.listed_directory(location).confined()
+    tree = Tree(location)
+    directory = tree.directory
     before = _written_down(directory)
-    files = {file.path: file for file in plan.files}
+    files = {file.path: file for file in plan.files if _is_as_planned(tree, file)}
     went_on = sum(path in files for path in before)
     if files:
-        names = [{"path": each.path, "bytes": each.size} for each in plan.files]
+        names = [{"path": each.path, "bytes": each.size} for each in files.values()]
         directory.write(JOURNAL, json.dumps({"version": 1, "files": names}).encode())
         paths = list(files)
         for start in range(0, len(paths), DELETED_AT_ONCE):
             directory.delete_files(paths[start : start + DELETED_AT_ONCE])
     if files or before:
         directory.delete(JOURNAL)
-    return replace(plan, deleted=len(files), went_on=went_on)
+    return replace(plan, files=tuple(files.values()), deleted=len(files), went_on=went_on)
+
+
+def _is_as_planned(tree: Tree, file: Orphan) -> bool:
+    """Return whether a file is the one that was planned, and no snapshot has come for it."""
+    now = tree.files.get(file.path)
+    if now is None or (now.size, now.modified) != (file.size, file.time):
+        return False
+    if file.kind != HALF:
+        return True
+    part = file.path.removeprefix(f"{file.job}/").partition("/")[0]
+    return f"{file.job}/{part}/{METADATA_FILE}".lstrip("/") not in tree.files
 
 
 def _written_down(directory: Directory) -> list[str]:

@@ -17,7 +17,13 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.flink.path_map import PathMap
-from statelake.pipelines.operations.orphans import JOURNAL, Orphans, asked, find_orphans
+from statelake.pipelines.operations.orphans import (
+    JOURNAL,
+    Orphans,
+    asked,
+    delete_orphans,
+    find_orphans,
+)
 from statelake.pipelines.operations.scanning import Tree
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.files.confinement import ConfinedTree
@@ -382,3 +388,22 @@ def test_an_age_of_nothing_is_one(tree: MadeTree, tmp_path: Path) -> None:
     assert [Path(each.path).name for each in found.files] == ["left"]
     with pytest.raises(DeclarationError, match="negative"):
         sl.orphans(tmp_path / "flink", no_cluster=True, older_than=-WEEK)
+
+
+def test_what_changed_since_the_plan_stays(tree: MadeTree, tmp_path: Path) -> None:
+    """A file that was written anew, and one whose `_metadata` has come; what is gone is gone."""
+    root, job = tmp_path / "flink", tree.snapshots[0].job
+    aged(root, 40)
+    left = leave(root, f"{job}/chk-8/a", f"{job}/chk-9/b", f"{job}/shared/c", f"{job}/shared/d")
+    plan = find_orphans(root, None, older_than=WEEK)
+    assert [file.path for file in plan.files] == left
+    made = next(root.glob(f"{job}/chk-*/_metadata"))
+    shutil.copy2(made, root / job / "chk-9" / "_metadata")
+    (root / job / "shared" / "c").write_bytes(b"anew")
+    (root / job / "chk-8" / "a").unlink()
+    done = delete_orphans(root, plan)
+    assert [file.path for file in done.files] == [f"{job}/shared/d"]
+    assert done.deleted == 1
+    assert (root / job / "chk-9" / "b").exists()
+    assert (root / job / "shared" / "c").read_bytes() == b"anew"
+    assert not (root / job / "shared" / "d").exists()
