@@ -2224,12 +2224,14 @@ def diff(
     from statelake.state_core.formats import open_snapshot
 
     reading: Any = {"allow_external": tuple(allow_external), "uids": tuple(uids)}
-    for each in (earlier, later):  # before all the work
-        open_snapshot(each, **reading)
+    names = []
+    for each in map(os.fspath, (earlier, later)):  # before all the work
+        opened = open_snapshot(each, **reading)
+        names.append(opened.location if "://" in each else each)  # without its credentials
     with in_temporary_lake(earlier, **reading) as before:
         before.job.import_snapshot(later, "later", **reading)
         found = before.diff("later", examples=examples, sort=sort)
-    return Differences(os.fspath(earlier), os.fspath(later), found)
+    return Differences(*names, found)
 
 
 def diff_types(

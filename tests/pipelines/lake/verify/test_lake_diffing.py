@@ -232,6 +232,14 @@ def test_the_command_on_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run("diff", "monday", "nobody").code == 3
 
 
+def test_what_a_uri_says_of_its_store_is_not_shown() -> None:
+    """Options may be credentials, and output is kept in logs."""
+    uri = f"file://{DEMO}/monday?secret_key=of-the-store"
+    found = sl.diff(uri, DEMO / "monday")
+    assert found.earlier == found.later == str(DEMO / "monday")
+    assert "secret" not in run("diff", uri, DEMO / "monday").out
+
+
 def test_what_has_no_table_is_compared_as_bytes(tmp_path: Path) -> None:
     """Raw state that differs is told, with its bytes, and fails `--fail-on-diff`."""
     plain, raw = (
