@@ -291,7 +291,7 @@ class Source:
         """
         if self.in_lake:  # nothing takes its name
             return name, 0.0
-        return name, Directory(self._place(name)).modified(METADATA_FILE)
+        return name, Directory(self._place(name)).confined().modified(METADATA_FILE)
 
     def opened(self, name: Name) -> Snapshot:
         """Return an open snapshot.
