@@ -16,6 +16,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from statelake.pipelines.api import (
@@ -33,7 +34,7 @@ from statelake.pipelines.lake.query.session import Answer, Session
 from statelake.pipelines.lake.query.table_names import operator_tables_by_name, quoted
 from statelake.pipelines.lake.share.mask_file import Mask
 from statelake.pipelines.lake.tables.describing import describe_recorded
-from statelake.pipelines.lake.tables.records import OperatorRecord
+from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, StateRecord
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.operations.scanning import FoundSnapshot
@@ -537,14 +538,18 @@ class Source:
             QueryError: The condition is no SQL, or takes too long.
         """
         with self._session(name) as (stored, session):
-            *names, queue = _table(stored, operator, state)
-            table = ".".join(map(quoted, (stored.job.name, *names)))
-            conditions = [queue] if queue else []
-            conditions += [f"(\n{where}\n)"] if where.strip() else []
+            record, name, queue = _table(stored, operator, state)
+            table = ".".join(map(quoted, (stored.job.name, operator, name)))
+            conditions, offset = [queue] if queue else [], page * PAGE_ROWS
+            if where.strip():
+                conditions.append(f"(\n{where}\n)")
+            elif isinstance(record, StateRecord) and record.key_groups:
+                groups, offset = _groups_of_rows(record, offset, PAGE_ROWS + 1)
+                conditions.append(groups)
             condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
             query = (
                 f"SELECT * FROM {table}{condition} ORDER BY ALL"  # noqa: S608 - quoted, read only
-                f" LIMIT {PAGE_ROWS + 1} OFFSET {page * PAGE_ROWS}"
+                f" LIMIT {PAGE_ROWS + 1} OFFSET {offset}"
             )
             with _limited(session):
                 return replace(_rows_of(session.query(query), PAGE_ROWS), of_state=True)
@@ -578,8 +583,29 @@ class Source:
         return reader.schema, iter(reader)
 
 
-def _table(stored: LakeSnapshot, operator: str, state: str) -> tuple[str, str, str]:
-    """Return the name in SQL of a state's table, and what tells a queue of timers from others.
+def _groups_of_rows(state: StateRecord, first: int, count: int) -> tuple[str, int]:
+    """Return where rows are in the order of key groups, so that no others are read and sorted.
+
+    Args:
+        state: The state.
+        first: The number of the first row, from 0.
+        count: The number of rows.
+
+    Returns:
+        The condition that they meet, and how many rows before the first meet it, too.
+    """
+    groups = sorted(state.key_groups, key=lambda each: each.key_group)
+    ends = np.cumsum([each.entries for each in groups])
+    low, high = np.searchsorted(ends, [first, first + count - 1], "right").tolist()
+    held = groups[low : high + 1]
+    if not held:
+        return "false", 0
+    before = int(ends[low]) - held[0].entries
+    return f"key_group BETWEEN {held[0].key_group} AND {held[-1].key_group}", first - before
+
+
+def _table(stored: LakeSnapshot, operator: str, state: str) -> tuple[AnyState, str, str]:
+    """Return a state, the name of its table, and what tells a queue of timers from others.
 
     Raises:
         NotFoundError: There is no such operator or state.
@@ -588,11 +614,9 @@ def _table(stored: LakeSnapshot, operator: str, state: str) -> tuple[str, str, s
         if record.label != operator:
             continue
         names = {path: name for name, path in operator_tables_by_name(record)}
-        tables = [(each.name, each.table) for each in record.states]
-        tables += [(each.name, each.table) for each in record.operator_states]
-        for name, path in tables:
-            if name == state and path in names:
-                return operator, names[path], _queue(stored, record, state)
+        for each in record.all_states:
+            if each.name == state and each.table in names:
+                return each, names[each.table], _queue(stored, record, state)
     raise NotFoundError(f"no state {operator}/{state} with rows", remedy="see the snapshot's page")
 
 

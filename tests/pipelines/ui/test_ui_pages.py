@@ -549,6 +549,44 @@ def test_keys_that_look_the_same_are_not_one() -> None:
     ]  # fmt: skip
 
 
+def test_pages_of_rows_are_all_rows_in_order(tmp_path: Path) -> None:
+    """Of keyed states, each queue of timers, and operator state: nothing twice or left out."""
+    few = pa.table({"key": range(7), "value": range(7)})
+    pairs = pa.table({"key": [1] * 230, "user_key": range(230), "value": range(230)})
+    timers = [
+        sl.NewKeyedState.timers(
+            domain, pa.table({"key": [each % 40 for each in range(many)], "timestamp": range(many)})
+        )
+        for domain, many in (("event", 250), ("processing", 130))
+    ]
+    keyed = (
+        sl.NewKeyedState("few", few, value="Long"),
+        sl.NewKeyedState("none", few.slice(0, 0), value="Long"),
+        sl.NewKeyedState("pairs", pairs, kind="map", value="Long", user_key="Long"),
+        *timers,
+    )
+    listed = sl.NewOperatorState("listed", pa.table({"value": range(120)}), "split", "Long")
+    operator = sl.NewOperator("o", "Long", keyed, (listed,), parallelism=2, max_parallelism=16)
+    sl.write_snapshot(tmp_path / "one", [operator], metadata_version=6)
+    source, name = Source(tmp_path, Options()), Name("", "one")
+    counts = {}
+    for state in source.held(name).operators[0].states:
+        found, number, more = [], 0, True
+        while more:
+            page = source.rows(name, "o", state.name, "", number)
+            found, number, more = [*found, *page.values], number + 1, page.more
+            assert len(page.values) == PAGE_ROWS or not more
+        at = page.columns.index("value" if "value" in page.columns else "timestamp")
+        assert len({row[at] for row in found}) == len(found) == state.entries
+        if state.mode is None:
+            assert [row[0] for row in found] == sorted(row[0] for row in found)
+        assert not source.rows(name, "o", state.name, "", number + 5).values
+        assert source.rows(name, "o", state.name, "true", 0).values == found[:PAGE_ROWS]
+        counts[state.name] = len(found)
+    assert sorted(counts.values()) == [0, 7, 120, 130, 230, 250]
+    source.close()
+
+
 def test_no_values_shows_none(lake: Path) -> None:
     """Nor a field to ask for them; names and sizes are shown."""
     opened = Opened(lake, Options(values=False))
