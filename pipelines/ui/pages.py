@@ -21,6 +21,7 @@ from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.pipelines.ui.views import (
     HEAVIEST,
     HERE,
+    OPERATOR_STATE,
     PAGE_ROWS,
     Erasures,
     Held,
@@ -229,7 +230,8 @@ def _operator(
         yield tag("p", f"{operator.node}: {operator.query}")
     rows = []
     for state in operator.states[:SHOWN_STATES]:
-        where = address("/rows", **of(name), operator=operator.label, state=state.name)
+        mode = OPERATOR_STATE if state.mode is not None else ""
+        where = address("/rows", **of(name), operator=operator.label, state=state.name, mode=mode)
         rows.append(
             (
                 _link(state.name, where) if values else state.name,
@@ -344,10 +346,10 @@ def _text_link(name: Name, key: str, said: str) -> str:
 
 
 def rows(
-    name: Name, operator: str, state: str, where: str, number: int, found: Rows | None
+    name: Name, operator: str, state: str, where: str, number: int, mode: str, found: Rows | None
 ) -> Iterator[Html]:
     """Yield the parts of the page of a state's rows."""
-    words = of(name) | {"operator": operator, "state": state}
+    words = of(name) | {"operator": operator, "state": state, "mode": mode}
     field = _input("Only where (SQL, such as key = 'a')", "where", where)
     yield _form("/rows", words, field, button="Filter")
     if found is None:

@@ -117,11 +117,12 @@ class Site:
         refuse_values(self.source.options)
         name, operator, state = _name(words), words.get("operator", ""), words.get("state", "")
         where, number = words.get("where", ""), _number(words.get("page", ""))
+        mode = words.get("mode", "")
         self.audit.write("rows", name, operator=operator, state=state, where=where)
-        shown = partial(pages.rows, name, operator, state, where, number)
+        shown = partial(pages.rows, name, operator, state, where, number, mode)
         return self._asked(
             f"{operator}/{state}", name,
-            lambda: shown(self.source.rows(name, operator, state, where, number)), shown,
+            lambda: shown(self.source.rows(name, operator, state, where, number, mode)), shown,
         )  # fmt: skip
 
     def key(self, words: Words) -> Response:

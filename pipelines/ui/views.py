@@ -51,6 +51,7 @@ from statelake.state_core.model.snapshot import Snapshot, StateKind
 from statelake.state_core.printable import Table, kind_text
 
 TYPES_FILE = "types.yaml"
+OPERATOR_STATE = "operator"  # the mode of a state that is not keyed
 HERE = "."  # the name of a snapshot that is the directory itself
 PAGE_ROWS = 100
 QUERY_ROWS = 500
@@ -523,7 +524,9 @@ class Source:
         with stored.job.lake.session(as_of=stored.name, job=stored.job.name) as session:
             yield stored, session
 
-    def rows(self, name: Name, operator: str, state: str, where: str, page: int) -> Rows:
+    def rows(
+        self, name: Name, operator: str, state: str, where: str, page: int, mode: str = ""
+    ) -> Rows:
         """Return a page of a state's rows, in the order of its columns.
 
         Args:
@@ -532,13 +535,14 @@ class Source:
             state: The state's name.
             where: A condition in SQL; empty for all rows.
             page: The number of the page, from 0.
+            mode: `OPERATOR_STATE` if no keyed state of that name is meant.
 
         Raises:
             NotFoundError: There is no such state.
             QueryError: The condition is no SQL, or takes too long.
         """
         with self._session(name) as (stored, session):
-            record, name, queue = _table(stored, operator, state)
+            record, name, queue = _table(stored, operator, state, mode)
             table = ".".join(map(quoted, (stored.job.name, operator, name)))
             conditions, offset = [queue] if queue else [], page * PAGE_ROWS
             if where.strip():
@@ -604,7 +608,7 @@ def _groups_of_rows(state: StateRecord, first: int, count: int) -> tuple[str, in
     return f"key_group BETWEEN {held[0].key_group} AND {held[-1].key_group}", first - before
 
 
-def _table(stored: LakeSnapshot, operator: str, state: str) -> tuple[AnyState, str, str]:
+def _table(stored: LakeSnapshot, operator: str, state: str, mode: str) -> tuple[AnyState, str, str]:
     """Return a state, the name of its table, and what tells a queue of timers from others.
 
     Raises:
@@ -614,7 +618,8 @@ def _table(stored: LakeSnapshot, operator: str, state: str) -> tuple[AnyState, s
         if record.label != operator:
             continue
         names = {path: name for name, path in operator_tables_by_name(record)}
-        for each in record.all_states:
+        held = record.operator_states if mode == OPERATOR_STATE else record.all_states
+        for each in held:
             if each.name == state and each.table in names:
                 return each, names[each.table], _queue(stored, record, state)
     raise NotFoundError(f"no state {operator}/{state} with rows", remedy="see the snapshot's page")

@@ -587,6 +587,28 @@ def test_pages_of_rows_are_all_rows_in_order(tmp_path: Path) -> None:
     source.close()
 
 
+def test_states_of_one_name_have_rows_of_their_own(tmp_path: Path) -> None:
+    """Keyed and operator state may have the same name: each link leads to its own, page by page."""
+    keyed = sl.NewKeyedState("v", pa.table({"key": range(120), "value": range(120)}), value="Long")
+    listed = sl.NewOperatorState("v", pa.table({"value": range(500, 750)}), "split", "Long")
+    operator = sl.NewOperator("o", "Long", (keyed,), (listed,), max_parallelism=16)
+    sl.write_snapshot(tmp_path / "one", [operator], metadata_version=6)
+    opened = Opened(tmp_path)
+    links = [each for each in opened.page("/snapshot", snapshot="one").links if "/rows" in each]
+    for link, values in zip(links, (range(120), range(500, 750)), strict=True):
+        found: list[int] = []
+        paths = [link]
+        while paths:
+            seen = Seen(opened.client.get(paths[0]).text)
+            at = seen.rows[0].index("value")
+            found += [int(row[at]) for row in seen.rows[1:]]
+            paths = [
+                each for each in seen.links if each.endswith(f"page={len(found) // PAGE_ROWS}")
+            ]
+        assert sorted(found) == list(values)
+    opened.close()
+
+
 def test_no_values_shows_none(lake: Path) -> None:
     """Nor a field to ask for them; names and sizes are shown."""
     opened = Opened(lake, Options(values=False))
