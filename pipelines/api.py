@@ -714,12 +714,17 @@ class Job:
             keys: Whether to read keys, which may take long.
 
         Raises:
+            DeclarationError: The first one was taken after the last, or `ahead` is no number.
             NotFoundError: There is no such snapshot, or there are fewer than two.
         """
         from statelake.pipelines.lake.verify.diffing import diff_state
         from statelake.pipelines.operations.growth import KeyChanges, growth_of, recorded
 
         first, last = (None if name is None else self[name] for name in (since, until))
+        if first is not None and last is not None and first.taken_at > last.taken_at:
+            raise DeclarationError(
+                f"snapshot {first.name} was taken after {last.name}", remedy="exchange them"
+            )
         asked = {each.name for each in (first, last) if each is not None}
         chosen = [
             record.snapshot_id

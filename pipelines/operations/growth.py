@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.shown import json_text, plain
-from statelake.state_core.errors import NotFoundError, StateError
+from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
 from statelake.state_core.model.description import (
     HeavyKey,
     OperatorDescription,
@@ -443,9 +443,12 @@ def growth_of(
             first and the last snapshot. Without it nobody knows which entries left.
 
     Raises:
+        DeclarationError: No forecast is of that many days.
         NotFoundError: There are fewer than two snapshots.
         CorruptSnapshotError: The bytes are not entries.
     """
+    if not 0 <= ahead < math.inf:
+        raise DeclarationError(f"a forecast of {ahead} days", remedy="give a number of days")
     ordered = sorted(snapshots, key=lambda each: each.snapshot.taken_at)
     if len(ordered) < 2:
         raise NotFoundError(

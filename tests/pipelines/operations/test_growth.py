@@ -14,7 +14,7 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.operations.growth import Described, Growth, described, growth_of
-from statelake.state_core.errors import NotFoundError
+from statelake.state_core.errors import DeclarationError, NotFoundError
 from tests.support.command import run
 from tests.support.lakes import DEMO, FLINK, KINDS
 from tests.support.savepoints.change_logs import unpack
@@ -317,6 +317,19 @@ def test_fewer_than_two_snapshots(tmp_path: Path) -> None:
     """Is an error that says so."""
     with pytest.raises(NotFoundError, match="two snapshots"):
         history(tmp_path, lambda _: value("cart", range(5)), 1).growth()
+
+
+def test_words_that_make_no_sense(tmp_path: Path) -> None:
+    """A forecast of no number of days; snapshots in the wrong order, which is told."""
+    job = history(tmp_path, lambda week: value("cart", range(100 + 100 * week)), 3)
+    for ahead in (float("nan"), float("inf"), -1):
+        with pytest.raises(DeclarationError, match="a forecast of"):
+            job.growth(ahead=ahead)
+    with pytest.raises(DeclarationError, match="week2 was taken after week0"):
+        job.growth("week2", "week0")
+    lake = ("growth", "--lake", tmp_path / "lake", "--job", "shop")
+    assert run(*lake, "--ahead", "nan", "--json").code == 3
+    assert run(*lake, "--ahead", "0").code == 0
 
 
 def test_the_command_of_savepoints_and_of_a_lake(tmp_path: Path) -> None:
