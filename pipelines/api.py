@@ -2230,13 +2230,13 @@ def diff(
 
     reading: Any = {"allow_external": tuple(allow_external), "uids": tuple(uids)}
     names = []
-    for each in map(os.fspath, (earlier, later)):  # before all the work
-        opened = open_snapshot(each, **reading)
-        names.append(opened.location if "://" in each else each)  # without its credentials
+    for path in (os.fspath(earlier), os.fspath(later)):  # before all the work
+        opened = open_snapshot(path, **reading)
+        names.append(opened.location if "://" in path else path)  # without its credentials
     with in_temporary_lake(earlier, **reading) as before:
         before.job.import_snapshot(later, "later", **reading)
         found = before.diff("later", examples=examples, sort=sort)
-    return Differences(*names, found)
+    return Differences(names[0], names[1], found)
 
 
 def diff_types(

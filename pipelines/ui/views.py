@@ -542,8 +542,8 @@ class Source:
             QueryError: The condition is no SQL, or takes too long.
         """
         with self._session(name) as (stored, session):
-            record, name, queue = _table(stored, operator, state, mode)
-            table = ".".join(map(quoted, (stored.job.name, operator, name)))
+            record, called, queue = _table(stored, operator, state, mode)
+            table = ".".join(map(quoted, (stored.job.name, operator, called)))
             conditions, offset = [queue] if queue else [], page * PAGE_ROWS
             if where.strip():
                 conditions.append(f"(\n{where}\n)")
