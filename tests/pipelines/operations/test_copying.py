@@ -592,3 +592,20 @@ def test_what_others_have_not_finished_stays(tmp_path: Path) -> None:
         sl.copy_snapshot(source, to)
         assert not list(to.glob("*.part"))
         shutil.rmtree(to)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_damaged_checkpoint_keeps_no_other_from_being_copied(
+    number: int, root: Path, tmp_path: Path
+) -> None:
+    """It is an error at the end, each time, and nothing of it is in the copy."""
+    tree = made(root, "incremental", each=3)
+    job, to = root / tree.snapshots[0].job, tmp_path / "region"
+    (job / f"chk-{number}" / "_metadata").write_bytes(b"no Flink's")
+    others = sorted(f"chk-{each}" for each in (1, 2, 3) if each != number)
+    for _ in range(2):
+        with pytest.raises(SnapshotError, match=rf"chk-{number}/_metadata.*all others are copied"):
+            sl.copy_checkpoints(job, to)
+        assert sorted(each.parent.name for each in to.glob("chk-*/_metadata")) == others
+    shutil.rmtree(job)
+    assert all(bytes_of(to / name) for name in others)
