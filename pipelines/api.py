@@ -718,12 +718,17 @@ class Job:
             keys: Whether to read keys, which may take long.
 
         Raises:
+            DeclarationError: The first one was taken after the last, or `ahead` is no number.
             NotFoundError: There is no such snapshot, or there are fewer than two.
         """
         from statelake.pipelines.lake.verify.diffing import diff_state
         from statelake.pipelines.operations.growth import KeyChanges, growth_of, recorded
 
         first, last = (None if name is None else self[name] for name in (since, until))
+        if first is not None and last is not None and first.taken_at > last.taken_at:
+            raise DeclarationError(
+                f"snapshot {first.name} was taken after {last.name}", remedy="exchange them"
+            )
         asked = {each.name for each in (first, last) if each is not None}
         chosen = [
             record.snapshot_id
@@ -2078,7 +2083,7 @@ def orphans(
     plan = find(
         directory,
         partial(asked, cluster) if cluster is not None else None,
-        older_than=older_than or timedelta(days=7),
+        older_than=timedelta(days=7) if older_than is None else older_than,
         paths=PathMap.parse(path_map),
     )
     return delete_orphans(directory, plan) if delete else plan
@@ -2228,12 +2233,14 @@ def diff(
     from statelake.state_core.formats import open_snapshot
 
     reading: Any = {"allow_external": tuple(allow_external), "uids": tuple(uids)}
-    for each in (earlier, later):  # before all the work
-        open_snapshot(each, **reading)
+    names = []
+    for path in (os.fspath(earlier), os.fspath(later)):  # before all the work
+        opened = open_snapshot(path, **reading)
+        names.append(opened.location if "://" in path else path)  # without its credentials
     with in_temporary_lake(earlier, **reading) as before:
         before.job.import_snapshot(later, "later", **reading)
         found = before.diff("later", examples=examples, sort=sort)
-    return Differences(os.fspath(earlier), os.fspath(later), found)
+    return Differences(names[0], names[1], found)
 
 
 def diff_types(

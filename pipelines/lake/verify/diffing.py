@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from statelake.pipelines.engine import Engine, Progress, choose_engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.catalog.unmanaged_state import parts_without_tables
 from statelake.pipelines.lake.tables.records import (
     AnyState,
     OperatorRecord,
@@ -42,8 +43,9 @@ class StateDifference:
     """The difference of one state.
 
     Attributes:
-        operator: The state's operator.
-        state: Its name.
+        operator: The state's operator; empty for state of master hooks.
+        state: Its name; `(raw)`, `(in flight)`, `(coordinator)` or `(master)` for bytes that have
+            no table, of which only those that differ are told, and no entries are counted.
         status: `same`, `changed`, `added`, `removed`, or `retyped` if the types differ too much to
             compare entries.
         added: Entries only in the later snapshot.
@@ -150,7 +152,7 @@ def diff_snapshots(
             difference
             for key in _operators(before, after)
             for difference in work.operator(_operator(before, key), _operator(after, key))
-        ]
+        ] + _without_tables(before, after)
 
     reading = SnapshotReading(lake, lake.snapshot(job, earlier), lake.snapshot(job, later))
     states = reading.whole(differences)
@@ -208,6 +210,24 @@ def diff_state(
 
     reading = SnapshotReading(lake, lake.snapshot(job, earlier), lake.snapshot(job, later))
     return reading.whole(difference)
+
+
+def _without_tables(before: SnapshotRecord, after: SnapshotRecord) -> list[StateDifference]:
+    """Return what differs in state that has no tables, whose bytes are compared as a whole."""
+    labels = {op.operator_id: op.label for record in (after, before) for op in record.operators}
+    old, new = parts_without_tables(before), parts_without_tables(after)
+    found = []
+    for place in dict.fromkeys([*old, *new]):
+        first, second = old.get(place), new.get(place)
+        if first == second:
+            continue
+        operator, what = place
+        status = "added" if first is None else "removed" if second is None else "changed"
+        difference = StateDifference(labels.get(operator, operator), f"({what})", status)
+        difference.bytes_before = first[0] if first else 0
+        difference.bytes_after = second[0] if second else 0
+        found.append(difference)
+    return found
 
 
 def _operators(*records: SnapshotRecord) -> list[str]:
