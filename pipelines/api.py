@@ -2433,6 +2433,7 @@ def in_temporary_lake(
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
     plan: str | os.PathLike[str] | None = None,
+    decode: Iterable[str] = (),
 ) -> Iterator[LakeSnapshot]:
     """Yield a savepoint as the snapshot of a lake that is removed afterwards, for an export.
 
@@ -2442,6 +2443,7 @@ def in_temporary_lake(
         allow_external: Directories elsewhere to which its handles may lead.
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
         plan: The compiled plan of its Flink SQL job, as a file: rows have the columns of its query.
+        decode: What texts and bytes hold, as for `Job.import_snapshot`.
 
     Raises:
         SnapshotError: The savepoint can't be opened, or something is at `to` already.
@@ -2461,8 +2463,9 @@ def in_temporary_lake(
     with held_temporary(EXPORT_PREFIX) as directory:
         job = Lake(directory).job("savepoint", engine="local")
         job.import_snapshot(
-            savepoint, "savepoint", allow_external=allow_external, uids=uids, plan=plan
-        )
+            savepoint, "savepoint", allow_external=allow_external, uids=uids, plan=plan,
+            decode=decode,
+        )  # fmt: skip
         yield job["savepoint"]
 
 

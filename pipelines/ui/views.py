@@ -39,7 +39,12 @@ from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.operations.scanning import FoundSnapshot
 from statelake.pipelines.shown import TIMES, bytes_text, cell_text, json_rows, json_text
-from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.errors import (
+    DeclarationError,
+    EncodeError,
+    NotFoundError,
+    StateError,
+)
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.held_directories import EXPORT_PREFIX, held_temporary
 from statelake.state_core.formats import open_snapshot
@@ -73,6 +78,8 @@ class Options:
         leave_out_opaque: Whether state that can't be masked is left out, and not refused.
         allow_external: Directories elsewhere to which handles may lead.
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+        plan: The compiled plan of a Flink SQL job, for names; None without one.
+        decode: What texts and bytes of states hold, `OPERATOR/STATE=json` each.
     """
 
     values: bool = True
@@ -80,6 +87,16 @@ class Options:
     leave_out_opaque: bool = False
     allow_external: tuple[str, ...] = ()
     uids: tuple[str, ...] = ()
+    plan: str | None = None
+    decode: tuple[str, ...] = ()
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How a savepoint or checkpoint is opened, or imported."""
+        return {
+            "allow_external": self.allow_external, "uids": self.uids, "plan": self.plan,
+            "decode": self.decode,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -203,6 +220,7 @@ class Source:
 
     Raises:
         SnapshotError: The directory can't be listed.
+        DeclarationError: It is a lake, which has the names and columns of its imports.
     """
 
     def __init__(self, location: str | os.PathLike[str], options: Options) -> None:
@@ -210,6 +228,12 @@ class Source:
         self.options = options
         lake = Lake(self.location)
         self.in_lake = lake.catalog.exists()
+        if self.in_lake and (options.plan is not None or options.decode):
+            raise DeclarationError(
+                "a plan, or what texts hold, for a lake: it has the columns of its imports",
+                place=self.location,
+                remedy="leave out --plan and --decode",
+            )
         self._lake = lake
         self._found: dict[str, FoundSnapshot] = {}
         self._described: dict[tuple[Name, float], Held] = {}
@@ -304,9 +328,7 @@ class Source:
         """
         if self.masked or self.in_lake:
             return self.stored(name)
-        return open_snapshot(
-            self._place(name), allow_external=self.options.allow_external, uids=self.options.uids
-        )
+        return open_snapshot(self._place(name), **self.options.reading)
 
     def stored(self, name: Name) -> LakeSnapshot:
         """Return a snapshot of the lake, or one that was imported for its rows.
@@ -330,9 +352,7 @@ class Source:
 
     def _import(self, name: Name, copy: str) -> None:
         own = Lake(f"{self._own}/lake").job(name.job or "snapshots", engine="local")
-        reading: dict[str, Any] = {
-            "allow_external": self.options.allow_external, "uids": self.options.uids,
-        }  # fmt: skip
+        reading = self.options.reading
         if self.options.mask is None:
             own.import_snapshot(self._place(name), copy, **reading)
             return
@@ -346,7 +366,7 @@ class Source:
             plain_one.export(
                 target, mask=self.options.mask, leave_out_opaque=self.options.leave_out_opaque
             )
-        own.import_snapshot(target, copy, taken=taken, uids=self.options.uids)
+        own.import_snapshot(target, copy, taken=taken, **{**reading, "allow_external": ()})
 
     # ----------------------------------------------------------------------------- what one holds
 

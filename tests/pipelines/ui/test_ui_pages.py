@@ -8,6 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO, StringIO
@@ -30,12 +31,13 @@ from statelake.pipelines.ui.guard import Guard
 from statelake.pipelines.ui.pages import script, top
 from statelake.pipelines.ui.server import Audit, Site
 from statelake.pipelines.ui.views import PAGE_ROWS, Name, Options, Source
-from statelake.state_core.errors import StateError
+from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.model.description import HeavyKey
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.printable import printable
 from tests.support.lakes import DEMO, FLINK, demo_lake, files_of
 from tests.support.savepoints.hostile_names import HOSTILE, hostile_savepoint
+from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
 
 PORT = 8123
 ELEMENTS = {
@@ -607,6 +609,24 @@ def test_states_of_one_name_have_rows_of_their_own(tmp_path: Path) -> None:
             ]
         assert sorted(found) == list(values)
     opened.close()
+
+
+def test_a_plan_gives_names_and_json_has_columns(tmp_path: Path) -> None:
+    """Of a savepoint; a lake has those of its imports."""
+    shop, (plan, _) = unpack_sql_job("shop", tmp_path / "shop"), unpack_sql_plans(tmp_path)
+    with closing(Opened(shop, Options(plan=str(plan)))) as opened:
+        assert "GroupAggregate[4]" in opened.page("/snapshot", snapshot=".").words
+        assert "count_amount" in opened.page("/key", snapshot=".", key="shop-1").words
+    texts = pa.table({"key": ["a"], "value": ['{"city":"Bonn"}']})
+    state = sl.NewKeyedState("profile", texts, value="String")
+    operator = sl.NewOperator("crm", "String", (state,))
+    sl.write_snapshot(tmp_path / "crm", [operator], metadata_version=5)
+    rows = {"snapshot": ".", "operator": "crm", "state": "profile", "where": "value.city = 'Bonn'"}
+    with closing(Opened(tmp_path / "crm", Options(decode=("crm/profile=json",)))) as opened:
+        assert "Bonn" in opened.page("/rows", **rows).words
+    sl.Lake(tmp_path / "lake").job("crm", engine="local").import_snapshot(tmp_path / "crm")
+    with pytest.raises(DeclarationError, match="a lake: it has the columns of its imports"):
+        Source(tmp_path / "lake", Options(plan=str(plan)))
 
 
 def test_no_values_shows_none(lake: Path) -> None:
