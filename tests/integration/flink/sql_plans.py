@@ -316,6 +316,54 @@ KEY_EDITS = (
          UNKNOWN, "unknown"),
 )  # fmt: skip
 KEY_PLANS = GOLDEN.with_name("sql-key-plans-2.3.jsonl.xz")
+LAST_ROWS = "SET 'table.exec.source.cdc-events-duplicate' = 'true';\n"
+TTL = "SET 'table.exec.state.ttl' = '1 h';\n"
+CHANGED = f"{LAST_ROWS}SELECT d, MAX(b) FROM Changing GROUP BY d"
+LAST_COUNTED = f"SELECT d, COUNT(b) FROM ({_ranked('*', LAST)}) GROUP BY d"
+COUNTED = "SELECT n, COUNT(*) FROM ({}) GROUP BY n".format(
+    "SELECT a, COUNT(*) AS n, SUM(b) AS s, AVG(d) AS e, LAST_VALUE(c) AS l FROM MyTable GROUP BY a"
+)
+PAIRED = (
+    f"{LAST_ROWS}SELECT x.d, COUNT(y.c) FROM Changing x {{}} JOIN MyTable y ON x.b = y.b"
+    " GROUP BY x.d"
+)
+NESTED = COUNTED.replace("COUNT(*) FROM", "COUNT(*), MIN(s), MIN(e), MIN(l) FROM")
+
+
+def _more(query: str, added: str) -> str:
+    return query.replace(" FROM", f", {added} FROM", 1)
+
+
+# aggregates added above rows that are updated, of which another node holds all, or not
+FOLD_EDITS = (
+    Edit("COUNT, SUM and AVG added above the last rows of a table", CHANGED,
+         _more(CHANGED, "COUNT(b), SUM(b), AVG(b)"), UNKNOWN, "computed in full"),
+    Edit("MIN added above the last rows of a table", CHANGED, _more(CHANGED, "MIN(b)"), UNKNOWN,
+         "computed in full"),
+    Edit("MAX added above deduplication, last", LAST_COUNTED, _more(LAST_COUNTED, "MAX(b)"),
+         UNKNOWN, "computed in full"),
+    Edit("MAX added above another aggregate", NESTED, _more(NESTED, "MAX(s), SUM(e)"), UNKNOWN,
+         "computed in full"),
+    Edit("MAX added above an inner join", PAIRED.format("INNER"),
+         _more(PAIRED.format("INNER"), "MAX(y.c), SUM(x.d)"), UNKNOWN, "computed in full"),
+    Edit("mini-batch, and MIN added above the last rows of a table", CHANGED,
+         MINI_BATCH + _more(CHANGED, "MIN(b)"), UNKNOWN, "computed in full"),
+    Edit("MAX added above an outer join", PAIRED.format("LEFT"),
+         _more(PAIRED.format("LEFT"), "MAX(y.c)"), UNKNOWN, "unknown"),
+    Edit("MAX added of LAST_VALUE", NESTED, _more(NESTED, "MAX(l)"), UNKNOWN, "unknown"),
+    Edit("DISTINCT added above the last rows of a table", CHANGED,
+         _more(CHANGED, "COUNT(DISTINCT b)"), UNKNOWN, "unknown"),
+    Edit("FILTER added above the last rows of a table", CHANGED,
+         _more(CHANGED, "SUM(b) FILTER (WHERE b > 3)"), UNKNOWN, "unknown"),
+    Edit("MAX added of an expression", CHANGED, _more(CHANGED, "MAX(b + 1)"), UNKNOWN, "unknown"),
+    Edit("MAX added of a column that the last rows lack", CHANGED, _more(CHANGED, "MAX(c)"),
+         UNKNOWN, "unknown"),
+    Edit("MAX added behind a filter", CHANGED.replace(" GROUP", " WHERE b > 3 GROUP"),
+         _more(CHANGED.replace(" GROUP", " WHERE b > 3 GROUP"), "MIN(b)"), UNKNOWN, "unknown"),
+    Edit("MAX added where rows have a time to live", TTL + CHANGED,
+         TTL + _more(CHANGED, "MIN(b)"), UNKNOWN, "unknown"),
+)  # fmt: skip
+FOLD_PLANS = GOLDEN.with_name("sql-fold-plans-2.3.jsonl.xz")
 
 
 def compile_all(to: Path = GOLDEN, edits: Sequence[Edit] = (*EDITS, *ALIKE)) -> None:
@@ -397,5 +445,6 @@ def take_topologies(to: Path = TOPOLOGIES) -> None:
 if __name__ == "__main__":
     compile_all()
     compile_all(KEY_PLANS, KEY_EDITS)
+    compile_all(FOLD_PLANS, FOLD_EDITS)
     take_example()
     take_topologies()

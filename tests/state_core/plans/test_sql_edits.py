@@ -22,6 +22,8 @@ from statelake.state_core.serializers.sql.types.logical_type_parser import parse
 from tests.integration.flink.sql_plans import (
     ALIKE,
     EDITS,
+    FOLD_EDITS,
+    FOLD_PLANS,
     GOLDEN,
     KEY_EDITS,
     KEY_PLANS,
@@ -29,11 +31,15 @@ from tests.integration.flink.sql_plans import (
     Edit,
 )
 
+ALL = (*EDITS, *KEY_EDITS, *FOLD_EDITS)
+
 
 @cache
 def plans() -> dict[str, list[Any]]:
     """The plans of each edit, which real Flink compiled."""
-    files = [lzma.decompress(file.read_bytes()).splitlines() for file in (GOLDEN, KEY_PLANS)]
+    files = [
+        lzma.decompress(file.read_bytes()).splitlines() for file in (GOLDEN, KEY_PLANS, FOLD_PLANS)
+    ]
     return {line["name"]: line["plans"] for file in files for line in map(json.loads, file)}
 
 
@@ -48,7 +54,7 @@ def worst_of(match: PlanMatch) -> Fate:
     return worst(each.worst for each in match.operators if each.old is not None)
 
 
-@pytest.mark.parametrize("edit", [*EDITS, *KEY_EDITS], ids=lambda edit: edit.name)
+@pytest.mark.parametrize("edit", ALL, ids=lambda edit: edit.name)
 def test_each_edit_has_its_verdict(edit: Edit) -> None:
     """The worst of all operators that the old job has; and what Flink does in silence."""
     match = matched(edit)
@@ -60,7 +66,7 @@ def test_each_edit_has_its_verdict(edit: Edit) -> None:
         assert wrong == []
 
 
-@pytest.mark.parametrize("edit", [*EDITS, *KEY_EDITS, *ALIKE], ids=lambda edit: edit.name)
+@pytest.mark.parametrize("edit", [*ALL, *ALIKE], ids=lambda edit: edit.name)
 def test_a_plan_goes_on_from_itself(edit: Edit) -> None:
     """Nothing is lost, nothing is rewritten, and Flink restores it."""
     for plan in plans()[edit.name]:
@@ -212,7 +218,7 @@ def test_the_least_and_greatest_of_short_texts_are_held_as_strings() -> None:
 
 def test_every_reason_is_said() -> None:
     """An operator that does not keep says why."""
-    for edit in (*EDITS, *KEY_EDITS):
+    for edit in ALL:
         for each in matched(edit).operators:
             said = [*each.why, *(column.why for column in each.column_matches)]
             assert each.worst is Fate.KEEPS or each.old is None or any(said), edit.name
@@ -253,7 +259,7 @@ def test_mutated_plans_are_judged_or_refused(seed: int) -> None:
 def test_the_page_has_a_row_for_each_edit() -> None:
     """With what the vendor says, and the verdict that the test holds us to."""
     page = (Path(__file__).parents[3] / "docs" / "flink-sql.md").read_text("utf-8")
-    for edit in (*EDITS, *KEY_EDITS):
+    for edit in ALL:
         (row,) = (line for line in page.splitlines() if line.startswith(f"| {edit.name} |"))
         _, _, vendor, ours, flink, _ = (cell.strip() for cell in row.split("|"))
         assert vendor == edit.vendor
