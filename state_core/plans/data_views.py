@@ -27,12 +27,9 @@ from statelake.state_core.files.java_stream import (
     write_java_stream,
 )
 from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.composite.collections import MapSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.registry import (
-    read_serializer_snapshot,
-    registered_class,
-)
-from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
 from statelake.state_core.serializers.sql.row_data import (
     RowDataSerializerSnapshot,
     internal_snapshot,
@@ -119,7 +116,6 @@ def map_view_serializer() -> TypeSerializerSnapshot:
 EXTREMES = ("min", "max")
 NAMES_CLASSES = (2, 1)  # the first version of Flink whose structured types have a class as text
 BIGINT = SimpleType("BIGINT")
-_MAP = "org.apache.flink.api.common.typeutils.base.MapSerializerSnapshot"
 _NUMBER = java_class("java.lang.Number", -8742448824652078965)
 _TIMESTAMP = "org.apache.flink.table.data.TimestampData"
 # the class of the values of a type: its number, and the type of its field
@@ -192,10 +188,7 @@ def extreme_map(kind: LogicalType) -> TypeSerializerSnapshot:
     held = with_nullable(kind, nullable=False)
     keys = ExternalSerializerSnapshot.of(_data_type(held), internal_snapshot(held))
     counts = ExternalSerializerSnapshot.of(_data_type(BIGINT), internal_snapshot(BIGINT))
-    map_class = registered_class(_MAP)
-    assert map_class is not None  # noqa: S101 - it is built in
-    assert issubclass(map_class, CompositeTypeSerializerSnapshot)  # noqa: S101 - of two types
-    return map_class.around(keys, counts)
+    return MapSerializerSnapshot.around(keys, counts)
 
 
 def _data_type(kind: LogicalType) -> bytes:

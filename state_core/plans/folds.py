@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from statelake.state_core.errors import IncompatibleError
+from statelake.state_core.plans.expressions import Emits, Expression, Held, expression_of
 from statelake.state_core.plans.lineage import (
     NORMALIZE,
     WHOLE_NUMBERS,
     Relation,
     aggregated,
     function_name,
-    widens,
 )
-from statelake.state_core.plans.plan import Plan, PlanNode, plan_type
+from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import Place, StateColumn, emitted_columns
 from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType
@@ -37,36 +36,6 @@ COMPARED = (
     *SUMMED, "FLOAT", "DOUBLE", "CHAR", "VARCHAR", "DATE", "TIME_WITHOUT_TIME_ZONE",
     "TIMESTAMP_WITHOUT_TIME_ZONE", "TIMESTAMP_WITH_LOCAL_TIME_ZONE",
 )  # fmt: skip
-
-
-class Emits(Enum):
-    """How a node emits what it holds in a column."""
-
-    VALUE = "as it is"
-    COUNTED = "as it is, and NULL where the other column is 0"
-    EXTREME = "the first field of an object, and NULL where the second is 0"
-    AVERAGE = "divided by the other column, and NULL where that is 0"
-
-
-@dataclass(frozen=True)
-class Held:
-    """A column of the rows that a node emits, as its state has it.
-
-    Attributes:
-        state: The name of the state.
-        place: The place of the row in it.
-        index: The column of that row.
-        type: The type that is emitted.
-        emits: How.
-        other: Another column of the row.
-    """
-
-    state: str
-    place: Place
-    index: int
-    type: LogicalType
-    emits: Emits = Emits.VALUE
-    other: int = -1
 
 
 @dataclass(frozen=True)
@@ -93,14 +62,20 @@ class Fold:
         not_null: The columns of a join's key that are equal to nothing where they are NULL.
         keys: The columns by which the aggregate groups.
         arguments: Those that it adds up, by their index in its input.
+        conditions: The conditions that rows pass on the way to it.
     """
 
     node: int
     label: str
     sides: tuple[Side, ...]
     not_null: tuple[int, ...]
-    keys: tuple[Held, ...]
-    arguments: Mapping[int, Held]
+    keys: tuple[Expression, ...]
+    arguments: Mapping[int, Expression]
+    conditions: tuple[Expression, ...]
+
+    def with_arguments(self, more: Mapping[int, Expression]) -> Fold:
+        """Return the same with more columns that are added up."""
+        return replace(self, arguments={**self.arguments, **more})
 
 
 @dataclass(frozen=True)
@@ -110,27 +85,28 @@ class _Emitted:
     match: OperatorMatch
     sides: tuple[Side, ...]
     not_null: tuple[int, ...]
-    columns: tuple[Held | str, ...]
+    columns: tuple[Expression | str, ...]
+    conditions: tuple[Expression, ...] = ()
 
 
 def fold_of(
     match: OperatorMatch,
-    columns: Sequence[StateColumn],
+    column: StateColumn,
     plan: Plan,
     relations: Mapping[int, Relation],
     found: Mapping[int, OperatorMatch],
 ) -> Fold:
-    """Return from what new columns of an aggregate can be computed.
+    """Return from what a new column of an aggregate can be computed.
 
     Args:
         match: The aggregate, and the one that it goes on from.
-        columns: Its new columns.
+        column: Its new column.
         plan: The new plan.
         relations: What each of its nodes emits.
         found: The operators of the new plan by number, as they were matched.
 
     Raises:
-        IncompatibleError: They can't be; the problem says why.
+        IncompatibleError: It can't be; the problem says why.
     """
     old, new = match.old, match.new
     assert old is not None and new is not None  # noqa: S101, PT018 - by the caller
@@ -148,15 +124,15 @@ def fold_of(
         (number,) = plan.nodes[number].inputs
     emitted = _emitted(plan, number, relations, found)
     source = emitted.match
-    arguments = {}
-    for column in columns:
-        argument = _argument(column)
-        if argument >= 0:
-            arguments[argument] = _held(emitted, argument)
-            _refuse_type(column, arguments[argument].type)
+    arguments = {index: _held(emitted, index) for index in _read_by(column)}
+    if column.adds is not None and column.adds.argument >= 0:
+        _refuse_type(column.adds.function, arguments[column.adds.argument].type)
     keys = tuple(_held(emitted, each) for each in grouping)
     assert source.old is not None  # noqa: S101 - by _emitted
-    return Fold(source.old.node.id, source.label, emitted.sides, emitted.not_null, keys, arguments)
+    return Fold(
+        source.old.node.id, source.label, emitted.sides, emitted.not_null, keys, arguments,
+        emitted.conditions,
+    )  # fmt: skip
 
 
 def _passed(plan: Plan, number: int) -> int:
@@ -166,25 +142,23 @@ def _passed(plan: Plan, number: int) -> int:
     return number
 
 
-def _argument(column: StateColumn) -> int:
+def _read_by(column: StateColumn) -> list[int]:
+    """Return the columns of rows that a column of an accumulator adds up, and is filtered by."""
     if column.adds is None:
         function = column.text.partition("(")[0]
         what = "DISTINCT" if "(DISTINCT " in column.text or column.is_view else function
-        what = "FILTER" if ") FILTER (" in column.text and what == function else what
         raise IncompatibleError(f"{what} is not computed from rows")
-    return column.adds.argument
+    return [each for each in (column.adds.argument, column.adds.only) if each >= 0]
 
 
-def _refuse_type(column: StateColumn, kind: LogicalType) -> None:
-    assert column.adds is not None  # noqa: S101 - by _argument
-    function = column.adds.function
+def _refuse_type(function: str, kind: LogicalType) -> None:
     if function == "sum" and kind.root not in SUMMED:
         raise IncompatibleError(f"a sum of {kind} depends on the order in which it was added up")
     if function in ("min", "max") and kind.root not in COMPARED:
         raise IncompatibleError(f"{function.upper()} of {kind} is not computed from rows")
 
 
-def _held(emitted: _Emitted, index: int) -> Held:
+def _held(emitted: _Emitted, index: int) -> Expression:
     column = emitted.columns[index]
     if isinstance(column, str):
         raise IncompatibleError(column)
@@ -215,10 +189,9 @@ def _emitted(
     node = plan.nodes[number]
     if node.kind == "calc":
         below = _emitted(plan, node.inputs[0], relations, found)
-        if node.spec.get("condition") is not None:
-            raise IncompatibleError(f"{node.label} filters what {below.match.label} emits")
-        columns = tuple(_projected(each, below) for each in node.spec["projection"])
-        return replace(below, columns=columns)
+        columns = tuple(expression_of(each, below.columns) for each in node.spec["projection"])
+        passed = _conditions(node.spec.get("condition"), below)
+        return replace(below, columns=columns, conditions=passed)
     rule = RULES.get(node.kind)
     if rule is None:
         raise IncompatibleError(f"it reads rows of {node.label}, of which nothing is held")
@@ -233,19 +206,14 @@ def _emitted(
     return rule(node, match, [relations[each] for each in node.inputs])
 
 
-def _projected(each: Mapping[str, Any], below: _Emitted) -> Held | str:
-    """Return a column that a Calc emits: one that it reads, perhaps of a wider type."""
-    if each.get("kind") == "INPUT_REF":
-        index: int = each["inputIndex"]
-        return below.columns[index]
-    if each.get("internalName") == "$CAST$1" and each["operands"][0].get("kind") == "INPUT_REF":
-        read: Held | str = below.columns[each["operands"][0]["inputIndex"]]
-        to = plan_type(each["type"])
-        if isinstance(read, str):
-            return read
-        if widens(read.type, to) or read.type.text == to.text:
-            return replace(read, type=to)
-    return "what it adds up is an expression, and no column"
+def _conditions(condition: Mapping[str, Any] | None, below: _Emitted) -> tuple[Expression, ...]:
+    """Return the conditions that rows pass, with one more."""
+    if condition is None:
+        return below.conditions
+    made = expression_of(condition, below.columns)
+    if isinstance(made, str):
+        raise IncompatibleError(made)
+    return (*below.conditions, made)
 
 
 def _kept(node: PlanNode, state: StateMatch, place: Place, index: int, name: str) -> int | str:
@@ -269,8 +237,8 @@ def _rows(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitt
     return _Emitted(match, (Side(state.old.name),), (), columns)
 
 
-def _columns(node: PlanNode, state: StateMatch, place: Place) -> tuple[Held | str, ...]:
-    columns: list[Held | str] = []
+def _columns(node: PlanNode, state: StateMatch, place: Place) -> tuple[Expression | str, ...]:
+    columns: list[Expression | str] = []
     for index, held in enumerate(state.new.rows[place]):
         old = _kept(node, state, place, index, held.name)
         if isinstance(old, str) or held.type is None:
@@ -285,7 +253,7 @@ def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) ->
     assert match.old is not None and match.new is not None  # noqa: S101, PT018 - by _emitted
     (state,) = match.states
     read, _, _ = aggregated(node, inputs[0])
-    columns: list[Held | str] = [
+    columns: list[Expression | str] = [
         Held(state.old.name, Place.KEY, index, kind)
         for index, kind in enumerate(match.new.key_types)
     ]
@@ -325,9 +293,9 @@ def _emits(
 def _join(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitted:
     """Return the rows of an inner join, of which both sides are held."""
     spec = node.spec["joinSpec"]
-    if spec["joinType"] != "INNER" or spec.get("nonEquiCondition") is not None:
-        raise IncompatibleError(f"{node.label} is no inner join by equal columns alone")
-    columns: list[Held | str] = []
+    if spec["joinType"] != "INNER":
+        raise IncompatibleError(f"{node.label} is no inner join")
+    columns: list[Expression | str] = []
     sides = []
     for state in match.states:
         rows = Place.VALUE if Place.VALUE in state.new.rows else Place.USER_KEY
@@ -335,7 +303,8 @@ def _join(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitt
         sides.append(Side(state.old.name, rows is Place.USER_KEY))
     nulls = spec.get("filterNulls") or ()
     not_null = tuple(index for index, filtered in enumerate(nulls) if filtered)
-    return _Emitted(match, tuple(sides), not_null, tuple(columns))
+    joined = _Emitted(match, tuple(sides), not_null, tuple(columns))
+    return replace(joined, conditions=_conditions(spec.get("nonEquiCondition"), joined))
 
 
 RULES: Mapping[str, Callable[[PlanNode, OperatorMatch, Sequence[Relation]], _Emitted]] = {

@@ -272,21 +272,27 @@ def _folded(
     new = [each for each in match.column_matches if _is_missed(each)]
     if not new or match.new is None or not any(state.new.updates for state in match.states):
         return match
+    said: dict[str, ColumnMatch] = {}
     fold: Fold | None = None
     with understood(plan, match.new.node):
-        try:
-            columns = [each.column for each in new]
-            fold = made = fold_of(match, columns, plan, relations, found)
-            fate, because = Fate.FULL, f"from the rows that {made.label} keeps"
-        except IncompatibleError as error:
-            fate = Fate.UNKNOWN
-            because = f"{MISSED}, which never counted them. It can't be computed: {error.problem}"
+        for each in new:  # each has its own reason
+            try:
+                made = fold_of(match, each.column, plan, relations, found)
+            except IncompatibleError as error:
+                why = f"{MISSED}, which never counted them. It can't be computed: {error.problem}"
+                said[each.column.text] = replace(each, why=why)
+                continue
+            fold = made if fold is None else fold.with_arguments(made.arguments)
+            why = f"from the rows that {made.label} keeps"
+            said[each.column.text] = replace(each, fate=Fate.FULL, why=why)
     states = [
         replace(
             state,
             columns={
                 place: tuple(
-                    replace(each, fate=fate, why=because) if _is_missed(each) else each
+                    replace(said[each.column.text], column=each.column)
+                    if _is_missed(each)
+                    else each
                     for each in matches
                 )
                 for place, matches in state.columns.items()

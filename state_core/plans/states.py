@@ -86,10 +86,12 @@ class Added:
     Attributes:
         function: `count`, `sum`, `min` or `max`.
         argument: The column of the rows; -1 if each row counts.
+        only: The column that says whether a row counts; -1 if all do.
     """
 
     function: str
     argument: int
+    only: int = -1
 
 
 @dataclass(frozen=True)
@@ -430,14 +432,14 @@ def _accumulator(
     words += _names(source, call["argList"])
     words += ["filtered"] if call.get("filterArg", -1) >= 0 else []
 
-    plain = not call.get("distinct") and call.get("filterArg", -1) < 0 and len(call["argList"]) < 2
-    of_rows = call["argList"][0] if call["argList"] else -1
+    plain = not call.get("distinct") and len(call["argList"]) < 2
+    of_rows, only = call["argList"][0] if call["argList"] else -1, call.get("filterArg", -1)
 
     def counted(made_by: str, part: str, kind: LogicalType | None, initial: Any) -> StateColumn:
         column = "_".join([made_by, *words])
-        summed = plain and made_by in ("count", "sum")
+        known = plain and made_by in ("count", "sum", "min", "max")
         return StateColumn(part, name, kind, initial, counts=True, column=column,
-                           adds=Added(made_by, of_rows) if summed else None)  # fmt: skip
+                           adds=Added(made_by, of_rows, only) if known else None)  # fmt: skip
 
     count = counted("count", f"COUNT({of}", BIGINT, 0)
     if function == "COUNT":
@@ -472,7 +474,7 @@ def _accumulator(
     extreme = plain and retracts and function in ("MIN", "MAX")
     return [
         StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$", types, column,
-                    Added(function.lower(), of_rows) if extreme else None)
+                    Added(function.lower(), of_rows, only) if extreme else None)
     ]  # fmt: skip
 
 

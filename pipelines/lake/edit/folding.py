@@ -29,6 +29,7 @@ from statelake.pipelines.lake.edit.rewriting import (
 )
 from statelake.pipelines.lake.edit.sql_rows import (
     constant,
+    grouped,
     merged_column,
     merged_counts,
     typed_only,
@@ -53,7 +54,8 @@ from statelake.state_core.formats.writing.rehash import assign_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.plans.data_views import EMPTY_VIEW, EXTREMES
-from statelake.state_core.plans.folds import Emits, Fold, Held
+from statelake.state_core.plans.expressions import Emits, Expression, Held, evaluated
+from statelake.state_core.plans.folds import Fold
 from statelake.state_core.plans.states import MAX_DECIMAL, Added, Place
 
 COLUMNS = {Place.KEY: KEY, Place.USER_KEY: USER_KEY, Place.VALUE: VALUE}
@@ -229,18 +231,30 @@ def _read(task: FoldTask) -> tuple[pa.Array, Mapping[int, pa.Array]]:
     taken = _joined(fold, sides) if len(sides) > 1 else {}
     kind = layout.schema.field(KEY).type
     fields = [kind.field(at) for at in range(kind.num_fields)]
-    columns = [
-        _column(rows[held.state], held, taken.get(held.state)).cast(field.type)
-        for held, field in zip(fold.keys, fields, strict=False)  # without a key a placeholder
-    ]
     length = len(next(iter(taken.values()))) if taken else len(sides[0].batch)
+
+    def column(held: Held) -> pa.Array:
+        return _column(rows[held.state], held, taken.get(held.state))
+
+    def value(of: Expression) -> pa.Array:
+        made = evaluated(of, column)
+        return pa.repeat(made, length) if isinstance(made, pa.Scalar) else made
+
+    columns = [
+        value(each).cast(field.type)
+        for each, field in zip(fold.keys, fields, strict=False)  # without a key a placeholder
+    ]
     if not columns:  # one group for all rows
         columns = [pa.nulls(length, each.type) for each in fields]
-    arguments = {
-        index: _column(rows[held.state], held, taken.get(held.state))
-        for index, held in fold.arguments.items()
-    }
-    return pa.StructArray.from_arrays(columns, fields=fields), arguments
+    keys = pa.StructArray.from_arrays(columns, fields=fields)
+    arguments = {index: value(each) for index, each in fold.arguments.items()}
+    if not fold.conditions:
+        return keys, arguments
+    passed = pa.array(np.ones(length, bool))
+    for each in fold.conditions:
+        passed = pc.and_(passed, pc.fill_null(value(each), False))
+    at = pc.indices_nonzero(passed)
+    return keys.take(at), {index: each.take(at) for index, each in arguments.items()}
 
 
 def _side(table: TableRows, key_groups: KeyGroupRange) -> StateRows:
@@ -321,7 +335,7 @@ def _layout(target: KeyGroupLayout) -> Any:
 
 
 def _named(adds: Added) -> str:
-    return f"{adds.function} {adds.argument}"
+    return f"{adds.function} {adds.argument} {adds.only}"
 
 
 def _sums(upgrade: FoldUpgrade) -> list[Added]:
@@ -340,18 +354,18 @@ def _added(
     _, firsts = np.unique(group_of, return_index=True)
     at_first = replace(rows, batch=rows.batch.take(pa.array(firsts)))
     groups = assign_key_groups(at_first, task.target.after.max_parallelism)
-    added = {"place": pa.array(group_of), "count": pa.array(np.ones(len(keys), np.int64))}
+    added = {"place": pa.array(group_of), _named(COUNT): pa.array(np.ones(len(keys), np.int64))}
     for adds in _sums(task.upgrade):
-        added[_named(adds)] = _addend(arguments[adds.argument], adds)
+        added[_named(adds)] = _addend(arguments, adds, len(keys))
     sums = _summed(pa.table(added))
     made = pa.table({KEY_GROUP: pa.array(groups), KEY: encoded.dictionary})
-    for name in sums.column_names[1:]:
+    for name in sums.column_names:
         made = made.append_column(name, sums[name])
     order = pa.array(np.argsort(groups, kind="stable"))
     views = []
     for each, layout in zip(task.upgrade.views, task.views, strict=True):
         kind = _layout(layout).schema.field(USER_KEY).type
-        values = arguments[each.adds.argument].cast(kind)
+        values = _chosen(arguments, each.adds).cast(kind)
         there = pc.indices_nonzero(values.is_valid())
         entries = _state_rows(
             layout, keys.take(there),
@@ -364,21 +378,51 @@ def _added(
     return made.take(order), views
 
 
-def _addend(column: pa.Array, adds: Added) -> pa.Array:
-    """Return what each value adds to a sum or a count."""
+def _chosen(arguments: Mapping[int, pa.Array], adds: Added) -> pa.Array:
+    """Return the values of a column, and NULL where a row does not count."""
+    values = arguments[adds.argument]
+    if adds.only < 0:
+        return values
+    return pc.if_else(arguments[adds.only], values, pa.scalar(None, values.type))
+
+
+def _addend(arguments: Mapping[int, pa.Array], adds: Added, length: int) -> pa.Array:
+    """Return what each row adds to a column of an accumulator."""
+    if adds.argument < 0:
+        only = arguments.get(adds.only, pa.array(np.ones(length, bool)))
+        return pc.fill_null(only, False).cast(pa.int64())
+    values = _chosen(arguments, adds)
     if adds.function == "count":
-        return column.is_valid().cast(pa.int64())
-    if pa.types.is_decimal(column.type):
-        return column.cast(pa.decimal256(2 * MAX_DECIMAL, column.type.scale))
-    return column.cast(pa.int64())
+        return values.is_valid().cast(pa.int64())
+    if adds.function in EXTREMES:
+        return values
+    if pa.types.is_decimal(values.type):
+        return values.cast(pa.decimal256(2 * MAX_DECIMAL, values.type.scale))
+    return values.cast(pa.int64())
 
 
 def _summed(rows: pa.Table) -> pa.Table:
-    """Return the sum of each column by place, in their order; NULL where there is no value."""
-    names = rows.column_names[1:]
-    done = rows.group_by("place", use_threads=False).aggregate([(name, "sum") for name in names])
-    ordered = done.sort_by("place").select(["place", *(f"{name}_sum" for name in names)])
-    return ordered.rename_columns(["place", *names])
+    """Return what each column comes to by place, in their order; NULL where there is no value."""
+    places = rows["place"].combine_chunks()
+    made = {}
+    for name in rows.column_names[1:]:
+        function, column = name.split()[0], rows[name].combine_chunks()
+        how = function if function in EXTREMES else "sum"
+        made[name] = _extreme(column, how, places) if how != "sum" else grouped(column, how, places)
+    return pa.table(made)
+
+
+def _extreme(column: pa.Array, how: str, places: pa.Array) -> pa.Array:
+    """Return the least or greatest value of each place.
+
+    Raises:
+        ArrowInvalid: Java has another order of these values than Arrow.
+    """
+    if pa.types.is_floating(column.type):
+        numbers: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False)
+        if np.any(np.signbit(numbers) & (numbers == 0)):
+            raise pa.ArrowInvalid("-0.0 is not 0.0")
+    return merged_column(column, how, places, column)
 
 
 def _state_rows(
@@ -459,8 +503,7 @@ class FoldedRows(Transform):
                     view = self.upgrade.views.index(each)
                     children[each.index] = self._extremes(view, at, keys, kind)
                     continue
-                name = "count" if each.adds == COUNT else _named(each.adds)
-                column = added[name].combine_chunks().take(found)
+                column = added[_named(each.adds)].combine_chunks().take(found)
                 column = column.cast(kind, safe=not pa.types.is_integer(kind))
                 zero = value.field(each.index)  # as a new column begins
                 children[each.index] = pc.coalesce(column, zero)
@@ -480,7 +523,7 @@ class FoldedRows(Transform):
                 parts.append(file.read_row_group(row_group))
         if not parts:
             none = pa.array([], pa.int64())
-            names = ["count", *map(_named, _sums(self.upgrade))]
+            names = map(_named, (COUNT, *_sums(self.upgrade)))
             return pa.table({KEY: pa.array([], pa.large_binary()), **dict.fromkeys(names, none)})
         rows = pa.concat_tables(parts)
         encoded = rows[KEY].combine_chunks().dictionary_encode()
@@ -494,7 +537,7 @@ class FoldedRows(Transform):
             IncompatibleError: There is such a group.
         """
         counted = rows.batch.column(VALUE).field(self.upgrade.count)
-        there = pc.fill_null(added["count"].combine_chunks().take(found), 0)
+        there = pc.fill_null(added[_named(COUNT)].combine_chunks().take(found), 0)
         wrong = pc.indices_nonzero(pc.not_equal(counted, there))
         label = self.upgrade.fold.label
         if len(wrong):
@@ -523,26 +566,13 @@ class FoldedRows(Transform):
             (rows,) = read
             rows = merged_counts(rows)
             column = rows.batch.column(USER_KEY).cast(fields[0].type)
-            _refuse_negative_zero(column)
             encoded = key_bytes(rows).dictionary_encode()
             found = pc.index_in(keys, encoded.dictionary)
-            values = merged_column(column, function, encoded.indices, column).take(found)
+            values = _extreme(column, function, encoded.indices).take(found)
             sizes = pa.array(np.bincount(encoded.indices.to_numpy())).take(found)
         map_column = constant(EMPTY_VIEW, fields[2].type, len(keys))
         children = [values, pc.fill_null(sizes.cast(pa.int64()), 0), map_column]
         return pa.StructArray.from_arrays(children, fields=fields)
-
-
-def _refuse_negative_zero(column: pa.Array) -> None:
-    """Refuse a zero that Java tells from the other one, and Arrow does not.
-
-    Raises:
-        ArrowInvalid: There is one.
-    """
-    if pa.types.is_floating(column.type):
-        numbers: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False)
-        if np.any(np.signbit(numbers) & (numbers == 0)):
-            raise pa.ArrowInvalid("-0.0 is not 0.0")
 
 
 def staged_piece(unit: Unit, parts: Sequence[tuple[UnitRecord, int]]) -> Piece:

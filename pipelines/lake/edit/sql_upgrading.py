@@ -35,7 +35,7 @@ from statelake.pipelines.lake.edit.folding import (
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.merging import copy_table, has_state, path_beside
 from statelake.pipelines.lake.edit.migrating import SwitchedTtl, value_type
-from statelake.pipelines.lake.edit.pieces import Rows
+from statelake.pipelines.lake.edit.pieces import Piece, Rows
 from statelake.pipelines.lake.edit.rewriting import (
     Derivation,
     TableChange,
@@ -53,6 +53,7 @@ from statelake.pipelines.lake.edit.sql_rows import (
     typed_only,
 )
 from statelake.pipelines.lake.tables.names import path_segment
+from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     SnapshotRecord,
@@ -60,6 +61,7 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
 )
 from statelake.pipelines.lake.tables.table_rows import HeldState, table_rows
+from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import (
     KEY,
@@ -1004,6 +1006,8 @@ class _SqlUpgrade(Derivation):
         target = change.layout
         assert isinstance(target, KeyGroupLayout)  # noqa: S101 - of keyed state
         pieces = [replace(each, staged=None) for each in target.new_pieces(table.units)]
+        if not pieces:  # without rows
+            pieces = [Piece(Unit(NO_PARTITION, 0, operator.max_parallelism - 1), ())]
         views = []
         for each in fold.views:
             operator, layout = self._with_view(operator, each, table)

@@ -143,6 +143,8 @@ SOURCES = {
     "matched": "(SELECT a.id, a.g, b.name, b.v, a.price FROM u AS a JOIN (SELECT g, name,"
     " SUM(v) AS v FROM o GROUP BY g, name) AS b ON a.g = b.g)",
     "paired": "(SELECT a.id, a.g, b.name, b.v, b.price FROM u AS a JOIN p AS b ON a.v = b.v)",
+    "unequal": "(SELECT a.id, a.g, b.name, b.v, b.price FROM u AS a JOIN p AS b ON a.g = b.g AND"
+    " a.v > b.v)",
     "regrouped": "(SELECT g, name, COUNT(*) AS id, SUM(v) AS v, MAX(price) AS price FROM o"
     " GROUP BY name, g)",
 }
@@ -290,7 +292,13 @@ def drawn_query(random: Random) -> Query:
 
 
 # above which new aggregates are computed in full, or refused
-UPDATED = ("changes", "last", "late", "grouped", "recounted", "averaged", "matched", "paired")
+UPDATED = (
+    "changes", "last", "late", "grouped", "recounted", "averaged", "matched", "paired", "unequal",
+)  # fmt: skip
+_CONDITIONS = (
+    "v > 20", "v * 2 < 300", "v BETWEEN 30 AND 150", "NOT (v < 40 OR v = 77)", "v IS NOT NULL",
+    "v IN (1, 2, 3, 50, 60, 70)", "(v > 90) IS NOT TRUE",
+)  # fmt: skip
 NORMALIZED = "SET 'table.exec.source.cdc-events-duplicate' = 'true';\n"
 
 
@@ -305,6 +313,9 @@ def folded_pair(random: Random) -> tuple[Query, Query, str]:
     pool += [f"{function}({name})" for name in fields for function in ("MIN", "MAX")]
     pool += [f"{function}({name})" for name in fields if name not in ("name", "price")
              for function in ("SUM", "AVG")]  # fmt: skip
+    if "v" in fields:
+        pool += [f"{each} FILTER (WHERE {random.choice(_CONDITIONS)})" for each in pool[:4]]
+        pool += ["SUM(v + 3)", "MAX(v * v - id)"] if "id" in fields else ["MIN(v - 100)"]
     pool += ["SUM(price)", "AVG(price)"] if "price" in fields and "DECIMAL" in columns else []
     old = [f"{random.choice(['MIN', 'MAX', 'COUNT'])}({name})" for name in fields]
     options = NORMALIZED if source not in ("last", "late", "grouped", "averaged") else ""
@@ -312,12 +323,12 @@ def folded_pair(random: Random) -> tuple[Query, Query, str]:
         options += _MINI_BATCH
     free = [name for name in ("g", "id", "name") if name not in fields]
     keys = tuple(random.sample(free, min(len(free), random.choice([0, 1, 1, 1, 2]))))
-    query = Query("agg", source, (), keys, tuple(dict.fromkeys(old)), options=options,
+    where = (random.choice(_CONDITIONS),) if "v" in fields and random.random() < 0.3 else ()
+    query = Query("agg", source, where, keys, tuple(dict.fromkeys(old)), options=options,
                   columns=columns)  # fmt: skip
     unused = [each for each in pool if each not in query.items]
     if random.random() < 0.15:  # which can't be computed
-        unused = ["SUM(DISTINCT v)", "COUNT(*) FILTER (WHERE v > 40)", "MAX(v + 1)", "MAX(ts)"]
-        unused = unused[:3] if source not in ("changes", "last", "late") else unused
+        unused = ["SUM(DISTINCT v)", "COUNT(*) FILTER (WHERE MOD(v, 3) = 1)", "MAX(ABS(v))"]
     added = random.sample(unused, min(len(unused), random.randint(1, 3)))
     items = [*query.items, *added]
     names = ["computed in full"]
