@@ -165,6 +165,7 @@ def stage_folded(
             tuple(views), units, rewriter.token,
         )
         for part in slices_of(held)
+        if part
     ]  # fmt: skip
     done = rewriter.stopwatch.map(
         rewriter.engine, fold_rows, tasks, [0] * len(tasks), rewriter.progress,

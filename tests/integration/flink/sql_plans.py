@@ -18,6 +18,12 @@ from pathlib import Path
 from random import Random
 
 from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.layout.meta_info import (
+    VALUE_SERIALIZER,
+    parse_state_meta_info,
+    serializer_entry,
+)
+from statelake.state_core.serializers.sql.row_data import row_in
 from tests.integration.flink.generated_queries import drawn_query, write_tables
 from tests.integration.flink.sql_jobs import SqlFlink
 
@@ -421,6 +427,71 @@ def take_example(to: Path = SHOP) -> None:
             (to / f"{name}.metadata.xz").write_bytes(packed)
 
 
+PAID_TABLE = (
+    "SET 'table.exec.source.cdc-events-duplicate' = 'true';\n"
+    "CREATE TABLE payments (id BIGINT, shop STRING, amount DECIMAL(10, 2), PRIMARY KEY (id) NOT"
+    " ENFORCED) WITH ('connector' = 'halves', 'updating' = 'true', 'rows' = '%s/payments');\n"
+)
+PAID = "SELECT shop, COUNT(*) AS payments, SUM(amount) AS total FROM payments GROUP BY shop"
+
+
+def take_payments(to: Path = SHOP) -> None:
+    """Take a savepoint of an aggregate of a table's last rows, with its plan and a changed one."""
+    lines = [f"+I|{k}|shop-{k % 3}|{k * 7 % 90}.50" for k in range(24)]
+    lines += [f"{kind}|{k}|shop-{k % 3}|{amount}.50" for k in range(0, 24, 4)
+              for kind, amount in (("-U", k * 7 % 90), ("+U", 100 + k))]  # fmt: skip
+    with tempfile.TemporaryDirectory() as directory, SqlFlink(VERSION, Path(directory)) as flink:
+        (Path(directory) / "payments").write_text("\n".join(lines))
+        table = PAID_TABLE.replace("%s", directory)
+        files = {}
+        changed = _more(PAID, "MAX(amount) AS max_amount, AVG(amount) AS average")
+        for name, query in (("old", PAID), ("new", changed)):
+            files[name], plan = flink.compile(table + query)
+            text = json.dumps(plan, indent=1).replace(directory, "/data")
+            (to / f"payments-{name}.json.xz").write_bytes(lzma.compress(text.encode()))
+        taken, _ = flink.run(files["old"], {"payments": (0, len(lines))}, inline=1 << 20)
+        packed = lzma.compress((taken / "_metadata").read_bytes())
+        (to / "payments.metadata.xz").write_bytes(packed)
+
+
+EXTREMES = GOLDEN.with_name("sql-extremes.jsonl.xz")
+EXTREMES_OF = (
+    "b", "CAST(b AS TINYINT)", "CAST(b AS SMALLINT)", "a", "CAST(b AS FLOAT)", "CAST(b AS DOUBLE)",
+    "c", "CAST(c AS VARCHAR(7))", "CAST(c AS CHAR(3))", "CAST(b AS DECIMAL(20, 3))",
+    "CAST(b AS DECIMAL(12, 2))", "CAST(ts AS DATE)", "CAST(ts AS TIME(0))", "ts",
+    "CAST(ts AS TIMESTAMP(9))", "CAST(ts AS TIMESTAMP_LTZ(3))",
+)  # fmt: skip
+
+
+def take_extremes(to: Path = EXTREMES) -> None:
+    """Write the types and serializers of MIN and MAX of rows that may be retracted."""
+    lines = []
+    calls = ", ".join(f"MIN({of}), MAX({of})" for of in EXTREMES_OF)
+    query = f"{TABLES}SELECT d, {calls} FROM Changing GROUP BY d"
+    for version in ("1.20.0", VERSION):
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            SqlFlink(version, Path(directory)) as flink,
+        ):
+            nothing = Path(directory) / "none"
+            nothing.touch()
+            plan, _ = flink.compile(query.replace("'rows' = 'none'", f"'rows' = '{nothing}'"))
+            taken, _ = flink.run(plan, {"Changing": (0, 0)})
+            states = {
+                state.name: parse_state_meta_info(state.meta_info).serializers[VALUE_SERIALIZER]
+                for operator in open_snapshot(taken).operators
+                for state in operator.keyed_states
+            }
+            row = row_in(states["accState"].snapshot)
+            for at, (kind, nested) in enumerate(zip(row.types, row.nested, strict=True)):
+                if kind.type.root == "STRUCTURED_TYPE":
+                    parts = (kind.stream, serializer_entry(nested).encoded,
+                             states[f"agg{at}$map"].encoded)  # fmt: skip
+                    line = {"flink": version, "bytes": [part.hex() for part in parts]}
+                    lines.append(json.dumps(line))
+    to.write_bytes(lzma.compress("\n".join(lines).encode()))
+
+
 TOPOLOGIES = GOLDEN.with_name("sql-topologies.jsonl.xz")
 
 
@@ -451,4 +522,6 @@ if __name__ == "__main__":
     compile_all(KEY_PLANS, KEY_EDITS)
     compile_all(FOLD_PLANS, FOLD_EDITS)
     take_example()
+    take_payments()
+    take_extremes()
     take_topologies()

@@ -209,7 +209,8 @@ def test_new_aggregates_are_those_of_all_rows(
     savepoint = held.write(tmp_path / "savepoint")
     old, new = plan(tmp_path / "old", (COUNT,), keys), plan(tmp_path / "new", NEW, keys)
     shop = sl.Lake(tmp_path / "lake").job("shop")
-    shop.import_snapshot(savepoint, "monday")
+    named = {"plan": old} if file_bytes == 2000 else {}
+    shop.import_snapshot(savepoint, "monday", **named)
     verdict = shop["monday"].check_sql(old, new)
     assert verdict.right
     assert {each.operator: each.fate for each in verdict.operators} == {
@@ -218,6 +219,9 @@ def test_new_aggregates_are_those_of_all_rows(
     whys = {why for each in verdict.operators for column in each.columns if (why := column.why)}
     assert whys == {"from the rows that ChangelogNormalize[2] keeps"}
     shop["monday"].sql_upgrade(old, new)
+    held_now = shop["monday-sql"].record.operators
+    views = [state for each in held_now for state in each.states if state.name.endswith("$map")]
+    assert len(views) == 3
     shop["monday-sql"].export(tmp_path / "exported", parallelism=2)
     (after,) = (each for each in sl.open_snapshot(tmp_path / "exported").operators
                 if any(state.name == "accState" for state in each.keyed_states))  # fmt: skip
@@ -278,6 +282,15 @@ def test_only_rows_that_pass_the_filter_are_added_up(tmp_path: Path) -> None:
             for row in after["accState"].to_arrow().to_pylist()}  # fmt: skip
     names = Counter(row[1] for row in passed if row[2] is not None)
     assert made == {key: [count, names[key]] for (key,), count in held.counts.items()}
+
+
+def test_nothing_is_added_up_of_a_job_that_has_read_nothing(tmp_path: Path) -> None:
+    """Nor are there views."""
+    savepoint = Held(rows=[]).write(tmp_path / "savepoint")
+    old, new = plan(tmp_path / "old", (COUNT,)), plan(tmp_path / "new", NEW)
+    done = sl.sql_upgrade(savepoint, tmp_path / "made", old, new)
+    made = sl.open_snapshot(done.made).operators
+    assert sum(state.to_arrow().num_rows for each in made for state in each.keyed_states) == 0
 
 
 def _lacks_a_row(held: Held) -> None:
