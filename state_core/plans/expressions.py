@@ -185,6 +185,8 @@ def _search(
     value, ranges = expression_of(operands[0], columns, depth + 1), operands[1]["sarg"]
     if isinstance(value, str):
         return value
+    if "nullAs" not in ranges:
+        return "a range of an older Flink on the way is not known here"
     found: Expression = Constant(value=False, type=to)
     for each in ranges["ranges"]:
         within: Expression = Constant(value=True, type=to)
@@ -197,10 +199,9 @@ def _search(
             sign = signs[each[side]["boundType"] == "CLOSED"]
             within = Computed("AND", (within, Computed(sign, (value, bound), to)), to)
         found = Computed("OR", (found, within), to)
-    null = ranges.get("nullAs", "UNKNOWN")
-    if null == "UNKNOWN":
+    if ranges["nullAs"] == "UNKNOWN":
         return found
-    return Computed("IS TRUE" if null == "FALSE" else "IS NOT FALSE", (found,), to)
+    return Computed("IS TRUE" if ranges["nullAs"] == "FALSE" else "IS NOT FALSE", (found,), to)
 
 
 def evaluated(value: Expression, column: Callable[[Held], pa.Array]) -> pa.Array | pa.Scalar:
