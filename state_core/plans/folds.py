@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PASSED = ("exchange", "mini-batch-assigner", "watermark-assigner")
 LOCAL = "local-group-aggregate"
+FIRST_FILTERS = (2, 1)  # and later releases of 1.20 and 2.0, which plans do not tell
 SUMMED = (*WHOLE_NUMBERS, "DECIMAL")
 COMPARED = (
     *SUMMED, "FLOAT", "DOUBLE", "CHAR", "VARCHAR", "DATE", "TIME_WITHOUT_TIME_ZONE",
@@ -125,6 +126,10 @@ def fold_of(
     emitted = _emitted(plan, number, relations, found)
     source = emitted.match
     arguments = {index: _held(emitted, index) for index in _read_by(column)}
+    if column.adds is not None and column.adds.only == 0 and plan.flink < FIRST_FILTERS:
+        raise IncompatibleError(
+            "before Flink 2.1 a FILTER on what is the first column counts all rows (FLINK-30687)"
+        )
     if column.adds is not None and column.adds.argument >= 0:
         _refuse_type(column.adds.function, arguments[column.adds.argument].type)
     keys = tuple(_held(emitted, each) for each in grouping)
@@ -233,7 +238,7 @@ def _rows(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitt
         raise IncompatibleError(f"{node.label} does not hold the rows that it has emitted")
     columns = _columns(node, state, Place.VALUE)
     if len(columns) != len(node.columns):
-        raise IncompatibleError(f"{node.label} emits more than it holds")
+        raise IncompatibleError(f"{node.label} emits other columns than it holds")
     return _Emitted(match, (Side(state.old.name),), (), columns)
 
 
@@ -257,8 +262,10 @@ def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) ->
         Held(state.old.name, Place.KEY, index, kind)
         for index, kind in enumerate(match.new.key_types)
     ]
-    calls = emitted_columns(node, read)
-    for (call, held, at), column in zip(calls, node.columns[len(columns) :], strict=True):
+    calls, emitted = emitted_columns(node, read), node.columns[len(columns) :]
+    if len(calls) != len(emitted):
+        raise IncompatibleError(f"{node.label} emits other columns than it holds")
+    for (call, held, at), column in zip(calls, emitted, strict=True):
         olds = [
             _kept(node, state, Place.VALUE, at + index, each.name)
             for index, each in enumerate(held)
