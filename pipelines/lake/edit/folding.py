@@ -191,7 +191,11 @@ def _by_piece(staged: Sequence[Staged], pieces: int) -> Parts:
 
 
 def fold_rows(task: FoldTask) -> list[Staged]:
-    """Add up the rows of a task, and stage them: what they come to, and then each view."""
+    """Add up the rows of a task, and stage them: what they come to, and then each view.
+
+    Raises:
+        EncodeError: Of a row only the exact bytes are known, or values can't be added up.
+    """
     try:
         with phase("read"):
             keys, arguments = _read(task)
@@ -203,6 +207,10 @@ def fold_rows(task: FoldTask) -> list[Staged]:
                 staged.append(layout.stage([rows], task.units, path))
     except StateError as error:
         raise error.within(task.sources[0].path) from error
+    except pa.ArrowException as error:
+        raise EncodeError(
+            f"rows can't be added up ({error})", place=task.sources[0].path
+        ) from error
     return staged
 
 
@@ -269,6 +277,8 @@ def _side(table: TableRows, key_groups: KeyGroupRange) -> StateRows:
     parts = table.read(key_groups)
     batches = [each.batch for each in parts]
     rows = pa.Table.from_batches(batches, layout.schema).combine_chunks().to_batches()
+    if len(rows) > 1:  # each part of a table is far smaller
+        raise EncodeError("more than 2 GiB of texts in a key group", place=f"state {state.name!r}")
     empty = pa.RecordBatch.from_pylist([], layout.schema)
     made = StateRows(index, state.name, layout, rows[0] if rows else empty)
     exact = made.batch.column(RAW_KEY).null_count < len(made.batch)

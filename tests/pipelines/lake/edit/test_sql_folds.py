@@ -284,13 +284,18 @@ def test_only_rows_that_pass_the_filter_are_added_up(tmp_path: Path) -> None:
     assert made == {key: [count, names[key]] for (key,), count in held.counts.items()}
 
 
-def test_nothing_is_added_up_of_a_job_that_has_read_nothing(tmp_path: Path) -> None:
-    """Nor are there views."""
-    savepoint = Held(rows=[]).write(tmp_path / "savepoint")
-    old, new = plan(tmp_path / "old", (COUNT,)), plan(tmp_path / "new", NEW)
+@pytest.mark.parametrize("rows", [0, ROWS])
+def test_nothing_is_added_up_where_no_row_passes(rows: int, tmp_path: Path) -> None:
+    """Of a job that has read nothing, too."""
+    held = Held(rows=drawn()[:rows])
+    held.counts.clear()
+    savepoint = held.write(tmp_path / "savepoint")
+    never = call("IS NULL", "BOOLEAN", ref(0, "BIGINT"))
+    old = plan(tmp_path / "old", (COUNT,), condition=never)
+    new = plan(tmp_path / "new", NEW, condition=never)
     done = sl.sql_upgrade(savepoint, tmp_path / "made", old, new)
     made = sl.open_snapshot(done.made).operators
-    assert sum(state.to_arrow().num_rows for each in made for state in each.keyed_states) == 0
+    assert sum(state.to_arrow().num_rows for each in made for state in each.keyed_states) == rows
 
 
 def _lacks_a_row(held: Held) -> None:
