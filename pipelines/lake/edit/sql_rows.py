@@ -130,11 +130,11 @@ def merged_counts(rows: StateRows) -> StateRows:
     value = batch.column(VALUE)
     structured = pa.types.is_struct(value.type)
     counts = value.field(0) if structured else value
-    table = pa.table({"key": keys.indices, "count": counts, "row": range(len(batch))})
-    grouped = table.group_by("key", use_threads=False).aggregate([("count", "sum"), ("row", "min")])
-    grouped = grouped.sort_by("row_min")
-    taken = batch.take(grouped["row_min"].combine_chunks())
-    total = grouped["count_sum"].combine_chunks().cast(counts.type)
+    table = pa.table({"key": keys.indices, "count": counts, "row": np.arange(len(batch))})
+    merged = table.group_by("key", use_threads=False).aggregate([("count", "sum"), ("row", "min")])
+    merged = merged.sort_by("row_min")
+    taken = batch.take(merged["row_min"].combine_chunks())
+    total = merged["count_sum"].combine_chunks().cast(counts.type)
     held = taken.column(VALUE)
     if structured:
         fields = [held.type.field(index) for index in range(held.type.num_fields)]
