@@ -8,14 +8,21 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import statelake as sl
+from statelake.pipelines.lake.edit import sql_upgrading
 from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import StateError
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    SubtaskState,
+)
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from tests.support.command import run
@@ -355,6 +362,28 @@ def test_a_sum_too_large_for_its_type_is_refused(tmp_path: Path) -> None:
     old, new = plan(tmp_path / "old", (COUNT,)), plan(tmp_path / "new", (COUNT, NEW[-1]))
     with pytest.raises(StateError, match=r"-0\.0 is not 0\.0"):
         sl.sql_upgrade(savepoint, tmp_path / "made", old, new)
+
+
+def test_rows_in_flight_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a checkpoint that is not aligned: some have emitted what others have not counted."""
+    savepoint = Held().write(tmp_path / "savepoint")
+    shop = sl.Lake(tmp_path / "lake").job("shop")
+    shop.import_snapshot(savepoint, "monday")
+    old, new = plan(tmp_path / "old", (COUNT,)), plan(tmp_path / "new", NEW)
+    known = sql_upgrading.carried_metadata
+
+    def in_flight(record: SnapshotRecord) -> CheckpointMetadata:
+        metadata = known(record)
+        channel: Any = SimpleNamespace(size=1)
+        metadata.operators[0].subtasks = {0: SubtaskState(inputs=(channel,))}
+        return metadata
+
+    monkeypatch.setattr(sql_upgrading, "carried_metadata", in_flight)
+    verdict = shop["monday"].check_sql(old, new)
+    (operator,) = (each for each in verdict.operators if each.why)
+    assert (operator.operator, operator.fate) == ("GroupAggregate[5]", "unknown")
+    assert "rows are in flight" in operator.why[0]
+    assert not shop["monday"].sql_upgrade(old, new).made
 
 
 def test_rows_with_a_time_to_live_are_refused(tmp_path: Path) -> None:
