@@ -25,8 +25,8 @@ from statelake.pipelines.cli.options import (
     max_parallelism_option,
     metadata_version_option,
     operator_state_version_option,
-    typed_source_options,
     share_options,
+    typed_source_options,
 )
 
 

@@ -112,9 +112,9 @@ def check_sql(
 ) -> None:
     """Say what a Flink SQL job keeps of a savepoint when its query has changed.
 
-    Of each operator with state, and of each of its columns: whether it keeps, starts now, is null
-    in old rows, or is lost; and what Flink does by itself, which may be wrong in silence. Both
-    plans are what Flink's COMPILE PLAN writes.
+    Of each operator with state, and of each of its columns: whether it keeps, is computed in full,
+    starts now, is null in old rows, or is lost; and what Flink does by itself, which may be wrong
+    in silence. Both plans are what Flink's COMPILE PLAN writes.
 
     Exit code 1 if anything is lost or unknown, or Flink by itself would give wrong results.
 
