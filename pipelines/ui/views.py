@@ -65,6 +65,7 @@ HEAVIEST = 1000  # keys of a state that are weighed
 EXAMPLES = 20
 COMPLETED_TABLES = 50  # whose columns are offered while a query is typed
 LONGEST_QUERY = 60.0  # seconds
+MOST_ERASURES = 1 << 20
 REMEMBERED = 16  # descriptions: each may have read all of a snapshot
 
 
@@ -310,13 +311,14 @@ class Source:
         return self._found[name.snapshot].location
 
     def _version(self, name: Name) -> tuple[Name, float]:
-        """Return what tells a snapshot from the one that was in its directory before.
+        """Return what tells a snapshot from the one before: of a lake, before it was erased from.
 
         Raises:
             NotFoundError: There is no such snapshot.
         """
-        if self.in_lake:  # nothing takes its name
-            return name, 0.0
+        if self.in_lake:
+            record = self._lake.catalog.snapshot(name.job, name.snapshot)
+            return name, float(record.sequence * MOST_ERASURES + len(record.erased))
         return name, Directory(self._place(name)).confined().modified(METADATA_FILE)
 
     def opened(self, name: Name) -> Snapshot:
@@ -376,7 +378,8 @@ class Source:
         Raises:
             StateError: It can't be read.
         """
-        version = self._version(name)
+        remembered = not self.in_lake or self.masked  # elsewhere it is quick, and may be edited
+        version = self._version(name) if remembered else (name, 0.0)
         known = self._described.get(version)
         if known is not None:
             return known
@@ -405,7 +408,7 @@ class Source:
             tuple((fact, value) for fact, value in facts if value),
             tuple(sorted(operators, key=lambda each: (-each.total_bytes, each.label))),
         )
-        if not self.in_lake or self.masked:  # elsewhere it is quick, and may be edited
+        if remembered:
             while len(self._described) >= REMEMBERED:
                 self._described.pop(next(iter(self._described)), None)
             self._described[version] = held

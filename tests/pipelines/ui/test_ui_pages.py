@@ -412,6 +412,23 @@ def test_erasures_and_their_proof(tmp_path: Path) -> None:
     opened.close()
 
 
+def test_what_was_erased_is_on_no_masked_page(tmp_path: Path) -> None:
+    """A copy of before the erasure is not shown any more."""
+    keys = pa.table({"key": ["ann", "bob"], "value": [1, 2]})
+    operator = sl.NewOperator("a", "String", (sl.NewKeyedState("n", keys, value="Long"),))
+    sl.write_snapshot(tmp_path / "sp", [operator], metadata_version=5)
+    job = sl.Lake(tmp_path / "lake").job("j", engine="local")
+    job.import_snapshot(tmp_path / "sp", "monday")
+    (tmp_path / "mask.yaml").write_text("others: keep\n")
+    rows = {"job": "j", "snapshot": "monday", "operator": "a", "state": "n"}
+    options = Options(mask=read_mask(str(tmp_path / "mask.yaml")))
+    with closing(Opened(tmp_path / "lake", options)) as opened:
+        assert "bob" in opened.page("/rows", **rows).words
+        sl.Lake(tmp_path / "lake").erase("gdpr", keys=["bob"]).execute()
+        seen = opened.page("/rows", **rows).words
+        assert ("ann" in seen, "bob" in seen) == (True, False)
+
+
 def test_a_directory_has_no_erasures(of_directory: Opened) -> None:
     """Nor the plan of one."""
     of_directory.page("/erasures", 404)
