@@ -21,6 +21,7 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.conforming import conform, to_millis
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
+from statelake.state_core.formats.layout.meta_info import parse_key_serializer
 from statelake.state_core.formats.writing.rehash import assign_key_groups
 from statelake.state_core.formats.writing.spills import Spill, spill_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
@@ -81,9 +82,11 @@ def spill_batches(task: SpillTask, batches: Iterable[pa.RecordBatch]) -> Spill:
     """
     layout = task.layout
     place = f"state {task.name!r}"
+    reserved = _reserved_fields(task.key_serializer)
     rows = (
         _sorted(StateRows(task.state, task.name, layout, batch), task.max_parallelism)
         for batch in _conforming(layout, batches, place)
+        if _has_no_reserved_null(batch, reserved, place)
     )
     try:
         directory = Directory(task.directory).confined()
@@ -201,6 +204,39 @@ def _check_nulls(layout: KeyedLayout, batch: pa.RecordBatch, place: str, first: 
                 place=place,
                 remedy="Flink's lists have no null elements",
             )
+
+
+def _reserved_fields(key_serializer: bytes) -> tuple[int, ...]:
+    """Return the columns of a row key of Flink SQL whose NULL has bytes that only its job tells."""
+    snapshot = parse_key_serializer(key_serializer).snapshot
+    if not snapshot.java_class.endswith("$RowDataSerializerSnapshot"):
+        return ()
+    from statelake.state_core.serializers.sql.binary.projected import (  # noqa: PLC0415 - of SQL
+        reserved_bytes,
+    )
+    from statelake.state_core.serializers.sql.row_data import row_in  # noqa: PLC0415 - likewise
+
+    types = row_in(snapshot).types
+    return tuple(at for at, each in enumerate(types) if reserved_bytes(each.type))
+
+
+def _has_no_reserved_null(batch: pa.RecordBatch, reserved: tuple[int, ...], place: str) -> bool:
+    """Return true; a key in another key group than the job's would never be found.
+
+    Raises:
+        EncodeError: A key has such a NULL, and no exact bytes.
+    """
+    for at in reserved:
+        field = batch.column("key").field(at)
+        wrong = pc.and_(field.is_null(), batch.column(RAW_KEY).is_null())
+        if pc.any(wrong).as_py():
+            raise EncodeError(
+                f"a key with NULL in {batch.schema.field('key').type.field(at).name}: a long DECIMAL"
+                " or TIMESTAMP, whose NULL has other bytes in a key of Flink SQL than elsewhere",
+                place=place,
+                remedy="give the exact bytes as `raw_key`, or leave such rows out",
+            )
+    return True
 
 
 def _refuse_nulls(batch: pa.RecordBatch, name: str, raw: str, place: str, first: int) -> None:

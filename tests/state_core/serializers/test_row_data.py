@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import date, datetime, timedelta, timezone
 from decimal import Context, Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake.state_core.errors import CorruptSnapshotError, EncodeError, StateError
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Target
 from statelake.state_core.serializers.sql.binary.formats import row_format
@@ -420,3 +424,23 @@ class TestScalars:
             return
         if not any(inexact):
             assert encode(made, found) == [noise]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "is_refused"),
+    [
+        ("DECIMAL(38, 2)", pa.decimal128(38, 2), True),
+        ("TIMESTAMP(6)", pa.timestamp("us"), True),
+        ("DECIMAL(10, 2)", pa.decimal128(10, 2), False),
+        ("BIGINT", pa.int64(), False),
+    ],
+)
+def test_a_new_key_whose_bytes_only_its_job_tells_is_refused(
+    kind: str, column: pa.DataType, is_refused: bool, tmp_path: Path
+) -> None:
+    """Flink SQL would look for it in another key group."""
+    keys = pa.StructArray.from_arrays([pa.nulls(1, column)], ["f0"])
+    state = NewKeyedState("s", pa.table({"key": keys, "value": [1]}), value="Long")
+    operator = NewOperator("o", {"row_data": [kind]}, (state,))
+    with pytest.raises(EncodeError, match="a key with NULL in f0") if is_refused else nullcontext():
+        write_snapshot(tmp_path / "savepoint", [operator])
