@@ -230,9 +230,10 @@ def _has_no_reserved_null(batch: pa.RecordBatch, reserved: tuple[int, ...], plac
         field = batch.column("key").field(at)
         wrong = pc.and_(field.is_null(), batch.column(RAW_KEY).is_null())
         if pc.any(wrong).as_py():
+            name = batch.schema.field("key").type.field(at).name
             raise EncodeError(
-                f"a key with NULL in {batch.schema.field('key').type.field(at).name}: a long DECIMAL"
-                " or TIMESTAMP, whose NULL has other bytes in a key of Flink SQL than elsewhere",
+                f"a key with NULL in {name}: a long DECIMAL or TIMESTAMP, whose NULL"
+                " has other bytes in a key of Flink SQL than elsewhere",
                 place=place,
                 remedy="give the exact bytes as `raw_key`, or leave such rows out",
             )
