@@ -195,6 +195,68 @@ plan_option = click.option(
 )  # fmt: skip
 
 
+def gathered(
+    name: str, gather: Callable[..., Any], *options: Callable[[Any], Any]
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds options, and passes their values as one argument.
+
+    Args:
+        name: The argument.
+        gather: Returns the argument, given the options' values by name; may raise a `UsageError`.
+            What no option brings has its default.
+        options: The options, in the order of `--help`.
+    """
+    names = list(signature(gather).parameters)
+
+    def with_options(command: Command) -> Command:
+        @wraps(command)
+        def with_argument(*arguments: Any, **values: Any) -> Any:
+            given = gather(**{each: values.pop(each) for each in names if each in values})
+            return command(*arguments, **{name: given}, **values)
+
+        decorated: Any = with_argument
+        for option in reversed(options):
+            decorated = option(decorated)
+        return cast("Command", decorated)
+
+    return with_options
+
+
+class FlinkOfSql(TypedDict):
+    """The Flink that compiles a SQL script, as `compile_sql` takes it."""
+
+    flink_home: str | None
+    flink_version: str
+    classpath: tuple[str, ...]
+    timeout: float
+
+
+def flink_of_sql(
+    flink_home: str | None, flink_version: str, classpath: tuple[str, ...], timeout: float
+) -> FlinkOfSql:
+    """Return the Flink that compiles a SQL script.
+
+    Raises:
+        UsageError: Two are given.
+    """
+    if flink_home is not None and flink_version:
+        raise click.UsageError("--flink-home has its version: give one of both")
+    return {"flink_home": flink_home, "flink_version": flink_version, "classpath": classpath,
+            "timeout": timeout}  # fmt: skip
+
+
+FLINK_OF_SQL = (
+    click.option("--flink-home", metavar="DIRECTORY",
+                 help="The Flink that compiles SQL, or starts a JAR."),
+    click.option("--flink-version", default="", metavar="VERSION",
+                 help="For SQL: instead, the version whose JARs Maven has, such as 1.20."),
+    click.option("--classpath", multiple=True, metavar="JAR",
+                 help="A JAR, or a directory of them, with the SQL's functions and connectors."),
+    click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
+                 help="The seconds that Flink has to compile SQL, or to start a job."),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class NamedSnapshot:
     """A savepoint or checkpoint, or a snapshot of a lake, as the command line names it.
@@ -254,33 +316,6 @@ class NamedSnapshot:
         job = Lake(self.lake or "").job(self.job, engine=engine, progress=progress)
         named = self.snapshot_id
         return job.newest() if named is None else job[snapshot_named(job, named)]
-
-
-def gathered(
-    name: str, gather: Callable[..., Any], *options: Callable[[Any], Any]
-) -> Callable[[Command], Command]:
-    """Return a decorator that adds options, and passes their values as one argument.
-
-    Args:
-        name: The argument.
-        gather: Returns the argument, given the options' values by name; may raise a `UsageError`.
-            What no option brings has its default.
-        options: The options, in the order of `--help`.
-    """
-    names = list(signature(gather).parameters)
-
-    def with_options(command: Command) -> Command:
-        @wraps(command)
-        def with_argument(*arguments: Any, **values: Any) -> Any:
-            given = gather(**{each: values.pop(each) for each in names if each in values})
-            return command(*arguments, **{name: given}, **values)
-
-        decorated: Any = with_argument
-        for option in reversed(options):
-            decorated = option(decorated)
-        return cast("Command", decorated)
-
-    return with_options
 
 
 def _reading(allow_external: tuple[str, ...], uids: tuple[str, ...]) -> Reading:

@@ -29,7 +29,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.plans.matching import Fate, match_plans
-from statelake.state_core.plans.plan import read_plan
+from statelake.state_core.plans.plan import Plan, read_plan
 from statelake.state_core.plans.states import NodeStates
 from statelake.state_core.plans.unaided import Unaided, flink_unaided
 from statelake.state_core.printable import Printed, Table
@@ -241,8 +241,8 @@ def refuse_unless_accepted(verdict: SqlUpgrade) -> None:
 
 def judge_sql(
     record: SnapshotRecord,
-    old_plan: str | os.PathLike[str],
-    new_plan: str | os.PathLike[str],
+    old_plan: str | os.PathLike[str] | Plan,
+    new_plan: str | os.PathLike[str] | Plan,
     *,
     pairs: Mapping[int, int] | None = None,
     like: str | os.PathLike[str] | None = None,
@@ -374,8 +374,8 @@ def upgrade_sql_job(
     job: str,
     snapshot_id: str,
     target: str,
-    old_plan: str | os.PathLike[str],
-    new_plan: str | os.PathLike[str],
+    old_plan: str | os.PathLike[str] | Plan,
+    new_plan: str | os.PathLike[str] | Plan,
     *,
     pairs: Mapping[int, int] | None = None,
     like: str | os.PathLike[str] | None = None,

@@ -86,13 +86,15 @@ class Plan:
     nodes: Mapping[int, PlanNode]
 
 
-def read_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a compiled plan that a user names.
+def read_plan(path: str | os.PathLike[str] | Plan) -> Plan:
+    """Read a compiled plan that a user names; one that was read already is returned.
 
     Raises:
         DeclarationError: It is no plan of Flink SQL.
         MissingFileError: It can't be read.
     """
+    if isinstance(path, Plan):
+        return path
     place = os.fspath(path)
     try:
         with open(place, "rb") as file:  # noqa: PTH123 - a path that the user gives, as it is
