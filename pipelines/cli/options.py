@@ -268,6 +268,7 @@ class NamedSnapshot:
         job: The job's name in the lake.
         snapshot_id: The name of the job's snapshot; None for the newest.
         plan: The compiled plan of the savepoint's job; None without one.
+        sql: The SQL script that is named in the place of a savepoint; None without one.
     """
 
     savepoint: str
@@ -276,6 +277,7 @@ class NamedSnapshot:
     job: str
     snapshot_id: str | None
     plan: str | None = None
+    sql: str | None = None
 
     @property
     def in_lake(self) -> bool:
@@ -339,7 +341,12 @@ def _source(
     uids: tuple[str, ...],
     allow_external: tuple[str, ...],
     plan: str | None = None,
+    sql: str | None = None,
 ) -> NamedSnapshot:
+    if sql is not None:
+        if savepoint is not None or lake_is_meant() or snapshot_id or uids or allow_external:
+            raise click.UsageError("--sql is in the place of a SAVEPOINT: give one of both")
+        return NamedSnapshot("", _reading((), ()), None, "", None, sql=sql)
     if savepoint is not None and not lake_is_meant():
         lake = job = None
     if lake is not None:
@@ -370,6 +377,12 @@ _SOURCE = (
 source_options = gathered("source", _source, *_SOURCE)
 # the same, where a savepoint's keys and rows are shown
 planned_source_options = gathered("source", _source, *_SOURCE, plan_option)
+# the same, or the SQL of a job that has never run
+source_or_sql_options = gathered(
+    "source", _source, *_SOURCE,
+    click.option("--sql", metavar="FILE",
+                 help="Instead, a script of Flink SQL, or its compiled plan (.json)."),
+)  # fmt: skip
 
 
 class Share(click.ParamType[float]):

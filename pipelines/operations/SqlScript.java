@@ -35,7 +35,7 @@ import org.apache.flink.table.operations.ddl.DropOperation;
  * <pre>
  * SqlScript compile REAL STATEMENTS PLAN     write the plan of the job
  * SqlScript plan REAL PLAN                   run a compiled plan
- * SqlScript compiled REAL STATEMENTS         run the job by its compiled plan
+ * SqlScript compiled REAL STATEMENTS PLAN    write it, and run it
  * SqlScript run REAL STATEMENTS              run it without one
  * </pre>
  *
@@ -84,11 +84,10 @@ public class SqlScript {
                 JobStates.answer("PLAN", () -> script.compile(words[2], words[3]));
                 break;
             case "plan":
-                script.tables.loadPlan(PlanReference.fromFile(Path.of(words[2]))).execute();
+                script.run(words[2]);
                 break;
             case "compiled":
-                script.read(words[2]);
-                script.internal.compilePlan(script.job).execute();
+                script.run(script.compile(words[2], words[3]));
                 break;
             default:
                 script.read(words[2]);
@@ -100,6 +99,10 @@ public class SqlScript {
         read(statements);
         Files.writeString(Path.of(plan), internal.compilePlan(job).asJsonString());
         return plan;
+    }
+
+    private void run(String plan) {
+        tables.loadPlan(PlanReference.fromFile(Path.of(plan))).execute();
     }
 
     private void read(String file) throws Exception {

@@ -12,7 +12,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from statelake.pipelines.operations.copying import CopyOptions, copy_snapshot
@@ -24,7 +24,8 @@ from statelake.pipelines.operations.java_programs import (
 from statelake.state_core.errors import DeclarationError, EncodeError, MissingFileError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.state_types import StateTypes
-from statelake.state_core.plans.plan import Plan, parse_plan
+from statelake.state_core.plans.naming import nodes_by_uid
+from statelake.state_core.plans.plan import Plan, parse_plan, read_plan
 
 SILENT = ("JobStates.java", "Silent.java", "EmptyTables.java")
 COMPILER, RUNNER = ("SqlScript.java", *SILENT), (*SILENT, "SqlScript.java")
@@ -77,7 +78,7 @@ def compile_sql(
     plan = parse_plan(text, place)
     if to is not None:
         Path(to).write_bytes(text)
-    return plan
+    return replace(plan, numbered=False)
 
 
 def sql_types(
@@ -120,21 +121,27 @@ def sql_types(
         )
     statements = [] if is_plan else _statements(place)
     libraries = _libraries(flink_home, flink_version, classpath)
-    with ExitStack() as stack:
-        directory = stack.enter_context(
-            tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        )
-        real = _real(classpath)
-        job = ["plan", real, str(Path(place).absolute())]
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        plan = str(Path(place).absolute() if is_plan else Path(directory) / "plan.json")
+        job = ["plan", _real(classpath), plan]
         if not is_plan:
-            job = ["run" if no_uids else "compiled", real, _written(statements, directory)]
+            job = ["run" if no_uids else "compiled", _real(classpath),
+                   _written(statements, directory), plan]  # fmt: skip
         words = [directory, "SqlScript", Path(directory).as_uri(), f"{timeout:.0f}", *job]
         made = _answer(RUNNER, libraries, words, directory, timeout, place)
         made = made.removeprefix("file:")
         if to is not None:
             copy_snapshot(made, to, CopyOptions())
+        uids = () if no_uids else _uids(made, read_plan(plan))
         wanted = [operator] if isinstance(operator, str) else operator
-        return open_snapshot(made).types(wanted)
+        return open_snapshot(made, uids=uids).types(wanted)
+
+
+def _uids(savepoint: str, plan: Plan) -> list[str]:
+    """Return the uids of the operators of a plan, of which a savepoint of Flink 1 has hashes."""
+    held = {each.operator_id: each.uid for each in open_snapshot(savepoint).operators}
+    nodes, _ = nodes_by_uid(plan, held)
+    return [f"{number}_{name}" for number, name in nodes.values()]
 
 
 def _answer(

@@ -19,6 +19,7 @@ from statelake.pipelines.lake.edit.sql_upgrading import (
     SqlUpgradePlan,
     plan_sql_upgrade,
     upgrade_sql,
+    with_numbers_of,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import (
@@ -262,7 +263,10 @@ def judge_sql(
         DeclarationError: A plan can't be understood.
         IncompatibleError: The snapshot is not of the old plan.
     """
-    match = match_plans(read_plan(old_plan), read_plan(new_plan), pairs)
+    old = read_plan(old_plan)
+    if not no_uids:
+        old = with_numbers_of(record, old)
+    match = match_plans(old, read_plan(new_plan), pairs)
     known = None if like is None else open_snapshot(like)
     return plan_sql_upgrade(record, match, known, no_uids=no_uids)
 

@@ -30,11 +30,11 @@ class NamedPlans:
     """The plans of the old job and of the new one, as the command line names them.
 
     Attributes:
-        named: Of each the file of the plan, that of the SQL script, of which one is None, and the
-            Flink that compiles it.
+        named: Of each the file of the plan, that of the SQL script, of which one is None, the
+            file that keeps the script's plan, and the Flink that compiles it.
     """
 
-    named: tuple[tuple[str | None, str | None, FlinkOfSql], ...]
+    named: tuple[tuple[str | None, str | None, str | None, FlinkOfSql], ...]
 
     def read(self) -> list[Any]:
         """Return both plans: the file of one, or what Flink compiles of a script.
@@ -43,7 +43,8 @@ class NamedPlans:
             FlinkJobError: Flink does not compile a script.
         """
         return [
-            plan if sql is None else sl.compile_sql(sql, **flink) for plan, sql, flink in self.named
+            plan if sql is None else sl.compile_sql(sql, kept, **flink)
+            for plan, sql, kept, flink in self.named
         ]
 
 
@@ -52,6 +53,7 @@ def _plans(
     old_sql: str | None,
     new_plan: str | None,
     new_sql: str | None,
+    keep_plan: str | None,
     old_flink: str | None,
     flink_home: str | None,
     flink_version: str,
@@ -61,12 +63,14 @@ def _plans(
     for word, plan, sql in (("old", old_plan, old_sql), ("new", new_plan, new_sql)):
         if (plan is None) == (sql is None):
             raise click.UsageError(f"give --{word}-plan, or --{word}-sql")
+    if keep_plan is not None and new_sql is None:
+        raise click.UsageError("--keep-plan is for the plan of --new-sql")
     new = old = flink_of_sql(flink_home, flink_version, classpath, timeout)
     if old_flink is not None:
         is_version = old_flink.replace(".", "").isdecimal()
         home, version = (None, old_flink) if is_version else (old_flink, "")
         old = flink_of_sql(home, version, classpath, timeout)
-    return NamedPlans(((old_plan, old_sql, old), (new_plan, new_sql, new)))
+    return NamedPlans(((old_plan, old_sql, None, old), (new_plan, new_sql, keep_plan, new)))
 
 
 def plan_options(command: Command) -> Command:
@@ -89,6 +93,8 @@ def plan_options(command: Command) -> Command:
         click.option("--new-plan", metavar="FILE",
                      help="The compiled plan of the new job."),
         click.option("--new-sql", metavar="FILE", help="Instead, that job's SQL script."),
+        click.option("--keep-plan", metavar="FILE",
+                     help="Keep the plan of --new-sql here: it is what the new job is to run."),
         *FLINK_OF_SQL,
         click.option("--old-flink", metavar="VERSION_OR_HOME",
                      help="The Flink that compiles --old-sql, if it is another."),
