@@ -65,6 +65,42 @@ final class EmptyTables implements Module, DynamicTableSourceFactory, DynamicTab
             "debezium-json", "debezium-avro-confluent", "canal-json", "maxwell-json", "ogg-json");
     private static final Set<String> INSERT_FORMATS = Set.of(
             "avro", "avro-confluent", "csv", "json", "orc", "parquet", "protobuf", "raw");
+    /** What connectors and formats have beside columns, in the order in which the planner gets it. */
+    private static final Map<String, DataType> METADATA = new LinkedHashMap<>();
+
+    static {
+        DataType text = DataTypes.STRING();
+        DataType time = DataTypes.TIMESTAMP_LTZ(3);
+        for (String key : List.of("schema", "database", "table")) {
+            METADATA.put("value." + key, text);
+        }
+        METADATA.put("value.sql-type", DataTypes.MAP(text, DataTypes.INT()));
+        METADATA.put("value.pk-names", DataTypes.ARRAY(text));
+        METADATA.put("value.primary-key-columns", DataTypes.ARRAY(text));
+        METADATA.put("value.ingestion-timestamp", time);
+        METADATA.put("value.event-timestamp", time);
+        METADATA.put("value.source.timestamp", time);
+        for (String key : List.of("database", "schema", "table")) {
+            METADATA.put("value.source." + key, text);
+        }
+        METADATA.put("value.source.properties", DataTypes.MAP(text, text));
+        METADATA.put("topic", text.notNull());
+        METADATA.put("partition", DataTypes.INT().notNull());
+        METADATA.put("headers", DataTypes.MAP(text, DataTypes.BYTES()).notNull());
+        METADATA.put("leader-epoch", DataTypes.INT());
+        METADATA.put("offset", DataTypes.BIGINT().notNull());
+        METADATA.put("timestamp", time.notNull());
+        METADATA.put("timestamp-type", text.notNull());
+        for (String key : List.of(
+                "table_name", "collection_name", "schema_name", "database_name", "file.path", "file.name")) {
+            METADATA.put(key, text.notNull());
+        }
+        METADATA.put("op_ts", time.notNull());
+        METADATA.put("row_kind", text.notNull());
+        METADATA.put("file.size", DataTypes.BIGINT().notNull());
+        METADATA.put("file.modification-time", time.notNull());
+    }
+
     private static final Set<FunctionDefinition> COMPARED = Set.of(
             BuiltInFunctionDefinitions.EQUALS, BuiltInFunctionDefinitions.NOT_EQUALS,
             BuiltInFunctionDefinitions.LESS_THAN, BuiltInFunctionDefinitions.LESS_THAN_OR_EQUAL,
@@ -260,50 +296,24 @@ final class EmptyTables implements Module, DynamicTableSourceFactory, DynamicTab
             return found;
         }
 
-        /** The metadata columns of the table, by their keys, with the types that the connector gives. */
+        /** The metadata columns of the table, by their keys, in the order and of the types of the connector. */
         Map<String, DataType> metadata(boolean writable) {
-            Map<String, DataType> found = new LinkedHashMap<>();
+            Map<String, DataType> declared = new LinkedHashMap<>();
             for (Column column : schema.getColumns()) {
                 if (column instanceof Column.MetadataColumn
                         && !(writable && ((Column.MetadataColumn) column).isVirtual())) {
                     String key = ((Column.MetadataColumn) column).getMetadataKey().orElse(column.getName());
-                    found.put(key, given(key, writable).orElse(column.getDataType()));
+                    declared.put(key, column.getDataType());
                 }
             }
+            Map<String, DataType> found = new LinkedHashMap<>();
+            METADATA.forEach((key, type) -> {
+                if (declared.remove(key) != null) {
+                    found.put(key, writable && !key.equals("topic") ? type.nullable() : type);
+                }
+            });
+            found.putAll(declared);
             return found;
-        }
-
-        private Optional<DataType> given(String key, boolean writable) {
-            switch (key) {
-                case "topic":
-                case "timestamp-type":
-                case "table_name":
-                case "schema_name":
-                case "database_name":
-                case "collection_name":
-                case "row_kind":
-                case "file.path":
-                case "file.name":
-                    return Optional.of(DataTypes.STRING().notNull());
-                case "partition":
-                    return Optional.of(DataTypes.INT().notNull());
-                case "leader-epoch":
-                    return Optional.of(DataTypes.INT());
-                case "offset":
-                case "file.size":
-                    return Optional.of(DataTypes.BIGINT().notNull());
-                case "timestamp":
-                    DataType time = DataTypes.TIMESTAMP_LTZ(3);
-                    return Optional.of(writable ? time : time.notNull());
-                case "op_ts":
-                case "file.modification-time":
-                    return Optional.of(DataTypes.TIMESTAMP_LTZ(3).notNull());
-                case "headers":
-                    DataType map = DataTypes.MAP(DataTypes.STRING(), DataTypes.BYTES());
-                    return Optional.of(writable ? map : map.notNull());
-                default:
-                    return Optional.empty();
-            }
         }
 
         /** Whether the connector evaluates a condition by itself. */

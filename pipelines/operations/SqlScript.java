@@ -130,7 +130,9 @@ public class SqlScript {
     private static String reason(Throwable problem) {
         String found = "";
         for (Throwable at = problem; at != null && at != at.getCause(); at = at.getCause()) {
-            found = at.getMessage() == null ? String.valueOf(at) : at.getMessage();
+            boolean named = at.getMessage() == null || at instanceof ReflectiveOperationException
+                    || at instanceof LinkageError;
+            found = named ? String.valueOf(at) : at.getMessage();
         }
         return found;
     }
