@@ -199,7 +199,11 @@ PATHS_BY_HAND = {
         {"pathlib", "Directory", "DeltaTable", ".filesystem", ".get_file_info",
          ".open_input_stream"}, USERS_OWN,
     ),
-    "pipelines.operations.job_types": ({"pathlib"}, USERS_OWN),
+    **dict.fromkeys(
+        ("pipelines.operations.job_types", "pipelines.operations.java_programs"),
+        ({"pathlib"}, USERS_OWN),
+    ),
+    "pipelines.operations.sql_scripts": ({"pathlib", ".write_text"}, USERS_OWN),
     "state_core.plans.plan": ({"open"}, USERS_OWN),
     "pipelines.yaml_lines": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.catalog.processes": (

@@ -326,6 +326,9 @@ final class EmptyTables implements Module, DynamicTableSourceFactory, DynamicTab
             if (NULL_TESTS.contains(function)) {
                 return children.get(0) instanceof FieldReferenceExpression;
             }
+            if (function.equals(BuiltInFunctionDefinitions.LIKE) && kind().equals("mongodb")) {
+                return false;
+            }
             return COMPARED.contains(function) && children.subList(0, 2).stream().allMatch(
                     child -> child instanceof FieldReferenceExpression || literal(child) || evaluates(child));
         }

@@ -129,7 +129,9 @@ def run_program(
             remedy="give it longer, --timeout; sources and sinks that are not of Flink's new"
             " interfaces are started as they are, and may wait for their servers",
         ) from error  # fmt: skip
-    said = {name: text for name, _, text in (line.partition(" ") for line in done.stdout.splitlines())}
+    said = {
+        name: text for name, _, text in (line.partition(" ") for line in done.stdout.splitlines())
+    }
     for name in ANSWERS:
         if name in said:
             return said[name]

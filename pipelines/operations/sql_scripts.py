@@ -77,7 +77,12 @@ def compile_sql(
         text = made.read_bytes()
     plan = parse_plan(text, place)
     if to is not None:
-        Path(to).write_bytes(text)
+        try:
+            Path(to).write_bytes(text)
+        except OSError as error:
+            raise EncodeError(
+                f"it can't be written ({error.strerror})", place=os.fspath(to)
+            ) from error
     return replace(plan, numbered=False)
 
 
@@ -226,7 +231,7 @@ def split_statements(text: str) -> Iterator[tuple[int, str]]:
     A statement ends with a semicolon that is in no text, name or comment. Those within `STATEMENT
     SET BEGIN ... END` are one statement.
     """
-    begin, words = -1, []
+    begin, words = -1, list[str]()
     for token in _TOKEN.finditer(text):
         word = token[0]
         if word.isspace() or word.startswith(("--", "/*")):

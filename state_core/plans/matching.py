@@ -549,10 +549,7 @@ def _column_match(
     if (converted := _other_sum(column, before)) is not None:
         return converted
     if column.initial is NO_INITIAL:
-        return ColumnMatch(
-            column, None, Fate.UNKNOWN,
-            "only Java knows what it begins as: name a savepoint of the new job, --like",
-        )  # fmt: skip
+        return ColumnMatch(column, None, Fate.UNKNOWN, "only Java knows what it begins as")
     if not column.counts:
         return _new_column(column, state)
     if state.updates:

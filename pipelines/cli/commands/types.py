@@ -56,9 +56,9 @@ def types(
     --flink-home, by Java, reads nothing, and stops with a savepoint. Its main is run here, so give
     only a JAR that you would deploy. States that are registered later, at a record, are not seen.
 
-    Of a script of Flink SQL, --sql, the types are those of its job over empty tables: it is compiled
-    and started in the Flink of --flink-home or --flink-version, and nothing of your systems is
-    asked. The savepoint that it takes has no data and all types: with --to it is kept, for
+    Of a script of Flink SQL, --sql, the types are those of its job over empty tables: it is
+    compiled and started in the Flink of --flink-home or --flink-version, and nothing is asked of
+    your systems. The savepoint that it takes has no data and all types: with --to it is kept, for
     statelake sql-upgrade --like.
 
     With --diff the differences from such a file are told in words; SAVEPOINT may then be a file

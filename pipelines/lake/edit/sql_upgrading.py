@@ -959,9 +959,7 @@ def _new_row(
     return row
 
 
-def _meta_info_like(
-    like: Mapping[str, Operator], operator_id: str, name: str
-) -> bytes | None:
+def _meta_info_like(like: Mapping[str, Operator], operator_id: str, name: str) -> bytes | None:
     """Return the meta info of a state in a snapshot of the new job; None if it has none."""
     states = like[operator_id].keyed_states if operator_id in like else ()
     return next((each.meta_info for each in states if each.name == name), None)

@@ -25,10 +25,10 @@ from tests.support.command import run
         ("INSERT INTO a SELECT '-- no comment' FROM b; INSERT INTO c VALUES (1)",
          [(1, "INSERT INTO a SELECT '-- no comment' FROM b"), (1, "INSERT INTO c VALUES (1)")]),
         (
-            "execute statement\nset begin\n insert into a select case when b then 1 end from c;\n"
-            "-- and\ninsert into d values (1); end; SET 'e' = 'f';",
-            [(1, "execute statement\nset begin\n insert into a select case when b then 1 end from"
-                 " c;\n-- and\ninsert into d values (1); end"), (5, "SET 'e' = 'f'")],
+            ("execute statement\nset begin\n insert into a select case when b then 1 end from c;\n"
+            "-- and\ninsert into d values (1); end; SET 'e' = 'f';"),
+            [(1, ("execute statement\nset begin\n insert into a select case when b then 1 end from"
+                 " c;\n-- and\ninsert into d values (1); end")), (5, "SET 'e' = 'f'")],
         ),
         ("BEGIN STATEMENT SET; INSERT INTO a VALUES (1); END;",
          [(1, "BEGIN STATEMENT SET"), (1, "INSERT INTO a VALUES (1)"), (1, "END")]),
