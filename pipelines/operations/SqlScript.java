@@ -117,6 +117,7 @@ public class SqlScript {
                         "line " + words[at] + ": " + reason(problem).replaceAll("\\s+", " "));
             }
         }
+        tables.getConfig().set("table.plan.compile.catalog-objects", "ALL"); // with their connectors
         if (job.isEmpty()) {
             throw new Refused("it has no INSERT");
         }

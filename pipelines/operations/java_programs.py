@@ -38,7 +38,7 @@ def flink_libraries(home: str | os.PathLike[str], *, sql: bool = False) -> list[
     Raises:
         MissingFileError: There is no Flink, or no planner.
     """
-    require_java()
+    require_java("Flink")
     libraries = sorted((Path(home) / "lib").glob("*.jar"))
     if not libraries:
         raise MissingFileError(
@@ -69,7 +69,7 @@ def flink_from_maven(version: str) -> list[Path]:
     parts = version.split(".")
     if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
         raise EncodeError(f"{version!r} is no version of Flink", remedy="give one such as 1.20")
-    require_java()
+    require_java("Flink")
     exact = version if len(parts) == 3 else f"{version}.+"
     modules = [f"org.apache.flink:{module}:{exact}" for module in SQL_MODULES]
     return sorted(resolve_jars(f"flink-sql-{version}", modules).glob("*.jar"))

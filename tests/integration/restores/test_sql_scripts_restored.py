@@ -7,6 +7,7 @@ that is known, so that scripts name that one: nothing but the name differs.
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterable
@@ -23,9 +24,11 @@ from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_h
 from tests.integration.flink.generated_queries import write_tables
 from tests.integration.flink.sql_jobs import FACTORY, MODULES, SOURCES, SqlFlink
 from tests.support.command import run
+from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 
+DOCS = Path(__file__).parents[3] / "docs"
 LOADER = ("flink-table-planner-loader", "flink-table-runtime", "flink-table-api-java-bridge")
 VERSIONS = ("2.3.0", "1.20.0")
 SINKS = """
@@ -228,6 +231,42 @@ def test_what_flink_does_not_take_is_named_with_its_line(tmp_path: Path) -> None
         file.write_text(sql)
         with pytest.raises(FlinkJobError, match=says):
             sl.compile_sql(file, flink_home=flink)
+
+
+def test_the_pages_show_what_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the script on the page, whose plan fits a savepoint that another connector's job took."""
+    monkeypatch.chdir(tmp_path)
+    home("2.3.0", tmp_path)
+    unpack_sql_job("shop", tmp_path / "savepoint-5f1e2c")
+    unpack_sql_plans(tmp_path)
+    pages = "".join((DOCS / page).read_text("utf-8") for page in ("flink-sql.md", "types.md"))
+    (sql,) = re.findall(r"^```sql\n(-- old\.sql\n.*?)^```$", pages, re.DOTALL | re.MULTILINE)
+    (tmp_path / "old.sql").write_text(sql)
+    (tmp_path / "other.sql").write_text(re.sub(r"  INSERT INTO paid .*\n", "", sql))
+    shown = re.findall(r"^```console\n\$ (.*?)\n(.*?)^```$", pages, re.DOTALL | re.MULTILINE)
+    shown = [each for each in shown if "--flink-version 2.3" in each[0]]
+    assert len(shown) == 3
+    for command, expected in shown:
+        words = command.replace("--flink-version 2.3", "--flink-home flink-2.3.0").split()
+        ran = run(*words[1:])
+        pattern = re.escape(" ".join(expected.split())).replace(re.escape("..."), ".*")
+        printed = " ".join((ran.out + ran.err).split())
+        assert re.fullmatch(pattern, printed), printed
+
+
+@pytest.mark.nightly
+def test_flink_is_taken_from_maven_by_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest patch of a minor version, and an exact one."""
+    monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "cache"))
+    sql = tmp_path / "job.sql"
+    sql.write_text(KAFKA_TABLES + f"INSERT INTO out_changes {SUMS};")
+    plans = [sl.compile_sql(sql, flink_version=version) for version in ("1.20", "1.20.1")]
+    assert {plan.flink for plan in plans} == {(1, 20)}
+    jars = (tmp_path / "cache" / "flink-sql-1.20").glob("flink-clients-*.jar")
+    (newest,) = (path.stem.rpartition(".")[2] for path in jars)
+    assert int(newest) > 1
 
 
 # ------------------------------------------------------------------ plans of real connectors

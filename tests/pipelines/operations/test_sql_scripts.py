@@ -64,7 +64,7 @@ def test_what_is_no_script_is_refused_before_java_starts(tmp_path: Path) -> None
         sl.compile_sql(script)
     with pytest.raises(EncodeError, match="which is not said"):
         sl.compile_sql(script, flink_home=tmp_path, flink_version="1.20")
-    for version in ("newest", "1", "1.20.0-x", "../1.20"):
+    for version in ("newest", "1", "1.20.0-x", "../1.20", "1.20.+"):
         with pytest.raises(EncodeError, match="no version of Flink"):
             sl.compile_sql(script, flink_version=version)
     with pytest.raises(MissingFileError, match="--flink-home"):
