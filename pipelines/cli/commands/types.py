@@ -58,8 +58,8 @@ def types(
 
     Of a script of Flink SQL, --sql, the types are those of its job over empty tables: it is
     compiled and started in the Flink of --flink-home or --flink-version, and nothing is asked of
-    your systems. The savepoint that it takes has no data and all types: with --to it is kept, for
-    statelake sql-upgrade --like.
+    your systems. The savepoint that it takes has no data and all types: with --to it is kept, and
+    is what sql-upgrade takes as --like.
 
     With --diff the differences from such a file are told in words; SAVEPOINT may then be a file
     of types, too.
