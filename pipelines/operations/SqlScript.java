@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.configuration.GlobalConfiguration;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.table.api.PlanReference;
 import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
@@ -40,11 +41,12 @@ import org.apache.flink.table.operations.ddl.DropOperation;
  * </pre>
  *
  * STATEMENTS is a file of the script's statements, each with the number of its line before it, with a null
- * character behind each. REAL says whether connectors on the class path are used themselves. Prints where
- * the plan is, or what is wrong.
+ * character behind each. REAL says whether connectors on the class path are used themselves. Settings of
+ * the Flink that FLINK_CONF_DIR names come first. Prints where the plan is, or what is wrong.
  */
 public class SqlScript {
     private static final List<String> SETTINGS = List.of("table.", "pipeline.");
+    private static final List<String> FILES = List.of("pipeline.jars", "pipeline.classpaths");
     private static final String PARALLELISM = "parallelism.default";
     private static final String MODULE = "empty";
 
@@ -75,6 +77,9 @@ public class SqlScript {
         tables = StreamTableEnvironment.create(StreamExecutionEnvironment.getExecutionEnvironment(conf));
         internal = (TableEnvironmentInternal) tables;
         tables.loadModule(MODULE, new EmptyTables(real));
+        if (System.getenv("FLINK_CONF_DIR") != null) {
+            GlobalConfiguration.loadConfiguration().toMap().forEach(this::set);
+        }
     }
 
     public static void main(String[] words) throws Exception {
@@ -118,6 +123,7 @@ public class SqlScript {
             }
         }
         tables.getConfig().set("table.plan.compile.catalog-objects", "ALL"); // with their connectors
+        tables.getConfig().set("table.exec.resource.default-parallelism", "-1"); // that of this process
         if (job.isEmpty()) {
             throw new Refused("it has no INSERT");
         }
@@ -155,7 +161,8 @@ public class SqlScript {
         } else if (operation instanceof ModifyOperation) {
             insert(List.of((ModifyOperation) operation));
         } else if (operation instanceof SetOperation) {
-            set((SetOperation) operation);
+            SetOperation setting = (SetOperation) operation;
+            set(setting.getKey().orElse(""), setting.getValue().orElse(""));
         } else if (operation instanceof ResetOperation) {
             reset((ResetOperation) operation);
         } else if (operation instanceof ExecutePlanOperation && compiled) {
@@ -185,21 +192,24 @@ public class SqlScript {
         jobEnded = !inSet;
     }
 
-    private void set(SetOperation operation) {
-        String key = operation.getKey().orElse("");
-        String value = operation.getValue().orElse("");
+    private void set(String key, String value) {
         if (key.equals("execution.runtime-mode") && !value.equalsIgnoreCase("streaming")) {
             throw new Refused("only streaming jobs have state");
         }
-        if (SETTINGS.stream().anyMatch(key::startsWith)) {
+        if (counts(key)) {
             tables.getConfig().set(key, value);
         }
+    }
+
+    /** Whether a setting is one of the plan or of types: others are of clusters, and of this process. */
+    private static boolean counts(String key) {
+        return SETTINGS.stream().anyMatch(key::startsWith) && !FILES.contains(key);
     }
 
     private void reset(ResetOperation operation) {
         Configuration settings = tables.getConfig().getConfiguration();
         for (String key : new ArrayList<>(settings.keySet())) {
-            if (operation.getKey().map(key::equals).orElse(SETTINGS.stream().anyMatch(key::startsWith))) {
+            if (operation.getKey().map(key::equals).orElse(counts(key))) {
                 settings.removeKey(key);
             }
         }

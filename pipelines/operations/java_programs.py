@@ -25,6 +25,8 @@ SQL_MODULES = (
     "flink-clients", "flink-streaming-java", "flink-table-planner_2.12", "flink-table-runtime",
     "flink-table-api-java-bridge",
 )  # fmt: skip
+CONF = "FLINK_CONF_DIR"
+CONF_FILES = ("config.yaml", "flink-conf.yaml")
 PLANNER = "flink-table-planner*.jar"
 
 
@@ -56,6 +58,13 @@ def flink_libraries(home: str | os.PathLike[str], *, sql: bool = False) -> list[
     return libraries
 
 
+def flink_settings(home: str | os.PathLike[str] | None) -> Path | None:
+    """Return the directory of a Flink distribution's settings; None if it has none."""
+    conf = None if home is None else Path(home) / "conf"
+    has_some = conf is not None and any((conf / name).is_file() for name in CONF_FILES)
+    return conf if has_some else None
+
+
 def flink_from_maven(version: str) -> list[Path]:
     """Return the JARs of Flink SQL from Maven Central, downloaded at the first call.
 
@@ -85,6 +94,7 @@ def run_program(
     place: str,
     problem: str,
     remedy: str,
+    conf: Path | None = None,
 ) -> str:
     """Run a program, and return what it answers.
 
@@ -97,6 +107,7 @@ def run_program(
         place: Of whom it is, for messages.
         problem: What is the matter if it gives no answer.
         remedy: What to do then.
+        conf: The directory of Flink's settings, if they count.
 
     Raises:
         FlinkJobError: It can't be compiled, has not ended in time, or says what is wrong.
@@ -118,10 +129,13 @@ def run_program(
         java_command(), f"-Djava.io.tmpdir={directory}", "-Xmx1g", *OPENS,
         "-cp", os.pathsep.join((str(classes), path)), Path(sources[0]).stem, *words,
     ]  # fmt: skip
+    environment = {name: text for name, text in os.environ.items() if name != CONF}
+    if conf is not None:
+        environment[CONF] = str(conf)
     try:
         done = subprocess.run(  # noqa: S603 - the user's own Java, Flink, and job
             command, capture_output=True, text=True, encoding="utf-8", errors="replace",
-            timeout=timeout + START_SECONDS, check=False,
+            timeout=timeout + START_SECONDS, check=False, env=environment,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise FlinkJobError(

@@ -19,6 +19,7 @@ from statelake.pipelines.operations.copying import CopyOptions, copy_snapshot
 from statelake.pipelines.operations.java_programs import (
     flink_from_maven,
     flink_libraries,
+    flink_settings,
     run_program,
 )
 from statelake.state_core.errors import DeclarationError, EncodeError, MissingFileError
@@ -73,7 +74,7 @@ def compile_sql(
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         words = ["compile", _real(classpath), _written(statements, directory),
                  str(Path(directory) / "plan.json")]  # fmt: skip
-        made = Path(_answer(COMPILER, libraries, words, directory, timeout, place))
+        made = Path(_answer(COMPILER, libraries, words, directory, timeout, place, flink_home))
         text = made.read_bytes()
     plan = parse_plan(text, place)
     if to is not None:
@@ -133,7 +134,7 @@ def sql_types(
             job = ["run" if no_uids else "compiled", _real(classpath),
                    _written(statements, directory), plan]  # fmt: skip
         words = [directory, "SqlScript", Path(directory).as_uri(), f"{timeout:.0f}", *job]
-        made = _answer(RUNNER, libraries, words, directory, timeout, place)
+        made = _answer(RUNNER, libraries, words, directory, timeout, place, flink_home)
         made = made.removeprefix("file:")
         if to is not None:
             copy_snapshot(made, to, CopyOptions())
@@ -156,10 +157,11 @@ def _answer(
     directory: str,
     timeout: float,
     place: str,
+    flink_home: str | os.PathLike[str] | None,
 ) -> str:
     return run_program(
         sources, libraries, words, directory, timeout=timeout, place=place,
-        problem="Flink does not take it", remedy=_REMEDY,
+        problem="Flink does not take it", remedy=_REMEDY, conf=flink_settings(flink_home),
     )  # fmt: skip
 
 

@@ -210,6 +210,26 @@ def test_types_of_a_script_are_those_of_its_plan(version: str, tmp_path: Path) -
     assert sl.open_snapshot(tmp_path / "empty").operators
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_settings_of_the_flink_and_of_the_script_count(version: str, tmp_path: Path) -> None:
+    """Its time to live is that of `conf`, until the script sets another, or takes it back."""
+    flink = home(version, tmp_path)
+    (flink / "conf").mkdir()
+    (flink / "conf" / "config.yaml").write_text(
+        "table.exec.state.ttl: 1 h\nexecution.runtime-mode: STREAMING\nstate.backend.type: none\n"
+    )
+    sql = tmp_path / "job.sql"
+    for settings, ttl in (
+        ("", "1 h"),
+        ("SET 'table.exec.state.ttl' = '2 s'; SET 'parallelism.default' = '9';", "2 s"),
+        ("SET 'table.exec.state.ttl' = '2 s'; RESET 'table.exec.state.ttl';", "0 ms"),
+    ):
+        sql.write_text(f"{settings}{KAFKA_TABLES}INSERT INTO out_changes {SUMS};")
+        plan = sl.compile_sql(sql, flink_home=flink)
+        (state,) = (node.spec["state"] for node in plan.nodes.values() if "state" in node.spec)
+        assert state[0]["ttl"] == ttl
+
+
 def test_what_flink_does_not_take_is_named_with_its_line(tmp_path: Path) -> None:
     """What is no part of a job, what has no JAR, and what Flink says of a query."""
     flink = home("2.3.0", tmp_path)
