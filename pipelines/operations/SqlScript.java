@@ -21,6 +21,7 @@ import org.apache.flink.table.operations.ShowOperation;
 import org.apache.flink.table.operations.SinkModifyOperation;
 import org.apache.flink.table.operations.StatementSetOperation;
 import org.apache.flink.table.operations.UseOperation;
+import org.apache.flink.table.operations.command.AddJarOperation;
 import org.apache.flink.table.operations.command.ExecutePlanOperation;
 import org.apache.flink.table.operations.command.ResetOperation;
 import org.apache.flink.table.operations.command.SetOperation;
@@ -116,6 +117,7 @@ public class SqlScript {
             try {
                 for (Operation operation : internal.getParser().parse(words[at + 1])) {
                     take(operation);
+                    keepEmpty();
                 }
             } catch (Exception problem) {
                 throw new Refused(
@@ -127,9 +129,13 @@ public class SqlScript {
         if (job.isEmpty()) {
             throw new Refused("it has no INSERT");
         }
-        if (!Arrays.asList(tables.listModules()).contains(MODULE)) {
-            List<String> modules = new ArrayList<>(List.of(MODULE));
-            modules.addAll(Arrays.asList(tables.listModules()));
+    }
+
+    /** Sees that tables are empty whatever modules the script has chosen. */
+    private void keepEmpty() {
+        List<String> modules = new ArrayList<>(Arrays.asList(tables.listModules()));
+        if (!modules.contains(MODULE)) {
+            modules.add(MODULE);
             tables.useModules(modules.toArray(new String[0]));
         }
     }
@@ -175,7 +181,7 @@ public class SqlScript {
                 || operation instanceof DropOperation || operation instanceof UseOperation) {
             internal.executeInternal(operation);
         } else if (!(operation instanceof ShowOperation || operation instanceof DescribeTableOperation
-                || operation instanceof ExplainOperation)) {
+                || operation instanceof ExplainOperation || operation instanceof AddJarOperation)) {
             throw new Refused("this is no part of a job with INSERT: "
                     + operation.getClass().getSimpleName().replace("Operation", ""));
         }

@@ -23,6 +23,7 @@ from statelake.state_core.errors import FlinkJobError, IncompatibleError
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_home, flink_jars
 from tests.integration.flink.generated_queries import write_tables
 from tests.integration.flink.sql_jobs import FACTORY, MODULES, SOURCES, SqlFlink
+from tests.integration.flink.sql_versions import QUERIES, Statements, compiles
 from tests.support.command import run
 from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
 
@@ -31,6 +32,9 @@ pytestmark = [pytest.mark.flink, pytest.mark.full]
 DOCS = Path(__file__).parents[3] / "docs"
 LOADER = ("flink-table-planner-loader", "flink-table-runtime", "flink-table-api-java-bridge")
 VERSIONS = ("2.3.0", "1.20.0")
+UTC = "SET 'table.local-time-zone' = 'UTC';\n"
+ALL_CHANGES = "'kafka', 'format' = 'debezium-json'"  # as the tests' connector takes
+OTHERWISE = ("values of arrays",)  # a correlation has a number of the JVM
 SINKS = """
 CREATE TABLE per_group (g BIGINT, {columns}) WITH ('connector' = 'halves');
 CREATE TABLE joined (id BIGINT, name STRING) WITH ('connector' = 'halves');
@@ -230,6 +234,24 @@ def test_settings_of_the_flink_and_of_the_script_count(version: str, tmp_path: P
         assert state[0]["ttl"] == ttl
 
 
+def test_a_script_may_have_what_a_sql_client_takes(tmp_path: Path) -> None:
+    """Databases, views, hints, modules, lookups, patterns; and tables stay empty."""
+    flink, file = home("2.3.0", tmp_path), tmp_path / "job.sql"
+    file.write_text(CLIENT)
+    kinds = sorted(node.kind for node in sl.compile_sql(file, flink_home=flink).nodes.values())
+    assert {"lookup-join", "match", "group-aggregate"} <= set(kinds)
+    assert (kinds.count("table-source-scan"), kinds.count("sink")) == (3, 3)
+    types = sl.sql_types(file, flink_home=flink, operator=["4_group-aggregate"])
+    assert list(types.content()["states"]) == ["4_group-aggregate/accState"]
+    file.write_text(
+        "CREATE TABLE a (g STRING, v BIGINT) WITH ('connector' = 'datagen');\n"
+        "CREATE TABLE b (g STRING, v BIGINT) WITH ('connector' = 'print');\n"
+        "COMPILE PLAN '/nowhere/x' FOR INSERT INTO b SELECT g, SUM(v) FROM a GROUP BY g;\n"
+        "EXECUTE PLAN '/nowhere/x';"
+    )
+    assert len(sl.compile_sql(file, flink_home=flink).nodes) == 4
+
+
 def test_what_flink_does_not_take_is_named_with_its_line(tmp_path: Path) -> None:
     """What is no part of a job, what has no JAR, and what Flink says of a query."""
     flink = home("2.3.0", tmp_path)
@@ -289,9 +311,92 @@ def test_flink_is_taken_from_maven_by_its_version(
     assert int(newest) > 1
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("version", VERSIONS)
+def test_plans_of_all_nodes_are_those_of_jobs(version: str, tmp_path: Path) -> None:
+    """Queries of every node that keeps state, but for the options of tables."""
+    names = [name for name in QUERIES if compiles(name, version) and name not in OTHERWISE]
+    files = {"flink_home": home(version, tmp_path)}
+    with SqlFlink(version, tmp_path) as flink:
+        of_name = {name: Statements.of([name], version).settings for name in names}
+        for settings in set(of_name.values()):
+            batch = [name for name in names if of_name[name] == settings]
+            statements = Statements.of(batch, version)
+            _, wanted = flink.compile(UTC + statements.sql)
+            sinks = {
+                node["dynamicTableSink"]["table"]["identifier"].rpartition(".")[2].strip("`"): node
+                for node in wanted["nodes"]
+                if "dynamicTableSink" in node
+            }
+            declared, inserts = [UTC.rstrip(";\n")], []
+            for text in map(str.strip, statements.sql.split(";\n")):
+                if text.startswith("SELECT"):
+                    declared.append(_table_of(sinks[f"sink_{len(inserts)}"]))
+                    inserts.append(f"INSERT INTO sink_{len(inserts)} {text}")
+                elif text.startswith("INSERT"):
+                    inserts.append(text)
+                else:
+                    declared.append(_known(text))
+            sql, plan = tmp_path / "job.sql", tmp_path / "plan.json"
+            script(sql, ";\n".join(declared) + ";\n", inserts, {})
+            sl.compile_sql(sql, plan, **files)
+            assert _optionless(json.loads(plan.read_text())) == _optionless(wanted), batch
+
+
+def _known(statement: str) -> str:
+    """A table of the tests' connector as one of a connector that emits and takes the same."""
+    name = ALL_CHANGES
+    if "'updating' = 'true'" in statement:
+        name = "'mysql-cdc'"
+    elif "'rows'" in statement:
+        name = "'datagen'"
+    elif "'upserts' = 'true'" in statement:
+        name = "'mongodb'"
+    return statement.replace("'halves'", name)
+
+
+def _table_of(sink: dict[str, Any]) -> str:
+    table = sink["dynamicTableSink"]["table"]
+    columns = ", ".join(
+        f"`{each['name']}` {each['dataType']}"
+        for each in table["resolvedTable"]["schema"]["columns"]
+    )
+    name = table["identifier"].rpartition(".")[2]
+    return f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'print')"
+
+
+def _optionless(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _optionless(each) for name, each in content.items() if name != "options"}
+    return [_optionless(each) for each in content] if isinstance(content, list) else content
+
+
 # ------------------------------------------------------------------ plans of real connectors
 
 SUMS = "SELECT g, COUNT(*), SUM(v) FROM plain GROUP BY g"
+CLIENT = f"""
+ADD JAR '/nowhere/functions.jar';
+CREATE DATABASE shop; USE shop; SHOW TABLES;
+CREATE TABLE base (id BIGINT, g STRING, v BIGINT, ts TIMESTAMP(3), pt AS PROCTIME(), WATERMARK FOR
+    ts AS ts - INTERVAL '1' SECOND) WITH ('connector' = 'kafka', {TOPIC}, 'format' = 'json');
+CREATE TEMPORARY TABLE other WITH ('topic' = 'u') LIKE base;
+CREATE TEMPORARY VIEW seen AS SELECT g, COUNT(*) AS n FROM base
+    /*+ OPTIONS('scan.startup.mode'='latest-offset') */ GROUP BY g;
+CREATE TABLE places (a BIGINT, c STRING) WITH ('connector' = 'hbase-2.2', 'table-name' = 'x');
+ALTER TABLE places SET ('lookup.async' = 'true');
+DESCRIBE base; EXPLAIN SELECT * FROM seen; USE MODULES core;
+CREATE TABLE indexed (g STRING, n BIGINT) WITH ('connector' = 'elasticsearch-7', 'index' = 'i');
+CREATE TABLE kept (g STRING, n BIGINT, PRIMARY KEY (g) NOT ENFORCED) WITH ('connector' = 'mongodb');
+CREATE TABLE dropped (a INT) WITH ('connector' = 'nothing'); DROP TABLE dropped;
+BEGIN STATEMENT SET;
+INSERT INTO indexed SELECT * FROM seen;
+INSERT INTO kept SELECT * FROM seen;
+INSERT INTO indexed SELECT p.c, b.v FROM base b JOIN places FOR SYSTEM_TIME AS OF b.pt p
+    ON b.id = p.a;
+INSERT INTO indexed SELECT x, y FROM other MATCH_RECOGNIZE (PARTITION BY id ORDER BY ts MEASURES
+    A.g AS x, B.v AS y PATTERN (A B) DEFINE B AS B.v > A.v);
+END;
+"""
 KAFKA_TABLES = f"""
 CREATE TABLE plain (id BIGINT, g STRING, v BIGINT, ts TIMESTAMP(3), t TIMESTAMP_LTZ(3) METADATA FROM
     'timestamp', part INT METADATA FROM 'partition' VIRTUAL, h MAP<STRING, BYTES> METADATA FROM
