@@ -199,9 +199,9 @@ PATHS_BY_HAND = {
         {"pathlib", "Directory", "DeltaTable", ".filesystem", ".get_file_info",
          ".open_input_stream"}, USERS_OWN,
     ),
-    **dict.fromkeys(
-        ("pipelines.operations.job_types", "pipelines.operations.java_programs"),
-        ({"pathlib"}, USERS_OWN),
+    "pipelines.operations.job_types": ({"pathlib"}, USERS_OWN),
+    "pipelines.operations.java_programs": (
+        {"pathlib", ".mkdir"}, "the user's own Flink, and classes in the cache",
     ),
     "pipelines.operations.sql_scripts": ({"pathlib", ".write_text"}, USERS_OWN),
     "state_core.plans.plan": ({"open"}, USERS_OWN),

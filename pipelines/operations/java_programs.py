@@ -1,4 +1,4 @@
-"""Small Java programs of ours that run in the user's Flink, each compiled against it first.
+"""Small Java programs of ours that run in the user's Flink, each compiled against it once.
 
 They are source files beside this module. Nothing out of a snapshot is ever run: what runs is the
 user's own job, or the user's own SQL.
@@ -6,12 +6,20 @@ user's own job, or the user's own SQL.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.pipelines.spark.jars import (
+    cache_directory,
+    java_command,
+    require_java,
+    resolve_jars,
+)
 from statelake.state_core.errors import EncodeError, FlinkJobError, MissingFileError
 
 SOURCES = Path(__file__).parent
@@ -112,19 +120,8 @@ def run_program(
     Raises:
         FlinkJobError: It can't be compiled, has not ended in time, or says what is wrong.
     """
-    classes = Path(directory) / "classes"
+    classes = _compiled(sources, libraries)
     path = os.pathsep.join(map(str, libraries))
-    compiler = [java_command(), "-m", COMPILER, "-nowarn", "-cp", path, "-d", str(classes)]
-    compiled = subprocess.run(  # noqa: S603 - the user's own Java and Flink
-        [*compiler, *(str(SOURCES / each) for each in sources)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if compiled.returncode:
-        raise FlinkJobError(
-            f"it can't be made ready for this Flink: {compiled.stderr.strip()[-500:]}",
-            place=str(libraries[0].parent),
-            remedy="it takes a JDK, not a JRE, and Flink 1.19 or later",
-        )
     command = [
         java_command(), f"-Djava.io.tmpdir={directory}", "-Xmx1g", *OPENS,
         "-cp", os.pathsep.join((str(classes), path)), Path(sources[0]).stem, *words,
@@ -153,3 +150,34 @@ def run_program(
         f"{problem}: {said.get(PROBLEM) or done.stderr.strip()[-500:]}",
         place=place, remedy=remedy,
     )  # fmt: skip
+
+
+def _compiled(sources: Sequence[str], libraries: Sequence[Path]) -> Path:
+    """Return the directory with a program's classes, compiled once for each Flink.
+
+    Raises:
+        FlinkJobError: It can't be compiled.
+    """
+    files = [SOURCES / each for each in sources]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))
+    digest.update(repr([(each.name, each.stat().st_size) for each in libraries]).encode())
+    target = cache_directory() / f"flink-programs-{digest.hexdigest()[:16]}"
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, ignore_cleanup_errors=True) as part:
+        classes = Path(part) / "classes"
+        path = os.pathsep.join(map(str, libraries))
+        compiler = [java_command(), "-m", COMPILER, "-nowarn", "-cp", path, "-d", str(classes)]
+        done = subprocess.run(  # noqa: S603 - the user's own Java and Flink
+            [*compiler, *map(str, files)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise FlinkJobError(
+                f"it can't be made ready for this Flink: {done.stderr.strip()[-500:]}",
+                place=str(libraries[0].parent),
+                remedy="it takes a JDK, not a JRE, and Flink 1.19 or later",
+            )
+        with suppress(OSError):  # another process was first
+            classes.rename(target)
+    return target

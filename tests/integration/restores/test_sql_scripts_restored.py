@@ -32,6 +32,9 @@ pytestmark = [pytest.mark.flink, pytest.mark.full]
 DOCS = Path(__file__).parents[3] / "docs"
 LOADER = ("flink-table-planner-loader", "flink-table-runtime", "flink-table-api-java-bridge")
 VERSIONS = ("2.3.0", "1.20.0")
+EACH = pytest.mark.parametrize(
+    "version", [VERSIONS[0], pytest.param(VERSIONS[1], marks=pytest.mark.nightly)]
+)
 UTC = "SET 'table.local-time-zone' = 'UTC';\n"
 ALL_CHANGES = "'kafka', 'format' = 'debezium-json'"  # as the tests' connector takes
 OTHERWISE = ("values of arrays",)  # a correlation has a number of the JVM
@@ -86,9 +89,7 @@ def results(lines: Iterable[str]) -> Counter[str]:
     return Counter({row: n for row, n in count.items() if n})
 
 
-@pytest.mark.parametrize(
-    "version", [VERSIONS[0], pytest.param(VERSIONS[1], marks=pytest.mark.nightly)]
-)
+@EACH
 def test_two_scripts_upgrade_a_job_that_ran_without_plans(version: str, tmp_path: Path) -> None:
     """No plan, no connector; the types that no plan tells are of a savepoint over empty tables."""
     flink_of: Any = {"flink_home": home(version, tmp_path)}
@@ -153,7 +154,7 @@ def _without_total(lines: Iterable[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@EACH
 def test_connectors_on_the_class_path_are_used_themselves(version: str, tmp_path: Path) -> None:
     """The plan that is kept is what the new job runs, from the savepoint of the old one."""
     own = own_connector(version, tmp_path / "halves.jar")
@@ -196,7 +197,7 @@ def _exchanged(lines: Iterable[str]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@EACH
 def test_types_of_a_script_are_those_of_its_plan(version: str, tmp_path: Path) -> None:
     """By the planner of `opt`, too, as a distribution has it; uids are those of the plan."""
     loader = flink_home(version, tmp_path / "loader", LOADER)
@@ -214,7 +215,7 @@ def test_types_of_a_script_are_those_of_its_plan(version: str, tmp_path: Path) -
     assert sl.open_snapshot(tmp_path / "empty").operators
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@EACH
 def test_settings_of_the_flink_and_of_the_script_count(version: str, tmp_path: Path) -> None:
     """Its time to live is that of `conf`, until the script sets another, or takes it back."""
     flink = home(version, tmp_path)
