@@ -101,6 +101,32 @@ def _measured(work: Path, what: str, kind: TypeSerializerSnapshot, values: pa.Ar
     return Row(what, rate(count, upgrade), f"export {rate(count, export)}", export / upgrade)
 
 
+def measure_columns(work: Path, count: int) -> list[Row]:
+    """All on one core: an import that makes columns, beside one of the bytes, and its export."""
+    rows = []
+    for number, (what, (kind, values)) in enumerate(_states(count).items()):
+        place, names = work / f"columns-{number}", itertools.count()
+        table = pa.table({"key": pa.array(range(count)), "value": values})
+        operator = NewOperator("operator", "Long", (NewKeyedState("state", table, value=kind),))
+        with undecoded():
+            write_snapshot(place / "savepoint", [operator])
+        lake = Catalog(place / "lake")
+
+        def imported(job: str, lake: Catalog = lake, place: Path = place) -> None:
+            import_snapshot(lake, str(place / "savepoint"), job, snapshot_id="s", engine=ONE_CORE)
+
+        with undecoded():
+            as_bytes = seconds(lambda: imported(f"bytes{next(names)}"))  # noqa: B023 - called here
+        as_columns = seconds(lambda: imported(f"columns{next(names)}"))  # noqa: B023 - likewise
+        job = max(each for each in lake.jobs() if each.startswith("columns"))
+        export = seconds(
+            lambda: export_snapshot(lake, job, "s", place / f"to{next(names)}", engine=ONE_CORE)  # noqa: B023
+        )
+        beside = f"bytes {rate(count, as_bytes)}, export {rate(count, export)}"
+        rows.append(Row(what, rate(count, as_columns), beside, as_bytes / as_columns))
+    return rows
+
+
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -109,7 +135,9 @@ def main() -> None:
     declare_classes({"flink": 1, "classes": {SHOP: {"fields": FIELDS}}})
     with tempfile.TemporaryDirectory() as name:
         rows = measure(Path(name), given.values)
+        columns = measure_columns(Path(name), given.values)
     print_table(f"{given.values:,} values of Flink 1's Kryo, on one core", rows)
+    print_table(f"{given.values:,} values as columns of a lake, on one core", columns)
 
 
 if __name__ == "__main__":

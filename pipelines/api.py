@@ -611,6 +611,7 @@ class Job:
         taken: datetime | None = None,
         partitions: int | None = None,
         plan: str | os.PathLike[str] | None = None,
+        decode: Iterable[str] = (),
     ) -> ImportResult:
         """Import a savepoint or checkpoint as the job's next snapshot.
 
@@ -624,13 +625,16 @@ class Job:
             partitions: How many files each state gets, 1 to 128; by default by its bytes.
             plan: The compiled plan of its Flink SQL job, as a file: its tables have the columns of
                 the query.
+            decode: What texts and bytes hold, and become columns: `OPERATOR/STATE=json`,
+                `=json:SHAPE_OR_FILE` or `=avro:FILE`, each.
         """
         from statelake.pipelines.lake.ingest.importing import import_snapshot
 
         return import_snapshot(
             self.lake.catalog, os.fspath(savepoint), self.name, snapshot_id=name,
             engine=self.engine, allow_external=allow_external, uids=uids, note=note,
-            taken_at=taken, partitions=partitions, plan=plan, progress=self.progress,
+            taken_at=taken, partitions=partitions, plan=plan, decode=decode,
+            progress=self.progress,
         )  # fmt: skip
 
     def bootstrap(
@@ -715,12 +719,17 @@ class Job:
             keys: Whether to read keys, which may take long.
 
         Raises:
+            DeclarationError: The first one was taken after the last, or `ahead` is no number.
             NotFoundError: There is no such snapshot, or there are fewer than two.
         """
         from statelake.pipelines.lake.verify.diffing import diff_state
         from statelake.pipelines.operations.growth import KeyChanges, growth_of, recorded
 
         first, last = (None if name is None else self[name] for name in (since, until))
+        if first is not None and last is not None and first.taken_at > last.taken_at:
+            raise DeclarationError(
+                f"snapshot {first.name} was taken after {last.name}", remedy="exchange them"
+            )
         asked = {each.name for each in (first, last) if each is not None}
         chosen = [
             record.snapshot_id
@@ -2077,7 +2086,7 @@ def orphans(
     plan = find(
         directory,
         partial(asked, cluster) if cluster is not None else None,
-        older_than=older_than or timedelta(days=7),
+        older_than=timedelta(days=7) if older_than is None else older_than,
         paths=PathMap.parse(path_map),
     )
     return delete_orphans(directory, plan) if delete else plan
@@ -2227,12 +2236,14 @@ def diff(
     from statelake.state_core.formats import open_snapshot
 
     reading: Any = {"allow_external": tuple(allow_external), "uids": tuple(uids)}
-    for each in (earlier, later):  # before all the work
-        open_snapshot(each, **reading)
+    names = []
+    for path in (os.fspath(earlier), os.fspath(later)):  # before all the work
+        opened = open_snapshot(path, **reading)
+        names.append(opened.location if "://" in path else path)  # without its credentials
     with in_temporary_lake(earlier, **reading) as before:
         before.job.import_snapshot(later, "later", **reading)
         found = before.diff("later", examples=examples, sort=sort)
-    return Differences(os.fspath(earlier), os.fspath(later), found)
+    return Differences(names[0], names[1], found)
 
 
 def diff_types(
@@ -2427,6 +2438,7 @@ def in_temporary_lake(
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
     plan: str | os.PathLike[str] | None = None,
+    decode: Iterable[str] = (),
 ) -> Iterator[LakeSnapshot]:
     """Yield a savepoint as the snapshot of a lake that is removed afterwards, for an export.
 
@@ -2436,6 +2448,7 @@ def in_temporary_lake(
         allow_external: Directories elsewhere to which its handles may lead.
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
         plan: The compiled plan of its Flink SQL job, as a file: rows have the columns of its query.
+        decode: What texts and bytes hold, as for `Job.import_snapshot`.
 
     Raises:
         SnapshotError: The savepoint can't be opened, or something is at `to` already.
@@ -2455,8 +2468,9 @@ def in_temporary_lake(
     with held_temporary(EXPORT_PREFIX) as directory:
         job = Lake(directory).job("savepoint", engine="local")
         job.import_snapshot(
-            savepoint, "savepoint", allow_external=allow_external, uids=uids, plan=plan
-        )
+            savepoint, "savepoint", allow_external=allow_external, uids=uids, plan=plan,
+            decode=decode,
+        )  # fmt: skip
         yield job["savepoint"]
 
 

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from statelake.state_core.errors import DeclarationError
+from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.model.snapshot import KeyedState, OperatorState, StateKind
 from statelake.state_core.printable import bytes_text, printable, printable_json
 
@@ -144,12 +144,21 @@ def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterato
             yield head | {name: plain(row[name], kinds[name]) for name in names}
 
 
-def json_rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a batch as JSON values; columns may share a name."""
-    columns = [
-        [plain(value, field.type) for value in column.to_pylist()]
-        for field, column in zip(batch.schema, batch.columns, strict=True)
-    ]
+def json_rows(batch: pa.RecordBatch | pa.Table) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a batch as JSON values; columns may share a name.
+
+    Raises:
+        StateError: A time is one that Python does not have.
+    """
+    try:
+        columns = [
+            [plain(value, field.type) for value in column.to_pylist()]
+            for field, column in zip(batch.schema, batch.columns, strict=True)
+        ]
+    except OverflowError as error:
+        raise StateError(
+            "a time is outside the years 1 to 9999", remedy="cast it to VARCHAR"
+        ) from error
     return zip(*columns, strict=True)
 
 
@@ -195,7 +204,7 @@ def plain(value: Any, kind: pa.DataType | None = None) -> Any:
         value: The value, as Arrow converts it to Python.
         kind: Its type. Without it an empty map can't be distinguished from an empty list.
     """
-    if kind is not None and value is not None and pa.types.is_nested(kind):
+    if kind is not None and value is not None and _has_parts(kind):
         return _nested(value, kind)
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
@@ -212,6 +221,11 @@ def plain(value: Any, kind: pa.DataType | None = None) -> Any:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     return str(value)
+
+
+def _has_parts(kind: pa.DataType) -> bool:
+    """Return whether each value of a type has parts of types that it names."""
+    return pa.types.is_nested(kind) and not pa.types.is_union(kind)
 
 
 def _nested(value: Any, kind: pa.DataType) -> Any:

@@ -14,6 +14,7 @@
 `process/`       process functions that run on it
 `commit/`        commits of state in two phases (SEP-28)
 `bounds`         how much of what a snapshot declares is read
+`column_names`   names that every table and query takes
 `errors`         the one tree of errors
 `deprecation`    names that are deprecated, and what replaces them
 `printable`      tables, and names out of data, escaped for display

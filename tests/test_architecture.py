@@ -28,7 +28,7 @@ FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "statelake", "tests")
 STRATA = {
     "files and kernels": (
         "state_core.printable", "state_core.errors", "state_core.bounds", "state_core.extras",
-        "state_core.deprecation",
+        "state_core.deprecation", "state_core.column_names",
         "state_core.files", "state_core.kernels",
     ),
     "types": ("state_core.serializers", "state_core.model", "state_core.declarations"),
@@ -205,6 +205,7 @@ PATHS_BY_HAND = {
     ),
     "pipelines.operations.sql_scripts": ({"pathlib", ".write_text"}, USERS_OWN),
     "state_core.plans.plan": ({"open"}, USERS_OWN),
+    "state_core.formats.contents": ({"open"}, USERS_OWN),
     "pipelines.yaml_lines": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.catalog.processes": (
         {"pathlib", ".read_text"}, "what the kernel says of processes",

@@ -257,6 +257,12 @@ FLINK_OF_SQL = (
 )  # fmt: skip
 
 
+decode_option = click.option(
+    "--decode", multiple=True, metavar="OPERATOR/STATE=FORM",
+    help="What a state's text or bytes hold: json, json:SHAPE_OR_FILE, or avro:FILE.",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class NamedSnapshot:
     """A savepoint or checkpoint, or a snapshot of a lake, as the command line names it.
@@ -268,6 +274,7 @@ class NamedSnapshot:
         job: The job's name in the lake.
         snapshot_id: The name of the job's snapshot; None for the newest.
         plan: The compiled plan of the savepoint's job; None without one.
+        decode: What texts and bytes of the savepoint's states hold.
         sql: The SQL script that is named in the place of a savepoint; None without one.
     """
 
@@ -277,6 +284,7 @@ class NamedSnapshot:
     job: str
     snapshot_id: str | None
     plan: str | None = None
+    decode: tuple[str, ...] = ()
     sql: str | None = None
 
     @property
@@ -304,7 +312,7 @@ class NamedSnapshot:
         """
         from statelake import open_snapshot  # noqa: PLC0415 - not for --help
 
-        return open_snapshot(self.savepoint, plan=self.plan, **self.reading)
+        return open_snapshot(self.savepoint, plan=self.plan, decode=self.decode, **self.reading)
 
     def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
         """Return the snapshot of the lake.
@@ -342,6 +350,7 @@ def _source(
     allow_external: tuple[str, ...],
     plan: str | None = None,
     sql: str | None = None,
+    decode: tuple[str, ...] = (),
 ) -> NamedSnapshot:
     if sql is not None:
         if savepoint is not None or lake_is_meant() or snapshot_id or uids or allow_external:
@@ -359,8 +368,10 @@ def _source(
         raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
     if lake is not None and plan is not None:
         raise click.UsageError("--plan is for a SAVEPOINT: a lake has the names of its import")
+    if lake is not None and decode:
+        raise click.UsageError("--decode is for a SAVEPOINT: a lake has the columns of its import")
     reading = _reading(allow_external, uids)
-    return NamedSnapshot(savepoint or "", reading, lake, job or "", snapshot_id, plan)
+    return NamedSnapshot(savepoint or "", reading, lake, job or "", snapshot_id, plan, decode)
 
 
 _SOURCE = (
@@ -383,6 +394,8 @@ source_or_sql_options = gathered(
     click.option("--sql", metavar="FILE",
                  help="Instead, a script of Flink SQL, or its compiled plan (.json)."),
 )  # fmt: skip
+# the same, where values may be typed by what they hold
+typed_source_options = gathered("source", _source, *_SOURCE, plan_option, decode_option)
 
 
 class Share(click.ParamType[float]):

@@ -28,6 +28,8 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.state_compatibility import Verdicts
 from statelake.state_core.printable import Printed, Table, bytes_text
 
+CLOCKS = 60.0  # seconds by which those of two machines may differ
+
 
 @dataclass(frozen=True)
 class CanaryResult(Printed):
@@ -94,7 +96,7 @@ class DrillResult(Printed):
     Attributes:
         snapshot: The snapshot that was restored: the newest sound one.
         taken: When its `_metadata` was written; that of a copy in a store, when it was copied.
-        age_seconds: Its age when the drill began (RPO).
+        age_seconds: Its age when the drill began; negative if it is of the future.
         bytes: The bytes of its state.
         look_seconds: How long it took to find it.
         restore_seconds: How long it took the job to run and to complete a checkpoint (with the
@@ -117,6 +119,11 @@ class DrillResult(Printed):
     skipped: int
 
     @property
+    def rpo_seconds(self) -> float | None:
+        """Return how much would have been lost; None if clocks differ too much to tell."""
+        return None if self.age_seconds < -CLOCKS else max(0.0, self.age_seconds)
+
+    @property
     def rto_seconds(self) -> float:
         """Return how long nothing would have run: to find it, and to restore it."""
         return self.look_seconds + self.restore_seconds
@@ -135,8 +142,11 @@ class DrillResult(Printed):
         yield f"{self.snapshot} {self.verdict} ({bytes_text(self.bytes)})"
         if self.why:
             yield f"Flink: {self.why}"
-        age = timedelta(seconds=round(self.age_seconds))
-        yield f"RPO: it is of {self.taken:%Y-%m-%d %H:%M:%S} UTC, {age} ago"
+        taken = f"{self.taken:%Y-%m-%d %H:%M:%S} UTC"
+        if self.rpo_seconds is None:
+            yield f"RPO: not known, as it is of {taken}, in the future: compare the clocks"
+        else:
+            yield f"RPO: it is of {taken}, {timedelta(seconds=round(self.rpo_seconds))} ago"
         if self.skipped:
             yield f"{self.skipped:,} newer ones can't be restored: `statelake scan` says why"
         if self.restores:

@@ -73,7 +73,8 @@ from statelake.state_core.printable import Printed, Table, bytes_text, kind_text
 THREADS = {True: 4, False: 16}  # by whether all files are local
 PIECE = {True: 1 << 20, False: 8 << 20}  # by whether it is on a disk: it stays in a core's cache
 COMPRESSED = 1  # the first byte of a log
-_LEFT = re.compile(rf".+\.[0-9a-f]{{16}}{re.escape(PART)}")  # of a killed writer in HDFS
+# what a killed writer left of a file: on a disk, and in HDFS
+_LEFT = re.compile(rf"(.+)\.(?:[0-9a-f]{{8}}|[0-9a-f]{{16}}){re.escape(PART)}", re.DOTALL)
 DIGITS = 16  # of the digest in the name of a file from elsewhere
 Progress = Callable[[int, int], None]
 
@@ -228,7 +229,8 @@ def copy_snapshot(
     """
     source, target = Directory(snapshot), Directory(dest)
     _refuse_overlap(source, target)
-    return _copied(source, _Target(target, options), "", options, progress)
+    place = _Target(target, options)
+    return _copied(_planned(source, place, "", options), place, options, progress)
 
 
 def copy_checkpoints(
@@ -240,6 +242,8 @@ def copy_checkpoints(
     progress: Progress | None = None,
 ) -> CopiedCheckpoints:
     """Copy the checkpoints of a job that were not copied before, the newest first.
+
+    One that is damaged keeps no other from being copied, and is an error afterwards.
 
     Args:
         directory: The directory that has the job's `chk-N`, a path or URI.
@@ -265,6 +269,7 @@ def copy_checkpoints(
     place = _Target(target, options)
     copied: list[CopiedSnapshot] = []
     gone: list[str] = []
+    damaged: list[StateError] = []
     known = {path.partition("/")[0] for path in place.there}
     done = place.complete()
     complete = 0
@@ -277,13 +282,27 @@ def copy_checkpoints(
                 place.refuse_another_of(name, checkpoint)
                 complete += 1
                 continue
-            copied.append(_copied(checkpoint, place, f"{name}/", options, progress))
+            try:
+                plan = _planned(checkpoint, place, f"{name}/", options)
+            except StateError as error:
+                if checkpoint.is_file(METADATA_FILE):
+                    damaged.append(error)
+                else:
+                    gone.append(name)
+                continue
+            copied.append(_copied(plan, place, options, progress))
         except MissingFileError:
             if checkpoint.is_file(METADATA_FILE):
                 raise
             if name not in known:  # all of it was written just now
                 place.directory.delete_tree(name)
             gone.append(name)
+    if damaged:
+        many = "" if len(damaged) == 1 else f" (and {len(damaged) - 1} more can't be copied)"
+        raise SnapshotError(
+            f"{damaged[0].problem}{many}", place=damaged[0].place,
+            remedy="all others are copied; `statelake scan` says what is wrong with this one",
+        ) from damaged[0]  # fmt: skip
     return CopiedCheckpoints(source.uri, target.uri, tuple(copied), complete, tuple(gone))
 
 
@@ -297,29 +316,34 @@ def _is_since(source: Directory, name: str, since: int | datetime | None) -> boo
     return source.modified(f"{name}/{METADATA_FILE}") >= since.timestamp()
 
 
-def _copied(
-    source: Directory,
-    target: _Target,
-    within: str,
-    options: CopyOptions,
-    progress: Progress | None,
-) -> CopiedSnapshot:
-    """Copy one snapshot.
+def _planned(source: Directory, target: _Target, within: str, options: CopyOptions) -> _Plan:
+    """Return what is to be copied of one snapshot; nothing is written.
 
     Args:
         source: Its directory.
         target: The directory of the copy, or of all copies.
         within: The path of this copy below that, ending in a slash; empty if it is that.
         options: How.
+
+    Raises:
+        SnapshotError: It is damaged, or can't be read.
+    """
+    return _Plan(StateFiles(source, options.allow_external), target.uri, within)
+
+
+def _copied(
+    plan: _Plan, target: _Target, options: CopyOptions, progress: Progress | None
+) -> CopiedSnapshot:
+    """Copy one snapshot.
+
+    Args:
+        plan: What is to be copied.
+        target: The directory of the copy, or of all copies.
+        options: How.
         progress: Called with (done, total) bytes.
     """
-    began = time.monotonic()
-    files = StateFiles(source, options.allow_external)
-    data = files.metadata()
-    metadata = read_metadata(data, files.metadata_path)
-    check_properties(metadata)
-    plan = _Plan(files, metadata, target.uri, within)
-    moved = plan.moved()
+    source, within = plan.source, plan.within
+    data, metadata, moved = plan.data, plan.metadata, plan.moved()
     written = data if moved == metadata else write_as_read(moved)
     was_complete = target.refuse_another(within, {file.target for file in plan.files}, written)
     copy = _Copy(target, plan.files, verify=options.verify, progress=progress)
@@ -334,7 +358,8 @@ def _copied(
     return CopiedSnapshot(
         source.uri, f"{target.directory.uri}/{within}".rstrip("/"), kind, format_name,
         metadata.checkpoint_id, len(plan.files), sum(map(_size, plan.files)), len(copy.kept),
-        sum(map(_size, copy.kept)), plan.moved_handles, options.verify, time.monotonic() - began,
+        sum(map(_size, copy.kept)), plan.moved_handles, options.verify,
+        time.monotonic() - plan.began,
         was_complete,
     )  # fmt: skip
 
@@ -372,11 +397,15 @@ class _Plan:
 
     Args:
         files: The files of the snapshot.
-        metadata: The content of its `_metadata`.
         uri: The URI of the target, as Flink will call it.
         within: The path of the copy below the target, ending in a slash; empty if it is that.
 
     Attributes:
+        source: The directory of the snapshot.
+        within: As it was given.
+        data: The bytes of its `_metadata`.
+        metadata: The content of that.
+        began: When it was read, by the monotonic clock.
         files: What is to be copied, by path below the target.
         moved_handles: How many handles are changed, once `moved` was called.
 
@@ -384,13 +413,15 @@ class _Plan:
         SnapshotError: A file is missing, too short, or outside the snapshot.
     """
 
-    def __init__(
-        self, files: StateFiles, metadata: CheckpointMetadata, uri: str, within: str
-    ) -> None:
+    def __init__(self, files: StateFiles, uri: str, within: str) -> None:
+        self.began = time.monotonic()
+        self.source = files.directory
+        self.data = files.metadata()
+        self.metadata = read_metadata(self.data, files.metadata_path)
+        check_properties(self.metadata)
         self._state = files
-        self._metadata = metadata
         self._uri = uri
-        self._within = within
+        self.within = within
         self.moved_handles = 0
         needed = self._needed()
         with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
@@ -410,13 +441,13 @@ class _Plan:
             self.moved_handles += 1
             return replace(stream, uri=f"{self._uri}/{self._places[stream.uri]}")
 
-        return moved_streams(self._metadata, of_stream, self._directory)
+        return moved_streams(self.metadata, of_stream, self._directory)
 
     def _needed(self) -> dict[str, _Need]:
         """Return what handles need of each file, by the name in them, relative ones first."""
-        logs = logs_of(self._metadata)
+        logs = logs_of(self.metadata)
         needed: dict[str, _Need] = {}
-        for stream in streams_of(self._metadata):
+        for stream in streams_of(self.metadata):
             is_log = stream in logs
             while isinstance(stream, NestedKeyGroupsHandle) and stream.stream is not None:
                 stream = stream.stream  # noqa: PLW2901 - what is nested in it
@@ -461,11 +492,11 @@ class _Plan:
     def _put(self, need: _Need, source: FileSource, taken: dict[str, _File]) -> str:
         """Give a file its place in the copy, and return that."""
         if isinstance(need.handle, RelativeHandle):
-            places = [self._within + need.handle.path]
+            places = [self.within + need.handle.path]
         else:
             places = [self._in_snapshot(source), _elsewhere(source.name, source.directory.uri)]
         for place in filter(None, places):
-            if place == f"{self._within}{METADATA_FILE}" or place.endswith(PART):
+            if place == f"{self.within}{METADATA_FILE}" or place.endswith(PART):
                 break
             file = _File(source, place, grows=not need.is_whole)
             other = taken.setdefault(place, file)
@@ -485,7 +516,7 @@ class _Plan:
         if source.directory.scheme != self._state.directory.scheme:
             return ""
         if source.name.startswith(f"{root}/"):
-            return self._within + source.name[len(root) + 1 :]
+            return self.within + source.name[len(root) + 1 :]
         above = posixpath.dirname(root)
         if CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(root)):
             for shared in SHARED_DIRECTORIES:
@@ -553,9 +584,6 @@ class _Target:
         uri: Its URI, as Flink will call it.
         there: The size of each file that was there, by its path.
         sure: Up to which byte files were verified, as complete copies name them.
-
-    Raises:
-        DeclarationError: Another copy is being made there.
     """
 
     def __init__(self, directory: Directory, options: CopyOptions) -> None:
@@ -565,22 +593,21 @@ class _Target:
         self.sure: dict[str, int] = {}
         self.there: dict[str, int] = {}
         self._links: list[str] = []
+        self._parts: list[str] = []
         for file in self.directory.listed():
             if file.is_link:
                 self._links.append(file.path)
-            elif not file.path.endswith(PART):
+            elif file.path.endswith(PART):
+                self._parts.append(file.path)
+            else:
                 self.there[file.path] = file.size
-            elif not self._remove_left(file.path):
-                raise self._other(file.path)
 
     def _remove_left(self, path: str) -> bool:
         """Remove a temporary file of a killed writer; return whether it was one."""
         if self.directory.local or self.directory.is_object_store:
             return self.directory.remove_left_part(path)
-        is_left = _LEFT.fullmatch(posixpath.basename(path)) is not None
-        if is_left:
-            self.directory.delete(path)
-        return is_left
+        self.directory.delete(path)
+        return True
 
     def _other(self, path: str) -> DeclarationError:
         return DeclarationError(
@@ -607,20 +634,29 @@ class _Target:
     def refuse_another(self, within: str, files: set[str], metadata: bytes) -> bool:
         """Refuse a place where something else is; return whether this copy is complete.
 
+        Temporary files that a killed writer left of this copy's own files are removed.
+
         Args:
             within: The path of the copy.
             files: The paths of its files.
             metadata: Its `_metadata`.
 
         Raises:
-            DeclarationError: Something else is there.
+            DeclarationError: Something else is there, or another copy is being made.
         """
         own = f"{within}{METADATA_FILE}"
-        for path in (*self.there, *self._links):
-            if path.startswith(within) and (
-                path not in self.there or (path not in files and path != own)
-            ):
+        left = {
+            path for path in self._parts if (part := _LEFT.fullmatch(path)) is not None
+            and (part[1] in files or part[1] == own)
+        }  # fmt: skip
+        others = [path for path in self.there if path not in files and path != own]
+        for path in (*others, *self._links, *(path for path in self._parts if path not in left)):
+            if path.startswith(within):
                 raise self._other(path)
+        for path in sorted(left):
+            if not self._remove_left(path):
+                raise self._other(path)
+        self._parts = [path for path in self._parts if path not in left]
         if own not in self.there:
             return False
         if self.directory.read_listed(own, self.there[own]) != metadata:

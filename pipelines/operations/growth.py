@@ -10,16 +10,17 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.shown import json_text, plain
-from statelake.state_core.errors import NotFoundError, StateError
+from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
 from statelake.state_core.model.description import (
     HeavyKey,
     OperatorDescription,
     StateDescription,
 )
+from statelake.state_core.model.handles import IncrementalHandle
 from statelake.state_core.printable import Printed, Table, brief, bytes_text, change_text
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ BELIEVED = 3.0  # the slope of a line, in standard errors
 HEAVY_KEYS = 100
 SHOWN_GROUPS = 5
 GARBAGE = 1.5  # stored bytes for each byte of keys and values
+FARTHEST = 100  # times the span of the snapshots: no line is drawn farther
 TTLS = (timedelta(days=7), timedelta(days=30), timedelta(days=90))
+Name: TypeAlias = "tuple[str, str, bool]"  # of a state: its operator, its name, whether it is keyed
 
 
 @dataclass(frozen=True)
@@ -66,18 +69,21 @@ class Described:
         snapshot: The snapshot; its keys are read only if they are to explain something.
         operators: Its operators, their entries counted.
         stored: The bytes that its files take.
+        compacts: Whether all its keyed state is in files of RocksDB, which keep what is overwritten
+            or deleted until they are compacted.
     """
 
     name: str
     snapshot: Snapshot
     operators: Sequence[OperatorDescription]
     stored: int
+    compacts: bool = False
 
     @property
-    def states(self) -> dict[tuple[str, str], StateDescription]:
-        """All its states that were counted, by operator and name."""
+    def states(self) -> dict[Name, StateDescription]:
+        """All its states that were counted, by name."""
         return {
-            (operator.label, state.name): state
+            (operator.label, state.name, state.mode is None): state
             for operator in self.operators
             for state in operator.states
         }
@@ -92,12 +98,19 @@ class Step:
         taken_at: When it was taken.
         total: The size of all its states.
         stored: The bytes that its files take; those of keys and values in a lake.
+        compacts: Whether all its keyed state is in files of RocksDB.
     """
 
     snapshot: str
     taken_at: datetime
     total: Size
     stored: int
+    compacts: bool = False
+
+    @property
+    def garbage(self) -> float:
+        """The bytes that RocksDB stores for each byte of keys and values; 0 if that is unknown."""
+        return self.stored / self.total.size if self.compacts and self.total.size else 0.0
 
 
 @dataclass(frozen=True)
@@ -233,9 +246,16 @@ class Growth(Printed):
     ahead: float
 
     @property
+    def days(self) -> float:
+        """The days from the first snapshot to the last."""
+        return (self.steps[-1].taken_at - self.steps[0].taken_at).total_seconds() / DAY
+
+    @property
     def forecast(self) -> tuple[float, float] | None:
         """The bytes in `ahead` days and twice the standard error; None if no line is believed."""
         if not self.trend.is_believed or self.trend.word != "grows":
+            return None
+        if self.ahead > FARTHEST * self.days:
             return None
         size = self.steps[-1].total.size + self.trend.a_day * self.ahead
         return size, 2 * self.trend.error * self.ahead
@@ -251,19 +271,18 @@ class Growth(Printed):
             said.append(f"{self._share(grown)}: {grown.because}.")
             if grown.hint:
                 said.append(grown.hint)
-        before, after = self.steps[0], self.steps[-1]
-        if _garbage(after) >= GARBAGE and _garbage(after) > 1.2 * _garbage(before):
+        before, after = self.steps[0].garbage, self.steps[-1].garbage
+        if before and after >= GARBAGE and after > 1.2 * before:
             said.append(
-                f"Its files store {_garbage(after):.1f} bytes for each byte of keys and values"
-                f" ({_garbage(before):.1f} before): RocksDB has not compacted away what was"
+                f"Its files store {after:.1f} bytes for each byte of keys and values"
+                f" ({before:.1f} before): RocksDB has not compacted away what was"
                 " overwritten or deleted."
             )
         return said
 
     def _how_much(self) -> str:
         first, last = self.steps[0], self.steps[-1]
-        days = (last.taken_at - first.taken_at).total_seconds() / DAY
-        span = f"from {brief(first.snapshot)} to {brief(last.snapshot)} ({_days(days)})"
+        span = f"from {brief(first.snapshot)} to {brief(last.snapshot)} ({_days(self.days)})"
         sizes = f"{bytes_text(first.total.size)} to {bytes_text(last.total.size)}"
         word = self.trend.word
         if word == "steady":
@@ -274,7 +293,8 @@ class Growth(Printed):
                 f"State goes up and down between {least} and {largest} {span}, and does not grow"
                 " as a whole."
             )
-        rate = f", by {bytes_text(abs(self.trend.a_day))} a day" if days else ""
+        a_day = f", by {bytes_text(abs(self.trend.a_day))} a day"
+        rate = a_day if self.days * FARTHEST >= 1 else ""
         said = f"State {'grew' if word == 'grows' else 'shrank'} from {sizes} {span}{rate}"
         if self.forecast is not None:
             size, error = self.forecast
@@ -385,7 +405,14 @@ def described(snapshot: Snapshot) -> Described:
     """
     operators = snapshot.describe(entries=True).operators
     name = snapshot.location.rstrip("/").rpartition("/")[2]
-    return Described(name, snapshot, operators, snapshot.total_bytes)
+    keyed = [
+        subtask.managed_keyed
+        for operator in snapshot.metadata.operators
+        for subtask in (operator.subtasks or {}).values()
+        if subtask.managed_keyed is not None
+    ]
+    compacts = bool(keyed) and all(isinstance(each, IncrementalHandle) for each in keyed)
+    return Described(name, snapshot, operators, snapshot.total_bytes, compacts)
 
 
 def recorded(snapshot: Snapshot, record: SnapshotRecord) -> Described:
@@ -416,9 +443,12 @@ def growth_of(
             first and the last snapshot. Without it nobody knows which entries left.
 
     Raises:
+        DeclarationError: No forecast is of that many days.
         NotFoundError: There are fewer than two snapshots.
         CorruptSnapshotError: The bytes are not entries.
     """
+    if not 0 <= ahead < math.inf:
+        raise DeclarationError(f"a forecast of {ahead} days", remedy="give a number of days")
     ordered = sorted(snapshots, key=lambda each: each.snapshot.taken_at)
     if len(ordered) < 2:
         raise NotFoundError(
@@ -428,20 +458,21 @@ def growth_of(
     times = [each.snapshot.taken_at for each in ordered]
     held = [each.states for each in ordered]
     steps = [
-        Step(each.name, time, _total(states.values()), each.stored)
+        Step(each.name, time, _total(states.values()), each.stored, each.compacts)
         for each, time, states in zip(ordered, times, held, strict=True)
     ]
-    states = [
-        _state_growth(name, times, [each.get(name) for each in held])
+    named = {
+        name: _state_growth(name, times, [each.get(name) for each in held])
         for name in dict.fromkeys([*held[0], *held[-1]])
-    ]
-    states.sort(key=lambda each: (-each.change, each.label))
+    }
+    by_growth = sorted(named.items(), key=lambda each: (-each[1].change, each[1].label))
+    states = [state for _, state in by_growth]
     trend = _trend(times, [step.total.size for step in steps])
     grown = sum(each.change for each in states if each.change > 0)
     if trend.word == "grows":
-        for state in states[:EXPLAINED]:
+        for name, state in by_growth[:EXPLAINED]:
             if state.change >= PART * grown and state.change > 0:
-                _explain(state, before, after, held, ordered, compare, keys=keys)
+                _explain(name, state, before, after, held, ordered, compare, keys=keys)
     groups, skew = _groups(states, before, after)
     return Growth(steps, trend, states, groups, skew, ahead)
 
@@ -456,13 +487,13 @@ def _size(state: StateDescription | None) -> Size:
 
 
 def _state_growth(
-    name: tuple[str, str], times: Sequence[datetime], held: Sequence[StateDescription | None]
+    name: Name, times: Sequence[datetime], held: Sequence[StateDescription | None]
 ) -> StateGrowth:
     sizes = [_size(each) for each in held]
     known = next(each for each in reversed(held) if each is not None)
     trend = _trend(times, [each.size for each in sizes])
     return StateGrowth(
-        *name, known.kind, known.value_type, known.with_ttl, sizes[0], sizes[-1], trend
+        *name[:2], known.kind, known.value_type, known.with_ttl, sizes[0], sizes[-1], trend
     )
 
 
@@ -483,17 +514,17 @@ def _trend(times: Sequence[datetime], sizes: Sequence[int]) -> Trend:
 
 
 def _explain(
+    name: Name,
     state: StateGrowth,
     before: Described,
     after: Described,
-    held: Sequence[dict[tuple[str, str], StateDescription]],
+    held: Sequence[dict[Name, StateDescription]],
     ordered: Sequence[Described],
     compare: Callable[[str, str, str, str], KeyChanges] | None,
     *,
     keys: bool,
 ) -> None:
     """Fill in the cause of a state's growth."""
-    name = state.operator, state.state
     old, new = held[0].get(name), held[-1].get(name)
     if old is None:
         since = next(
@@ -502,8 +533,7 @@ def _explain(
         state.cause, state.because = "new state", f"it is new since {brief(since)}"
     elif new is not None and _types(old) != _types(new):
         state.cause = "new type"
-        kinds = [f"{each.kind} of {brief(each.type_text)}" for each in (old, new)]
-        state.because = f"it was a {kinds[0]}, and is a {kinds[1]}"
+        state.because = f"it was a {_type_words(old, new)}, and is a {_type_words(new, old)}"
     else:
         _explain_sizes(state)
     if new is None or new.mode is not None or not keys:
@@ -520,7 +550,7 @@ def _explain(
     ]
     if first is not None and compare is not None:
         try:
-            state.changes = compare(*name, before.name, after.name)
+            state.changes = compare(state.operator, state.state, before.name, after.name)
         except StateError as error:
             state.hint = f"Which entries left is not known: {error.problem}."
     if first is not None and state.cause not in ("new state", "new type"):
@@ -529,13 +559,26 @@ def _explain(
 
 
 def _types(state: StateDescription) -> tuple[object, ...]:
-    return state.kind, state.key_type, state.user_key_type, state.value_type, state.with_ttl
+    return (
+        state.kind, state.key_type, state.namespace_type, state.user_key_type, state.value_type,
+        state.with_ttl,
+    )  # fmt: skip
+
+
+def _type_words(state: StateDescription, other: StateDescription) -> str:
+    """Return the type of a state in words, with what is another type than another one's."""
+    said = f"{state.kind} of {state.type_text}" if state.type_text else f"queue of {state.kind}"
+    if state.mode is None and state.key_type != other.key_type:
+        said += f", keyed by {brief(state.key_type)}"
+    if state.namespace_type != other.namespace_type:
+        said += f", of the namespace {brief(state.namespace_type)}"
+    return said
 
 
 def _explain_sizes(state: StateGrowth) -> None:
     """Say whether there are more entries, or larger ones."""
     first, last = state.first, state.last
-    more = (last.entries - first.entries) * first.each
+    more = (last.entries - first.entries) * (first.each or last.each)
     counts = f"{first.entries:,} to {last.entries:,}"
     if state.kind == "timers":
         state.cause = "timers"
@@ -659,12 +702,9 @@ def _groups(
     return found, skew
 
 
-def _garbage(step: Step) -> float:
-    """Return the stored bytes for each byte of keys and values."""
-    return step.stored / step.total.size if step.total.size else 0.0
-
-
 def _as_large(before: float, after: float) -> str:
+    if not before:
+        return f"of {after:,.0f} bytes each"
     if abs(after - before) <= 0.05 * before:
         return "as large as before"
     return f"{after:,.0f} bytes each, {before:,.0f} before"
@@ -674,7 +714,9 @@ def _days(days: float) -> str:
     if days >= 2:
         return f"{days:.0f} days"
     hours = days * 24
-    return f"{hours:.0f} hours" if hours >= 2 else f"{hours * 60:.0f} minutes"
+    if hours >= 2:
+        return f"{hours:.0f} hours"
+    return f"{hours * 60:.0f} minutes" if hours >= 1 / 30 else f"{hours * 3600:.0f} seconds"
 
 
 def _trend_json(trend: Trend) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from statelake.state_core.errors import (
     StateError,
     UnsafePathError,
 )
+from statelake.state_core.files.confinement import relative_path
 from statelake.state_core.files.filesystem import Directory, ListedFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -565,6 +566,10 @@ class _Plan:
 
     def _reason(self, file: ListedFile, directory: str, part: str, kind: str) -> str:
         """Return why a file stays; empty if it is an orphan."""
+        try:
+            relative_path(file.path, what="a file")
+        except UnsafePathError:
+            return "Flink gives no file such a name, and it is not touched: remove it by hand"
         family = self.references.families[directory]
         if self.references.unreadable:
             return f"it may be named by what can't be read: {self.references.unreadable[0]}"
@@ -636,29 +641,45 @@ def _age_text(seconds: float) -> str:
 def delete_orphans(location: str | os.PathLike[str], plan: Orphans) -> Orphans:
     """Delete the files of a plan; their names are written down before.
 
-    Whoever was killed while deleting runs the same again: what is left is planned anew, and
-    deleted.
+    What has changed since it was planned stays: the directory is listed once more. Whoever was
+    killed while deleting runs the same again: what is left is planned anew, and deleted.
 
     Args:
         location: The directory that was planned.
         plan: The plan.
 
+    Returns:
+        The plan, with the files that were deleted.
+
     Raises:
-        SnapshotError: A file can't be deleted; those before it are.
+        SnapshotError: The directory can't be listed, or a file can't be deleted; those before it
+            are.
     """
-    directory = Tree.listed_directory(location).confined()
+    tree = Tree(location)
+    directory = tree.directory
     before = _written_down(directory)
-    files = {file.path: file for file in plan.files}
+    files = {file.path: file for file in plan.files if _is_as_planned(tree, file)}
     went_on = sum(path in files for path in before)
     if files:
-        names = [{"path": each.path, "bytes": each.size} for each in plan.files]
+        names = [{"path": each.path, "bytes": each.size} for each in files.values()]
         directory.write(JOURNAL, json.dumps({"version": 1, "files": names}).encode())
         paths = list(files)
         for start in range(0, len(paths), DELETED_AT_ONCE):
             directory.delete_files(paths[start : start + DELETED_AT_ONCE])
     if files or before:
         directory.delete(JOURNAL)
-    return replace(plan, deleted=len(files), went_on=went_on)
+    return replace(plan, files=tuple(files.values()), deleted=len(files), went_on=went_on)
+
+
+def _is_as_planned(tree: Tree, file: Orphan) -> bool:
+    """Return whether a file is the one that was planned, and no snapshot has come for it."""
+    now = tree.files.get(file.path)
+    if now is None or (now.size, now.modified) != (file.size, file.time):
+        return False
+    if file.kind != HALF:
+        return True
+    part = file.path.removeprefix(f"{file.job}/").partition("/")[0]
+    return f"{file.job}/{part}/{METADATA_FILE}".lstrip("/") not in tree.files
 
 
 def _written_down(directory: Directory) -> list[str]:
@@ -668,7 +689,7 @@ def _written_down(directory: Directory) -> list[str]:
         return [str(each["path"]) for each in content["files"]]
     except MissingFileError:
         return []
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return [""]  # it was cut off, and is written anew
 
 
@@ -676,8 +697,10 @@ def check_asked(is_asked: bool, *, no_cluster: bool, older_than: timedelta | Non
     """Check that jobs are asked, or that somebody says that files of an age are not needed.
 
     Raises:
-        DeclarationError: Neither.
+        DeclarationError: Neither, or the age is none.
     """
+    if older_than is not None and older_than < timedelta(0):
+        raise DeclarationError("no file is younger than the present: --older-than is negative")
     if is_asked or (no_cluster and older_than is not None):
         return
     problem = "--no-cluster without an age" if no_cluster else "no cluster to ask for its jobs"

@@ -365,7 +365,7 @@ def left_out(plan: SqlUpgradePlan, accept: Sequence[str]) -> SqlUpgradePlan:
     """Return the plan without the state of operators whose loss was accepted."""
     lost = _losses(accept)
     operators = [
-        replace(each, operators={}, states=())
+        replace(each, operators={}, states=(), folds={})
         if each.match.labels & lost or each.fate is Fate.LOST
         else each
         for each in plan.operators

@@ -194,7 +194,9 @@ def _tables(job: StateJob) -> dg.AssetsDefinition:
                 context.log, f"importing {printable(partition)}", of_bytes=True
             )
             opened = locations.open_job(job.settings.engine, progress)
-            imported = opened.import_snapshot(location, partition)
+            imported = opened.import_snapshot(
+                location, partition, plan=job.settings.plan or None, decode=job.settings.decode
+            )
             lake = opened.lake.catalog
             of_snapshot = {
                 **tables_metadata(lake, imported),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
-from math import isfinite
+from math import ceil, isfinite
 from typing import Any
 
 import dagster as dg
@@ -174,11 +174,16 @@ def rehearsed(
         raise
     except StateError as error:  # nothing there to restore, or nowhere to do it
         return False, "ERROR", {"why not": faults_list([error])}
-    took = {"RPO": done.age_seconds} | ({"RTO": done.rto_seconds} if done.restores else {})
+    rpo = done.rpo_seconds
+    took = ({} if rpo is None else {"RPO": rpo}) | (
+        {"RTO": done.rto_seconds} if done.restores else {}
+    )
     limits = settings.limits
     faults = [] if done.restores else [done.why]
+    if rpo is None and "RPO" in limits:
+        faults.append("RPO is not known: the snapshot is of the future, so compare the clocks")
     faults += [
-        f"{name} of {timedelta(seconds=round(seconds))} is beyond {limits[name]}"
+        f"{name} of {timedelta(seconds=ceil(seconds))} is beyond {limits[name]}"
         for name, seconds in took.items()
         if name in limits and seconds > parse_duration(limits[name]).total_seconds()
     ]

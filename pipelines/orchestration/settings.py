@@ -351,6 +351,8 @@ class JobSettings(dg.Resolvable, dg.Model):
         checks: Their severity and limits.
         checkpoints: Where it has its checkpoints, if their age is to be checked.
         changed_query: Its next query, if it is a Flink SQL job.
+        plan: The compiled plan of its query, from which its tables have names.
+        decode: What texts and bytes hold: `OPERATOR/STATE=json`, as for `statelake import`.
         restore: How snapshots are planned and exported.
         flink: Its cluster, if it is operated from here.
         engine: `auto`, `local` or `spark`.
@@ -372,6 +374,8 @@ class JobSettings(dg.Resolvable, dg.Model):
     checks: CheckSettings = CheckSettings()
     checkpoints: CheckpointSettings | None = None
     changed_query: ChangedQuerySettings | None = None
+    plan: str = ""
+    decode: list[str] = Field(default_factory=list)
     restore: RestoreSettings = RestoreSettings()
     flink: FlinkSettings | None = None
     engine: Literal["auto", "local", "spark"] = "auto"

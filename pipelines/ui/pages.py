@@ -21,6 +21,7 @@ from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.pipelines.ui.views import (
     HEAVIEST,
     HERE,
+    OPERATOR_STATE,
     PAGE_ROWS,
     Erasures,
     Held,
@@ -40,6 +41,7 @@ SHOWN_OPERATORS = 100
 SHOWN_STATES = 500
 SHOWN_ERASURES = 50
 SHOWN_KEYS = 20  # the heaviest ones
+LONGEST_ADDRESS = 60_000  # bytes: the server's limit is 64 KiB with all headers
 PLACE = ("key", "namespace", "user_key")  # of an entry in its state
 
 
@@ -228,7 +230,8 @@ def _operator(
         yield tag("p", f"{operator.node}: {operator.query}")
     rows = []
     for state in operator.states[:SHOWN_STATES]:
-        where = address("/rows", **of(name), operator=operator.label, state=state.name)
+        mode = OPERATOR_STATE if state.mode is not None else ""
+        where = address("/rows", **of(name), operator=operator.label, state=state.name, mode=mode)
         rows.append(
             (
                 _link(state.name, where) if values else state.name,
@@ -287,16 +290,16 @@ def top(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
 
 def _together(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
     """Yield the heaviest keys of all states together, as far as those of each state tell."""
-    sums: dict[str, HeavyKey] = {}
+    sums: dict[tuple[str, int], HeavyKey] = {}  # two keys may look the same, as far as shown
     hidden = 0  # at most what a key has in states of whose heaviest it is not one
     for weights in weighed.values():
         heaviest = weights.heaviest()
         complete = len(heaviest) == weights.keys
         hidden += 0 if complete or not heaviest else heaviest[-1].size
         for each in heaviest:
-            text = json_text(plain(each.key))
-            before = sums.get(text, replace(each, entries=0, size=0))
-            sums[text] = replace(
+            place = json_text(plain(each.key)), each.key_group
+            before = sums.get(place, replace(each, entries=0, size=0))
+            sums[place] = replace(
                 before, entries=before.entries + each.entries, size=before.size + each.size
             )
     ordered = sorted(sums.values(), key=lambda each: -each.size)
@@ -330,17 +333,23 @@ def _keys_table(
     return table(caption, columns, cells)
 
 
-def _key_link(name: Name, key: object) -> Html:
+def _key_link(name: Name, key: object) -> str:
     """Return a link to all that is held for a key."""
-    said = json_text(key)
-    return _link(_cell(key) or said, address("/key", **of(name), key=said))
+    text = json_text(key)
+    return _text_link(name, text, _cell(key) or text)
+
+
+def _text_link(name: Name, key: str, said: str) -> str:
+    """Return a link for a key as JSON; no link if an address can't be that long."""
+    where = address("/key", **of(name), key=key)
+    return _link(said, where) if len(where) <= LONGEST_ADDRESS else said
 
 
 def rows(
-    name: Name, operator: str, state: str, where: str, number: int, found: Rows | None
+    name: Name, operator: str, state: str, where: str, number: int, mode: str, found: Rows | None
 ) -> Iterator[Html]:
     """Yield the parts of the page of a state's rows."""
-    words = of(name) | {"operator": operator, "state": state}
+    words = of(name) | {"operator": operator, "state": state, "mode": mode}
     field = _input("Only where (SQL, such as key = 'a')", "where", where)
     yield _form("/rows", words, field, button="Filter")
     if found is None:
@@ -366,7 +375,7 @@ def _rows_table(caption: str, name: Name, found: Rows) -> Html:
     for number, cells in enumerate(found.cells):
         row = list(cells)
         if at >= 0:
-            row[at] = _link(row[at], address("/key", **of(name), key=found.keys[number]))
+            row[at] = _text_link(name, found.keys[number], row[at])
         shown.append(row)
     return table(caption, [f"<{column}" for column in found.columns], shown)
 

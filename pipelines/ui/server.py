@@ -7,8 +7,9 @@ import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import resources
-from io import BytesIO, StringIO
-from typing import TypeAlias
+from io import RawIOBase, StringIO
+from itertools import chain, islice
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
@@ -116,11 +117,12 @@ class Site:
         refuse_values(self.source.options)
         name, operator, state = _name(words), words.get("operator", ""), words.get("state", "")
         where, number = words.get("where", ""), _number(words.get("page", ""))
+        mode = words.get("mode", "")
         self.audit.write("rows", name, operator=operator, state=state, where=where)
-        shown = partial(pages.rows, name, operator, state, where, number)
+        shown = partial(pages.rows, name, operator, state, where, number, mode)
         return self._asked(
             f"{operator}/{state}", name,
-            lambda: shown(self.source.rows(name, operator, state, where, number)), shown,
+            lambda: shown(self.source.rows(name, operator, state, where, number, mode)), shown,
         )  # fmt: skip
 
     def key(self, words: Words) -> Response:
@@ -206,8 +208,10 @@ class Site:
             "csv": (_csv, "text/csv; charset=utf-8"),
             "parquet": (_parquet, "application/vnd.apache.parquet"),
         }[kind]
+        pieces = written(schema, batches)
+        first = list(islice(pieces, 2))  # what can't be written is told, and not cut off
         return StreamingResponse(
-            written(schema, batches), media_type=media,
+            chain(first, pieces), media_type=media,
             headers={"content-disposition": f'attachment; filename="rows.{kind}"'},
         )  # fmt: skip
 
@@ -252,16 +256,51 @@ def _csv(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes
         yield out.getvalue().partition("\n")[2].encode()
 
 
+class _Pieces(RawIOBase):
+    """A file that is sent while it is written, and not held."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._end = 0
+
+    def writable(self) -> bool:
+        """Return that it is written."""
+        return True
+
+    def tell(self) -> int:
+        """Return how much was written."""
+        return self._end
+
+    def write(self, data: Any, /) -> int:
+        """Append bytes."""
+        self._pieces.append(bytes(data))
+        self._end += len(self._pieces[-1])
+        return len(self._pieces[-1])
+
+    def taken(self) -> bytes:
+        """Return what was written since the last call."""
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+
 def _parquet(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    """Yield rows as a Parquet file, a batch at a time."""
-    out = BytesIO()
-    end = 0
-    with pq.ParquetWriter(out, schema, compression="zstd") as file:
+    """Yield rows as a Parquet file, a batch at a time.
+
+    Raises:
+        StateError: Parquet has no such type.
+    """
+    out = _Pieces()
+    try:
+        file = pq.ParquetWriter(out, schema, compression="zstd")
+    except pa.ArrowNotImplementedError as error:
+        raise StateError(
+            f"Parquet has no such column ({error})", remedy="cast it to VARCHAR, or take CSV"
+        ) from error
+    with file:
         for batch in batches:
             file.write_batch(batch)
-            yield out.getvalue()[end:]
-            end = len(out.getvalue())
-    yield out.getvalue()[end:]
+            yield out.taken()
+    yield out.taken()
 
 
 def serve(

@@ -16,6 +16,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from statelake.pipelines.api import (
@@ -33,22 +34,29 @@ from statelake.pipelines.lake.query.session import Answer, Session
 from statelake.pipelines.lake.query.table_names import operator_tables_by_name, quoted
 from statelake.pipelines.lake.share.mask_file import Mask
 from statelake.pipelines.lake.tables.describing import describe_recorded
-from statelake.pipelines.lake.tables.records import OperatorRecord
+from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, StateRecord
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.operations.scanning import FoundSnapshot
-from statelake.pipelines.shown import TIMES, bytes_text, cell_text, json_text, plain
-from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.pipelines.shown import TIMES, bytes_text, cell_text, json_rows, json_text
+from statelake.state_core.errors import (
+    DeclarationError,
+    EncodeError,
+    NotFoundError,
+    StateError,
+)
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.held_directories import EXPORT_PREFIX, held_temporary
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.key_weights import StateWeights
 from statelake.state_core.formats.layout.state_compatibility import Verdicts
+from statelake.state_core.formats.metadata.state_files import METADATA_FILE
 from statelake.state_core.model.description import OperatorDescription
 from statelake.state_core.model.snapshot import Snapshot, StateKind
 from statelake.state_core.printable import Table, kind_text
 
 TYPES_FILE = "types.yaml"
+OPERATOR_STATE = "operator"  # the mode of a state that is not keyed
 HERE = "."  # the name of a snapshot that is the directory itself
 PAGE_ROWS = 100
 QUERY_ROWS = 500
@@ -70,6 +78,8 @@ class Options:
         leave_out_opaque: Whether state that can't be masked is left out, and not refused.
         allow_external: Directories elsewhere to which handles may lead.
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
+        plan: The compiled plan of a Flink SQL job, for names; None without one.
+        decode: What texts and bytes of states hold, `OPERATOR/STATE=json` each.
     """
 
     values: bool = True
@@ -77,6 +87,16 @@ class Options:
     leave_out_opaque: bool = False
     allow_external: tuple[str, ...] = ()
     uids: tuple[str, ...] = ()
+    plan: str | None = None
+    decode: tuple[str, ...] = ()
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How a savepoint or checkpoint is opened, or imported."""
+        return {
+            "allow_external": self.allow_external, "uids": self.uids, "plan": self.plan,
+            "decode": self.decode,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -200,6 +220,7 @@ class Source:
 
     Raises:
         SnapshotError: The directory can't be listed.
+        DeclarationError: It is a lake, which has the names and columns of its imports.
     """
 
     def __init__(self, location: str | os.PathLike[str], options: Options) -> None:
@@ -207,10 +228,16 @@ class Source:
         self.options = options
         lake = Lake(self.location)
         self.in_lake = lake.catalog.exists()
+        if self.in_lake and (options.plan is not None or options.decode):
+            raise DeclarationError(
+                "a plan, or what texts hold, for a lake: it has the columns of its imports",
+                place=self.location,
+                remedy="leave out --plan and --decode",
+            )
         self._lake = lake
         self._found: dict[str, FoundSnapshot] = {}
-        self._described: dict[Name, Held] = {}
-        self._copies: dict[Name, str] = {}
+        self._described: dict[tuple[Name, float], Held] = {}
+        self._copies: dict[tuple[Name, float], str] = {}
         self._copying = threading.Lock()
         self._ending = ExitStack()
         self._own: str | None = None
@@ -282,6 +309,16 @@ class Source:
             )
         return self._found[name.snapshot].location
 
+    def _version(self, name: Name) -> tuple[Name, float]:
+        """Return what tells a snapshot from the one that was in its directory before.
+
+        Raises:
+            NotFoundError: There is no such snapshot.
+        """
+        if self.in_lake:  # nothing takes its name
+            return name, 0.0
+        return name, Directory(self._place(name)).confined().modified(METADATA_FILE)
+
     def opened(self, name: Name) -> Snapshot:
         """Return an open snapshot.
 
@@ -291,9 +328,7 @@ class Source:
         """
         if self.masked or self.in_lake:
             return self.stored(name)
-        return open_snapshot(
-            self._place(name), allow_external=self.options.allow_external, uids=self.options.uids
-        )
+        return open_snapshot(self._place(name), **self.options.reading)
 
     def stored(self, name: Name) -> LakeSnapshot:
         """Return a snapshot of the lake, or one that was imported for its rows.
@@ -308,17 +343,16 @@ class Source:
             if self._own is None:
                 self._own = str(self._ending.enter_context(held_temporary(EXPORT_PREFIX)))
             own = Lake(f"{self._own}/lake").job(name.job or "snapshots", engine="local")
-            if name not in self._copies:
+            version = self._version(name)
+            if version not in self._copies:
                 copy = f"snapshot-{len(self._copies) + 1}"
                 self._import(name, copy)
-                self._copies[name] = copy
-            return own[self._copies[name]]
+                self._copies[version] = copy
+            return own[self._copies[version]]
 
     def _import(self, name: Name, copy: str) -> None:
         own = Lake(f"{self._own}/lake").job(name.job or "snapshots", engine="local")
-        reading: dict[str, Any] = {
-            "allow_external": self.options.allow_external, "uids": self.options.uids,
-        }  # fmt: skip
+        reading = self.options.reading
         if self.options.mask is None:
             own.import_snapshot(self._place(name), copy, **reading)
             return
@@ -332,7 +366,7 @@ class Source:
             plain_one.export(
                 target, mask=self.options.mask, leave_out_opaque=self.options.leave_out_opaque
             )
-        own.import_snapshot(target, copy, taken=taken, uids=self.options.uids)
+        own.import_snapshot(target, copy, taken=taken, **{**reading, "allow_external": ()})
 
     # ----------------------------------------------------------------------------- what one holds
 
@@ -342,7 +376,8 @@ class Source:
         Raises:
             StateError: It can't be read.
         """
-        known = self._described.get(name)
+        version = self._version(name)
+        known = self._described.get(version)
         if known is not None:
             return known
         snapshot = self.opened(name)
@@ -372,8 +407,8 @@ class Source:
         )
         if not self.in_lake or self.masked:  # elsewhere it is quick, and may be edited
             while len(self._described) >= REMEMBERED:
-                self._described.pop(next(iter(self._described)))
-            self._described[name] = held
+                self._described.pop(next(iter(self._described)), None)
+            self._described[version] = held
         return held
 
     def key_rows(self, name: Name, text: str) -> list[KeyRows]:
@@ -509,7 +544,9 @@ class Source:
         with stored.job.lake.session(as_of=stored.name, job=stored.job.name) as session:
             yield stored, session
 
-    def rows(self, name: Name, operator: str, state: str, where: str, page: int) -> Rows:
+    def rows(
+        self, name: Name, operator: str, state: str, where: str, page: int, mode: str = ""
+    ) -> Rows:
         """Return a page of a state's rows, in the order of its columns.
 
         Args:
@@ -518,20 +555,25 @@ class Source:
             state: The state's name.
             where: A condition in SQL; empty for all rows.
             page: The number of the page, from 0.
+            mode: `OPERATOR_STATE` if no keyed state of that name is meant.
 
         Raises:
             NotFoundError: There is no such state.
             QueryError: The condition is no SQL, or takes too long.
         """
         with self._session(name) as (stored, session):
-            *names, queue = _table(stored, operator, state)
-            table = ".".join(map(quoted, (stored.job.name, *names)))
-            conditions = [queue] if queue else []
-            conditions += [f"(\n{where}\n)"] if where.strip() else []
+            record, called, queue = _table(stored, operator, state, mode)
+            table = ".".join(map(quoted, (stored.job.name, operator, called)))
+            conditions, offset = [queue] if queue else [], page * PAGE_ROWS
+            if where.strip():
+                conditions.append(f"(\n{where}\n)")
+            elif isinstance(record, StateRecord) and record.key_groups:
+                groups, offset = _groups_of_rows(record, offset, PAGE_ROWS + 1)
+                conditions.append(groups)
             condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
             query = (
                 f"SELECT * FROM {table}{condition} ORDER BY ALL"  # noqa: S608 - quoted, read only
-                f" LIMIT {PAGE_ROWS + 1} OFFSET {page * PAGE_ROWS}"
+                f" LIMIT {PAGE_ROWS + 1} OFFSET {offset}"
             )
             with _limited(session):
                 return replace(_rows_of(session.query(query), PAGE_ROWS), of_state=True)
@@ -565,8 +607,29 @@ class Source:
         return reader.schema, iter(reader)
 
 
-def _table(stored: LakeSnapshot, operator: str, state: str) -> tuple[str, str, str]:
-    """Return the name in SQL of a state's table, and what tells a queue of timers from others.
+def _groups_of_rows(state: StateRecord, first: int, count: int) -> tuple[str, int]:
+    """Return where rows are in the order of key groups, so that no others are read and sorted.
+
+    Args:
+        state: The state.
+        first: The number of the first row, from 0.
+        count: The number of rows.
+
+    Returns:
+        The condition that they meet, and how many rows before the first meet it, too.
+    """
+    groups = sorted(state.key_groups, key=lambda each: each.key_group)
+    ends = np.cumsum([each.entries for each in groups])
+    low, high = np.searchsorted(ends, [first, first + count - 1], "right").tolist()
+    held = groups[low : high + 1]
+    if not held:
+        return "false", 0
+    before = int(ends[low]) - held[0].entries
+    return f"key_group BETWEEN {held[0].key_group} AND {held[-1].key_group}", first - before
+
+
+def _table(stored: LakeSnapshot, operator: str, state: str, mode: str) -> tuple[AnyState, str, str]:
+    """Return a state, the name of its table, and what tells a queue of timers from others.
 
     Raises:
         NotFoundError: There is no such operator or state.
@@ -575,11 +638,10 @@ def _table(stored: LakeSnapshot, operator: str, state: str) -> tuple[str, str, s
         if record.label != operator:
             continue
         names = {path: name for name, path in operator_tables_by_name(record)}
-        tables = [(each.name, each.table) for each in record.states]
-        tables += [(each.name, each.table) for each in record.operator_states]
-        for name, path in tables:
-            if name == state and path in names:
-                return operator, names[path], _queue(stored, record, state)
+        held = record.operator_states if mode == OPERATOR_STATE else record.all_states
+        for each in held:
+            if each.name == state and each.table in names:
+                return each, names[each.table], _queue(stored, record, state)
     raise NotFoundError(f"no state {operator}/{state} with rows", remedy="see the snapshot's page")
 
 
@@ -608,12 +670,14 @@ def _limited(session: Session) -> Iterator[None]:
 def _rows_of(answer: Answer, limit: int) -> Rows:
     """Return the first rows of an answer, without columns of exact bytes that are empty."""
     table = pa.Table.from_batches(answer.first(limit + 1), answer.schema)
-    names, shown = [], []
-    for field, column in zip(table.schema, table.columns, strict=True):
-        if not field.name.startswith("raw_") or column.null_count < len(column):
-            names.append(field.name)
-            shown.append([plain(value, field.type) for value in column.slice(0, limit).to_pylist()])
-    return Rows(tuple(names), list(zip(*shown, strict=True)), table.num_rows > limit)
+    shown = [
+        at
+        for at, (field, column) in enumerate(zip(table.schema, table.columns, strict=True))
+        if not field.name.startswith("raw_") or column.null_count < len(column)
+    ]
+    names = tuple(table.schema.field(at).name for at in shown)
+    values = list(json_rows(table.select(shown).slice(0, limit)))
+    return Rows(names, values, table.num_rows > limit)
 
 
 def refuse_values(options: Options) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from statelake.state_core.bounds import COUNTED_CELLS, STATES
 from statelake.state_core.errors import (
     NotASnapshotError,
     StateError,
-    UnsupportedFormatError,
 )
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.wire import check_names
@@ -27,6 +26,7 @@ from statelake.state_core.formats.contradictions import (
 from statelake.state_core.formats.keyed.keyed_files import (
     Siblings,
     is_timers,
+    merge_states,
     open_keyed,
     open_raw_timers,
     with_names,
@@ -47,7 +47,6 @@ from statelake.state_core.model.handles import KeyGroupsHandle, KeyGroupsKind
 from statelake.state_core.model.key_groups import check_parallelism, operator_id_of_uid
 from statelake.state_core.model.snapshot import (
     KeyedFile,
-    KeyedState,
     Operator,
     OperatorState,
     Snapshot,
@@ -71,6 +70,7 @@ def open_snapshot(
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
     plan: str | os.PathLike[str] | None = None,
+    decode: Iterable[str] = (),
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Snapshot:
@@ -82,6 +82,8 @@ def open_snapshot(
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
         plan: The compiled plan of its Flink SQL job, as a file: operators, keys and columns of rows
             are named as in its query.
+        decode: What texts and bytes hold, `OPERATOR/STATE=json` or `OPERATOR/STATE=avro:FILE` each;
+            see `with_contents`.
         filesystem: Arrow's file system, or fsspec's, in which `location` is a path.
         storage_options: Options of `s3://`: `AWS_REGION` and the like; see `with_storage_options`.
 
@@ -115,7 +117,14 @@ def open_snapshot(
         metadata,
         files,
     )
-    return snapshot if plan is None else with_plan(snapshot, plan)
+    if plan is not None:
+        snapshot = with_plan(snapshot, plan)
+    said = tuple(decode)
+    if said:
+        from statelake.state_core.formats.contents import with_contents
+
+        snapshot = with_contents(snapshot, said)
+    return snapshot
 
 
 def with_plan(snapshot: Snapshot, file: str | os.PathLike[str]) -> Snapshot:
@@ -145,7 +154,7 @@ def with_plan(snapshot: Snapshot, file: str | os.PathLike[str]) -> Snapshot:
                 node=names.label,
                 query=names.query,
                 keyed_files=keyed or operator.keyed_files,
-                keyed_states=_merge_states(keyed) if keyed else operator.keyed_states,
+                keyed_states=merge_states(keyed) if keyed else operator.keyed_states,
             )
         )
     return replace(snapshot, operators=tuple(operators))
@@ -214,7 +223,7 @@ def _open_operator(state: OperatorMetadata, files: StateFiles, uid_of: dict[str,
         keyed_files += _keyed_files(subtask, siblings, whose)
     try:
         operator_states, version, compressed = _operator_states(state, files)
-        states = _merge_states(keyed_files)
+        states = merge_states(keyed_files)
     except StateError as error:
         raise error.within(f"operator {label}") from error
     budget = files.heads.budget
@@ -326,24 +335,3 @@ def without_raw_timers(metadata: CheckpointMetadata, files: StateFiles) -> Check
         return replace(state, subtasks=subtasks)
 
     return replace(metadata, operators=[strip(operator) for operator in metadata.operators])
-
-
-def _merge_states(files: Sequence[KeyedFile]) -> tuple[KeyedState, ...]:
-    """Merge the states of several files by name, whatever their ids.
-
-    Raises:
-        UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
-    """
-    states: dict[str, KeyedState] = {}
-    places: dict[str, list[tuple[KeyedFile, int]]] = {}
-    for file in files:
-        for index, state in enumerate(file.states):
-            first = states.setdefault(state.name, state)
-            if first is not state and first != state:
-                raise UnsupportedFormatError(
-                    f"state {state.name!r} has another type here than in another subtask",
-                    place=file.name,
-                    remedy="let the job take a new savepoint, which writes all subtasks alike",
-                )
-            places.setdefault(state.name, []).append((file, index))
-    return tuple(replace(state, files=tuple(places[name])) for name, state in states.items())

@@ -12,10 +12,11 @@ primitive in a field. Its columns:
 `behind`   the line behind the part and all within it
 =========  ===================================================================================
 
-A class is five numbers of `classes`: its form below, an operand, whether Kryo 2.24 and Kryo 5.6
-number its objects, and its id in Kryo 5.6, or -1. Type arguments are five numbers of `arguments`:
-the classes of elements (or of keys), and of values, or -1 if they are not final; and the type
-arguments within a collection's elements, a map's keys, and its values. Line 0 has none.
+A class is six numbers of `classes`: its form below, an operand, whether Kryo 2.24 and Kryo 5.6
+number its objects, and its ids in Kryo 5.6 and in Kryo 2.24, or -1. Type arguments are five numbers
+of `arguments`: the classes of elements (or of keys), and of values, or -1 if they are not final;
+and the type arguments within a collection's elements, a map's keys, and its values. Line 0 has
+none.
 
 A form that is not here, or a fault, leaves the object out: the caller reads it by other means,
 which know all forms and name the fault.
@@ -33,7 +34,7 @@ from statelake.state_core.kernels.compiler import helper, kernel
 
 NULL, REFERENCE = -1, -2
 # what a class is: numbers in `classes`
-FORM, OPERAND, NUMBERED, NUMBERED_5, ID_5, CLASS_WIDTH = 0, 1, 2, 3, 4, 5
+FORM, OPERAND, NUMBERED, NUMBERED_5, ID_5, ID_2, CLASS_WIDTH = 0, 1, 2, 3, 4, 5, 6
 # type arguments: numbers in `arguments`
 FIRST, SECOND, IN_ELEMENTS, IN_KEYS, IN_VALUES, ARGUMENTS_WIDTH = 0, 1, 2, 3, 4, 5
 # a field of an object: how it is written, its class, its type arguments
@@ -42,8 +43,9 @@ FIELD_WIDTH = 3
 # writes objects of a known class that are never null
 ANY, OR_NULL, BARE, NEVER_NULL = 0, 1, 2, 3
 
-# forms: the operand of `FIXED` and `FIXED_ARRAY` is a width, of `ENUM` the number of constants, of
-# `ARRAY` a final class or -1, of `OBJECT` where its fields are, of `SINGLE` the number of objects
+# forms: the operand of `FIXED` and `FIXED_ARRAY` is a width, of `TEXT` 1 if Kryo 2.24 writes its
+# length always, of `ENUM` the number of constants, of `ARRAY` a final class or -1, of `OBJECT`
+# where its fields are, of `SINGLE` the number of objects
 UNKNOWN, BOOLEAN, FIXED, INT, LONG, TEXT, BYTES, BIG, DECIMAL, MILLIS, TIMESTAMP = range(11)
 UUID, INSTANT, DURATION, DATE, TIME, DATE_TIME, ENUM, FIXED_ARRAY = range(11, 19)
 INT_ARRAY, LONG_ARRAY, COLLECTION, SORTED, QUEUE, AS_LIST, IMMUTABLE = range(19, 26)
@@ -52,8 +54,12 @@ MAP, SORTED_MAP, IMMUTABLE_MAP, ARRAY, OBJECT, SINGLE, EMPTY = range(26, 33)
 DEEPEST = 100
 MOST_NAMES = 64  # of classes in one object
 FAILED = -1
-# the longest text of ASCII that Kryo 5.6 writes without its length
-LONGEST_ASCII = 32
+MOST_COUNTED = 32  # bits of an object's number
+# the longest text of ASCII that is written without its length, by Kryo 5.6 and by Kryo 2.24
+LONGEST_ASCII, LONGEST_ASCII_2 = 32, 63
+# what became of an object that was to be written
+WRITTEN, REPEATED, UNTOLD = 0, 1, 2
+MOST_CONSTANTS = 63
 # the longest content besides bytes, text and arrays, with all that precedes it but names
 ROOM = 64
 # a line of the stack: objects left, how they are written, where their fields are or which class
@@ -229,6 +235,8 @@ def _read_content(data, at, end, form, operand, line, start, stop, number):
         if operand > end - at:
             return np.int64(-1)
         number[line] = _big_endian(data, at, operand)
+        if form == BOOLEAN and number[line] >> 1 != 0:
+            return np.int64(-1)
         return at + operand
     if form == UUID:
         high, at = _unsigned(data, at, end, 9)
@@ -679,13 +687,14 @@ def write_objects(
 
     Args:
         row: The first row to write.
-        lines: The line of each row's object; its parts refer to none outside it.
+        lines: The line of each row's object. What its parts refer to outside of it is written in
+            it, if nothing is within that.
         data, kind, start, end, number, behind: The table, and the bytes that it refers to.
         classes, fields, arguments, name_offsets, name_bytes: As in `read_objects`.
         out: The buffer.
         ends: Filled: the end of each row, less than 0 for one that has another form: the end of the
             row before, as `~end`. That of the row before `row` is read.
-        numbers: Scratch, as long as the table.
+        numbers: Scratch, as long as the table: less than 0.
         names: Scratch, one for each class: the number of its name.
         alone: Scratch, one for each class: the number of its single object.
         stack: Scratch, as in `read_objects`.
@@ -700,8 +709,6 @@ def write_objects(
         at = begin
         line = lines[row]
         last = behind[line]
-        for each in range(line, last):
-            numbers[each] = -1
         names[:] = -1
         alone[:] = -1
         counted, named, depth = np.int64(0), np.int64(0), np.int64(1)
@@ -750,14 +757,17 @@ def write_objects(
                 if at < 0:
                     return np.int64(row)
             if classes[base + NUMBERED_5] and how != BARE:
-                known = alone[what] if form == EMPTY else numbers[content]
+                known = alone[what]
+                if form != EMPTY:  # a number in another row is none
+                    known = numbers[content] - (row << MOST_COUNTED)
                 if known >= 0:
                     at = _put_varint(out, at, known + 2)
                     continue
-                if content != here:  # an object whose number in this one is not known
+                within = content >= lines[row] and content < last
+                if content != here and within:  # an object whose number in this one is not known
                     failed = True
                     break
-                numbers[content] = counted
+                numbers[content] = counted + (row << MOST_COUNTED)
                 alone[what] = counted
                 counted += 1
                 out[np.uintp(at)] = 1
@@ -861,3 +871,216 @@ def write_objects(
         ends[row] = ~begin if failed else at
         row += 1
     return np.int64(row)
+
+
+@helper
+def _put_text_2(data, start, end, count, has_length, out, at):
+    size = end - start
+    is_ascii = size == count
+    plain = is_ascii and count > 1 and count <= LONGEST_ASCII_2 and has_length == 0
+    if not plain:
+        at = _put_flagged(out, at, True, count + 1)
+    copy(data, start, out, at, size)
+    at += size
+    if is_ascii and size > 0:
+        last = u8(data, end - 1) & 0x7F
+        out[np.uintp(at - 1)] = last | 0x80 if plain else last
+    return at
+
+
+@helper
+def _put_big_endian(out, at, value, width):
+    for step in range(width):
+        out[np.uintp(at + step)] = value >> np.int64(8 * (width - 1 - step)) & 0xFF
+    return at + width
+
+
+@helper
+def _put_content_2(data, form, operand, start, end, number, out, at):
+    """Write what has no objects within it as Kryo 2.24 does; return the position behind it."""
+    if form == TEXT:
+        return _put_text_2(data, start, end, number, operand, out, at)
+    if form == INT or form == LONG:
+        return _put_zigzag(out, at, number, form == INT)
+    if form == BOOLEAN or form == FIXED:
+        return _put_big_endian(out, at, number, operand)
+    if form == UUID:
+        return _put_zigzag(out, _put_zigzag(out, at, number, False), start, False)
+    if form == ENUM or form == MILLIS:
+        return _put_varint(out, at, number)
+    if form == TIMESTAMP:
+        at = _put_varint(out, at, number + start // 1000000)
+        return _put_varint(out, at, start & 0xFFFFFFFF)
+    if form == INSTANT or form == DURATION:
+        return _put_zigzag(out, _put_zigzag(out, at, start, True), number, False)
+    if form == DATE:
+        at = _put_big_endian(out, at, start & 0xFF, 2)
+        return _put_zigzag(out, _put_big_endian(out, at, start >> 8, 2), number, True)
+    if form == TIME:
+        at = _put_big_endian(out, at, number >> 8, 2)
+        at = _put_zigzag(out, at, start, True)
+        return _put_big_endian(out, at, number & 0xFF, 1)
+    size = end - start
+    counted = form == INT_ARRAY or form == LONG_ARRAY or form == FIXED_ARRAY
+    at = _put_varint(out, at, (number if counted else size) + 1)
+    copy(data, start, out, at, size)
+    at += size
+    return _put_zigzag(out, at, number, True) if form == DECIMAL else at
+
+
+@kernel(
+    "int64(int64, I64R, U8R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, U8R,"
+    " U8, I64, U8, I64, I64, I64)"
+)
+def write_objects_2(
+    row, lines, data, kind, start, end, number, classes, fields, arguments, name_offsets,
+    name_bytes, out, ends, told, names, alone, stack,
+):  # fmt: skip
+    """Write objects as Kryo 2.24 does, one behind the other, if no two of their parts are one.
+
+    Args:
+        row: The first row to write.
+        lines: The line of each row's object.
+        data, kind, start, end, number: The table, and the bytes that it refers to.
+        classes, fields, arguments, name_offsets, name_bytes: As in `read_objects`.
+        out: The buffer.
+        ends: Filled: the end of each row. That of the row before `row` is read.
+        told: Filled: `WRITTEN`, or why a row has no bytes: `REPEATED`, as a part of it is an object
+            of which a JVM has one, and there before; `UNTOLD`, as of an object with a reference.
+        names, alone, stack: Scratch, as in `write_objects`.
+
+    Returns:
+        The row that has no space; the number of rows if all were written.
+    """
+    while row < lines.size:
+        begin = ends[row - 1] if row > 0 else np.int64(0)
+        at, line = begin, lines[row]
+        names[:] = -1
+        alone[:] = 0
+        named, depth = np.int64(0), np.int64(1)
+        stack[LEFT], stack[HOW], stack[HOW_ODD] = 1, ANY, ANY
+        found = WRITTEN
+        while depth > 0:
+            top = (depth - 1) * STACK_WIDTH
+            left = stack[top + LEFT]
+            if left == 0:
+                depth -= 1
+                continue
+            stack[top + LEFT] = left - 1
+            types = np.int64(0)
+            if stack[top + HOW] == FIELDS:
+                field = stack[top + CLASS]
+                how, types = fields[field], fields[field + 2]
+                stack[top + CLASS] = field + FIELD_WIDTH
+            elif left & 1:
+                how = stack[top + HOW_ODD]
+            else:
+                how = stack[top + HOW]
+            here, what = line, kind[line]
+            line += 1
+            if what == REFERENCE:
+                found = UNTOLD
+                break
+            if out.size - at < ROOM:
+                return np.int64(row)
+            if what == NULL:
+                out[np.uintp(at)] = 0
+                at += 1
+                continue
+            base = what * CLASS_WIDTH
+            form, operand = classes[base + FORM], classes[base + OPERAND]
+            if how == ANY:
+                registered = classes[base + ID_2]
+                if registered >= 0:
+                    at = _put_varint(out, at, registered + 2)
+                elif names[what] >= 0:
+                    out[np.uintp(at)] = 1
+                    at = _put_varint(out, at + 1, names[what])
+                else:
+                    out[np.uintp(at)] = 1
+                    at = _put_varint(out, at + 1, named)
+                    names[what] = named
+                    named += 1
+                    start_of_name, stop = name_offsets[what], name_offsets[what + 1]
+                    if out.size - at < stop - start_of_name + ROOM:
+                        return np.int64(row)
+                    at = _put_text_2(
+                        name_bytes, start_of_name, stop, stop - start_of_name, 0, out, at
+                    )
+            if how == OR_NULL or (how == ANY and classes[base + NUMBERED]):
+                out[np.uintp(at)] = 1
+                at += 1
+            if form == EMPTY or form == ENUM:  # of which a JVM has one
+                bit = np.int64(0) if form == EMPTY else number[here]
+                if bit >= MOST_CONSTANTS:
+                    found = UNTOLD
+                    break
+                if classes[base + NUMBERED] and alone[what] >> bit & 1:
+                    found = REPEATED
+                    break
+                alone[what] |= np.int64(1) << bit
+            if form < COLLECTION and form != DATE_TIME:
+                has_bytes = form == TEXT or form >= FIXED_ARRAY or form in (BYTES, BIG, DECIMAL)
+                if has_bytes and out.size - at < end[here] - start[here] + ROOM:
+                    return np.int64(row)
+                at = _put_content_2(
+                    data, form, operand, start[here], end[here], number[here], out, at
+                )
+                continue
+            if form == AS_LIST:  # whose class of elements is not in the table
+                found = UNTOLD
+                break
+            count = number[here]
+            top += STACK_WIDTH
+            depth += 1
+            stack[top + LEFT] = count
+            stack[top + HOW], stack[top + HOW_ODD] = ANY, ANY
+            if form == OBJECT or form == DATE_TIME:
+                stack[top + HOW] = FIELDS
+                stack[top + LEFT] = fields[operand]
+                stack[top + CLASS] = operand + 1
+            elif form == ARRAY:
+                at = _put_varint(out, at, count + 1)
+                if operand >= 0:
+                    stack[top + HOW], stack[top + HOW_ODD] = OR_NULL, OR_NULL
+            elif form != SINGLE and form != EMPTY:
+                if form == SORTED or form == QUEUE or form == SORTED_MAP:
+                    out[np.uintp(at)] = 0
+                    at += 1
+                at = _put_varint(out, at, count)
+                odd = arguments[types * ARGUMENTS_WIDTH + FIRST]
+                even = odd
+                if form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP:
+                    stack[top + LEFT] = 2 * count
+                    odd = arguments[types * ARGUMENTS_WIDTH + SECOND]
+                if form != QUEUE and even >= 0:
+                    stack[top + HOW] = OR_NULL
+                if form != QUEUE and odd >= 0:
+                    stack[top + HOW_ODD] = OR_NULL
+        told[row] = found
+        ends[row] = at if found == WRITTEN else begin
+        row += 1
+    return np.int64(row)
+
+
+@kernel("void(U8R, I64R, I64R, U8R, I64R, U8)")
+def compare_pieces(data, first, ends, out, sizes, same):
+    """Tell which pieces of bytes are those of another buffer, where they are one behind the other.
+
+    Args:
+        data: The bytes.
+        first: Where each piece begins.
+        ends: Where each ends.
+        out: The other bytes.
+        sizes: The size of each piece there.
+        same: Filled: 1 for each that is the same.
+    """
+    at = np.int64(0)
+    for row in range(first.size):
+        same[row] = ends[row] - first[row] == sizes[row]
+        if same[row]:
+            for step in range(sizes[row]):
+                if u8(data, first[row] + step) != u8(out, at + step):
+                    same[row] = 0
+                    break
+        at += sizes[row]

@@ -22,6 +22,11 @@ word           operands                               walks over
                lengths; of each name its body and     first body, or for a tag or a class name
                its length; then the bodies, then      that of the subclass. No such name, or a
                the names, a byte a word               body of length 0, can't be walked
+`CHOICE`       width, prefix, padding, bodies, their  i8 or i32; if negative the padding (-1: can't
+               lengths, then the bodies               be), else the body of that number, or with
+                                                      `prefix` as many bodies as it says
+`MARKED`       body length                            4 bytes if they are the least i32, else the
+                                                      body, which begins with them
 =============  =====================================  ==========================================
 """
 
@@ -42,8 +47,11 @@ BIGINT = 6
 BIGDEC = 7
 MASKED = 8
 POJO = 9
+CHOICE = 10
+MARKED = 11
 
 MAX_FRAMES = 4096
+NULL_COUNT = -(1 << 31)
 DELIMITER = 0x2C
 
 # flags of a POJO, in Flink's order of precedence
@@ -153,6 +161,33 @@ def _pojo_body(data, at, end, program, pc):
 
 
 @helper
+def _chosen(data, at, end, program, pc):
+    """Return what follows the number at `at` in a choice: its start, and the bodies' bounds.
+
+    The start is -1 if the number does not fit.
+    """
+    width, bodies = np.int64(program[pc + 1]), np.int64(program[pc + 4])
+    first = np.int64(pc) + 5 + bodies
+    last = first
+    if at + width > end:
+        return np.int64(-1), first, last
+    number = i32(data, at) if width == 4 else np.int64(np.int8(data[np.uintp(at)]))
+    at += width
+    if number < 0:
+        padding = np.int64(program[pc + 3])
+        return (at + padding if padding >= 0 else np.int64(-1)), first, last
+    prefix = program[pc + 2] != 0
+    if number > bodies or (number == bodies and not prefix):
+        return np.int64(-1), first, last
+    for body in range(number):
+        last += program[pc + 5 + body]
+    if not prefix:
+        first = last
+        last += program[pc + 5 + number]
+    return at, first, last
+
+
+@helper
 def skip_one(data, at, end, program, stack):
     """Return the end of one value at `at`; -1 if it does not fit before `end`, or `UNKNOWN`.
 
@@ -223,6 +258,31 @@ def skip_one(data, at, end, program, stack):
                 stack[4 * depth + 3] = behind
                 depth += 1
                 pc = first
+        elif op == CHOICE:
+            at, first, last = _chosen(data, at, end, program, pc)
+            if at < 0:
+                return at
+            bodies = program[pc + 4]
+            behind = pc + 5 + bodies
+            for body in range(bodies):
+                behind += program[pc + 5 + body]
+            pc = behind
+            if last > first:
+                stack[4 * depth] = first
+                stack[4 * depth + 1] = last
+                stack[4 * depth + 2] = 1
+                stack[4 * depth + 3] = behind
+                depth += 1
+                pc = first
+        elif op == MARKED:
+            if at + 4 > end:
+                return np.int64(-1)
+            behind = pc + 2 + program[pc + 1]
+            if i32(data, at) == NULL_COUNT:
+                at += 4
+                pc = behind
+            else:
+                pc += 2
         elif op == WHEN or op == EITHER:
             if at >= end:
                 return np.int64(-1)

@@ -254,21 +254,28 @@ class StateSlice:
 
 @dataclass(frozen=True)
 class RowNames:
-    """The names that a compiled plan gives to the fields of Flink SQL's rows in a state.
+    """What no snapshot tells of a state: the names of its rows' fields, and what its texts hold.
 
     Attributes:
-        key: Of the key; empty without names, as in all of these.
-        user_key: Of a map's key.
-        value: Of the row that the value is, or holds.
+        key: The names that a compiled plan of Flink SQL gives to the fields of the key; empty
+            without names, as in all of these.
+        user_key: Those of a map's key.
+        value: Those of the row that the value is, or holds.
+        content: What the value's text or bytes hold, as a saying of `serializers.contents`.
     """
 
     key: tuple[str, ...] = ()
     user_key: tuple[str, ...] = ()
     value: tuple[str, ...] = ()
+    content: str = ""
 
-    def to_json(self) -> dict[str, list[str]]:
+    def to_json(self) -> dict[str, Any]:
         """Return those that there are."""
-        return {part: list(names) for part, names in vars(self).items() if names}
+        return {
+            part: list(names) if part != "content" else names
+            for part, names in vars(self).items()
+            if names
+        }
 
 
 NO_NAMES = RowNames()

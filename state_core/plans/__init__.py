@@ -1,16 +1,18 @@
 """Compiled plans of Flink SQL: what each operator's state means, and what a changed query keeps.
 
-============  ============================================================================
-`plan`        a plan's nodes, from the JSON of `COMPILE PLAN`
-`lineage`     what each field of each node is, as text over the tables
-`states`      the states of each node, and the meaning of each column in them
-`data_views`  the column of an accumulator row that stands for a view
-`matching`    which operator of the new plan goes on from which of the old one, and its columns
-`topology`    ids of operators without uids, in jobs that run without a plan
-`unaided`     what Flink does by itself with the savepoint and the new plan
-`versions`    what a version of Flink keeps otherwise than the one before, of the same query
-`naming`      names of a snapshot's operators, keys and columns
-============  ============================================================================
+=============  ============================================================================
+`plan`         a plan's nodes, from the JSON of `COMPILE PLAN`
+`lineage`      what each field of each node is, as text over the tables
+`states`       the states of each node, and the meaning of each column in them
+`data_views`   the columns of an accumulator row that stand for a view, or have one
+`matching`     which operator of the new plan goes on from which of the old one, and its columns
+`folds`        from what state below a new column of an aggregate is computed in full
+`expressions`  what of a plan can be computed from columns, and its values
+`topology`     ids of operators without uids, in jobs that run without a plan
+`unaided`      what Flink does by itself with the savepoint and the new plan
+`versions`     what a version of Flink keeps otherwise than the one before, of the same query
+`naming`       names of a snapshot's operators, keys and columns
+=============  ============================================================================
 
 Nothing here reads entries. `pipelines.lake.edit.sql_upgrading` holds a match to the states of a
 snapshot, and rewrites them.

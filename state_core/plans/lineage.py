@@ -175,7 +175,9 @@ def _relation(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
 
 def reads_incremental(node: PlanNode, inputs: Sequence[Relation]) -> bool:
     """Return whether a node reads what an incremental aggregate has added up."""
-    return node.kind == "global-group-aggregate" and inputs[0].rows.startswith(f"{INCREMENTAL}(")
+    return node.kind == "global-group-aggregate" and any(
+        each.rows.startswith(f"{INCREMENTAL}(") for each in inputs
+    )
 
 
 def _unknown(node: PlanNode, inputs: Sequence[Relation]) -> Relation:

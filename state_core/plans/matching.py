@@ -12,8 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from statelake.state_core.errors import DeclarationError, NotFoundError, did_you_mean
-from statelake.state_core.plans.lineage import Relation, bare, lineage_of, widens
+from statelake.state_core.errors import (
+    DeclarationError,
+    IncompatibleError,
+    NotFoundError,
+    did_you_mean,
+)
+from statelake.state_core.plans.folds import Fold, fold_of
+from statelake.state_core.plans.lineage import (
+    Relation,
+    bare,
+    lineage_of,
+    understood,
+    widens,
+)
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
     NO_INITIAL,
@@ -32,11 +44,14 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     LogicalType,
 )
 
+MISSED = "it is new, and what it reads is updated: retractions of old rows would be taken from it"
+
 
 class Fate(Enum):
     """What becomes of an operator's state, or of a column of it, from the best to the worst."""
 
     KEEPS = "keeps"
+    FULL = "computed in full"
     STARTS_NOW = "starts now"
     NULL = "null in old rows"
     FILTER = "counted by another filter"
@@ -119,6 +134,7 @@ class OperatorMatch:
         why: Reasons, each a sentence.
         keys: The column of the old key that each of the new one is; empty if keys keep their bytes.
             If there are less of them, groups merge.
+        fold: From what columns are computed in full; None if none is.
     """
 
     old: NodeStates | None
@@ -127,11 +143,17 @@ class OperatorMatch:
     fate: Fate = Fate.KEEPS
     why: tuple[str, ...] = ()
     keys: tuple[int, ...] = ()
+    fold: Fold | None = None
 
     @property
     def merges(self) -> bool:
         """Whether several old groups become one."""
         return bool(self.keys and self.old and len(self.keys) < len(self.old.keys))
+
+    @property
+    def misses(self) -> bool:
+        """Whether a new column would have to count rows that came before, and can't be computed."""
+        return any(each.why.startswith(MISSED) for each in self.column_matches)
 
     @property
     def node(self) -> PlanNode:
@@ -234,8 +256,55 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         else:
             found[number] = match
         del free[ties[0]]
+    for number in after:  # each after those that it reads
+        found[number] = _folded(found[number], new, relations, found)
     ordered = [_begun(found[number], new, relations, found) for number in after]
     return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
+
+
+def _folded(
+    match: OperatorMatch,
+    plan: Plan,
+    relations: Mapping[int, Relation],
+    found: Mapping[int, OperatorMatch],
+) -> OperatorMatch:
+    """Return the match of an aggregate, with what is computed from the rows that it reads."""
+    new = [each for each in match.column_matches if _is_missed(each)]
+    if not new or match.new is None or not any(state.new.updates for state in match.states):
+        return match
+    said: dict[str, ColumnMatch] = {}
+    fold: Fold | None = None
+    with understood(plan, match.new.node):
+        for each in new:  # each has its own reason
+            try:
+                made = fold_of(match, each.column, plan, relations, found)
+            except IncompatibleError as error:
+                why = f"{MISSED}, which never counted them. It can't be computed: {error.problem}"
+                said[each.column.text] = replace(each, why=why)
+                continue
+            fold = made if fold is None else fold.with_arguments(made.arguments)
+            why = f"from the rows that {made.label} keeps"
+            said[each.column.text] = replace(each, fate=Fate.FULL, why=why)
+    states = [
+        replace(
+            state,
+            columns={
+                place: tuple(
+                    replace(said[each.column.text], column=each.column)
+                    if _is_missed(each)
+                    else each
+                    for each in matches
+                )
+                for place, matches in state.columns.items()
+            },
+        )
+        for state in match.states
+    ]
+    return replace(match, states=tuple(states), fold=fold)
+
+
+def _is_missed(match: ColumnMatch) -> bool:
+    return match.why == MISSED
 
 
 def _begun(
@@ -548,16 +617,14 @@ def _column_match(
                 return _typed(column, index, old)
     if (converted := _other_sum(column, before)) is not None:
         return converted
+    if column.counts and state.updates and (
+        column.initial is not NO_INITIAL or column.adds is not None
+    ):  # fmt: skip
+        return ColumnMatch(column, None, Fate.UNKNOWN, MISSED)
     if column.initial is NO_INITIAL:
         return ColumnMatch(column, None, Fate.UNKNOWN, "only Java knows what it begins as")
     if not column.counts:
         return _new_column(column, state)
-    if state.updates:
-        return ColumnMatch(
-            column, None, Fate.UNKNOWN,
-            "it is new, and what it reads is updated: retractions of old rows would be taken from"
-            " it, which never counted them",
-        )  # fmt: skip
     return ColumnMatch(column, None, Fate.STARTS_NOW, "it is new, and counts from now on")
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from statelake.state_core.column_names import plain_names
 from statelake.state_core.errors import DeclarationError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import USER_KEY
 from statelake.state_core.formats.layout.keyed_states import key_parts, value_snapshot
@@ -37,14 +38,13 @@ from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnaps
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType, UnknownType
 
 REMEDY = "give the plan of the job that took the savepoint"
-LONGEST_NAME, LONGEST_QUERY = 100, 2000
+LONGEST_QUERY = 2000
 SHOWN = 5
 HIGHEST = 1 << 14  # number of a node that is looked for where a savepoint has hashes alone
 _UID = re.compile(r"(\d{1,18})_(.+)")
 _KINDS = frozenset((*RULES, *STATELESS))
 # nodes whose operator has the name of another kind
 OPERATORS = {"sort-limit": "rank", "limit": "rank"}
-_NOT_PLAIN = re.compile(r"[^\w#@-]+")  # what Delta, Spark or a query would not take as it is
 # names of operators behind the number of their node, where a savepoint of Flink 1 has hashes alone
 NAMES = (
     "source", "sink", "kafka", "values", "upsert-materialize", "constraint-validator",
@@ -292,19 +292,3 @@ def refuse_other_types(
         f"the snapshot has ({', '.join(each.text for each in held)}), and the plan says ({shown})",
         remedy=REMEDY,
     )
-
-
-def plain_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names that tables and queries take, each another one, whatever their case."""
-    found: list[str] = []
-    taken: dict[str, int] = {}  # by name, the last number behind it
-    for index, name in enumerate(names):
-        text = name.encode("utf-8", "replace").decode().replace("$", "")
-        plain = _NOT_PLAIN.sub("_", text)[:LONGEST_NAME].strip("_") or f"f{index}"
-        unique = plain
-        while unique.lower() in taken:
-            taken[plain.lower()] += 1
-            unique = f"{plain}_{taken[plain.lower()]}"
-        taken[unique.lower()] = 1
-        found.append(unique)
-    return tuple(found)

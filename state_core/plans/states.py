@@ -54,6 +54,9 @@ BIGINT = SimpleType("BIGINT")
 STRING = LengthType("VARCHAR")
 MOST_LONG, LEAST_LONG = (1 << 63) - 1, -(1 << 63)
 MAX_DECIMAL = 38
+ALL_ROWS = (
+    "COUNT()"  # the text of the column that counts them, by which groups are known to be gone
+)
 # functions whose accumulator is one object of a class: one column, whatever it holds
 TIMES = (ROWTIME, PROCTIME) = ("ROWTIME", "PROCTIME")
 STRUCTURED = ("FIRST_VALUE", "LAST_VALUE")
@@ -77,6 +80,21 @@ NO_INITIAL = NoInitial.NONE
 
 
 @dataclass(frozen=True)
+class Added:
+    """What rows add up to a column of an accumulator.
+
+    Attributes:
+        function: `count`, `sum`, `min` or `max`.
+        argument: The column of the rows; -1 if each row counts.
+        only: The column that says whether a row counts; -1 if all do.
+    """
+
+    function: str
+    argument: int
+    only: int = -1
+
+
+@dataclass(frozen=True)
 class StateColumn:
     """A column of a row in state.
 
@@ -89,6 +107,7 @@ class StateColumn:
         view: The states of a data view that belong to it, as the prefix of their names.
         of: The types of what the view holds.
         column: What it is called in a table, as far as its name allows: `amount`, `sum_amount`.
+        adds: What rows add up to it; None if more than a column of theirs does.
     """
 
     text: str
@@ -99,6 +118,7 @@ class StateColumn:
     view: str = ""
     of: tuple[LogicalType, ...] = ()
     column: str = ""
+    adds: Added | None = None
 
     @property
     def is_view(self) -> bool:
@@ -168,10 +188,12 @@ class NodeStates:
         Args:
             index: Which of the plan's times it is, as in `NodeState.index`.
         """
-        times = {each.get("index"): each.get("ttl") for each in self.node.spec.get("state") or ()}
-        if times.get(index) is None:
-            return None
-        return not str(times[index]).startswith("0 ")
+        times = [
+            each["ttl"]
+            for each in self.node.spec.get("state") or ()
+            if isinstance(each, Mapping) and each.get("index") == index and each.get("ttl")
+        ]
+        return not str(times[0]).startswith("0 ") if times else None
 
 
 def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeStates]:
@@ -365,8 +387,30 @@ def accumulators(
             made = [replace(column, text=f"{column.text} OVER {view}") for column in made]
         columns += made
     if hidden_count and not any(_counts_rows(call) for call in calls):
-        columns.append(StateColumn("COUNT()", "COUNT(*)", BIGINT, 0, counts=True, column="count"))
+        columns.append(
+            StateColumn(ALL_ROWS, "COUNT(*)", BIGINT, 0, counts=True, column="count",
+                        adds=Added("count", -1))
+        )  # fmt: skip
     return [*columns, *views.values()]
+
+
+def emitted_columns(
+    node: PlanNode, read: Relation
+) -> list[tuple[Mapping[str, Any], list[StateColumn], int]]:
+    """Return each call of an aggregate with its columns in the accumulator row, and their place.
+
+    Args:
+        node: The aggregate.
+        read: What its calls refer to.
+    """
+    spec, found, at = node.spec, [], 0
+    retracts = bool(spec.get("needRetraction"))
+    needs = spec.get("aggCallNeedRetractions") or [retracts] * len(spec["aggCalls"])
+    for index, (call, retracted) in enumerate(zip(spec["aggCalls"], needs, strict=True)):
+        made = _accumulator(call, read, index, retracts=retracted)
+        found.append((call, made, at))
+        at += len(made)
+    return found
 
 
 def _counts_rows(call: Mapping[str, Any]) -> bool:
@@ -388,9 +432,14 @@ def _accumulator(
     words += _names(source, call["argList"])
     words += ["filtered"] if call.get("filterArg", -1) >= 0 else []
 
+    plain = not call.get("distinct") and len(call["argList"]) < 2
+    of_rows, only = call["argList"][0] if call["argList"] else -1, call.get("filterArg", -1)
+
     def counted(made_by: str, part: str, kind: LogicalType | None, initial: Any) -> StateColumn:
         column = "_".join([made_by, *words])
-        return StateColumn(part, name, kind, initial, counts=True, column=column)
+        known = plain and made_by in ("count", "sum", "min", "max")
+        return StateColumn(part, name, kind, initial, counts=True, column=column,
+                           adds=Added(made_by, of_rows, only) if known else None)  # fmt: skip
 
     count = counted("count", f"COUNT({of}", BIGINT, 0)
     if function == "COUNT":
@@ -422,9 +471,11 @@ def _accumulator(
     mode = " retracting" if retracts else ""
     types = _types(source, call["argList"])
     column = "_".join([function.rpartition(".")[2].lower(), *words])
+    extreme = plain and retracts and function in ("MIN", "MAX")
     return [
-        StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$", types, column)
-    ]
+        StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$", types, column,
+                    Added(function.lower(), of_rows, only) if extreme else None)
+    ]  # fmt: skip
 
 
 def _names(read: Relation, indexes: Sequence[int]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@
 `basic/`            numbers, text, dates and times, enums
 `composite/`        collections, tuples, rows, POJOs, optional values, windows
 `kryo/`             Kryo, for classes whose form is known
+`contents/`         what a text or bytes hold, as users say: JSON, Avro of a registry
 `opaque/`           values that only their class understands: kept as bytes, decoded by users' code
 `avro/`             Avro, in Flink's encoding
 `scala/`            types of the Scala API

@@ -13,7 +13,7 @@ import click
 from statelake import KeyGroupRange, open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_text
-from statelake.pipelines.cli.options import Reading, plan_option, reading_options
+from statelake.pipelines.cli.options import Reading, decode_option, plan_option, reading_options
 from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.errors import NotFoundError, did_you_mean
 
@@ -51,6 +51,7 @@ class KeyGroups(click.ParamType[KeyGroupRange]):
 @click.option("--key-groups", type=KeyGroups(), help="Only these key groups: 17, or 0-63.")
 @click.option("--limit", type=click.IntRange(min=0), help="Print at most so many lines.")
 @plan_option
+@decode_option
 @reading_options
 @plugins_option
 def dump(
@@ -60,6 +61,7 @@ def dump(
     key_groups: KeyGroupRange | None,
     limit: int | None,
     plan: str | None,
+    decode: tuple[str, ...],
     reading: Reading,
 ) -> None:
     """Print the entries of a savepoint's state, one JSON object a line.
@@ -76,7 +78,7 @@ def dump(
       statelake dump savepoint-5f1e2c-0a1b2c3d4e5f --operator counter --state count
       statelake dump savepoint-5f1e2c-0a1b2c3d4e5f --key-groups 0-3 --limit 100
     """
-    snapshot = open_snapshot(savepoint, plan=plan, **reading)
+    snapshot = open_snapshot(savepoint, plan=plan, decode=decode, **reading)
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
     if state is not None and operator is not None and state not in _names(operators[0]):
         operators[0].state(state)  # which says what there is

@@ -25,13 +25,13 @@ from statelake.pipelines.cli.options import (
     max_parallelism_option,
     metadata_version_option,
     operator_state_version_option,
-    planned_source_options,
     share_options,
+    typed_source_options,
 )
 
 
 @click.command()
-@planned_source_options
+@typed_source_options
 @click.option("--to", required=True, help="The savepoint's directory, which must not exist.")
 @click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
 @max_parallelism_option(help="By default as it was; another one gives every key a new group.")
@@ -100,7 +100,9 @@ def export(
     with (
         nullcontext(source.stored(engine))
         if source.in_lake
-        else in_temporary_lake(source.savepoint, to, plan=source.plan, **source.reading) as opened,
+        else in_temporary_lake(
+            source.savepoint, to, plan=source.plan, decode=source.decode, **source.reading
+        ) as opened,
         progress_bar("exporting", quiet=as_json_, of_bytes=True) as progress,
     ):
         snapshot = LakeSnapshot(replace(opened.job, progress=progress), opened.record)

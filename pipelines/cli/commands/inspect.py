@@ -10,7 +10,7 @@ import click
 from statelake import open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, plain, show
-from statelake.pipelines.cli.options import Reading, plan_option, reading_options
+from statelake.pipelines.cli.options import Reading, decode_option, plan_option, reading_options
 
 if TYPE_CHECKING:
     from statelake.state_core.model.description import OperatorDescription
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     "--types", is_flag=True, help="List the types of each state, and Flink's serializers."
 )
 @plan_option
+@decode_option
 @reading_options
 @plugins_option
 @json_option
@@ -45,6 +46,7 @@ def inspect(
     keys: bool,
     types: bool,
     plan: str | None,
+    decode: tuple[str, ...],
     reading: Reading,
     as_json_: bool,
 ) -> None:
@@ -66,7 +68,7 @@ def inspect(
       statelake inspect savepoint-5f1e2c-0a1b2c3d4e5f --plan plan.json
       statelake inspect s3://bucket/savepoints/sp-1 --json | jq '.operators[]."operator-uid"'
     """
-    snapshot = open_snapshot(savepoint, plan=plan, **reading)
+    snapshot = open_snapshot(savepoint, plan=plan, decode=decode, **reading)
     described = snapshot.describe(
         parallelism=parallelism, entries=entries, schema=schema, keys=keys, types=types
     )

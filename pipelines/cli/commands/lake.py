@@ -22,6 +22,7 @@ from statelake.pipelines.cli.commands.times import Instant
 from statelake.pipelines.cli.options import (
     Reading,
     configured_option,
+    decode_option,
     engine_option,
     job_option,
     lake_option,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     help="The number of files of each state; by default it depends on its size.",
 )
 @plan_option
+@decode_option
 @plugins_option
 @json_option
 def import_command(
@@ -66,6 +68,7 @@ def import_command(
     taken: datetime | None,
     partitions: int | None,
     plan: str | None,
+    decode: tuple[str, ...],
     as_json_: bool,
 ) -> None:
     """Import a savepoint or checkpoint as the next snapshot of a job.
@@ -77,6 +80,7 @@ def import_command(
 
     With --plan, of a Flink SQL job, tables have the columns of the query, and its nodes name
     operators: "GroupAggregate[5]". An export writes the same savepoint with and without.
+    With --decode, texts and bytes that hold JSON or Avro become columns, too.
 
     \b
     Examples:
@@ -85,12 +89,13 @@ def import_command(
       statelake import old-savepoint --lake lake --job orders --uid counter --uid sessions
       statelake import a-copy --lake lake --job orders --taken 2026-11-20T06:00Z
       statelake import savepoint-5f1e2c-0a1b2c3d4e5f --lake lake --job shop --plan plan.json
+      statelake import savepoint-5f1e2c-0a1b2c3d4e5f --lake lake --job crm --decode crm/profile=json
     """
     with progress_bar("importing", quiet=as_json_, of_bytes=True) as progress:
         opened = Lake(lake).job(job, engine=engine, progress=progress)
         done = opened.import_snapshot(
             savepoint, snapshot_id, **reading, note=note, taken=taken, partitions=partitions,
-            plan=plan,
+            plan=plan, decode=decode,
         )  # fmt: skip
     show(done, as_json_=as_json_, marked=done.record.snapshot_id)
     if done.new and not as_json_:

@@ -184,11 +184,11 @@ def check_sql(
 ) -> None:
     """Say what a Flink SQL job keeps of a savepoint when its query has changed.
 
-    Of each operator with state, and of each of its columns: whether it keeps, starts now, is null
-    in old rows, or is lost; and what Flink does by itself, which may be wrong in silence. Both
-    plans are what Flink's COMPILE PLAN writes. One that is missing is compiled of the job's SQL
-    script by real Flink, which takes Java. Its tables are empty ones: no connector is needed, and
-    nothing is asked of your systems.
+    Of each operator with state, and of each of its columns: whether it keeps, is computed in full,
+    starts now, is null in old rows, or is lost; and what Flink does by itself, which may be wrong
+    in silence. Both plans are what Flink's COMPILE PLAN writes. One that is missing is compiled of
+    the job's SQL script by real Flink, which takes Java. Its tables are empty ones: no connector is
+    needed, and nothing is asked of your systems.
 
     Exit code 1 if anything is lost or unknown, or Flink by itself would give wrong results.
 

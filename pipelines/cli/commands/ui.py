@@ -9,7 +9,13 @@ import click
 
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import tell
-from statelake.pipelines.cli.options import Reading, gathered, reading_options
+from statelake.pipelines.cli.options import (
+    Reading,
+    decode_option,
+    gathered,
+    plan_option,
+    reading_options,
+)
 from statelake.state_core.extras import require_extra
 
 if TYPE_CHECKING:
@@ -30,7 +36,9 @@ class Looks:
     leave_out_opaque: bool
     audit: str
 
-    def options(self, reading: Reading, *, values: bool) -> Options:
+    def options(
+        self, reading: Reading, plan: str | None, decode: tuple[str, ...], *, values: bool
+    ) -> Options:
         """Return what is shown, and how snapshots are read.
 
         Raises:
@@ -40,7 +48,10 @@ class Looks:
         from statelake.pipelines.ui.views import Options  # noqa: PLC0415 - not for --help
 
         rules = None if self.mask is None else read_mask(self.mask)
-        return Options(values=values, mask=rules, leave_out_opaque=self.leave_out_opaque, **reading)
+        return Options(
+            values=values, mask=rules, leave_out_opaque=self.leave_out_opaque, plan=plan,
+            decode=decode, **reading,
+        )  # fmt: skip
 
 
 def _looks(mask: str | None, leave_out_opaque: bool, audit: str) -> Looks:
@@ -66,9 +77,19 @@ looks_options = gathered(
               help="The port on 127.0.0.1; by default any that is free.")  # fmt: skip
 @click.option("--no-values", is_flag=True, help="Show no keys, no values, and no SQL.")
 @looks_options
+@plan_option
+@decode_option
 @reading_options
 @plugins_option
-def ui(location: str, port: int, no_values: bool, looks: Looks, reading: Reading) -> None:
+def ui(
+    location: str,
+    port: int,
+    no_values: bool,
+    looks: Looks,
+    plan: str | None,
+    decode: tuple[str, ...],
+    reading: Reading,
+) -> None:
     """Look at a lake, a directory of snapshots or one snapshot in the browser.
 
     Prints an address with a token that works once; only this machine's browser reaches it. The
@@ -80,11 +101,12 @@ def ui(location: str, port: int, no_values: bool, looks: Looks, reading: Reading
       statelake ui lake
       statelake ui /checkpoints --no-values
       statelake ui savepoint-5f1e2c-0a1b2c3d4e5f --mask mask.yaml --audit looks.jsonl
+      statelake ui savepoint-5f1e2c-0a1b2c3d4e5f --plan plan.json
     """
     require_extra("ui")
     from statelake.pipelines.ui.server import serve  # noqa: PLC0415 - an extra
 
-    options = looks.options(reading, values=not no_values)
+    options = looks.options(reading, plan, decode, values=not no_values)
     serve(
         location, options, port=port, audit=looks.audit, ready=lambda where: tell(f"open {where}")
     )
@@ -94,9 +116,18 @@ def ui(location: str, port: int, no_values: bool, looks: Looks, reading: Reading
 @location_argument
 @click.option("--values", is_flag=True, help="Show keys and values, and run SQL.")
 @looks_options
+@plan_option
+@decode_option
 @reading_options
 @plugins_option
-def mcp(location: str, values: bool, looks: Looks, reading: Reading) -> None:
+def mcp(
+    location: str,
+    values: bool,
+    looks: Looks,
+    plan: str | None,
+    decode: tuple[str, ...],
+    reading: Reading,
+) -> None:
     """Answer an assistant about a lake, a directory of snapshots or one snapshot.
 
     Speaks the Model Context Protocol on standard input and output, as assistants start it. Its
@@ -113,4 +144,6 @@ def mcp(location: str, values: bool, looks: Looks, reading: Reading) -> None:
     require_extra("mcp")
     from statelake.pipelines.ui.assistants import serve_assistant  # noqa: PLC0415 - an extra
 
-    serve_assistant(location, looks.options(reading, values=values), audit=looks.audit)
+    serve_assistant(
+        location, looks.options(reading, plan, decode, values=values), audit=looks.audit
+    )

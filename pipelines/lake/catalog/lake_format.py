@@ -28,7 +28,9 @@ FORMAT = 1
 FORMAT_KEY = "statelake.format"
 SEVERAL_FILES = "several-files"
 """Key groups with very many rows have several files, in the order of a snapshot's row."""
-READERS: Mapping[str, str] = {SEVERAL_FILES: "0.1.0"}
+NAMED_COLUMNS = "named-columns"
+"""A state may have columns that its types do not tell: its row has names, or what texts hold."""
+READERS: Mapping[str, str] = {SEVERAL_FILES: "0.1.0", NAMED_COLUMNS: "0.1.0"}
 WRITERS: Mapping[str, str] = {}
 LONGEST, LONGEST_NAME = 1 << 13, 100
 

@@ -21,6 +21,8 @@ from statelake.state_core.files.filesystem import ByteSource, Directory, InlineS
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
+    in_flight_bytes,
+    raw_bytes,
     read_metadata,
     write_metadata,
 )
@@ -139,6 +141,49 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
         if shapes.get(operator.operator_id) != (operator.parallelism, operator.max_parallelism):
             return f"operator {operator.label!r} is not as the row has it"
     return ""
+
+
+def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[int, str]]:
+    """Return the size and the digest of each part of a snapshot's unmanaged state.
+
+    Its place is an operator's id and `coordinator`, `raw` or `in flight`; `master` is of no
+    operator. Digests are of bytes and of their subtasks, not of names of files.
+
+    Raises:
+        DamagedLakeError: The snapshot's row contradicts itself.
+        SnapshotError: The bytes are not a `_metadata`.
+    """
+
+    def content(handle: StreamHandle) -> StreamHandle:
+        if isinstance(handle, InlineHandle):
+            return RelativeHandle(hashlib.sha256(handle.data).hexdigest(), handle.size)
+        if isinstance(handle, RelativeHandle):
+            return replace(handle, path=digest_in(handle.path))
+        return handle
+
+    metadata = map_streams(carried_metadata(record), content)
+    parts: dict[tuple[str, str], tuple[int, str]] = {}
+
+    def note(operator: str, what: str, size: int, said: object) -> None:
+        if size:
+            digest = hashlib.sha256(repr(said).encode("utf-8", "surrogatepass")).hexdigest()
+            parts[operator, what] = size, digest
+
+    note("", "master", sum(len(each.data) for each in metadata.masters), metadata.masters)
+    for operator in metadata.operators:
+        subtasks = sorted((operator.subtasks or {}).items())
+        coordinator = operator.coordinator
+        if coordinator is not None:
+            note(operator.operator_id, "coordinator", coordinator.size, coordinator.data)
+        raw = [
+            (index, part.raw_operator, part.raw_keyed and replace(part.raw_keyed, handle_id=""))
+            for index, part in subtasks
+        ]
+        note(operator.operator_id, "raw", sum(raw_bytes(part) for _, part in subtasks), raw)
+        buffers = [(index, part.inputs, part.outputs) for index, part in subtasks]
+        size = sum(in_flight_bytes(part) for _, part in subtasks)
+        note(operator.operator_id, "in flight", size, buffers)
+    return parts
 
 
 def carried_source(handle: StreamHandle, lake: Directory) -> ByteSource:

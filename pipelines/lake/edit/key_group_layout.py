@@ -324,6 +324,7 @@ class KeyGroupLayout:
                     value_type=new.value_type,
                     user_key_names=list(held.names.user_key),
                     value_names=list(held.names.value),
+                    content=held.names.content,
                 )
         return state.with_key_groups([*kept, *counts.get(state.name, ())])
 

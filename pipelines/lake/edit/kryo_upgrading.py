@@ -1,9 +1,9 @@
 """Upgrades from Flink 1 to 2: a snapshot of which Flink 2 restores what Flink 1's Kryo wrote.
 
 Every state with Kryo at any depth of its values (elements, a map's values) is rewritten, all in one
-snapshot. All values are read first, so that the plan says what can't be rewritten: values with
-classes whose form is not known, Kryo in keys and namespaces, and records in flight, whatever they
-are.
+snapshot; so are the snapshots of types of flink-scala-api before 1.2.7. All values are read first,
+so that the plan says what can't be rewritten: values with classes whose form is not known, Kryo in
+keys and namespaces, and records in flight, whatever they are.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from statelake.state_core.formats.layout.keyed_states import (
     with_key_parts,
     with_value_bytes,
 )
+from statelake.state_core.formats.layout.meta_info import parse_key_serializer
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.kryo_parts import kryo_places
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
@@ -60,6 +61,7 @@ from statelake.state_core.serializers.framework.base import TypeSerializerSnapsh
 from statelake.state_core.serializers.kryo.decoding import declared_version
 from statelake.state_core.serializers.kryo.snapshot import MARK, KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
+from statelake.state_core.serializers.scala.flinkx_parts import FLINKX, is_older, renewed
 
 NAME = KryoSerializerSnapshot.java_class.encode()
 LATER = "Flink 2 wrote it"
@@ -233,7 +235,11 @@ def plan_kryo_upgrade(
         _planned(lake, record, operator, state, new, known)
         for operator in record.operators
         for state in operator.all_states
-        if NAME in state.meta_info or _has_kryo_keys(operator, state) or _gone(operator, state)
+        if NAME in state.meta_info
+        or _has_kryo_keys(operator, state)
+        or _gone(operator, state)
+        or _is_of_older_scala(state)
+        or _has_older_keys(operator, state)
     ]
     missing = sorted(set(new.collections) - known)
     if missing:
@@ -282,6 +288,11 @@ def _planned(
             "Kryo is in its keys, and entries are found by the bytes of their keys: run the new"
             " job with keys of another type, and bootstrap this state"
         )
+    if _has_older_keys(operator, state):
+        return left(
+            "its keys have snapshots of flink-scala-api before 1.2.7, which it does not read since"
+            " 2.2.3: run the job with 1.2.9 to 2.2.2, and take another savepoint"
+        )
     keys = key_parts(state.meta_info)
     new_keys = {name: for_flink_2(snapshot, {}) for name, snapshot in keys.items()}
     in_keys = [kryo for snapshot in keys.values() for kryo in kryo_places(snapshot).values()]
@@ -293,7 +304,7 @@ def _planned(
             "a collection by Kryo is in namespaces or in keys of a map, and its elements' types are"
             " not known"
         )
-    if _is_of_flink_2(record, kryo):
+    if kryo and _is_of_flink_2(record, kryo):
         return left(LATER)
     try:
         for rows in _rows_of(lake, operator, state):
@@ -303,7 +314,7 @@ def _planned(
         after = state.meta_info
         types: dict[str, str] = {}
         if not timers:
-            before = value_type(after)
+            before = renewed(value_type(after))
             targets, types = _targets(label, state, operator, before, places, found, new)
             after = with_value_bytes(after, for_flink_2(before, targets))
         if in_keys:
@@ -453,6 +464,21 @@ def _gone(operator: OperatorRecord, state: AnyState) -> str:
     """Return why Flink 2 lacks a serializer of a state; empty if it has all of them."""
     keys = operator.key_serializer if isinstance(state, StateRecord) else b""
     return next((why for name, why in GONE.items() if name in state.meta_info + keys), "")
+
+
+def _is_of_older_scala(state: AnyState) -> bool:
+    """Return whether the values' snapshots are of flink-scala-api before 1.2.7."""
+    named = FLINKX.encode() in state.meta_info and not is_queue(state.meta_info)
+    return named and is_older(value_type(state.meta_info))
+
+
+def _has_older_keys(operator: OperatorRecord, state: AnyState) -> bool:
+    """Return whether the snapshots of what entries are found by are of before 1.2.7."""
+    keys = operator.key_serializer if isinstance(state, StateRecord) else b""
+    if FLINKX.encode() not in state.meta_info + keys:
+        return False
+    parts = list(key_parts(state.meta_info).values())
+    return any(map(is_older, [*parts, parse_key_serializer(keys).snapshot] if keys else parts))
 
 
 def _has_kryo_keys(operator: OperatorRecord, state: AnyState) -> bool:

@@ -365,7 +365,7 @@ class TableRewriter:
         new = layout.new_pieces(table.units)
         units = tuple(piece.unit for piece in new)
         tasks = [
-            MoveTask(layout, tuple(moves), part, units, self.token) for part in _slices(pieces)
+            MoveTask(layout, tuple(moves), part, units, self.token) for part in slices_of(pieces)
         ]
         done = self.stopwatch.map(
             self.engine, move_pieces, tasks, [0] * len(tasks), self.progress,
@@ -416,7 +416,7 @@ class TableRewriter:
         """
         tasks = [
             RewriteTask(layout, tuple(transforms), part, self.token, self.lake.location, table)
-            for part in _slices(pieces)
+            for part in slices_of(pieces)
         ]
         done = self.stopwatch.map(
             self.engine, rewrite_pieces, tasks, [0] * len(tasks), self.progress,
@@ -446,7 +446,7 @@ class TableRewriter:
         return layout.recorded(operator, moved, counts).with_table(rewritten)
 
 
-def _slices(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
+def slices_of(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
     """Cut pieces into tasks of about `SLICE_BYTES`, but into `SLICES` of them if possible."""
     sizes = [sum(file.size for file in piece.files) for piece in pieces]
     limit = min(SLICE_BYTES, sum(sizes) // SLICES)

@@ -24,10 +24,18 @@ import pyarrow.compute as pc
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.edit.folding import (
+    FoldedColumn,
+    FoldedRows,
+    FoldUpgrade,
+    MergedCounts,
+    stage_folded,
+    staged_piece,
+)
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.merging import copy_table, has_state, path_beside
 from statelake.pipelines.lake.edit.migrating import SwitchedTtl, value_type
-from statelake.pipelines.lake.edit.pieces import Rows
+from statelake.pipelines.lake.edit.pieces import Piece, Rows
 from statelake.pipelines.lake.edit.rewriting import (
     Derivation,
     TableChange,
@@ -38,14 +46,23 @@ from statelake.pipelines.lake.edit.rewriting import (
     pieces_of,
 )
 from statelake.pipelines.lake.edit.selecting import refuse_cut_channels
+from statelake.pipelines.lake.edit.sql_rows import (
+    constant,
+    merged_column,
+    merged_counts,
+    typed_only,
+)
 from statelake.pipelines.lake.tables.names import path_segment
+from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     SnapshotRecord,
     StateRecord,
     TableRecord,
 )
-from statelake.pipelines.lake.tables.table_rows import HeldState
+from statelake.pipelines.lake.tables.table_rows import HeldState, table_rows
+from statelake.pipelines.lake.tables.units import Unit
+from statelake.state_core.column_names import plain_names
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import (
     KEY,
@@ -58,6 +75,7 @@ from statelake.state_core.formats.layout.keyed_states import (
     has_ttl,
     key_parts,
     meta_info_bytes,
+    parse_keyed_state,
     with_key_parts,
     with_row_names,
     with_timer_key,
@@ -65,6 +83,9 @@ from statelake.state_core.formats.layout.keyed_states import (
     with_value_bytes,
 )
 from statelake.state_core.formats.layout.meta_info import (
+    KEYED_STATE_TYPE,
+    VALUE_SERIALIZER,
+    BackendStateType,
     parse_key_serializer,
     parse_state_meta_info,
     serializer_entry,
@@ -73,12 +94,18 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     write_metadata,
 )
-from statelake.state_core.formats.rewriting.value_migration import TTL_BYTES, with_columns
+from statelake.state_core.formats.rewriting.value_migration import with_columns
 from statelake.state_core.formats.writing.rehash import check_key_groups, rehash_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.model.snapshot import NO_NAMES, Operator, RowNames, Snapshot, StateKind
-from statelake.state_core.plans.data_views import map_view_serializer, map_view_type
+from statelake.state_core.plans.data_views import (
+    extreme_map,
+    extreme_row,
+    map_view_serializer,
+    map_view_type,
+)
+from statelake.state_core.plans.folds import Fold
 from statelake.state_core.plans.matching import (
     ColumnMatch,
     Fate,
@@ -92,14 +119,13 @@ from statelake.state_core.plans.naming import (
     LONGEST_QUERY,
     nodes_by_uid,
     numbered_as,
-    plain_names,
     refuse_other_types,
     row_at,
     row_names,
 )
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
-    MAX_DECIMAL,
+    ALL_ROWS,
     NO_INITIAL,
     NodeStates,
     Place,
@@ -108,7 +134,6 @@ from statelake.state_core.plans.states import (
 from statelake.state_core.plans.topology import operator_ids_of, shape_in
 from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.framework.opaque_values import restore_key
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 from statelake.state_core.serializers.sql.binary.projected import projected_row, reserved_bytes
@@ -124,7 +149,8 @@ from statelake.state_core.serializers.sql.types.logical_types import LogicalType
 
 TIME_BYTES = 8  # of a timer, before its key
 LENGTH_BYTES = 4  # of a row, before it
-KIND_AT = 4  # of a row's bytes, behind their length: the kind of change
+ACCUMULATORS = "accState"
+NEW = "(new)"  # what a state is called beside one of its name that is there, and gets another
 _LIKE = "name a savepoint of the new job, --like, also one without data"
 
 
@@ -175,7 +201,7 @@ class RowChange:
     def _child(self, rows: pa.StructArray, index: int, kind: pa.DataType) -> pa.Array:
         old, initial = self.old[index], self.initial[index]
         if old < 0:
-            return _constant(initial, kind, len(rows))
+            return constant(initial, kind, len(rows))
         child = rows.field(old).cast(kind)
         if self.filled[index]:
             return pc.fill_null(child, pa.scalar(initial, kind))
@@ -183,12 +209,6 @@ class RowChange:
             some = pc.not_equal(rows.field(self.counted[index]), 0)
             return pc.if_else(some, child, pa.scalar(None, kind))
         return child
-
-
-def _constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:
-    if value is None:
-        return pa.nulls(length, kind)
-    return pa.array([value], kind).take(pa.array([0] * length, pa.int64()))
 
 
 @dataclass(frozen=True)
@@ -220,7 +240,7 @@ class SqlRows(Transform):
         before, _ = _parsed(self.before)
         value, user_key = _parsed(self.after)
         exact = Place.USER_KEY in self.changes and batch.column(RAW_KEY).null_count < len(batch)
-        if exact or not _typed_only(rows, before):
+        if exact or not typed_only(rows, before):
             raise EncodeError(
                 "a row of which only the exact bytes are known", place=f"state {rows.name!r}"
             )
@@ -239,7 +259,7 @@ class SqlRows(Transform):
             kind = layout.schema.field(USER_KEY).type
             columns[USER_KEY] = self.changes[Place.USER_KEY].rebuilt(batch.column(USER_KEY), kind)
         changed = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
-        return _merged(changed) if self.merges else changed
+        return merged_counts(changed) if self.merges else changed
 
 
 @dataclass(frozen=True)
@@ -365,7 +385,7 @@ class MergedGroups(Transform):
         value = batch.column(VALUE)
         try:
             fields = [
-                _merged_column(value.field(at), how, places, taken.column(VALUE).field(at))
+                merged_column(value.field(at), how, places, taken.column(VALUE).field(at))
                 for at, how in enumerate(self.columns)
             ]
         except pa.ArrowException as error:
@@ -378,37 +398,6 @@ class MergedGroups(Transform):
         return replace(merged, batch=with_columns(merged, rows.layout, {VALUE: values}))
 
 
-def _merged_column(column: pa.Array, how: str, places: pa.Array, first: pa.Array) -> pa.Array:
-    """Return the merged value of each group, in order; NULL if there is none but that."""
-    if how == "first":
-        return first
-    kind = column.type
-    if how == "sum":
-        whole = pa.types.is_integer(kind)
-        wide = pa.int64() if whole else kind
-        if pa.types.is_decimal(kind):
-            wide = pa.decimal256(2 * MAX_DECIMAL, kind.scale)
-        total = _grouped(column.cast(wide), "sum", places)
-        # whole numbers wrap around, as in Java
-        return total.cast(kind, safe=not whole)
-    if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
-        raise pa.ArrowInvalid("NaN has no order")
-    ranks = pc.rank(column, "ascending", tiebreaker="dense")
-    ranks = pc.if_else(column.is_valid(), ranks.cast(pa.int64()), pa.scalar(None, pa.int64()))
-    chosen = _grouped(ranks, how, places)
-    row_of = pa.array(np.arange(len(column)))
-    ordered = pa.table({"rank": ranks, "row": row_of}).group_by("rank", use_threads=False)
-    known = ordered.aggregate([("row", "min")])
-    at = pc.index_in(chosen, known["rank"].combine_chunks(), skip_nulls=True)
-    return column.take(known["row_min"].combine_chunks().take(at))
-
-
-def _grouped(column: pa.Array, how: str, places: pa.Array) -> pa.Array:
-    table = pa.table({"place": places, "column": column})
-    done = table.group_by("place", use_threads=False).aggregate([("column", how)])
-    return done.sort_by("place")[f"column_{how}"].combine_chunks()
-
-
 @lru_cache(maxsize=64)  # each piece of a table has the same
 def _key_of(key: bytes, names: tuple[str, ...]) -> TypeSerializer:
     return restore_key(with_row_names(parse_key_serializer(key).snapshot, names))
@@ -418,65 +407,6 @@ def _key_of(key: bytes, names: tuple[str, ...]) -> TypeSerializer:
 def _parsed(meta_info: bytes) -> tuple[TypeSerializerSnapshot, TypeSerializerSnapshot | None]:
     """Return the serializer snapshots of a state's values, and of its map's keys."""
     return value_type(meta_info), key_parts(meta_info).get(USER_KEY)
-
-
-def _begins_with_row(value: TypeSerializerSnapshot) -> bool:
-    """Return whether a value's first bytes are those of a row."""
-    while isinstance(value, CompositeTypeSerializerSnapshot) and value.nested:
-        if isinstance(value, ListSerializerSnapshot):
-            return False
-        value = value.nested[0]
-    return isinstance(value, RowDataSerializerSnapshot)
-
-
-def _typed_only(rows: StateRows, before: TypeSerializerSnapshot) -> bool:
-    """Return whether exact bytes differ from those of typed columns in kinds of changes alone.
-
-    What an operator holds it has by its kind of change as it came. No operator reads that again.
-    """
-    batch = rows.batch
-    raw = batch.column(RAW_VALUE)
-    if raw.null_count == len(raw):
-        return True
-    in_list = isinstance(before, ListSerializerSnapshot) and _begins_with_row(before.nested[0])
-    if rows.layout.kind is StateKind.LIST or not (in_list or _begins_with_row(before)):
-        return False
-    held = replace(rows, batch=batch.filter(raw.is_valid()))
-    exact = held.layout.value_writer(held.batch).to_binary()
-    typed = with_columns(held, held.layout, {RAW_VALUE: pa.nulls(len(held.batch), pa.binary())})
-    in_map = held.layout.kind is StateKind.MAP  # whose values begin with whether they are null
-    at = TTL_BYTES * held.layout.with_ttl + in_map
-    if in_list:
-        return bool(_inserted(exact, at).equals(held.layout.value_writer(typed).to_binary()))
-    at += KIND_AT
-    inserted = pc.binary_replace_slice(exact, start=at, stop=at + 1, replacement=b"\0")
-    return bool(inserted.equals(held.layout.value_writer(typed).to_binary()))
-
-
-def _inserted(lists: pa.LargeBinaryArray, at: int) -> pa.LargeBinaryArray:
-    """Return lists of rows that are all inserts.
-
-    Args:
-        lists: The lists: a length, and as many rows, each behind its own length.
-        at: Where each list begins.
-    """
-    bounds = np.frombuffer(lists.buffers()[1], np.int64, len(lists) + 1, lists.offset * 8)
-    data = np.frombuffer(lists.buffers()[2], np.uint8).copy()
-
-    def number(position: I64Array) -> I64Array:
-        found = np.zeros(len(position), np.int64)
-        for byte in range(4):
-            found = found << 8 | data[position + byte]
-        return found
-
-    position = bounds[:-1] + at
-    left, position = number(position), position + 4
-    while (going := left > 0).any():
-        left, position = left[going] - 1, position[going]
-        data[position + KIND_AT] = 0
-        position = position + 4 + number(position)
-    buffers = [None, lists.buffers()[1], pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(lists), buffers, offset=lists.offset)
 
 
 def _rebuilt(
@@ -495,29 +425,6 @@ def _rebuilt(
     first = _rebuilt(values.field(0), fields[0].type, before.nested[0], change)
     others = [values.field(index) for index in range(1, len(fields))]
     return pa.StructArray.from_arrays([first, *others], fields=fields, mask=mask)
-
-
-def _merged(rows: StateRows) -> StateRows:
-    """Return rows of a map without equal keys: their counts are added up."""
-    batch = rows.batch
-    keys = rows.layout.key_writer(batch).to_binary().dictionary_encode()
-    if len(keys.dictionary) == len(batch):
-        return rows
-    value = batch.column(VALUE)
-    structured = pa.types.is_struct(value.type)
-    counts = value.field(0) if structured else value
-    table = pa.table({"key": keys.indices, "count": counts, "row": range(len(batch))})
-    grouped = table.group_by("key", use_threads=False).aggregate([("count", "sum"), ("row", "min")])
-    grouped = grouped.sort_by("row_min")
-    taken = batch.take(grouped["row_min"].combine_chunks())
-    total = grouped["count_sum"].combine_chunks().cast(counts.type)
-    held = taken.column(VALUE)
-    if structured:
-        fields = [held.type.field(index) for index in range(held.type.num_fields)]
-        others = [held.field(index) for index in range(1, len(fields))]
-        total = pa.StructArray.from_arrays([total, *others], fields=fields)
-    changed = replace(rows, batch=taken)
-    return replace(changed, batch=with_columns(changed, rows.layout, {VALUE: total}))
 
 
 # --------------------------------------------------------------------------- the plan of an upgrade
@@ -569,6 +476,7 @@ class OperatorUpgrade:
         entries: The entries of the old operator.
         fate: What becomes of its state, held to the snapshot.
         why: Reasons, each a sentence.
+        folds: What is computed in full, by the id of the operator.
     """
 
     match: OperatorMatch
@@ -578,6 +486,7 @@ class OperatorUpgrade:
     entries: int = 0
     fate: Fate = Fate.KEEPS
     why: tuple[str, ...] = ()
+    folds: Mapping[str, FoldUpgrade] = field(default_factory=dict)
 
     @property
     def worst(self) -> Fate:
@@ -601,6 +510,8 @@ class SqlUpgradePlan:
             )
             if each.match.keys:
                 digest.update(repr(each.match.keys).encode())
+            if each.folds:
+                digest.update(repr(sorted(each.folds.items(), key=lambda of: of[0])).encode())
             for state in each.states:
                 digest.update(repr(state).encode() + state.meta_info)
         return digest.hexdigest()
@@ -627,7 +538,9 @@ def plan_sql_upgrade(
     """
     named = (_named_by_topology if no_uids else _named_by_uid)(record, match)
     liked = _liked(like, match, named)
-    upgrades = [_operator_upgrade(record, each, named, liked) for each in match.operators]
+    upgrades = [
+        _operator_upgrade(record, each, named, liked, match.new.flink) for each in match.operators
+    ]
     return SqlUpgradePlan(match, tuple(upgrades))
 
 
@@ -752,6 +665,7 @@ def _operator_upgrade(
     match: OperatorMatch,
     named: Named,
     like: Mapping[str, Operator],
+    flink: tuple[int, int],
 ) -> OperatorUpgrade:
     old, new = match.old, match.new
     held = {} if old is None else named.old.get(old.node.id, {})
@@ -773,6 +687,7 @@ def _operator_upgrade(
         return OperatorUpgrade(match, entries=entries, fate=Fate.LOST, why=match.why)
     states: list[StateUpgrade] = []
     keys: dict[str, bytes] = {}
+    folds: dict[str, FoldUpgrade] = {}
     why, fate = list(match.why), match.fate
     if not records and old.states:
         why.append(f"the snapshot has no state of {old.node.label}")
@@ -792,14 +707,82 @@ def _operator_upgrade(
             keys[operator.operator_id] = key
         for state in operator.states:
             try:
-                upgrade = _state_upgrade(state, match, identity.operator_id, like)
+                upgrade = _state_upgrade(state, match, identity.operator_id, like, flink)
+                if upgrade is not None and upgrade.changes and match.fold is not None:
+                    source = _holding(record, named, match.fold, operator)
+                    if source is not None:
+                        folds[operator.operator_id] = _fold_upgrade(source, match, upgrade)
             except StateError as error:
                 fate = worst([fate, Fate.UNKNOWN])
-                why.append(f"its state {state.name!r}: {str(error).removeprefix(': ')}")
+                if not match.misses:  # whose types are not asked for
+                    why.append(f"its state {state.name!r}: {str(error).removeprefix(': ')}")
                 continue
             if upgrade is not None:
                 states.append(upgrade)
-    return OperatorUpgrade(match, identities, tuple(states), keys, entries, fate, tuple(why))
+    return OperatorUpgrade(match, identities, tuple(states), keys, entries, fate, tuple(why), folds)
+
+
+def _holding(
+    record: SnapshotRecord, named: Named, fold: Fold, operator: OperatorRecord
+) -> OperatorRecord | None:
+    """Return the operator whose rows are added up; None if there are neither these nor groups.
+
+    Raises:
+        IncompatibleError: What it holds is not all that the aggregate has counted.
+    """
+    for carried in carried_metadata(record).operators:
+        if any(part.inputs or part.outputs for part in (carried.subtasks or {}).values()):
+            raise IncompatibleError(
+                "rows are in flight between operators, which some have counted and others not",
+                remedy="take a savepoint",
+            )
+    names = {side.state for side in fold.sides}
+    for each in record.operators:
+        held = {state.name: state for state in each.states}
+        if each.operator_id in named.old.get(fold.node, {}) and names <= set(held):
+            for name in names:
+                if has_ttl(parse_state_meta_info(held[name].meta_info)):
+                    raise IncompatibleError(
+                        f"{fold.label} has a time to live: what has expired is not known"
+                    )
+            return each
+    if operator.entries:
+        raise IncompatibleError(f"the snapshot has no state of {fold.label}")
+    return None
+
+
+def _fold_upgrade(
+    source: OperatorRecord, match: OperatorMatch, upgrade: StateUpgrade
+) -> FoldUpgrade:
+    """Return what of an aggregate's rows is computed from those that another operator holds.
+
+    Raises:
+        IncompatibleError: The aggregate has a time to live, or has no view of another form.
+    """
+    assert match.fold is not None  # noqa: S101 - by the caller
+    info = parse_state_meta_info(upgrade.meta_info)
+    if has_ttl(info) or upgrade.ttl:
+        raise IncompatibleError("it has a time to live: what has expired is not known")
+    (matches,) = (state.columns[Place.VALUE] for state in match.states)
+    columns = []
+    for index, each in enumerate(matches):
+        adds = each.column.adds
+        if each.fate is not Fate.FULL or adds is None:
+            continue
+        if not each.column.view:
+            columns.append(FoldedColumn(index, adds))
+            continue
+        if info.kind is not BackendStateType.KEY_VALUE:
+            raise IncompatibleError("its views are held by asynchronous state, of another form")
+        view = serializer_entry(extreme_map(each.column.of[0]))
+        name = f"{each.column.view}map"
+        made = replace(
+            info, name=f"{name} {NEW}", options={KEYED_STATE_TYPE: "MAP"},
+            serializers={**info.serializers, VALUE_SERIALIZER: view},
+        )  # fmt: skip
+        columns.append(FoldedColumn(index, adds, name, meta_info_bytes(made)))
+    (count,) = (at for at, each in enumerate(matches) if each.column.text == ALL_ROWS)
+    return FoldUpgrade(source.operator_id, match.fold, tuple(columns), count)
 
 
 def _new_key(written: bytes, match: OperatorMatch) -> bytes | None:
@@ -832,6 +815,7 @@ def _state_upgrade(
     match: OperatorMatch,
     operator_id: str,
     like: Mapping[str, Operator],
+    flink: tuple[int, int],
 ) -> StateUpgrade | None:
     """Return what becomes of a state of a matched operator; None if it is left out."""
     new = match.new
@@ -868,7 +852,7 @@ def _state_upgrade(
     for place, matches in found.columns.items():
         before = row_at(state.meta_info, place)
         wanted = None if target is None else row_at(target, place)
-        row = _new_row(before, matches, found.old.rows[place], wanted)
+        row = _new_row(before, matches, found.old.rows[place], wanted, flink)
         if place is Place.USER_KEY:
             user_key = key_parts(after).get(USER_KEY)
             assert user_key is not None  # noqa: S101 - by _row_at
@@ -924,6 +908,7 @@ def _new_row(
     matches: Sequence[ColumnMatch],
     columns: Sequence[StateColumn],
     wanted: RowDataSerializerSnapshot | None,
+    flink: tuple[int, int],
 ) -> RowDataSerializerSnapshot:
     """Return the snapshot of the new rows.
 
@@ -952,6 +937,10 @@ def _new_row(
         elif kind is not None:
             types.append(WrittenType.of(kind))
             nested.append(internal_snapshot(kind))
+        elif match.fate is Fate.FULL and match.column.adds is not None:
+            written, serializer = extreme_row(match.column.adds.function, match.column.of[0], flink)
+            types.append(written)
+            nested.append(serializer)
         else:
             raise IncompatibleError(f"the type of {match.column.name} is in no plan", remedy=_LIKE)
     row = RowDataSerializerSnapshot()
@@ -1001,6 +990,9 @@ class _SqlUpgrade(Derivation):
             if each.match.keys and each.match.new is not None
         }
         self.merging = {name: each.match.merges for each in plan.operators for name in each.keys}
+        self.folds = {name: fold for each in plan.operators for name, fold in each.folds.items()}
+        self.folded: dict[str, TableChange] = {}  # by table
+        self.rewriter: TableRewriter | None = None
         self.now = time.time_ns() // 1_000_000
 
     def begin(
@@ -1027,9 +1019,79 @@ class _SqlUpgrade(Derivation):
             )
             for operator in going_on
         ]  # fmt: skip
+        self.rewriter = rewriter
         if rewriter is None:
             return kept
-        return [self._moved(operator, rewriter) for operator in kept]
+        moved = [self._moved(operator, rewriter) for operator in kept]
+        return [
+            self._folding(operator, record, rewriter)
+            if operator.operator_id in self.folds
+            else operator
+            for operator in moved
+        ]
+
+    def _folding(
+        self, operator: OperatorRecord, record: SnapshotRecord, rewriter: TableRewriter
+    ) -> OperatorRecord:
+        """Add up the rows for an aggregate's new columns; return it with their views."""
+        fold = self.folds[operator.operator_id]
+        (state,) = (each for each in operator.states if each.name == ACCUMULATORS)
+        table = operator.table_of(state)
+        change = self._changed(operator, table, state)
+        assert change is not None  # noqa: S101 - it has new columns
+        target = change.layout
+        assert isinstance(target, KeyGroupLayout)  # noqa: S101 - of keyed state
+        pieces = [replace(each, staged=None) for each in target.new_pieces(table.units)]
+        if not pieces:  # without rows
+            pieces = [Piece(Unit(NO_PARTITION, 0, operator.max_parallelism - 1), ())]
+        views = []
+        for each in fold.views:
+            operator, layout = self._with_view(operator, each, table)
+            views.append(layout)
+        (source,) = (each for each in record.operators if each.operator_id == fold.source)
+        held = {each.name: each for each in source.states}
+        sources = [
+            table_rows(
+                self.lake.location, source, source.table_of(held[side.state])
+            ).only(held[side.state])
+            for side in fold.fold.sides
+        ]  # fmt: skip
+        added, entries = stage_folded(rewriter, fold, sources, target, views, pieces)
+        units = tuple(each.unit for each in pieces)
+        rows = FoldedRows(fold, target, tuple(views), units, added, tuple(entries))
+        self.folded[table.path] = TableChange(
+            target, [each for each in pieces if each.files], [*change.transforms, rows]
+        )
+        for layout, parts in zip(views, entries, strict=True):
+            staged = [staged_piece(*each) for each in zip(units, parts, strict=True) if each[1]]
+            self.folded[layout.after.path] = TableChange(layout, staged, [MergedCounts()])
+        return operator
+
+    def _with_view(
+        self, operator: OperatorRecord, column: FoldedColumn, beside: TableRecord
+    ) -> tuple[OperatorRecord, KeyGroupLayout]:
+        """Return the operator with a state for the view of a new column, and its layout."""
+        names = RowNames(tuple(operator.key_names) if operator.node else ())
+        kind, _ = parse_keyed_state(column.meta_info, operator.key_serializer, names=names)
+        path = f"{posixpath.dirname(beside.path)}/{path_segment(column.view)}"
+        table = replace(beside, path=path, version=0, units=[])
+        present = self.lake.table(path).open()
+        partitioned = [beside.partition_by] if beside.partition_by else []
+        if present is not None and present.metadata().partition_columns != partitioned:
+            table = replace(table, path=path_beside(path, table))
+        state = StateRecord(
+            kind.name, kind.kind.value, table.path, kind.namespace_type, kind.value_type,
+            kind.user_key_type, kind.with_ttl, kind.meta_info,
+        )  # fmt: skip
+        self.states[operator.operator_id, state.name] = StateUpgrade(
+            state.name, column.view, state.meta_info
+        )
+        operator = replace(
+            operator, states=[*operator.states, state], tables=[*operator.tables, table]
+        )
+        layout = layout_of(self.lake, operator, table)
+        assert isinstance(layout, KeyGroupLayout)  # noqa: S101 - of keyed state
+        return operator, layout
 
     def _keyed(self, operator: OperatorRecord) -> OperatorRecord:
         """Return the operator with its new key serializer, which its timers have, too."""
@@ -1061,6 +1123,11 @@ class _SqlUpgrade(Derivation):
             for state in self._to_move(operator):
                 path = self._path(operator, state)
                 paths += [path, path_beside(path, operator.table_of(state))]
+            fold = self.folds.get(operator.operator_id)
+            for column in () if fold is None else fold.views:
+                (state,) = (each for each in operator.states if each.name == ACCUMULATORS)
+                path = f"{posixpath.dirname(state.table)}/{path_segment(column.view)}"
+                paths += [path, path_beside(path, operator.table_of(state))]
         return paths
 
     def _to_move(self, operator: OperatorRecord) -> list[StateRecord]:
@@ -1090,6 +1157,8 @@ class _SqlUpgrade(Derivation):
 
     def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
         """Return the change of a table whose rows change."""
+        if table.path in self.folded:
+            return self.folded[table.path]
         held = operator.states_in(table)
         if not isinstance(held[0], StateRecord):
             return None
@@ -1161,6 +1230,9 @@ class _SqlUpgrade(Derivation):
 
     def finish(self, record: SnapshotRecord) -> SnapshotRecord:
         """Give operators their new uids, and states their new names."""
+        for table in record.tables:
+            if table.path in self.folded and self.rewriter is not None:
+                self.rewriter.delete_staged(table)
         operators = [self._renamed(operator) for operator in record.operators]
         self.metadata.operators = [self._renamed_metadata(each) for each in self.metadata.operators]
         metadata = write_metadata(self.metadata)

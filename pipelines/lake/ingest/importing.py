@@ -62,6 +62,7 @@ from statelake.pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, 
 from statelake.pipelines.times import Stopwatch, Times
 from statelake.state_core.errors import ConflictError, DamagedLakeError, LakeError
 from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.contents import with_contents
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.reader import (
     METADATA_FILE,
@@ -69,7 +70,7 @@ from statelake.state_core.formats.reader import (
     with_plan,
     without_raw_timers,
 )
-from statelake.state_core.model.snapshot import TIMER_PREFIX, Operator
+from statelake.state_core.model.snapshot import NO_NAMES, TIMER_PREFIX, Operator, RowNames
 from statelake.state_core.printable import Printed, Table, bytes_text
 
 ATTEMPTS = 4
@@ -149,6 +150,7 @@ def import_snapshot(
     taken_at: datetime | None = None,
     partitions: int | None = None,
     plan: str | os.PathLike[str] | None = None,
+    decode: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import a savepoint or checkpoint as the job's next snapshot.
@@ -168,6 +170,8 @@ def import_snapshot(
             a number that fits its bytes, and that of the previous snapshot.
         plan: The compiled plan of its Flink SQL job, as a file: keys and rows have the columns of
             the query.
+        decode: What texts and bytes hold, `OPERATOR/STATE=json` and the like: they become columns.
+            A shape that is found in values grows from that of the previous snapshot.
         progress: Called with (done, total) in bytes after each slice.
 
     Raises:
@@ -180,8 +184,9 @@ def import_snapshot(
     if partitions is not None and not 1 <= partitions <= MAX_PARTITIONS:
         raise LakeError(f"{partitions} partitions", remedy=f"give 1 to {MAX_PARTITIONS}")
     work = _Import(
-        lake, source, job, tuple(allow_external), tuple(uids), note, taken_at, partitions, plan
-    )
+        lake, source, job, tuple(allow_external), tuple(uids), note, taken_at, partitions, plan,
+        tuple(decode),
+    )  # fmt: skip
     return work.run(snapshot_id, engine, progress)
 
 
@@ -197,6 +202,7 @@ class _Import:
         taken_at: datetime | None,
         partitions: int | None,
         plan: str | os.PathLike[str] | None,
+        decode: tuple[str, ...],
     ) -> None:
         self.stopwatch = Stopwatch()
         self.lake = lake
@@ -207,6 +213,7 @@ class _Import:
         self.taken_at = taken_at
         self.partitions = partitions
         self.plan = plan
+        self.decode = decode
         self.same_as = ""
         self.directory = snapshot_directory(source)
         files = StateFiles(self.directory, allow_external)
@@ -220,6 +227,18 @@ class _Import:
             self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
         if plan is not None:
             self.snapshot = with_plan(self.snapshot, plan)
+        if decode:
+            self.snapshot = with_contents(self.snapshot, decode, self._contents())
+
+    def _contents(self) -> dict[tuple[str, str], str]:
+        """Return what texts and bytes of the previous snapshot held."""
+        previous = self._previous()
+        return {
+            (operator.operator_id, state.name): state.content
+            for operator in (previous.operators if previous is not None else ())
+            for state in operator.states
+            if state.content
+        }
 
     def run(
         self, snapshot_id: str | None, choice: Engine | str, progress: Progress | None
@@ -328,24 +347,26 @@ class _Import:
                         remedy="choose another id with --snapshot",
                     )
                 present = self.lake.snapshot(self.job, name)
-                if self.plan is not None and not self._has_names(present):
+                if (self.plan is not None or self.decode) and not self._has_names(present):
+                    what = "columns of what --decode says"
+                    if self.plan is not None:
+                        what = f"names of {os.fspath(self.plan)}"
                     raise ConflictError(
-                        f"job {self.job!r} has snapshot {name!r} already, without the names of"
-                        f" {os.fspath(self.plan)}",
+                        f"job {self.job!r} has snapshot {name!r} already, without the {what}",
                         remedy="choose another id with --snapshot, and drop that one",
                     )
                 return present
         return None
 
     def _has_names(self, record: SnapshotRecord) -> bool:
-        """Return whether a snapshot has the names that the plan gives."""
+        """Return whether a snapshot has the names that the plan gives, and forms that were said."""
         recorded = {
             (operator.operator_id, state.name): operator.names_of(state)
             for operator in record.operators
             for state in operator.states
         }
         return all(
-            recorded.get((operator.operator_id, state.name)) == state.names
+            _are_alike(recorded.get((operator.operator_id, state.name), NO_NAMES), state.names)
             for operator in self._operators()
             for state in operator.keyed_states
         )
@@ -384,7 +405,7 @@ class _Import:
                         targets,
                         self.partitions,
                         tuple((each.name, each.names) for each in operator.keyed_states)
-                        if operator.node
+                        if any(each.names != NO_NAMES for each in operator.keyed_states)
                         else (),
                     )
                 )
@@ -528,6 +549,14 @@ class _Import:
         )
 
 
+def _are_alike(recorded: RowNames, now: RowNames) -> bool:
+    """Return whether both say the same, but for a shape of JSON, which grows with each import."""
+    forms = [names.content.partition(" ") for names in (recorded, now)]
+    if forms[0][0] == forms[1][0] == "json":
+        recorded, now = (replace(names, content="") for names in (recorded, now))
+    return recorded == now
+
+
 def _describe_operator(
     operator: Operator,
     targets: list[TableTarget],
@@ -554,6 +583,7 @@ def _describe_operator(
                 key_groups=groups,
                 user_key_names=list(state.names.user_key),
                 value_names=list(state.names.value),
+                content=state.names.content,
             )
         )
     return OperatorRecord(

@@ -41,6 +41,7 @@ from statelake.pipelines.lake.query.table_names import (
 )
 from statelake.state_core.errors import LakeError, StateError, did_you_mean
 from statelake.state_core.files.held_directories import SQL_PREFIX, HeldDirectory, held_temporary
+from statelake.state_core.printable import is_text
 
 CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": False,
@@ -165,6 +166,8 @@ class Session:
         Raises:
             QueryError: The text is not exactly one valid statement.
         """
+        if not is_text(query):
+            raise QueryError("the query has half of a surrogate pair, which no text has")
         with self.telling():
             statements = self.connection.extract_statements(self.resolved(query, register=False))
         if len(statements) != 1:

@@ -96,6 +96,7 @@ class StateRecord:
         user_key_names: The names of the fields of a map's keys, from a plan of Flink SQL at import;
             empty without one, and in lakes that do not have it yet, as the next.
         value_names: Those of the rows that values are, or hold.
+        content: What its texts or bytes hold, as said at import; empty if nothing was said.
     """
 
     name: str
@@ -111,6 +112,7 @@ class StateRecord:
     key_groups: list[KeyGroupRecord] = field(default_factory=list, repr=False)
     user_key_names: list[str] = field(default_factory=list)
     value_names: list[str] = field(default_factory=list)
+    content: str = ""
 
     def with_key_groups(self, groups: Iterable[KeyGroupRecord]) -> StateRecord:
         """Return this state with other key groups, in order, and its counts updated."""
@@ -204,7 +206,7 @@ class OperatorRecord:
     def names_of(self, state: StateRecord) -> RowNames:
         """Return the names of the fields of a state's rows."""
         value, user_key = tuple(state.value_names), tuple(state.user_key_names)
-        return RowNames(tuple(self.key_names), user_key, value)
+        return RowNames(tuple(self.key_names), user_key, value, state.content)
 
     @property
     def label(self) -> str:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from statelake.pipelines.engine import Engine, Progress, choose_engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.catalog.unmanaged_state import parts_without_tables
 from statelake.pipelines.lake.tables.records import (
     AnyState,
     OperatorRecord,
@@ -42,8 +43,9 @@ class StateDifference:
     """The difference of one state.
 
     Attributes:
-        operator: The state's operator.
-        state: Its name.
+        operator: The state's operator; empty for state of master hooks.
+        state: Its name; `(raw)`, `(in flight)`, `(coordinator)` or `(master)` for bytes that have
+            no table, of which only those that differ are told, and no entries are counted.
         status: `same`, `changed`, `added`, `removed`, or `retyped` if the types differ too much to
             compare entries.
         added: Entries only in the later snapshot.
@@ -150,7 +152,7 @@ def diff_snapshots(
             difference
             for key in _operators(before, after)
             for difference in work.operator(_operator(before, key), _operator(after, key))
-        ]
+        ] + _without_tables(before, after)
 
     reading = SnapshotReading(lake, lake.snapshot(job, earlier), lake.snapshot(job, later))
     states = reading.whole(differences)
@@ -210,6 +212,24 @@ def diff_state(
     return reading.whole(difference)
 
 
+def _without_tables(before: SnapshotRecord, after: SnapshotRecord) -> list[StateDifference]:
+    """Return what differs in state that has no tables, whose bytes are compared as a whole."""
+    labels = {op.operator_id: op.label for record in (after, before) for op in record.operators}
+    old, new = parts_without_tables(before), parts_without_tables(after)
+    found = []
+    for place in dict.fromkeys([*old, *new]):
+        first, second = old.get(place), new.get(place)
+        if first == second:
+            continue
+        operator, what = place
+        status = "added" if first is None else "removed" if second is None else "changed"
+        difference = StateDifference(labels.get(operator, operator), f"({what})", status)
+        difference.bytes_before = first[0] if first else 0
+        difference.bytes_after = second[0] if second else 0
+        found.append(difference)
+    return found
+
+
 def _operators(*records: SnapshotRecord) -> list[str]:
     return list(dict.fromkeys(op.operator_id for record in records for op in record.operators))
 
@@ -256,7 +276,7 @@ class _Diff:
         difference.bytes_before = old[1].state_bytes if old else 0
         difference.bytes_after = new[1].state_bytes if new else 0
         if old is not None and new is not None:
-            if _types(*old) == _types(*new):
+            if _types(*old) == _types(*new) or _named_otherwise(old, new):
                 self._compare(difference, old, new)
                 return
             difference.status = "retyped"
@@ -338,6 +358,17 @@ def _types(operator: OperatorRecord, state: AnyState) -> tuple[object, ...]:
         operator.key_type, state.kind, state.namespace_type, state.value_type,
         state.user_key_type, state.ttl,
     )  # fmt: skip
+
+
+def _named_otherwise(old: _Held, new: _Held) -> bool:
+    """Return whether only the names of a plan differ, or what texts hold, and no bytes do."""
+    (first, before), (second, after) = old, new
+    return (
+        isinstance(before, StateRecord)
+        and isinstance(after, StateRecord)
+        and first.names_of(before) != second.names_of(after)
+        and (before.meta_info, first.key_serializer) == (after.meta_info, second.key_serializer)
+    )
 
 
 def _differing(

@@ -48,7 +48,7 @@ from statelake.state_core.model.handles import (
     StreamHandle,
 )
 from statelake.state_core.model.key_groups import prefix_bytes
-from statelake.state_core.model.snapshot import KeyedFile, RowNames
+from statelake.state_core.model.snapshot import KeyedFile, KeyedState, RowNames
 
 # readers of other formats are imported when a handle wants them
 # ruff: noqa: PLC0415
@@ -278,6 +278,27 @@ def with_names(files: Sequence[KeyedFile], names: Mapping[str, RowNames]) -> tup
             heads[id(file.head)] = replace(file.head, budget=None, names=names)
         named.append(replace(file, head=heads[id(file.head)]))
     return tuple(named)
+
+
+def merge_states(files: Sequence[KeyedFile]) -> tuple[KeyedState, ...]:
+    """Merge the states of several files by name, whatever their ids.
+
+    Raises:
+        UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
+    """
+    states: dict[str, KeyedState] = {}
+    places: dict[str, list[tuple[KeyedFile, int]]] = {}
+    for file in files:
+        for index, state in enumerate(file.states):
+            first = states.setdefault(state.name, state)
+            if first is not state and first != state:
+                raise UnsupportedFormatError(
+                    f"state {state.name!r} has another type here than in another subtask",
+                    place=file.name,
+                    remedy="let the job take a new savepoint, which writes all subtasks alike",
+                )
+            places.setdefault(state.name, []).append((file, index))
+    return tuple(replace(state, files=tuple(places[name])) for name, state in states.items())
 
 
 @dataclass(frozen=True)

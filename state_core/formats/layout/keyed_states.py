@@ -132,10 +132,23 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer, names: RowNames = NO_NA
         kind,
         key,
         namespace,
-        restore_bounded(with_row_names(value, names.value)),
+        _held(restore_bounded(with_row_names(value, names.value)), names),
         None if user_key is None else restore_key(with_row_names(user_key, names.user_key)),
         with_ttl,
     )
+
+
+def _held(value: TypeSerializer, names: RowNames) -> TypeSerializer:
+    """Return the serializer of a value whose text or bytes may hold something else.
+
+    Raises:
+        IncompatibleError: It is neither text nor bytes.
+    """
+    if not names.content:
+        return value
+    from statelake.state_core.serializers.contents.content import holding  # noqa: PLC0415 - if said
+
+    return holding(value, names.content)
 
 
 def parse_keyed_state(
@@ -294,8 +307,9 @@ def check_names(meta_info: bytes, names: RowNames) -> None:
     Raises:
         IncompatibleError: A row that is named is missing, or has another number of fields.
     """
-    if names.value:
-        with_row_names(value_snapshot(parse_state_meta_info(meta_info)), names.value)
+    if names.value or names.content:
+        value = value_snapshot(parse_state_meta_info(meta_info))
+        _held(with_row_names(value, names.value).restore_serializer(), names)
     user_key = key_parts(meta_info).get(USER_KEY)
     if names.user_key and user_key is not None:
         with_row_names(user_key, names.user_key)
@@ -314,10 +328,11 @@ def named_types(meta_info: bytes, key_serializer: bytes, names: RowNames) -> Row
     if state.kind is BackendStateType.PRIORITY_QUEUE:
         return RowTypes(key)
     user_key = key_parts(meta_info).get(USER_KEY)
+    value = with_row_names(value_snapshot(state), names.value)
     return RowTypes(
         key,
         "" if user_key is None else with_row_names(user_key, names.user_key).type_name,
-        with_row_names(value_snapshot(state), names.value).type_name,
+        _held(value.restore_serializer(), names).name if names.content else value.type_name,
     )
 
 

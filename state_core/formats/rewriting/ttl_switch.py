@@ -167,9 +167,7 @@ def _exact(rows: StateRows) -> list[bytes | None]:
     batch = rows.batch
     if batch.column(RAW_VALUE).null_count == len(batch):
         return []
-    exact: list[bytes | None] = current_exact(
-        batch.column(RAW_VALUE), rows.layout.value_writer(batch).exact
-    ).to_pylist()
+    exact: list[bytes | None] = current_exact(rows.layout, batch).to_pylist()
     return exact
 
 

@@ -37,7 +37,12 @@ from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.composite.evolution import migrate_column, migrate_value
 from statelake.state_core.serializers.composite.null_fields import NullField, null_fields
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.columns import Cursor, U8Array, list_offsets
+from statelake.state_core.serializers.framework.columns import (
+    ALL_PRESENT,
+    Cursor,
+    equal_rows,
+    list_offsets,
+)
 from statelake.state_core.serializers.framework.compatibility import Compatibility
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
 
@@ -72,7 +77,7 @@ def migrate_rows(rows: Rows, value: TypeSerializer) -> Rows:
     old, batch = rows.layout, rows.batch
     new = replace(old, value=value)
     column = _carry_over(old, new, batch.column(VALUE))
-    raw = current_exact(batch.column(RAW_VALUE), old.value_writer(batch).exact)
+    raw = current_exact(old, batch)
     if isinstance(old.value, DecodedSerializer):
         _refuse_undecoded(rows, old.value)
         raw = pa.nulls(len(batch), pa.binary())
@@ -197,8 +202,10 @@ def validate_rows(rows: StateRows | ElementRows) -> None:
     encoded = layout.value_writer(rows.batch).to_binary()
     if layout.stored_value() is None:
         return
-    decoded = with_columns(rows, layout, _decoded(layout, binary_cursor(encoded)))
-    again = layout.value_writer(decoded).to_binary()
+    columns = _decoded(layout, binary_cursor(encoded))
+    if all(equal_rows(column, rows.batch.column(name)).all() for name, column in columns.items()):
+        return
+    again = layout.value_writer(with_columns(rows, layout, columns)).to_binary()
     if not again.equals(encoded):
         row = next(i for i in range(len(again)) if again[i] != encoded[i])
         keyed = "key" in layout.schema.names
@@ -236,8 +243,7 @@ def _null_fields(
 
 def exact_values(rows: StateRows | ElementRows) -> pa.BooleanArray:
     """Return whether each row's value exists only as exact bytes."""
-    raw = rows.batch.column(RAW_VALUE)
-    exact = current_exact(raw, rows.layout.value_writer(rows.batch).exact).is_valid()
+    exact = current_exact(rows.layout, rows.batch).is_valid()
     if isinstance(rows.layout.value, DecodedSerializer):  # typed values are complete then
         exact = pc.and_(exact, rows.batch.column(VALUE).is_null())
     return exact
@@ -255,13 +261,10 @@ def _carry_over(
     return pa.ListArray.from_arrays(pa.array((first - first[0]).astype(np.int32)), moved)
 
 
-def current_exact(raw: pa.Array, exact: U8Array) -> pa.Array:
-    """Return exact bytes, without those of values that were edited since.
-
-    Args:
-        raw: The bytes.
-        exact: 1 for each row that is written from them, from `exact_rows`.
-    """
+def current_exact(layout: KeyedLayout | OperatorLayout, batch: pa.RecordBatch) -> pa.Array:
+    """Return the exact bytes of a batch's values, without those of values edited since."""
+    raw = batch.column(RAW_VALUE)
+    exact = ALL_PRESENT if raw.null_count == len(raw) else layout.value_writer(batch).exact
     if not exact.size:
         return pa.nulls(len(raw), pa.binary())
     return pc.if_else(pa.array(exact.astype(bool)), raw, pa.scalar(None, raw.type))

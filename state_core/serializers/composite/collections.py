@@ -6,7 +6,7 @@ Source: `ListSerializer` and `MapSerializer` in `org.apache.flink.api.common.typ
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -51,12 +51,13 @@ def locate(cursor: Cursor, counts: I64Array, first: I64Array, element: TypeSeria
         element: The serializer of an element.
     """
     total = int(first[-1])
-    if element.length > 0:
-        short = np.flatnonzero(counts * element.length > cursor.end - cursor.position)
+    width = element.wire_length
+    if width > 0:
+        short = np.flatnonzero(counts * width > cursor.end - cursor.position)
         cursor.check(int(short[0]) if short.size else -1, f"elements of {element.name}")
         starts, ends = np.empty(total, np.int64), np.empty(total, np.int64)
-        decode.spread_fixed(cursor.position, counts, first, element.length, starts, ends)
-        cursor.position += counts * element.length
+        decode.spread_fixed(cursor.position, counts, first, width, starts, ends)
+        cursor.position += counts * width
         return cursor.children(starts, ends)
     program = element.skip_program()
     if program is not None:
@@ -345,9 +346,14 @@ class DelimitedListSerializer(TypeSerializer):
 
 
 class MapSerializer(TypeSerializer):
-    """`Map`: an i32 count, then key, null flag and value of each entry."""
+    """`Map`: an i32 count, then key, null flag and value of each entry.
+
+    Attributes:
+        null_flags: Whether there is a null flag in front of each value.
+    """
 
     min_length = 4
+    null_flags: ClassVar[bool] = True
 
     def __init__(self, key: TypeSerializer, value: TypeSerializer) -> None:
         self.key = key
@@ -361,12 +367,13 @@ class MapSerializer(TypeSerializer):
 
     def read(self, source: DataInput) -> list[tuple[Any, Any]]:
         """Read one map as a list of pairs."""
-        count = source.read_count("map entries", self.key.min_length + 1)
+        count = source.read_count("map entries", self._min_entry)
         return [self._read_entry(source) for _ in range(count)]
 
     def _read_entry(self, source: DataInput) -> tuple[Any, Any]:
         key = self.key.read(source)
-        return key, None if source.read_boolean() else self.value.read(source)
+        null = self.null_flags and source.read_boolean()
+        return key, None if null else self.value.read(source)
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one map, from a dict or a list of pairs."""
@@ -376,8 +383,9 @@ class MapSerializer(TypeSerializer):
         out.write_int(len(pairs))
         for key, item in pairs:
             self.key.write(key, out)
-            out.write_boolean(item is None)
-            if item is not None:
+            if self.null_flags:
+                out.write_boolean(item is None)
+            if item is not None or not self.null_flags:
                 self.value.write(item, out)
 
     def hash_code(self, value: Any) -> int:
@@ -389,11 +397,15 @@ class MapSerializer(TypeSerializer):
         ]
         return to_int32(sum(codes))
 
+    @property
+    def _min_entry(self) -> int:
+        return self.key.min_length + (1 if self.null_flags else self.value.min_length)
+
     def _entry_program(self) -> tuple[int, ...] | None:
         key, value = self.key.skip_program(), self.value.skip_program()
         if key is None or value is None:
             return None
-        return (*key, skip.WHEN, 0, len(value), *value)
+        return (*key, skip.WHEN, 0, len(value), *value) if self.null_flags else (*key, *value)
 
     def skip_program(self) -> tuple[int, ...] | None:
         """Return the program that walks a count of entries."""
@@ -405,14 +417,16 @@ class MapSerializer(TypeSerializer):
         program = self._entry_program()
         if program is None:
             return super().decode(cursor)
-        counts = cursor.read_counts("map entries", self.key.min_length + 1)
+        counts = cursor.read_counts("map entries", self._min_entry)
         first = offsets_of(counts)
         entries = locate_by_program(cursor, counts, first, program)
         keys = self.key.decode(entries)
-        valued_rows = 1 - entries.read_flags("a null flag")
-        valued = entries.only(valued_rows)
-        values = self.value.decode(valued)
-        valued.expect_values(values)
+        if self.null_flags:
+            valued = entries.only(1 - entries.read_flags("a null flag"))
+            values = self.value.decode(valued)
+            valued.expect_values(values)
+        else:
+            values = self.value.decode(entries)
         cursor.adopt(entries, first)
         present, first, keys, values = without_null_keys(cursor, first, keys, values)
         struct = pa.StructArray.from_arrays([keys, values], fields=list(_entry_fields(self)))
@@ -422,22 +436,27 @@ class MapSerializer(TypeSerializer):
         """Return four bytes, and those of each entry with its null flag."""
         require_values(values, present, self.name)
         first, keys, items = entries_of(values, present)
-        valid = present_rows(items)
-        entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, valid)
-        within = offsets_of(entry)
+        within = offsets_of(self._entry_sizes(keys, items))
         sizes = within[first[1:]] - within[first[:-1]] + 4
         return sizes * present if present.size else sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the counts, then key, null flag and value of all entries at their places."""
         first, keys, items = entries_of(values, target.present)
-        valid = present_rows(items)
-        entry = self.key.sizes(keys, ALL_PRESENT) + 1 + self.value.sizes(items, valid)
-        entries = place_elements(target, first, entry)
+        entries = place_elements(target, first, self._entry_sizes(keys, items))
         self.key.encode(keys, entries)
+        if not self.null_flags:
+            self.value.encode(items, entries)
+            return
+        valid = present_rows(items)
         flags = np.zeros(len(keys), np.uint8) if valid.size == 0 else (valid == 0).astype(np.uint8)
         encode.write_fixed8(flags, ALL_PRESENT, entries.out, entries.position)
         self.value.encode(items, entries.only(valid) if valid.size else entries)
+
+    def _entry_sizes(self, keys: pa.Array, items: pa.Array) -> I64Array:
+        held = present_rows(items) if self.null_flags else ALL_PRESENT
+        sizes: I64Array = self.key.sizes(keys, ALL_PRESENT) + self.value.sizes(items, held)
+        return sizes + self.null_flags
 
 
 def _entry_fields(serializer: MapSerializer) -> tuple[pa.Field, pa.Field]:

@@ -190,7 +190,7 @@ class _ListRule(MigrationRule):
 
 
 @evolves(MapSerializer)
-class _MapRule(MigrationRule):
+class MapRule(MigrationRule):
     """Converts the keys and the values of maps."""
 
     def column(self, old: MapSerializer, new: MapSerializer, column: pa.Array) -> pa.Array:

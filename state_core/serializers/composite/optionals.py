@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import Self
 
@@ -109,21 +110,11 @@ class NullableSerializer(TypeSerializer):
         null = cursor.read_flags("a null flag") ^ np.uint8(not self.null_flag)
         if cursor.present.size:
             null &= cursor.present
-        if self.padding:
-            self._skip_padding(cursor, null)
+        skip_padding(cursor, null, self.padding)
         within = cursor.only((1 - null).astype(np.uint8))
         column = self.value.decode(within)
         within.expect_values(column)
         return column
-
-    def _skip_padding(self, cursor: Cursor, null: U8Array) -> None:
-        rows = np.flatnonzero(null)
-        cut = rows[cursor.position[rows] + self.padding > cursor.end[rows]]
-        cursor.check(int(cut[0]) if cut.size else -1, "the padding of a null")
-        for byte in range(self.padding):
-            dirty = rows[cursor.data[cursor.position[rows] + byte] != 0]
-            cursor.inexact[dirty] = 1
-        cursor.position[rows] += self.padding
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return the size of the flag and of the value or the padding."""
@@ -148,6 +139,17 @@ class NullableSerializer(TypeSerializer):
             target.out[target.position[rows] + byte] = 0
         target.position[rows] += self.padding
         self.value.encode(values, target.only(valid))
+
+
+def skip_padding(cursor: Cursor, null: npt.NDArray[Any], padding: int) -> None:
+    """Move behind the padding of the rows that are null; mark those inexact where it is not 0."""
+    rows = np.flatnonzero(null) if padding else np.empty(0, np.intp)
+    cut = rows[cursor.position[rows] + padding > cursor.end[rows]]
+    cursor.check(int(cut[0]) if cut.size else -1, "the padding of a null")
+    for byte in range(padding):
+        dirty = rows[cursor.data[cursor.position[rows] + byte] != 0]
+        cursor.inexact[dirty] = 1
+    cursor.position[rows] += padding
 
 
 class EitherSerializer(TypeSerializer):

@@ -314,6 +314,16 @@ class TypeSerializerSnapshot(ABC):
         """
         return unknown(self.type_name, new.name, "neither snapshot class decides")
 
+    @property
+    def written_version(self) -> int:
+        """The version that `write_snapshot` writes of this snapshot; the class's by default."""
+        return self.current_version
+
+    @property
+    def unversioned(self) -> int:
+        """The version that is read where none is written; the current one by default."""
+        return self.current_version
+
     def check_version(self, version: int, source: DataInput) -> None:
         """Refuse a version that can't be read.
 

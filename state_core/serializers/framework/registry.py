@@ -184,12 +184,31 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
         )
 
         return read_config_snapshot(class_name, source, registered_classes())
+    return _read_named(class_name, version, source, at)
+
+
+def read_unversioned_snapshot(source: DataInput) -> TypeSerializerSnapshot:
+    """Read one snapshot without its version: class name, payload of the version of its time.
+
+    Source: `CollectionSerializerSnapshot` of flink-scala-api before 1.2.7.
+
+    Raises:
+        UnknownSerializerError: The class is not registered.
+    """
+    at = source.place
+    return _read_named(source.read_utf(), None, source, at)
+
+
+def _read_named(
+    class_name: str, version: int | None, source: DataInput, at: str
+) -> TypeSerializerSnapshot:
+    """Read the payload of one snapshot; `version` is None for that of an unversioned one."""
     snapshot_class = registered_class(class_name)
     if snapshot_class is None:
         plugins.load_installed()
         snapshot_class = registered_class(class_name)
     if snapshot_class is None and source.unknown is not None:
-        carried: TypeSerializerSnapshot = source.unknown(class_name, version, source)
+        carried: TypeSerializerSnapshot = source.unknown(class_name, version or 0, source)
         return carried
     if snapshot_class is None:
         broken = "".join(f" ({failure})" for failure in plugins.failures())
@@ -203,7 +222,7 @@ def read_serializer_snapshot(source: DataInput) -> TypeSerializerSnapshot:
         raise source.fault(f"serializers nested more than {SERIALIZER_NESTING.most} deep")
     snapshot = snapshot_class()
     source.nesting += 1
-    _read_payload(snapshot, version, source)
+    _read_payload(snapshot, snapshot.unversioned if version is None else version, source)
     source.nesting -= 1
     return snapshot
 
@@ -225,5 +244,5 @@ def _read_payload(snapshot: TypeSerializerSnapshot, version: int, source: DataIn
 def write_serializer_snapshot(snapshot: TypeSerializerSnapshot, out: DataOutput) -> None:
     """Write one snapshot (`TypeSerializerSnapshot.writeVersionedSnapshot`)."""
     out.write_utf(snapshot.java_class)
-    out.write_int(snapshot.current_version)
+    out.write_int(snapshot.written_version)
     snapshot.write_snapshot(out)

@@ -165,9 +165,14 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     def write_snapshot(self, out: DataOutput) -> None:
         """Write the current form of the snapshot."""
         out.write_int(COMPOSITE_MAGIC)
-        out.write_int(self.outer_version)
+        out.write_int(self.written_outer_version)
         self.write_outer_snapshot(out)
         write_nested(self.nested, out)
+
+    @property
+    def written_outer_version(self) -> int:
+        """The version of the outer payload that is written; the class's by default."""
+        return self.outer_version
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
         """Read the payload of the outer serializer; nothing by default."""

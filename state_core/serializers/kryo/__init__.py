@@ -8,11 +8,12 @@
 `containers`          collections, maps, arrays of objects
 `objects`             objects field by field, and the table of all forms
 `protobuf`            Protobuf messages, from their descriptors
-`columns`             objects as Arrow's values, and back
+`scalars`             objects without others within them as Arrow's values, and back
+`columns`             all other objects likewise
 `json_values`         objects as JSON, if their type is not declared
 `decoding`            the decoder of a class, and the version of Kryo
 `uuids`               UUIDs, a column at a time
-`tables`              many objects of Flink 1 at once, by kernels, and their bytes for Flink 2
+`tables`              many objects of Flink 1 at once, by kernels, and their bytes for both Flinks
 `serializer`          values of Kryo within other types, whose ends only Kryo knows
 `snapshot`            `KryoSerializerSnapshot`: the classes that a job has registered
 ====================  ===============================================================

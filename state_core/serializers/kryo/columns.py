@@ -7,29 +7,50 @@ field's type is an interface; if it was another class, its bytes stay beside the
 
 from __future__ import annotations
 
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statelake.state_core.bounds import COLUMN_NESTING
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
-from statelake.state_core.printable import is_text
-from statelake.state_core.serializers.kryo.forms import decimal_parts, decimal_text
+from statelake.state_core.serializers.composite.collections import (
+    elements_of,
+    entries_of,
+    list_array,
+    offsets_of,
+)
+from statelake.state_core.serializers.framework.columns import (
+    I64Array,
+)
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, component_of
-from statelake.state_core.serializers.kryo.json_values import JsonValues
-from statelake.state_core.serializers.kryo.objects import FieldForm
+from statelake.state_core.serializers.kryo.json_values import (
+    JsonParts,
+    JsonValues,
+    plan_of_json,
+)
+from statelake.state_core.serializers.kryo.objects import EnumForm, FieldForm
 from statelake.state_core.serializers.kryo.protobuf import MessageType
+from statelake.state_core.serializers.kryo.scalars import (
+    SCALARS,
+    Column,
+    Scalar,
+    keep_value,
+    not_for,
+    present_mask,
+    show_value,
+)
+from statelake.state_core.serializers.kryo.tables import (
+    LISTS,
+    MAPS,
+    Marked,
+    Placed,
+    Plan,
+)
 
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-UTC_MICROS, MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
-_TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")
 # the written class for a field whose type is an interface
 _USUAL = {
     "List": "ArrayList", "Collection": "ArrayList", "Set": "HashSet", "Map": "HashMap",
@@ -41,62 +62,6 @@ _MAPS = {f"java.util.{name}" for name in (
     "Map", "HashMap", "LinkedHashMap", "TreeMap", "SortedMap", "NavigableMap", "Hashtable",
     "concurrent.ConcurrentHashMap", "concurrent.ConcurrentSkipListMap",
 )}  # fmt: skip
-DECIMAL_DIGITS = 38
-
-
-class Column(ABC):
-    """A column of values of a type.
-
-    Attributes:
-        arrow_type: The column's type.
-        closed: Whether its type alone determines all nested values.
-    """
-
-    arrow_type: pa.DataType
-    closed: bool = True
-
-    @abstractmethod
-    def to_arrow(self, value: Any) -> Any:
-        """Return Arrow's value of an item, or of a primitive; None for null.
-
-        Raises:
-            UnsupportedFormatError: The column can't hold it.
-        """
-
-    @abstractmethod
-    def from_arrow(self, value: Any) -> Any:
-        """Return the item, or the primitive, for a value from `to_pylist`.
-
-        Raises:
-            EncodeError: The value is not of the type.
-        """
-
-
-@dataclass(frozen=True)
-class _Scalar(Column):
-    """Values that one function shows, and another converts back."""
-
-    java_class: str
-    arrow_type: pa.DataType
-    show: Callable[[Any], Any]
-    keep: Callable[[Any], Any]
-
-    @property
-    def closed(self) -> bool:  # type: ignore[override]
-        """Return whether both versions of Kryo write it in a known form."""
-        return self.java_class != "java.util.Locale"
-
-    def to_arrow(self, value: Any) -> Any:
-        """Show the value, if it is of the class."""
-        if value is None:
-            return None
-        if value.java_class != self.java_class:
-            raise _not_for(value, self.java_class)
-        return _show(self.show, value.value)
-
-    def from_arrow(self, value: Any) -> Any:
-        """Return the item."""
-        return None if value is None else Item(self.java_class, _keep(self.keep, value))
 
 
 @dataclass(frozen=True)
@@ -112,19 +77,41 @@ class EnumColumn(Column):
         if value is None:
             return None
         if self.classes.enum_of(value.java_class) != self.java_class:
-            raise _not_for(value, self.java_class)
+            raise not_for(value, self.java_class)
         return value.value
 
     def from_arrow(self, value: Any) -> Any:
         """Return the item."""
         return None if value is None else Item(self.java_class, value)
 
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many constants."""
+        right = table.of_class(lines, self.java_class)
+        if not right.any():
+            return pa.nulls(len(lines), self.arrow_type)
+        return table.parts.constants(np.where(right, lines, table.a_null))
+
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many constants are written at once."""
+        form = self.classes.form_of(self.java_class)
+        constants = form.constants if isinstance(form, EnumForm) else ()
+        numbers = pc.index_in(values, value_set=pa.array(constants, pa.string()))
+        if numbers.null_count != values.null_count:
+            raise EncodeError(f"no constant of {self.java_class}")
+        rows = np.flatnonzero(present_mask(values))
+        held = numbers.fill_null(0).to_numpy()[rows].astype(np.int64) + 1
+
+        def place(table: Placed, lines: I64Array) -> None:
+            table.put(lines[rows], self.java_class, held)
+
+        return Plan(np.ones(len(values), np.int64), place)
+
 
 @dataclass(frozen=True)
 class _Primitive(Column):
     """Primitives in an object's fields and in arrays, which are not items."""
 
-    box: _Scalar
+    box: Scalar
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -133,34 +120,23 @@ class _Primitive(Column):
 
     def to_arrow(self, value: Any) -> Any:
         """Show the number."""
-        return _show(self.box.show, value)
+        return show_value(self.box.show, value)
 
     def from_arrow(self, value: Any) -> Any:
         """Return the number."""
         if value is None:
             raise EncodeError(f"null for a primitive of {self.box.java_class}")
-        return _keep(self.box.keep, value)
+        return keep_value(self.box.keep, value)
 
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many numbers."""
+        return self.box.many(table, lines)
 
-def _show(show: Callable[[Any], Any], value: Any) -> Any:
-    try:
-        shown = show(value)
-    except (ArithmeticError, TypeError, ValueError) as error:
-        raise UnsupportedFormatError(f"{value!r} is in no column ({error})") from error
-    if isinstance(shown, str) and not is_text(shown):
-        raise UnsupportedFormatError(f"{shown!r} is no text")
-    return shown
-
-
-def _keep(keep: Callable[[Any], Any], value: Any) -> Any:
-    try:
-        return keep(value)
-    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:
-        raise EncodeError(f"{str(value)[:200]!r} can't be written ({error})") from error
-
-
-def _not_for(value: Any, expected: str) -> UnsupportedFormatError:
-    return UnsupportedFormatError(f"a {value.java_class}, where a column holds {expected}")
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many numbers are written at once."""
+        if values.null_count:
+            raise EncodeError(f"null for a primitive of {self.box.java_class}")
+        return self.box.plan(values)
 
 
 class JsonColumn(Column):
@@ -180,6 +156,14 @@ class JsonColumn(Column):
         """Return the item of a JSON text."""
         return None if value is None else JsonValues(self.classes).item(str(value))
 
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the JSON of many objects, if they are of the usual classes."""
+        return JsonParts(table).texts(lines)
+
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many values are written at once, if they are of the usual classes."""
+        return plan_of_json(values)
+
 
 @dataclass(frozen=True)
 class _Message(Column):
@@ -198,7 +182,7 @@ class _Message(Column):
         if value is None:
             return None
         if value.java_class != self.java_class:
-            raise _not_for(value, self.java_class)
+            raise not_for(value, self.java_class)
         return self.message.read(value.value)
 
     def from_arrow(self, value: Any) -> Any:
@@ -228,7 +212,10 @@ class _List(Column):
         if value is None:
             return None
         if not isinstance(value.value, list):
-            raise _not_for(value, self.java_class)
+            raise not_for(value, self.java_class)
+        of_objects = not isinstance(self.element, _Primitive)
+        if any(isinstance(each, Item) != of_objects for each in value.value if each is not None):
+            raise not_for(value, self.java_class)
         return [self.element.to_arrow(element) for element in value.value]
 
     def from_arrow(self, value: Any) -> Any:
@@ -236,6 +223,30 @@ class _List(Column):
         if value is None:
             return None
         return Item(self.java_class, [self.element.from_arrow(element) for element in value])
+
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many collections."""
+        lines = table.of_forms(lines, LISTS, self.java_class)
+        counts, elements = table.parts.elements(lines, LISTS)
+        items = self.element.many(table, elements)
+        return list_array(self.arrow_type, offsets_of(counts), table.present(lines), items)
+
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many collections are written at once."""
+        if isinstance(self.element, _Primitive):
+            raise EncodeError("an array of numbers, which is written by itself")
+        present = present_mask(values)
+        first, items = elements_of(values, present.astype(np.uint8))
+        inner, counts = self.element.plan(items), np.diff(first)
+        if self.java_class == "java.util.Optional" and (counts[present] != 1).any():
+            raise EncodeError("an Optional without its value")
+        before = offsets_of(inner.sizes)
+
+        def place(table: Placed, lines: I64Array) -> None:
+            table.put(lines[present], self.java_class, counts[present])
+            inner.place(table, _spread(lines + 1, first, before))
+
+        return Plan(1 + before[first[1:]] - before[first[:-1]], place)
 
 
 @dataclass(frozen=True)
@@ -260,6 +271,10 @@ class _Map(Column):
         """Show the entries."""
         if value is None:
             return None
+        if not isinstance(value.value, list) or not all(
+            isinstance(pair, tuple) for pair in value.value
+        ):
+            raise not_for(value, self.java_class)
         pairs = [(self.key.to_arrow(key), self.value.to_arrow(item)) for key, item in value.value]
         if any(key is None for key, _ in pairs):
             raise UnsupportedFormatError("a null key, which no column of maps holds")
@@ -271,6 +286,33 @@ class _Map(Column):
             return None
         pairs = [(self.key.from_arrow(key), self.value.from_arrow(item)) for key, item in value]
         return Item(self.java_class, pairs)
+
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many maps."""
+        lines = table.of_forms(lines, MAPS, self.java_class)
+        counts, keys, values = table.parts.entries(lines)
+        key, kind = self.key.many(table, keys), self.arrow_type
+        if key.null_count:
+            raise EncodeError("a key that is null, or in no column")
+        entries = pa.StructArray.from_arrays(
+            [key, self.value.many(table, values)], fields=[kind.key_field, kind.item_field]
+        )
+        return list_array(kind, offsets_of(counts), table.present(lines), entries)
+
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many maps are written at once."""
+        present = present_mask(values)
+        first, keys, items = entries_of(values, present.astype(np.uint8))
+        key, value, counts = self.key.plan(keys), self.value.plan(items), np.diff(first)
+        before = offsets_of(key.sizes + value.sizes)
+
+        def place(table: Placed, lines: I64Array) -> None:
+            table.put(lines[present], self.java_class, counts[present])
+            entries = _spread(lines + 1, first, before)
+            key.place(table, entries)
+            value.place(table, entries + key.sizes)
+
+        return Plan(1 + before[first[1:]] - before[first[:-1]], place)
 
 
 @dataclass(frozen=True)
@@ -295,7 +337,7 @@ class _Struct(Column):
         if value is None:
             return None
         if value.java_class != self.java_class:
-            raise _not_for(value, self.java_class)
+            raise not_for(value, self.java_class)
         return {name: column.to_arrow(value.value[name]) for name, column in self.fields.items()}
 
     def from_arrow(self, value: Any) -> Any:
@@ -305,126 +347,50 @@ class _Struct(Column):
         fields = {name: column.from_arrow(value.get(name)) for name, column in self.fields.items()}
         return Item(self.java_class, fields)
 
+    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+        """Return the column of many objects."""
+        right = table.of_class(lines, self.java_class)
+        held = lines[right]
+        if not held.size:
+            return pa.nulls(len(lines), self.arrow_type)
+        fields = table.parts.fields(held, self.java_class)
+        columns = [column.many(table, fields[name]) for name, column in self.fields.items()]
+        whole = pa.StructArray.from_arrays(columns, fields=list(self.arrow_type))
+        if right.all():
+            return whole
+        places = np.where(right, np.cumsum(right) - 1, 0)
+        return whole.take(pa.array(places, mask=~right))
 
-def _same(value: Any) -> Any:
-    return value
+    def plan(self, values: pa.Array) -> Plan:
+        """Return how many objects are written at once."""
+        rows = np.flatnonzero(present_mask(values))
+        held = values if len(rows) == len(values) else values.take(pa.array(rows))
+        names = sorted(self.fields, key=lambda name: name.encode("utf-16-be"))
+        plans = [self.fields[name].plan(held.field(name)) for name in names]
+        sizes = np.ones(len(values), np.int64)
+        for plan in plans:
+            sizes[rows] += plan.sizes
 
+        def place(table: Placed, lines: I64Array) -> None:
+            table.put(lines[rows], self.java_class)
+            at = lines[rows] + 1
+            for plan in plans:
+                plan.place(table, at)
+                at = at + plan.sizes
 
-def _instant(seconds: int, nanos: int) -> datetime:
-    return EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
-
-
-def _since(moment: datetime) -> tuple[int, int]:
-    """Return seconds since 1970, and nanoseconds."""
-    micros = (moment - EPOCH) // timedelta(microseconds=1)
-    return micros // 1_000_000, micros % 1_000_000 * 1000
-
-
-def _millis(moment: datetime) -> int:
-    return (moment - EPOCH) // timedelta(milliseconds=1)
-
-
-def _local(value: tuple[int, ...]) -> datetime:
-    *parts, nanos = value
-    year, month, day, hour, minute, second = parts
-    return datetime(year, month, day, hour, minute, second, nanos // 1000)  # noqa: DTZ001
-
-
-def _local_parts(moment: datetime) -> tuple[int, ...]:
-    return (*moment.timetuple()[:6], moment.microsecond * 1000)
-
-
-def _clock(value: tuple[int, ...]) -> str:
-    """Return the text of `LocalTime.toString`."""
-    hour, minute, second, nanos = value
-    text = f"{hour:02}:{minute:02}"
-    if second or nanos:
-        text += f":{second:02}"
-    if nanos:
-        digits = f"{nanos:09}"
-        text += "." + next(digits[:n] for n in (3, 6, 9) if not digits[n:].strip("0"))
-    return text
+        return Plan(sizes, place)
 
 
-def _clock_parts(text: str) -> tuple[int, ...]:
-    match = _TIME.fullmatch(text)
-    if match is None:
-        raise ValueError("no time, such as 12:30:00.5")
-    hour, minute, second, fraction = match.groups()
-    return int(hour), int(minute), int(second or 0), int((fraction or "0").ljust(9, "0"))
+def _spread(lines: I64Array, first: I64Array, before: I64Array) -> I64Array:
+    """Return the first line of each element of some collections.
 
-
-def _big(value: int) -> Decimal:
-    if len(str(abs(value))) > DECIMAL_DIGITS:
-        raise ValueError(f"more than {DECIMAL_DIGITS} digits")
-    return Decimal(value)
-
-
-def _parts(*names: str) -> tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any]]:
-    """Return the type of a struct of some numbers, with its conversions."""
-    return (
-        pa.struct({name: pa.int64() for name in names}),
-        lambda value: dict(zip(names, value, strict=True)),
-        lambda value: tuple(value[name] for name in names),
-    )
-
-
-def _boxes() -> dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any]]]:
-    types = {"Boolean": pa.bool_(), "Byte": pa.int8(), "Short": pa.int16(), "Integer": pa.int32(),
-             "Long": pa.int64(), "Float": pa.float32(), "Double": pa.float64(),
-             "Character": pa.string(), "String": pa.string(), "StringBuilder": pa.string(),
-             "StringBuffer": pa.string()}  # fmt: skip
-    return {f"java.lang.{name}": (kind, _same, _same) for name, kind in types.items()}
-
-
-_SCALARS: dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any]]] = {
-    **_boxes(),
-    "[B": (pa.binary(), _same, _same),
-    "java.math.BigInteger": (pa.decimal128(DECIMAL_DIGITS, 0), _big, int),
-    "java.math.BigDecimal": (pa.string(), lambda parts: decimal_text(*parts), decimal_parts),
-    "java.net.URI": (pa.string(), _same, _same),
-    "java.util.Currency": (pa.string(), _same, _same),
-    "java.util.UUID": (pa.string(), _same, _same),
-    "java.util.BitSet": (pa.list_(pa.int64()), _same, _same),
-    "java.util.Locale": (
-        pa.struct({name: pa.string() for name in ("language", "country", "variant")}),
-        *_parts("language", "country", "variant")[1:],
-    ),
-    "java.util.regex.Pattern": (pa.string(), lambda parts: parts[0], lambda text: (text, 0)),
-    **{
-        name: (UTC_MICROS, lambda millis: EPOCH + timedelta(milliseconds=millis), _millis)
-        for name in ("java.util.Date", "java.sql.Date", "java.sql.Time")
-    },
-    "java.sql.Timestamp": (
-        UTC_MICROS,
-        lambda parts: _instant(parts[0] // 1000, parts[1]),
-        lambda instant: (_since(instant)[0] * 1000, _since(instant)[1]),
-    ),
-    "java.time.Instant": (UTC_MICROS, lambda parts: _instant(*parts), _since),
-    "java.time.LocalDate": (
-        pa.date32(),
-        lambda parts: date(*parts),
-        lambda day: (day.year, day.month, day.day),
-    ),
-    "java.time.LocalTime": (pa.string(), _clock, _clock_parts),
-    "java.time.LocalDateTime": (MICROS, _local, _local_parts),
-    "java.time.OffsetDateTime": (
-        pa.struct({"local": MICROS, "offset_seconds": pa.int64()}),
-        lambda parts: {"local": _local(parts[:7]), "offset_seconds": parts[7]},
-        lambda row: (*_local_parts(row["local"]), row["offset_seconds"]),
-    ),
-    "java.time.OffsetTime": (
-        pa.struct({"local": pa.string(), "offset_seconds": pa.int64()}),
-        lambda parts: {"local": _clock(parts[:4]), "offset_seconds": parts[4]},
-        lambda row: (*_clock_parts(row["local"]), row["offset_seconds"]),
-    ),
-    "java.time.Duration": _parts("seconds", "nanos"),
-    "java.time.Period": _parts("years", "months", "days"),
-    "java.time.YearMonth": _parts("year", "month"),
-    "java.time.MonthDay": _parts("month", "day"),
-    "java.time.Year": (pa.int32(), lambda parts: parts[0], lambda number: (number,)),
-    "java.time.ZoneOffset": (pa.int32(), lambda parts: parts[0], lambda number: (number,)),
-}
+    Args:
+        lines: The line of the first element of each collection.
+        first: The number of elements before those of each collection, and of all.
+        before: The number of lines that all elements before each take.
+    """
+    spread: I64Array = np.repeat(lines - before[first[:-1]], np.diff(first)) + before[:-1]
+    return spread
 
 
 def column_of(
@@ -441,7 +407,7 @@ def column_of(
     if levels >= COLUMN_NESTING.most:
         return JsonColumn(classes)
     if kind.name in PRIMITIVES:
-        return _Primitive(_Scalar(kind.box, *_SCALARS[kind.box]))
+        return _Primitive(Scalar(kind.box, *SCALARS[kind.box]))
     if kind.name in classes.messages and kind.name in classes.forms:
         return _Message(kind.name, classes.messages[kind.name])
     user = classes.users.get(kind.name)
@@ -456,8 +422,8 @@ def column_of(
                 for name, field in form.fields.items()
             }
             return _Struct(kind.name, fields)
-    if kind.name in _SCALARS:
-        return _Scalar(kind.name, *_SCALARS[kind.name])
+    if kind.name in SCALARS:
+        return Scalar(kind.name, *SCALARS[kind.name])
     if kind.name.startswith("["):
         element = JavaType(component_of(kind.name))
         return _List(kind.name, column_of(element, classes, within, levels + 1))

@@ -24,7 +24,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.framework import plugins
 from statelake.state_core.serializers.framework.decoders import Decoder, writer
-from statelake.state_core.serializers.kryo.columns import Column, column_of
+from statelake.state_core.serializers.kryo.columns import column_of
 from statelake.state_core.serializers.kryo.graph import (
     Classes,
     Item,
@@ -40,6 +40,7 @@ from statelake.state_core.serializers.kryo.java_types import (
 )
 from statelake.state_core.serializers.kryo.objects import ENUMS, classes_of
 from statelake.state_core.serializers.kryo.protobuf import MessageType, message_types
+from statelake.state_core.serializers.kryo.scalars import Column
 from statelake.state_core.serializers.kryo.tables import ClassTable
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 

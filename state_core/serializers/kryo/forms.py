@@ -297,7 +297,7 @@ class _Time(Form):
                 numbers.append(primitive(kind).get(reader))
                 continue
             within = reader.known_or_null(kind)
-            if within is None or len(within.value) != TIMES[kind]:
+            if within is None or within.java_class != kind or within.value is None:
                 raise reader.source.fault(f"no {kind} in a {item.java_class}")
             numbers += within.value
         value = dict(zip(self.places, numbers, strict=True))

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import json
 import math
+import struct
+from collections.abc import Callable
 from typing import Any
 
-from statelake.state_core.errors import EncodeError
+import numpy as np
+import pyarrow as pa
+
+from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.kernels.kryo import BOOLEAN, COLLECTION, MAP, NULL
+from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.kryo.containers import ArrayForm, CollectionForm, MapForm
 from statelake.state_core.serializers.kryo.forms import TIMES, decimal_parts, decimal_text
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES
 from statelake.state_core.serializers.kryo.objects import FieldForm
+from statelake.state_core.serializers.kryo.tables import Marked, Parts, Placed, Plan
 
 CLASS = "@class"
 HOLDERS = ("java.util.Collections$", "java.util.Optional")
@@ -144,3 +152,159 @@ def _unsaid(content: Any, java_class: str) -> Any:
         return [float(number) for number in content]
     several = ("java.util.Locale", "java.util.regex.Pattern", "java.sql.Timestamp")
     return tuple(content) if java_class in TIMES or java_class in several else content
+
+
+class JsonParts:
+    """A converter of many objects of the usual classes to JSON, as `JsonValues` does each.
+
+    Args:
+        table: The table of their parts; what is not of these classes is marked as untold.
+    """
+
+    def __init__(self, table: Marked) -> None:
+        self.table = table
+        parts = table.parts
+        self.names = [*parts.classes.names, ""]  # of null, which is -1
+        self.forms = [form for form, _ in parts.classes.forms]
+        self.kind, self.behind = parts.kind.tolist(), parts.behind.tolist()
+        self.number = parts.number.tolist()
+        self.held: dict[int, Any] = {}
+        for java_class, values in _TEXT_OF.items():
+            lines = np.flatnonzero(parts.kind == parts.classes.number_of(java_class))
+            self.held.update(zip(lines.tolist(), values(parts, lines).to_pylist(), strict=True))
+
+    def texts(self, lines: I64Array) -> pa.Array:
+        """Return the JSON of objects."""
+        texts: list[str | None] = []
+        for line in lines.tolist():
+            if self.kind[line] == NULL:
+                texts.append(None)
+                continue
+            try:
+                texts.append(json.dumps(self.value(line), ensure_ascii=False))
+            except UnsupportedFormatError:
+                texts.append(None)
+                self.table.untold[line] = True
+        return pa.array(texts, pa.string())
+
+    def value(self, line: int) -> Any:
+        """Return an object as a JSON value.
+
+        Raises:
+            UnsupportedFormatError: It has to be read by itself.
+        """
+        kind = self.kind[line]
+        if kind == NULL:
+            return None
+        name, form = self.names[kind], self.forms[kind]
+        content: Any
+        if name in _TEXT_OF:
+            content = self.held[line]
+        elif form == COLLECTION:
+            content = [self.value(part) for part in self._within(line, self.number[line])]
+        elif form == MAP:
+            parts = [self.value(part) for part in self._within(line, 2 * self.number[line])]
+            content = [list(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+            keys = parts[::2]
+            plain = all(isinstance(key, str) and not key.startswith("@") for key in keys)
+            if name == BARE[dict] and plain and len(set(keys)) == len(keys):
+                content = dict(content)
+        elif name in _WHOLE:
+            content = bool(self.number[line]) if form == BOOLEAN else self.number[line]
+        else:
+            raise UnsupportedFormatError(f"a {name} that is read by itself")
+        return content if BARE.get(type(content)) == name else {CLASS: name, "value": content}
+
+    def _within(self, line: int, count: int) -> list[int]:
+        """Return the lines of the parts right within an object."""
+        found, part = [], line + 1
+        for _ in range(count):
+            found.append(part)
+            part = self.behind[part]
+        return found
+
+
+_WHOLE = frozenset(f"java.lang.{name}" for name in ("Boolean", "Byte", "Short", "Integer", "Long"))
+_TEXT_OF: dict[str, Callable[[Parts, I64Array], pa.Array]] = {
+    "java.lang.String": Parts.texts,
+    "java.util.UUID": Parts.uuids,
+}
+
+
+class _JsonLines:
+    """The lines of a table, made of JSON of the usual classes."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.numbers: list[int] = []
+        self.texts: list[str] = []
+
+    def add(self, value: Any) -> None:
+        """Add the lines of a JSON value.
+
+        Raises:
+            EncodeError: It has another class.
+        """
+        name = "" if value is None else BARE[type(value)]
+        if isinstance(value, dict) and CLASS in value:
+            name = value[CLASS]
+            if len(value) != 2 or name not in _WHOLE_BITS or type(value["value"]) is not int:
+                raise EncodeError("an object that is written by itself")
+            value = value["value"]
+        if name in _WHOLE_BITS and not -1 <= value >> _WHOLE_BITS[name] - 1 <= 0:
+            raise EncodeError(f"{value} is no {name}")
+        at = len(self.names)
+        self.names.append(name)
+        self.numbers.append(0)
+        if name == BARE[str]:
+            self.texts.append(value)
+        elif name == BARE[list]:
+            self.numbers[at] = len(value)
+            for part in value:
+                self.add(part)
+        elif name == BARE[dict]:
+            self.numbers[at] = len(value)
+            for key, part in value.items():
+                self.add(key)
+                self.add(part)
+        elif name == BARE[float]:
+            self.numbers[at] = struct.unpack("<q", struct.pack("<d", value))[0]
+        elif name:
+            self.numbers[at] = int(value)
+
+
+def plan_of_json(values: pa.Array) -> Plan:
+    """Return how many values of JSON are written at once.
+
+    Raises:
+        EncodeError: One has another class than the usual ones, or is no JSON.
+    """
+    lines, ends = _JsonLines(), []
+    try:
+        for text in values.to_pylist():
+            lines.add(None if text is None else json.loads(text))
+            ends.append(len(lines.names))
+        texts = pa.array(lines.texts, pa.string())
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        raise EncodeError(f"a value that is written by itself ({error})") from error
+    behind: I64Array = np.array([0, *ends], np.int64)
+    sizes = np.diff(behind)
+    names, which = np.unique(np.array(lines.names, "O"), return_inverse=True)
+    numbers = np.array(lines.numbers, np.int64)
+
+    def place(table: Placed, first: I64Array) -> None:
+        at = np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+        for number, name in enumerate(names.tolist()):
+            mine = which == number
+            if name:
+                table.put(at[mine], name, numbers[mine])
+            if name == BARE[str]:
+                table.put_texts(at[mine], texts)
+
+    return Plan(sizes, place)
+
+
+_WHOLE_BITS = {
+    f"java.lang.{name}": bits
+    for name, bits in {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}.items()
+}

@@ -4,40 +4,37 @@ Of a part of another type (a field of a POJO or a tuple, an element of a list) n
 itself tells where it ends. If it holds a class whose form is not known, the rest of its row can't
 be read: the whole row is null then, with its exact bytes beside it.
 
-UUIDs are decoded a column at a time, and lists of short texts without reading their objects, since
-both are frequent.
+Objects of Flink 1 are read many at a time, as tables of their parts; so are UUIDs of both.
 """
 
 from __future__ import annotations
 
-import re
+import threading
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statelake.state_core.errors import EncodeError, StateError, UnknownEndError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.kernels.encode import copy_pieces
 from statelake.state_core.serializers.framework.columns import (
+    BoolArray,
     Cursor,
     I64Array,
     Target,
     U8Array,
 )
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer
-from statelake.state_core.serializers.kryo.columns import JsonColumn
 from statelake.state_core.serializers.kryo.decoding import KryoDecoder
 from statelake.state_core.serializers.kryo.graph import Item
+from statelake.state_core.serializers.kryo.tables import FEW, Marked, Parts, Placed, tables_of
 from statelake.state_core.serializers.kryo.uuids import UUID, KryoUuids, uuid_halves, uuid_texts
-from statelake.state_core.serializers.kryo.wire import LAST, KryoVersion
+from statelake.state_core.serializers.kryo.wire import KryoVersion
 
-TEXT, LIST = "java.lang.String", "java.util.ArrayList"
-# two characters or more, of which JSON escapes none
-_SHORT_TEXT = rb"[ !#-\[\]-~]{1,62}[\xa0\xa1\xa3-\xdb\xdd-\xfe]"
-_WITHOUT_LAST = bytes(byte & ~LAST for byte in range(256))
-_MOST_TEXTS = 127  # a count of one byte
+_measured = threading.local()  # by each thread, the column whose sizes it has asked last
 
 
 class KryoSerializer(DecodedSerializer):
@@ -60,7 +57,11 @@ class KryoSerializer(DecodedSerializer):
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a column; UUIDs at once, unless some have another form."""
         column = self._decode_uuids(cursor) if self.java_class == UUID else None
-        return super().decode(cursor) if column is None else column
+        if column is not None:
+            return column
+        if self.decoder.values.version is KryoVersion.FLINK_1 and cursor.rows >= FEW:
+            return self._decode_many(cursor)
+        return super().decode(cursor)
 
     @cached_property
     def _uuids(self) -> KryoUuids:
@@ -81,18 +82,65 @@ class KryoSerializer(DecodedSerializer):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return the bytes of each row, 0 where it is not present."""
-        written = self._uuid_bytes(values, present)
-        return super().sizes(values, present) if written is None else written[1]
+        written = self._bytes(values, present)
+        if written is None:
+            return super().sizes(values, present)
+        _measured.last = (self, values, present, written)
+        return written[1]
 
     def encode(self, values: pa.Array, target: Target) -> None:
-        """Write each present row; UUIDs at once."""
-        written = self._uuid_bytes(values, target.present)
+        """Write each present row."""
+        last, _measured.last = getattr(_measured, "last", None), None
+        if last is not None and last[0] is self and last[1] is values and last[2] is target.present:
+            written = last[3]  # as measured a moment ago
+        else:
+            written = self._bytes(values, target.present)
         if written is None:
             super().encode(values, target)
             return
         data, sizes = written
         ends = np.cumsum(sizes)
         copy_pieces(data, ends - sizes, ends, target.out, target.position)
+
+    def _bytes(self, values: pa.Array, present: U8Array) -> tuple[U8Array, I64Array] | None:
+        """Return the bytes of many rows, and the size of each; None to write each by itself."""
+        written = self._uuid_bytes(values, present)
+        if (
+            written is not None
+            or self.decoder.values.version is not KryoVersion.FLINK_1
+            or len(values) < FEW
+        ):
+            return written
+        rows = np.arange(len(values)) if present.size == 0 else np.flatnonzero(present)
+        held = values.take(pa.array(rows))
+        if held.null_count:
+            return None
+        try:
+            plan = self.decoder.column.plan(held)
+        except EncodeError:
+            return None
+        lines = np.cumsum(plan.sizes) - plan.sizes
+        table = Placed(self.decoder.values.table, int(plan.sizes.sum()))
+        try:
+            plan.place(table, lines)
+        except EncodeError:
+            return None
+        data, sizes, told = table.written(lines)
+        if told.any():
+            data, sizes = self._mended(held, data, sizes, told)
+        spread = np.zeros(len(values), np.int64)
+        spread[rows] = sizes
+        return data, spread
+
+    def _mended(
+        self, values: pa.Array, data: U8Array, sizes: I64Array, told: U8Array
+    ) -> tuple[U8Array, I64Array]:
+        """Return the bytes of all rows: those that are not there yet are written one by one."""
+        pieces = np.split(data, np.cumsum(sizes)[:-1])
+        for row in np.flatnonzero(told).tolist():
+            written = self.decoder.encode(values[row].as_py())
+            pieces[row] = np.frombuffer(written, np.uint8)
+        return np.concatenate(pieces), np.array([len(piece) for piece in pieces], np.int64)
 
     def _uuid_bytes(self, values: pa.Array, present: U8Array) -> tuple[U8Array, I64Array] | None:
         """Return the bytes of UUIDs, and the size of each row; None if not all rows have one."""
@@ -109,64 +157,71 @@ class KryoSerializer(DecodedSerializer):
         spread[rows] = sizes
         return data, spread
 
-    def _head(self, item: Item, behind: int) -> bytes:
-        """Return the bytes of an object in front of its last ones; empty if it has no known form.
+    def _decode_many(self, cursor: Cursor) -> pa.Array:
+        """Read a column of Flink 1's objects from tables of their parts; the others by themselves.
+
+        An object that is shared, or of a class that kernels do not know, is read by itself.
+        """
+        rows = np.arange(cursor.rows)
+        if cursor.present.size:
+            rows = np.flatnonzero(cursor.present)
+        starts, limits = cursor.position[rows], cursor.end[rows]
+        columns, places = [pa.nulls(1, self.arrow_type)], np.zeros(cursor.rows, np.int64)
+        count, left = 1, []
+        values = self.decoder.values
+        for begin, stop, parts, roots, ends in tables_of(values, cursor.data, starts, limits):
+            fine = roots >= 0
+            if self.whole:
+                fine &= ends == limits[begin:stop]
+            mine = rows[begin:stop]
+            told, inexact, column = self._column(
+                parts, roots[fine], starts[begin:stop][fine], ends[fine]
+            )
+            fine[fine] = told
+            done = mine[fine]
+            cursor.position[done] = ends[fine]
+            cursor.inexact[done] |= inexact
+            columns.append(column)
+            places[done] = count + np.arange(len(done))
+            count += len(done)
+            left.append(mine[~fine])
+        others = np.concatenate(left) if left else np.empty(0, np.int64)
+        if others.size:
+            part = Cursor(cursor.data, cursor.position[others], cursor.end[others], cursor.place)
+            columns.append(super().decode(part))
+            cursor.position[others] = part.position
+            cursor.inexact[others] |= part.inexact
+            if part.present.size:
+                cursor.lose(others[part.present == 0])
+            places[others] = count + np.arange(len(others))
+        return pa.concat_arrays(columns).take(pa.array(places))
+
+    def _column(
+        self, parts: Parts, lines: I64Array, starts: I64Array, ends: I64Array
+    ) -> tuple[BoolArray, U8Array, pa.Array]:
+        """Return which objects a column can be made of, which of these are inexact, and the column.
 
         Args:
-            item: The object.
-            behind: The number of the last bytes.
+            parts: The table of the objects' parts.
+            lines: The line of each.
+            starts: Where each begins.
+            ends: Where each ends.
         """
+        told, same = parts.compared(lines, starts, ends)
+        table = Marked.of(parts)
         try:
-            return self.decoder.values.write(item, self.decoder.values.version)[:-behind]
-        except EncodeError:
-            return b""
-
-    @cached_property
-    def _texts(self) -> tuple[re.Pattern[bytes], bytes] | None:
-        """A pattern of lists of short texts, and the head of each text; None without such lists."""
-        older = self.decoder.values.version is KryoVersion.FLINK_1
-        if not older or not isinstance(self.decoder.column, JsonColumn):
-            return None
-        head = self._head(Item(LIST, []), 1)
-        text = self._head(Item(LIST, [Item(TEXT, "ab")]), 2)[len(head) + 1 :]
-        if not head or not text:
-            return None
-        texts = b"((?:" + re.escape(text) + _SHORT_TEXT + b")*)"
-        return re.compile(re.escape(head) + b"([\\x00-\\x7f])" + texts), text
-
-    def _decode_values(self, cursor: Cursor) -> list[Any]:
-        """Read lists of short texts as JSON by their pattern, and all else value by value."""
-        if self._texts is None:
-            return super()._decode_values(cursor)
-        pattern, text = self._texts
-        data = cursor.data.data
-        positions, ends = cursor.position.tolist(), cursor.end.tolist()
-        present = cursor.present.tolist() or [1] * cursor.rows
-        values: list[Any] = [None] * cursor.rows
-        other = []
-        for row in range(cursor.rows):
-            if not present[row]:
-                continue
-            found = pattern.match(data, positions[row], ends[row])
-            texts = b"" if found is None else found[2]
-            known = found is not None and texts.count(text) == found[1][0]
-            if found is None or not known or (self.whole and found.end() != ends[row]):
-                other.append(row)
-                continue
-            joined = texts.translate(_WITHOUT_LAST).replace(text, b'", "')
-            values[row] = (b'["' + joined[4:] + b'"]').decode() if joined else "[]"
-            positions[row] = found.end()
-        cursor.position[:] = positions
-        if other:
-            rows = np.array(other)
-            part = Cursor(cursor.data, cursor.position[rows], cursor.end[rows], cursor.place)
-            for row, value in zip(other, super()._decode_values(part), strict=True):
-                values[row] = value
-            cursor.position[rows] = part.position
-            cursor.inexact[rows] |= part.inexact
-            if part.present.size:
-                cursor.lose(rows[part.present == 0])
-        return values
+            column = self.decoder.column.many(table, lines[told])
+        except EncodeError:  # a text that is none, or a key that is null
+            return np.zeros_like(told), np.empty(0, np.uint8), pa.nulls(0, self.arrow_type)
+        untold = table.parts.has_within(table.untold, lines[told])
+        unfit = table.parts.has_within(table.unfit, lines[told])
+        loose = table.parts.has_within(table.loose, lines[told])
+        loose |= table.present(lines[told]) == 0  # null is written from its bytes alone
+        inexact = (~same[told] | unfit | loose)[~untold].astype(np.uint8)
+        whole = pc.if_else(pa.array(unfit), pa.scalar(None, column.type), column)
+        whole = whole.filter(pa.array(~untold))
+        told[told] = ~untold
+        return told, inexact, whole
 
 
 class NestedKryoSerializer(KryoSerializer):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     arrow_buffer,
     validity,
+    variable_values,
 )
 from statelake.state_core.serializers.kryo.containers import CONTAINER_FORMS
 from statelake.state_core.serializers.kryo.forms import SIMPLE_FORMS
@@ -42,6 +43,8 @@ LARGEST = 1 << 26  # bytes of an object in a table
 MOST_SHARED, MOST_TEXT = 4, 1 << 28
 COLLECTIONS = frozenset({kernels.COLLECTION, kernels.SORTED, kernels.QUEUE, kernels.AS_LIST,
                          kernels.IMMUTABLE, kernels.EMPTY})  # fmt: skip
+# whose parts are the elements of a list column
+LISTS = COLLECTIONS - {kernels.AS_LIST} | {kernels.ARRAY, kernels.SINGLE}
 MAPS = frozenset({kernels.MAP, kernels.SORTED_MAP, kernels.IMMUTABLE_MAP, kernels.EMPTY})
 _OBJECTS, _TEXTS = "[Ljava.lang.Object;", "[Ljava.lang.String;"
 _UTIL = "java.util."
@@ -55,8 +58,8 @@ _KNOWN: dict[str, tuple[int, int]] = {
     "java.lang.Double": (kernels.FIXED, 8),
     "java.lang.Integer": (kernels.INT, 0),
     "java.lang.Long": (kernels.LONG, 0),
-    **dict.fromkeys(("java.lang.String", "java.lang.StringBuilder", "java.lang.StringBuffer",
-                     "java.net.URI", "java.util.Currency"), (kernels.TEXT, 0)),
+    **dict.fromkeys(("java.lang.String", "java.net.URI", "java.util.Currency"), (kernels.TEXT, 0)),
+    **dict.fromkeys(("java.lang.StringBuilder", "java.lang.StringBuffer"), (kernels.TEXT, 1)),
     "[Z": (kernels.FIXED_ARRAY, 1),
     "[C": (kernels.FIXED_ARRAY, 2),
     "[S": (kernels.FIXED_ARRAY, 2),
@@ -215,7 +218,7 @@ class ClassTable:
         for name, form in zip(self.names, self.forms, strict=True):
             lines += form if self._same(name, target) else (kernels.UNKNOWN, 0)
             lines += [int(self.classes.has_references(name, version)) for version in KryoVersion]
-            lines.append(target.numbers.get(name, -1))
+            lines += [each.numbers.get(name, -1) for each in (target, self.classes)]
         return np.array(lines, np.int64)
 
     def _same(self, name: str, target: Classes) -> bool:
@@ -245,6 +248,55 @@ class Parts:
     def resolved(self, lines: I64Array) -> I64Array:
         """Return the lines of objects, with references followed."""
         return np.where(self.kind[lines] == kernels.REFERENCE, self.number[lines], lines)
+
+    def has_within(self, marks: BoolArray, lines: I64Array) -> BoolArray:
+        """Return which lines are marked, or a part within them is."""
+        before = np.concatenate(([0], np.cumsum(marks)))
+        found: BoolArray = before[self.behind[lines]] > before[lines]
+        return found
+
+    def compared(
+        self, lines: I64Array, first: I64Array, ends: I64Array
+    ) -> tuple[BoolArray, BoolArray]:
+        """Return which objects can be compared, and which of them Kryo 2.24 writes as they are.
+
+        Args:
+            lines: Their lines.
+            first: Where each begins.
+            ends: Where each ends.
+        """
+        out, sizes, told = self.written_as_before(lines, int((ends - first).sum()))
+        same = np.empty(len(lines), np.uint8)
+        kernels.compare_pieces(self.data, first, ends, out, sizes, same)
+        return told != kernels.UNTOLD, same != 0
+
+    def written_as_before(self, lines: I64Array, size: int) -> tuple[U8Array, I64Array, U8Array]:
+        """Return objects as Kryo 2.24 writes them, one behind the other.
+
+        Args:
+            lines: Their lines; no two parts of an object are one.
+            size: About so many bytes.
+
+        Returns:
+            The bytes, the size of each object, and what became of it, as in `write_objects_2`.
+        """
+        table = self.classes
+        ends, told = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.uint8)
+        out = np.empty(kernels.ROOM * 4 + size, np.uint8)
+        names, alone = np.empty((2, len(table.names)), np.int64)
+        stack = np.empty(kernels.DEEPEST * kernels.STACK_WIDTH, np.int64)
+        row = 0
+        while True:
+            row = kernels.write_objects_2(
+                row, lines, self.data, self.kind, self.start, self.end, self.number,
+                table.lines, table.fields, table.arguments, table.name_offsets, table.name_bytes,
+                out, ends, told, names, alone, stack,
+            )  # fmt: skip
+            if row == len(lines):
+                break
+            out = np.concatenate((out, np.empty_like(out)))
+        sizes = np.diff(ends, prepend=0)
+        return out[: int(sizes.sum())], sizes, told
 
     def within(self, lines: I64Array, counts: I64Array) -> I64Array:
         """Return the lines of the parts right within some lines, of which each has so many."""
@@ -282,6 +334,14 @@ class Parts:
             bits = bits.astype(f"i{kind.bit_width // 8}").view(f"f{kind.bit_width // 8}")
         return pa.array(bits, kind, mask=self.kind[lines] == kernels.NULL, from_pandas=False)
 
+    def content(self, line: int) -> bytes:
+        """Return the content of bytes, or of a large number."""
+        return bytes(self.data[self.start[line] : self.end[line]])
+
+    def integer(self, line: int) -> int:
+        """Return a large number."""
+        return int.from_bytes(self.content(line), "big", signed=True)
+
     def uuids(self, lines: I64Array) -> pa.Array:
         """Return the text of UUIDs, and null."""
         halves = np.stack((self.number[lines], self.start[lines]), 1).view(np.uint64)
@@ -312,13 +372,15 @@ class Parts:
         places = np.where(null, 0, self.number[lines] - 1)
         return pa.array(form.constants).take(pa.array(places, mask=null))
 
-    def elements(self, lines: I64Array) -> tuple[I64Array, I64Array]:
+    def elements(
+        self, lines: I64Array, forms: frozenset[int] = COLLECTIONS
+    ) -> tuple[I64Array, I64Array]:
         """Return the number of elements of each collection or null, and the lines of all.
 
         Raises:
-            EncodeError: One is no collection, or shared ones have too many elements.
+            EncodeError: One is of no such form, or shared ones have too many elements.
         """
-        counts = self._counts(lines, COLLECTIONS)
+        counts = self._counts(lines, forms)
         return counts, self.within(lines, counts)
 
     def entries(self, lines: I64Array) -> tuple[I64Array, I64Array, I64Array]:
@@ -368,11 +430,11 @@ class Parts:
         ends = np.zeros(len(lines), np.int64)
         sizes = (self.behind[lines] - lines).sum()
         out = np.empty(kernels.ROOM * 2 + int(sizes) * 8, np.uint8)
-        numbers = np.empty(len(self.kind), np.int64)
         names, alone = np.empty((2, len(table.names)), np.int64)
         stack = np.empty(kernels.DEEPEST * kernels.STACK_WIDTH, np.int64)
         row = 0
         while True:
+            numbers = np.full(len(self.kind), -1, np.int64)
             row = kernels.write_objects(
                 row, lines, self.data, self.kind, self.start, self.end, self.number, self.behind,
                 table.lines_for(target), table.fields, table.arguments, table.name_offsets,
@@ -384,6 +446,137 @@ class Parts:
         done = ends >= 0
         sizes = np.diff(np.where(done, ends, ~ends), prepend=0)
         return out[: int(sizes.sum())], sizes, done
+
+
+@dataclass
+class Marked:
+    """A table of parts of objects, in which lines are marked while columns are made of it.
+
+    Attributes:
+        parts: The table, without references.
+        unfit: Objects that no column holds, so that the whole value is null.
+        loose: Objects that would be written otherwise.
+        untold: Objects that are to be read by themselves.
+    """
+
+    parts: Parts
+    unfit: BoolArray
+    loose: BoolArray
+    untold: BoolArray
+
+    @classmethod
+    def of(cls, parts: Parts) -> Marked:
+        """Return a table without a mark, with a line of null behind all others."""
+        size = len(parts.kind)
+        ends = {"kind": kernels.NULL, "behind": size + 1}
+        columns: list[I64Array] = [
+            np.append(getattr(parts, name), ends.get(name, 0))
+            for name in ("kind", "start", "end", "number", "behind")
+        ]
+        longer = Parts(parts.classes, parts.data, *columns)
+        return cls(longer, *np.zeros((3, size + 1), np.bool_))
+
+    def present(self, lines: I64Array) -> U8Array:
+        """Return 0 for each line that is null, and 1 for all others."""
+        present: U8Array = (self.parts.kind[lines] != kernels.NULL).astype(np.uint8)
+        return present
+
+    def of_class(self, lines: I64Array, java_class: str) -> BoolArray:
+        """Return which lines are objects of a class; mark all others but null as unfit."""
+        kinds = self.parts.kind[lines]
+        right: BoolArray = kinds == self.parts.classes.number_of(java_class)
+        self.unfit[lines[~right & (kinds != kernels.NULL)]] = True
+        return right
+
+    def forms(self, lines: I64Array) -> I64Array:
+        """Return the forms of the kernels of some lines; -1 for null."""
+        kinds = self.parts.kind[lines]
+        forms = self.parts.classes.lines[np.maximum(kinds, 0) * kernels.CLASS_WIDTH + kernels.FORM]
+        found: I64Array = np.where(kinds == kernels.NULL, -1, forms)
+        return found
+
+    def of_forms(self, lines: I64Array, forms: frozenset[int], java_class: str) -> I64Array:
+        """Return lines, those of other forms replaced by null; mark these as untold.
+
+        Args:
+            lines: The lines.
+            forms: The forms.
+            java_class: The class that is written: objects of others are marked as loose.
+        """
+        kinds, found = self.parts.kind[lines], self.forms(lines)
+        right = np.isin(found, [-1, *forms])
+        right &= (found != kernels.SINGLE) | (self.parts.number[lines] == 1)
+        self.untold[lines[~right]] = True
+        self.loose[lines[kinds != self.parts.classes.number_of(java_class)]] = True
+        self.loose[lines[kinds == kernels.NULL]] = False
+        kept: I64Array = np.where(right, lines, self.a_null)
+        return kept
+
+    @property
+    def a_null(self) -> int:
+        """The line of null."""
+        return len(self.parts.kind) - 1
+
+
+class Placed:
+    """A table of parts that is made of columns, and the bytes that it refers to.
+
+    Args:
+        classes: The classes.
+        lines: The number of its lines.
+    """
+
+    def __init__(self, classes: ClassTable, lines: int) -> None:
+        self.classes = classes
+        self.kind = np.full(lines, kernels.NULL, np.int64)
+        self.start, self.end, self.number = np.zeros((3, lines), np.int64)
+        self.data: list[U8Array] = []
+        self.size = 0
+
+    def put(self, lines: I64Array, java_class: str, number: I64Array | None = None) -> None:
+        """Make lines objects of a class, each with its number."""
+        self.kind[lines] = self.classes.number_of(java_class)
+        if number is not None:
+            self.number[lines] = number
+
+    def put_bytes(self, lines: I64Array, data: U8Array, bounds: I64Array) -> None:
+        """Give lines their bytes, between neighbouring bounds."""
+        self.start[lines], self.end[lines] = bounds[:-1] + self.size, bounds[1:] + self.size
+        self.data.append(data)
+        self.size += len(data)
+
+    def put_texts(self, lines: I64Array, texts: pa.Array) -> None:
+        """Give lines their text.
+
+        Raises:
+            EncodeError: It has a character of two units of UTF-16.
+        """
+        offsets, data = variable_values(texts)
+        data = data[int(offsets[0]) : int(offsets[-1])]
+        bounds = offsets.astype(np.int64) - int(offsets[0])
+        if (data >= 0xF0).any():
+            raise EncodeError("a character of two units, which is written by itself")
+        begins = np.concatenate(([0], np.cumsum(data & 0xC0 != 0x80)))
+        self.number[lines] = np.diff(begins[bounds])
+        self.put_bytes(lines, data, bounds)
+
+    def written(self, lines: I64Array) -> tuple[U8Array, I64Array, U8Array]:
+        """Return objects as `Parts.written_as_before` does."""
+        data = np.concatenate([*self.data, np.empty(0, np.uint8)])
+        parts = Parts(self.classes, data, self.kind, self.start, self.end, self.number, self.kind)
+        return parts.written_as_before(lines, len(data) + 8 * len(self.kind))
+
+
+class Plan(NamedTuple):
+    """How a column's values become parts of a table.
+
+    Attributes:
+        sizes: The lines that each value takes.
+        place: Fills the lines of a table, given the first line of each value.
+    """
+
+    sizes: I64Array
+    place: Callable[[Placed, I64Array], None]
 
 
 @dataclass(frozen=True)
@@ -438,17 +631,27 @@ def read_objects(
         item = values.read_next(source, KryoVersion.FLINK_1)
         return item, start + source.position
 
+    for begin, stop, parts, roots, ends in tables_of(values, data, starts, limits):
+        others = {}
+        for row in np.flatnonzero(roots < 0).tolist():
+            others[row], ends[row] = read(int(starts[begin + row]), int(limits[begin + row]))
+        yield Objects(starts[begin:stop].copy(), ends, parts, roots, others, read)
+
+
+def tables_of(
+    values: KryoValues, data: U8Array, starts: I64Array, limits: I64Array
+) -> Iterator[tuple[int, int, Parts, I64Array, I64Array]]:
+    """Yield tables of the objects of many places: the first row, the row behind, and the table.
+
+    With the line of each row's object, less than 0 for one that is not in it, and where each ends.
+    """
     sizes = np.maximum(limits - starts, 0)
     sizes[sizes > LARGEST] = 0
     chunk = np.cumsum(sizes) // AT_ONCE
     bounds = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(starts)]
     for begin, stop in pairwise(bounds):
         first = starts[begin:stop].copy()
-        parts, roots, ends = _tabled(values.table, data, first, first + sizes[begin:stop])
-        others = {}
-        for row in np.flatnonzero(roots < 0).tolist():
-            others[row], ends[row] = read(int(first[row]), int(limits[begin + row]))
-        yield Objects(first, ends, parts, roots, others, read)
+        yield (begin, stop, *_tabled(values.table, data, first, first + sizes[begin:stop]))
 
 
 def _tabled(

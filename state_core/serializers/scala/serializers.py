@@ -82,24 +82,31 @@ class CaseClassSerializer(TupleSerializer):
         """Return the hash code of a Scala tuple; raise for a case class with its own."""
         if not TUPLE.fullmatch(self.case_class):
             return TypeSerializer.hash_code(self, value)
-        fields = zip(self.fields, self._by_position(value), strict=True)
-        return product_hash([_field_hash(serializer, field) for (_, serializer), field in fields])
+        return product_hash(self._codes(value))
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code of the next case class, from the bytes of its fields."""
         if not TUPLE.fullmatch(self.case_class):
             return TypeSerializer.hash_code(self, None)
-        codes = [
+        return product_hash(self._codes_at(source))
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """Return the hash code of every row."""
+        return TypeSerializer.hash_codes(self, values)
+
+    def _codes(self, value: Any) -> list[int]:
+        """Return Scala's hash codes of the fields."""
+        fields = zip(self.fields, self._by_position(value), strict=True)
+        return [_field_hash(serializer, field) for (_, serializer), field in fields]
+
+    def _codes_at(self, source: DataInput) -> list[int]:
+        """Return Scala's hash codes of the next fields, from their bytes."""
+        return [
             number_hash(serializer, serializer.read(source))
             if type(serializer) in NUMBERS
             else serializer.hash_code_at(source)
             for _, serializer in self.fields
         ]
-        return product_hash(codes)
-
-    def hash_codes(self, values: pa.Array) -> I32Array:
-        """Return the hash code of every row."""
-        return TypeSerializer.hash_codes(self, values)
 
 
 def _field_hash(serializer: TypeSerializer, value: Any) -> int:
@@ -110,10 +117,13 @@ def _field_hash(serializer: TypeSerializer, value: Any) -> int:
     return serializer.hash_code(value)
 
 
-def product_hash(codes: Sequence[int]) -> int:
-    """Return the hash code of a Scala tuple with fields of these hash codes."""
+def product_hash(codes: Sequence[int], *prefix: int) -> int:
+    """Return the hash code of a Scala tuple with fields of these hash codes.
+
+    Since Scala 2.13 the hash code of the class's name is mixed in before.
+    """
     code = PRODUCT_SEED
-    for field_hash in codes:
+    for field_hash in (*prefix, *codes):
         code ^= _rotated(field_hash * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
         code = _rotated(code, 13) * 5 + 0xE6546B64 & MASK
     code ^= len(codes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,7 +74,7 @@ def fuzz_kryo(_: Path) -> Fuzzing:
 
 def _vectors() -> Iterator[tuple[bytes, bytes]]:
     """Snapshots and values that Flink wrote."""
-    for name in ("libraries", "scala"):
+    for name in ("libraries", "scala", "flinkx-1.2.4", "flinkx-2.2.4"):
         for line in _lines(name):
             for value in line.get("values", ()):
                 yield bytes.fromhex(line["snapshot"]), bytes.fromhex(value["bytes"])
@@ -89,8 +90,10 @@ def _vectors() -> Iterator[tuple[bytes, bytes]]:
 
 
 def _lines(name: str) -> list[dict[str, object] | dict[str, list[str]]]:
-    text = (GOLDEN / "vectors" / f"{name}.jsonl").read_text("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    path = GOLDEN / "vectors" / f"{name}.jsonl"
+    packed = path.with_name(f"{path.name}.xz")
+    data = lzma.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()
+    return [json.loads(line) for line in data.decode().splitlines()]
 
 
 def _unpacked(text: str) -> bytes:

@@ -131,6 +131,20 @@ SOURCES = {
     " ORDER BY proc ASC) AS rn FROM p ) WHERE rn = 1)",
     "grouped": "(SELECT g, name, COUNT(*) AS id, SUM(v) AS v, MAX(price) AS price FROM o"
     " GROUP BY g, name)",
+    "changes": "u",
+    "last": "(SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY v ORDER BY proc DESC) AS rn"
+    " FROM p ) WHERE rn = 1)",
+    "late": "(SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY v, name ORDER BY ts DESC)"
+    " AS rn FROM p ) WHERE rn = 1)",
+    "recounted": "(SELECT g, v, COUNT(*) AS id, MAX(name) AS name, SUM(price) AS price FROM u"
+    " GROUP BY g, v)",
+    "averaged": "(SELECT g, name, COUNT(v) AS id, AVG(v) AS v, MIN(price) AS price FROM o"
+    " GROUP BY g, name)",
+    "matched": "(SELECT a.id, a.g, b.name, b.v, a.price FROM u AS a JOIN (SELECT g, name,"
+    " SUM(v) AS v FROM o GROUP BY g, name) AS b ON a.g = b.g)",
+    "paired": "(SELECT a.id, a.g, b.name, b.v, b.price FROM u AS a JOIN p AS b ON a.v = b.v)",
+    "unequal": "(SELECT a.id, a.g, b.name, b.v, b.price FROM u AS a JOIN p AS b ON a.g = b.g AND"
+    " a.v > b.v)",
     "regrouped": "(SELECT g, name, COUNT(*) AS id, SUM(v) AS v, MAX(price) AS price FROM o"
     " GROUP BY name, g)",
 }
@@ -224,6 +238,10 @@ SHAPES: dict[str, Callable[[Query], str]] = {
     "over": _over,
     "distinct": _distinct,
 }
+_MINI_BATCH = "".join(
+    f"SET 'table.exec.mini-batch.{name}' = '{value}';\n"
+    for name, value in (("enabled", "true"), ("allow-latency", "50 ms"), ("size", "5"))
+)
 JOINS = ("o+p", "o+u", "u+o", "grouped+o", "o+grouped", "u+grouped")
 WINDOWS = (
     "TUMBLE INTERVAL '10' SECOND",
@@ -271,6 +289,59 @@ def drawn_query(random: Random) -> Query:
         return Query(shape, "o", where, ("g",), items, random.choice(bounds))
     source = random.choice(["o", "u", "joined"])
     return Query(shape, source, where, tuple(random.sample(FIELDS, 2)), ())
+
+
+# above which new aggregates are computed in full, or refused
+UPDATED = (
+    "changes", "last", "late", "grouped", "recounted", "averaged", "matched", "paired", "unequal",
+)  # fmt: skip
+_CONDITIONS = (
+    "v > 20", "v * 2 < 300", "v BETWEEN 30 AND 150", "NOT (v < 40 OR v = 77)", "v IS NOT NULL",
+    "v IN (1, 2, 3, 50, 60, 70)", "(v > 90) IS NOT TRUE",
+)  # fmt: skip
+NORMALIZED = "SET 'table.exec.source.cdc-events-duplicate' = 'true';\n"
+
+
+def folded_pair(random: Random) -> tuple[Query, Query, str]:
+    """Draw an aggregate of updated rows, and the same with others beside it."""
+    source = random.choice(UPDATED)
+    columns = COLUMNS
+    for name in random.sample(["v", "id", "price"], random.randint(0, 3)):
+        columns = _typed(columns, name, random.choice(NARROW[name]))
+    fields = random.sample(["v", "name", "price", "id"], random.randint(1, 3))
+    pool = ["COUNT(*)", *(f"COUNT({name})" for name in fields)]
+    pool += [f"{function}({name})" for name in fields for function in ("MIN", "MAX")]
+    pool += [f"{function}({name})" for name in fields if name not in ("name", "price")
+             for function in ("SUM", "AVG")]  # fmt: skip
+    if "v" in fields:
+        pool += [f"{each} FILTER (WHERE {random.choice(_CONDITIONS)})" for each in pool[:4]]
+        pool += ["SUM(v + 3)", "MAX(v * v - id)"] if "id" in fields else ["MIN(v - 100)"]
+    pool += ["SUM(price)", "AVG(price)"] if "price" in fields and "DECIMAL" in columns else []
+    old = [f"{random.choice(['MIN', 'MAX', 'COUNT'])}({name})" for name in fields]
+    options = NORMALIZED if source not in ("last", "late", "grouped", "averaged") else ""
+    if random.random() < 0.3:
+        options += _MINI_BATCH
+    free = [name for name in ("g", "id", "name") if name not in fields]
+    keys = tuple(random.sample(free, min(len(free), random.choice([0, 1, 1, 1, 2]))))
+    where = (random.choice(_CONDITIONS),) if "v" in fields and random.random() < 0.3 else ()
+    query = Query("agg", source, where, keys, tuple(dict.fromkeys(old)), options=options,
+                  columns=columns)  # fmt: skip
+    unused = [each for each in pool if each not in query.items]
+    if random.random() < 0.15:  # which can't be computed
+        unused = ["SUM(DISTINCT v)", "COUNT(*) FILTER (WHERE MOD(v, 3) = 1)", "MAX(ABS(v))"]
+    added = random.sample(unused, min(len(unused), random.randint(1, 3)))
+    items = [*query.items, *added]
+    names = ["computed in full"]
+    if random.random() < 0.4:
+        random.shuffle(items)
+    if random.random() < 0.2 and len(query.items) > 1:
+        items.remove(query.items[0])
+        names.append("removed")
+    changed = replace(query, items=tuple(items))
+    if random.random() < 0.2 and _MINI_BATCH not in options:
+        changed = replace(changed, options=options + _MINI_BATCH)
+        names.append("mini-batch")
+    return query, changed, f"{' and '.join(names)}, {source}"
 
 
 NARROW = {
@@ -511,11 +582,7 @@ def _source(query: Query, random: Random) -> Query | None:
 def _batched(query: Query, _: Random) -> Query | None:
     if query.shape != "agg" or query.options:
         return None
-    batch = "table.exec.mini-batch"
-    options = {"enabled": "true", "allow-latency": "50 ms", "size": "5"}
-    return replace(
-        query, options="".join(f"SET '{batch}.{k}' = '{v}';\n" for k, v in options.items())
-    )
+    return replace(query, options=_MINI_BATCH)
 
 
 EDITS: dict[str, Callable[[Query, Random], Query | None]] = {

@@ -18,6 +18,12 @@ from pathlib import Path
 from random import Random
 
 from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.layout.meta_info import (
+    VALUE_SERIALIZER,
+    parse_state_meta_info,
+    serializer_entry,
+)
+from statelake.state_core.serializers.sql.row_data import row_in
 from tests.integration.flink.generated_queries import drawn_query, write_tables
 from tests.integration.flink.sql_jobs import SqlFlink
 
@@ -316,6 +322,58 @@ KEY_EDITS = (
          UNKNOWN, "unknown"),
 )  # fmt: skip
 KEY_PLANS = GOLDEN.with_name("sql-key-plans-2.3.jsonl.xz")
+LAST_ROWS = "SET 'table.exec.source.cdc-events-duplicate' = 'true';\n"
+TTL = "SET 'table.exec.state.ttl' = '1 h';\n"
+CHANGED = f"{LAST_ROWS}SELECT d, MAX(b) FROM Changing GROUP BY d"
+LAST_COUNTED = f"SELECT d, COUNT(b) FROM ({_ranked('*', LAST)}) GROUP BY d"
+COUNTED = "SELECT n, COUNT(*) FROM ({}) GROUP BY n".format(
+    "SELECT a, COUNT(*) AS n, SUM(b) AS s, AVG(d) AS e, LAST_VALUE(c) AS l FROM MyTable GROUP BY a"
+)
+PAIRED = (
+    f"{LAST_ROWS}SELECT x.d, COUNT(y.c) FROM Changing x {{}} JOIN MyTable y ON x.b = y.b"
+    " GROUP BY x.d"
+)
+NESTED = COUNTED.replace("COUNT(*) FROM", "COUNT(*), MIN(s), MIN(e), MIN(l) FROM")
+
+
+def _more(query: str, added: str) -> str:
+    return query.replace(" FROM", f", {added} FROM", 1)
+
+
+# aggregates added above rows that are updated, of which another node holds all, or not
+FOLD_EDITS = (
+    Edit("COUNT, SUM and AVG added above the last rows of a table", CHANGED,
+         _more(CHANGED, "COUNT(b), SUM(b), AVG(b)"), UNKNOWN, "computed in full"),
+    Edit("MIN added above the last rows of a table", CHANGED, _more(CHANGED, "MIN(b)"), UNKNOWN,
+         "computed in full"),
+    Edit("MAX added above deduplication, last", LAST_COUNTED, _more(LAST_COUNTED, "MAX(b)"),
+         UNKNOWN, "computed in full"),
+    Edit("MAX added above another aggregate", NESTED, _more(NESTED, "MAX(s), SUM(e)"), UNKNOWN,
+         "computed in full"),
+    Edit("MAX added above an inner join", PAIRED.format("INNER"),
+         _more(PAIRED.format("INNER"), "MAX(y.c), SUM(x.d)"), UNKNOWN, "computed in full"),
+    Edit("mini-batch, and MIN added above the last rows of a table", CHANGED,
+         MINI_BATCH + _more(CHANGED, "MIN(b)"), UNKNOWN, "computed in full"),
+    Edit("MAX added above an outer join", PAIRED.format("LEFT"),
+         _more(PAIRED.format("LEFT"), "MAX(y.c)"), UNKNOWN, "unknown"),
+    Edit("MAX added of LAST_VALUE", NESTED, _more(NESTED, "MAX(l)"), UNKNOWN, "unknown"),
+    Edit("DISTINCT added above the last rows of a table", CHANGED,
+         _more(CHANGED, "COUNT(DISTINCT b)"), UNKNOWN, "unknown"),
+    Edit("FILTER added above the last rows of a table", CHANGED,
+         _more(CHANGED, "SUM(b) FILTER (WHERE b > 3)"), UNKNOWN, "computed in full"),
+    Edit("MAX added of a sum of columns", CHANGED, _more(CHANGED, "MAX(b + 1)"), UNKNOWN,
+         "computed in full"),
+    Edit("MIN added behind a filter", CHANGED.replace(" GROUP", " WHERE b > 3 GROUP"),
+         _more(CHANGED.replace(" GROUP", " WHERE b > 3 GROUP"), "MIN(b)"), UNKNOWN,
+         "computed in full"),
+    Edit("MAX added of another function", CHANGED, _more(CHANGED, "MAX(ABS(b))"), UNKNOWN,
+         "unknown"),
+    Edit("MAX added of a column that the last rows lack", CHANGED, _more(CHANGED, "MAX(c)"),
+         UNKNOWN, "unknown"),
+    Edit("MIN added where rows have a time to live", TTL + CHANGED,
+         TTL + _more(CHANGED, "MIN(b)"), UNKNOWN, "unknown"),
+)  # fmt: skip
+FOLD_PLANS = GOLDEN.with_name("sql-fold-plans-2.3.jsonl.xz")
 
 
 def compile_all(to: Path = GOLDEN, edits: Sequence[Edit] = (*EDITS, *ALIKE)) -> None:
@@ -369,6 +427,71 @@ def take_example(to: Path = SHOP) -> None:
             (to / f"{name}.metadata.xz").write_bytes(packed)
 
 
+PAID_TABLE = (
+    "SET 'table.exec.source.cdc-events-duplicate' = 'true';\n"
+    "CREATE TABLE payments (id BIGINT, shop STRING, amount DECIMAL(10, 2), PRIMARY KEY (id) NOT"
+    " ENFORCED) WITH ('connector' = 'halves', 'updating' = 'true', 'rows' = '%s/payments');\n"
+)
+PAID = "SELECT shop, COUNT(*) AS payments, SUM(amount) AS total FROM payments GROUP BY shop"
+
+
+def take_payments(to: Path = SHOP) -> None:
+    """Take a savepoint of an aggregate of a table's last rows, with its plan and a changed one."""
+    lines = [f"+I|{k}|shop-{k % 3}|{k * 7 % 90}.50" for k in range(24)]
+    lines += [f"{kind}|{k}|shop-{k % 3}|{amount}.50" for k in range(0, 24, 4)
+              for kind, amount in (("-U", k * 7 % 90), ("+U", 100 + k))]  # fmt: skip
+    with tempfile.TemporaryDirectory() as directory, SqlFlink(VERSION, Path(directory)) as flink:
+        (Path(directory) / "payments").write_text("\n".join(lines))
+        table = PAID_TABLE.replace("%s", directory)
+        files = {}
+        changed = _more(PAID, "MAX(amount) AS max_amount, AVG(amount) AS average")
+        for name, query in (("old", PAID), ("new", changed)):
+            files[name], plan = flink.compile(table + query)
+            text = json.dumps(plan, indent=1).replace(directory, "/data")
+            (to / f"payments-{name}.json.xz").write_bytes(lzma.compress(text.encode()))
+        taken, _ = flink.run(files["old"], {"payments": (0, len(lines))}, inline=1 << 20)
+        packed = lzma.compress((taken / "_metadata").read_bytes())
+        (to / "payments.metadata.xz").write_bytes(packed)
+
+
+EXTREMES = GOLDEN.with_name("sql-extremes.jsonl.xz")
+EXTREMES_OF = (
+    "b", "CAST(b AS TINYINT)", "CAST(b AS SMALLINT)", "a", "CAST(b AS FLOAT)", "CAST(b AS DOUBLE)",
+    "c", "CAST(c AS VARCHAR(7))", "CAST(c AS CHAR(3))", "CAST(b AS DECIMAL(20, 3))",
+    "CAST(b AS DECIMAL(12, 2))", "CAST(ts AS DATE)", "CAST(ts AS TIME(0))", "ts",
+    "CAST(ts AS TIMESTAMP(9))", "CAST(ts AS TIMESTAMP_LTZ(3))",
+)  # fmt: skip
+
+
+def take_extremes(to: Path = EXTREMES) -> None:
+    """Write the types and serializers of MIN and MAX of rows that may be retracted."""
+    lines = []
+    calls = ", ".join(f"MIN({of}), MAX({of})" for of in EXTREMES_OF)
+    query = f"{TABLES}SELECT d, {calls} FROM Changing GROUP BY d"
+    for version in ("1.20.0", VERSION):
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            SqlFlink(version, Path(directory)) as flink,
+        ):
+            nothing = Path(directory) / "none"
+            nothing.touch()
+            plan, _ = flink.compile(query.replace("'rows' = 'none'", f"'rows' = '{nothing}'"))
+            taken, _ = flink.run(plan, {"Changing": (0, 0)})
+            states = {
+                state.name: parse_state_meta_info(state.meta_info).serializers[VALUE_SERIALIZER]
+                for operator in open_snapshot(taken).operators
+                for state in operator.keyed_states
+            }
+            row = row_in(states["accState"].snapshot)
+            for at, (kind, nested) in enumerate(zip(row.types, row.nested, strict=True)):
+                if kind.type.root == "STRUCTURED_TYPE":
+                    parts = (kind.stream, serializer_entry(nested).encoded,
+                             states[f"agg{at}$map"].encoded)  # fmt: skip
+                    line = {"flink": version, "bytes": [part.hex() for part in parts]}
+                    lines.append(json.dumps(line))
+    to.write_bytes(lzma.compress("\n".join(lines).encode()))
+
+
 TOPOLOGIES = GOLDEN.with_name("sql-topologies.jsonl.xz")
 
 
@@ -397,5 +520,8 @@ def take_topologies(to: Path = TOPOLOGIES) -> None:
 if __name__ == "__main__":
     compile_all()
     compile_all(KEY_PLANS, KEY_EDITS)
+    compile_all(FOLD_PLANS, FOLD_EDITS)
     take_example()
+    take_payments()
+    take_extremes()
     take_topologies()

@@ -27,6 +27,7 @@ from tests.integration.flink.generated_queries import (
     COLUMNS,
     Query,
     drawn_pair,
+    folded_pair,
     keyed_pair,
     merged_pair,
     write_tables,
@@ -133,7 +134,7 @@ def judge(
         return
     kept = [
         index for index, label in enumerate(changed.labels)
-        if fate is Fate.KEEPS or label in query.labels
+        if fate in (Fate.KEEPS, Fate.FULL) or label in query.labels
     ]  # fmt: skip
     if _net(got, kept) != _net(wanted, kept):
         judged.wrong.append(f"{seed}, {names}, {fate.value}:\n{query.sql}\n{changed.sql}")
@@ -215,6 +216,31 @@ def test_groups_that_merge_have_the_numbers_that_were_promised(
         print(*line)  # noqa: T201 - with -s it is what the documentation counts
     assert not judged.wrong, "\n\n".join(judged.wrong)
     assert judged.fates[Fate.KEEPS.value]
+
+
+@pytest.mark.parametrize(
+    ("version", "seeds", "plain"),
+    [
+        ("2.3.0", range(10), False),
+        ("1.20.0", range(100, 106), False),
+        pytest.param("2.3.0", range(6000, 6120), False, marks=pytest.mark.nightly),
+        pytest.param("1.20.0", range(7000, 7100), False, marks=pytest.mark.nightly),
+        pytest.param("2.3.0", range(8000, 8020), True, marks=pytest.mark.nightly),
+    ],
+)
+def test_what_is_computed_in_full_has_the_numbers_of_a_job_that_never_stopped(
+    version: str, seeds: range, plain: bool, flinks: dict[str, SqlFlink], tmp_path: Path
+) -> None:
+    """New aggregates above a table's changes, a deduplication, another aggregate, a join."""
+    judged = Judged()
+    for seed in seeds:
+        judge(
+            flinks[version], flinks[version], seed, tmp_path, judged, plain=plain, draw=folded_pair
+        )
+    for line in sorted(judged.served.items()):
+        print(*line)  # noqa: T201 - with -s it is what the documentation counts
+    assert not judged.wrong, "\n\n".join(judged.wrong)
+    assert judged.fates[Fate.FULL.value]
 
 
 @pytest.mark.parametrize(

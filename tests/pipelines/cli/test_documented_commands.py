@@ -212,13 +212,15 @@ def test_the_page_on_flink_sql_shows_what_is_printed(clone: Path) -> None:
     """Of the job whose plans and savepoint real Flink wrote: a verdict, and state in its words."""
     unpack_sql_job("shop", clone / "savepoint-5f1e2c")
     unpack_sql_plans(clone)
+    unpack_sql_job("payments", clone / "savepoint-77ab90")
+    unpack_sql_plans(clone, "payments-")
     shown = [
         call.partition("\n")
         for block in blocks(DOCS / "flink-sql.md", "")
         for call in block.removeprefix("$ ").split("\n$ ")
         if block.startswith("$")
     ]
-    assert len(shown) == 7
+    assert len(shown) == 8
     for command, _, expected in shown:
         ran = run(*shlex.split(command)[1:])
         assert ran.code == (3 if expected.startswith("error") else 0), (command, ran.err)

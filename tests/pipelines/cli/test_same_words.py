@@ -33,7 +33,7 @@ SAVEPOINTS = {
     "uid": "the same",
     "allow_external": "the same",
 }
-PLANNED = SAVEPOINTS | {"plan": "the same"}
+TYPED = SAVEPOINTS | {"plan": "the same", "decode": "the same"}
 PROGRESS = {"progress": "no `Job` has it"}
 SCRIPTS = {
     "old_sql": "given as `sql`",
@@ -64,13 +64,13 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "history": ((sl.Job.history,), {}, {}),
     "hold": ((sl.LakeSnapshot.hold,), {}, {}),
     "release": ((sl.LakeSnapshot.release,), {}, {}),
-    "get": ((sl.Snapshot.get, sl.LakeSnapshot.key_rows), PLANNED, {}),
+    "get": ((sl.Snapshot.get, sl.LakeSnapshot.key_rows), TYPED, {}),
     "diff": (
         (sl.LakeSnapshot.diff, sl.diff), {"fail_on_diff": "an exit code"}, {},
     ),
-    "find": ((sl.Snapshot.find, sl.LakeSnapshot.find), PLANNED, {}),
-    "expired": ((sl.Snapshot.expired,), PLANNED, {}),
-    "top": ((sl.Snapshot.top, sl.LakeSnapshot.top), PLANNED, {}),
+    "find": ((sl.Snapshot.find, sl.LakeSnapshot.find), TYPED, {}),
+    "expired": ((sl.Snapshot.expired,), TYPED, {}),
+    "top": ((sl.Snapshot.top, sl.LakeSnapshot.top), TYPED, {}),
     "inspect": (
         (sl.open_snapshot, sl.Snapshot.describe),
         {"savepoint": "given as `location`"},

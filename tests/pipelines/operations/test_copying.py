@@ -517,9 +517,10 @@ def test_two_do_not_copy_to_one_place(root: Path, tmp_path: Path) -> None:
     one = made(root, "hashmap").snapshots[0]
     to = tmp_path / "copy"
     to.mkdir()
-    with (to / "a.01234567.part").open("wb") as file:
+    own = next(each for each in sorted((root / one.path).iterdir()) if each.name != "_metadata")
+    with (to / f"{own.name}.01234567.part").open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(DeclarationError, match=r"a\.01234567\.part is there"):
+        with pytest.raises(DeclarationError, match=r"\.01234567\.part is there"):
             sl.copy_snapshot(root / one.path, to)
     done = sl.copy_snapshot(root / one.path, to)
     assert len(held(to)) == done.files + 1
@@ -570,3 +571,41 @@ def test_since(root: Path, tmp_path: Path) -> None:
         shutil.rmtree(to)
     assert run("copy", root / three.path, tmp_path / "x", "--since", 2).code == 2
     assert run("copy", "--all", tmp_path, tmp_path.parent / "x").code == 3
+
+
+def test_what_others_have_not_finished_stays(tmp_path: Path) -> None:
+    """A place that is refused keeps its files, also those that are called like unfinished ones."""
+    source, to = tmp_path / "source", tmp_path / "to"
+    shutil.copytree(
+        GOLDEN / "flink" / "kinds-rocksdb-native-p2-m128-flink2.3.0" / "savepoint", source
+    )
+    own = next(each.name for each in sorted(source.iterdir()) if each.name != "_metadata")
+    for name in ("film.part", "film.0123abcd.part", "below/film.0123456789abcdef.part"):
+        (to / name).parent.mkdir(parents=True)
+        (to / name).write_text("half of it")
+        (to / f"{own}.0123abcd.part").write_text("of a copy that was killed")
+        with pytest.raises(DeclarationError, match=f"{name} is there, which is no part"):
+            sl.copy_snapshot(source, to)
+        assert (to / name).read_text() == "half of it"
+        assert not any(each.name == "_metadata" for each in to.iterdir())
+        (to / name).unlink()
+        sl.copy_snapshot(source, to)
+        assert not list(to.glob("*.part"))
+        shutil.rmtree(to)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_damaged_checkpoint_keeps_no_other_from_being_copied(
+    number: int, root: Path, tmp_path: Path
+) -> None:
+    """It is an error at the end, each time, and nothing of it is in the copy."""
+    tree = made(root, "incremental", each=3)
+    job, to = root / tree.snapshots[0].job, tmp_path / "region"
+    (job / f"chk-{number}" / "_metadata").write_bytes(b"no Flink's")
+    others = sorted(f"chk-{each}" for each in (1, 2, 3) if each != number)
+    for _ in range(2):
+        with pytest.raises(SnapshotError, match=rf"chk-{number}/_metadata.*all others are copied"):
+            sl.copy_checkpoints(job, to)
+        assert sorted(each.parent.name for each in to.glob("chk-*/_metadata")) == others
+    shutil.rmtree(job)
+    assert all(bytes_of(to / name) for name in others)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -11,10 +13,11 @@ import pyarrow as pa
 import pytest
 
 import statelake as sl
-from statelake.pipelines.operations.growth import Described, Growth, growth_of
-from statelake.state_core.errors import NotFoundError
+from statelake.pipelines.operations.growth import Described, Growth, described, growth_of
+from statelake.state_core.errors import DeclarationError, NotFoundError
 from tests.support.command import run
-from tests.support.lakes import DEMO
+from tests.support.lakes import DEMO, FLINK, KINDS
+from tests.support.savepoints.change_logs import unpack
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 WEEK = timedelta(days=7)
@@ -220,9 +223,86 @@ def test_garbage_in_files(tmp_path: Path) -> None:
         sl.write_snapshot(directory, [operator], metadata_version=6)
         snapshot = sl.open_snapshot(directory)
         size = int(stored * 500 * 58)
-        described = snapshot.describe(entries=True).operators
-        snapshots.append(Described(directory.name, snapshot, described, size))
+        held = snapshot.describe(entries=True).operators
+        snapshots.append(Described(directory.name, snapshot, held, size, compacts=True))
     assert "RocksDB has not compacted" in " ".join(growth_of(snapshots).sentences)
+    others = [replace(each, compacts=False) for each in snapshots]
+    assert "RocksDB" not in " ".join(growth_of(others).sentences)
+
+
+def test_files_of_rocksdb_are_told_from_others(tmp_path: Path) -> None:
+    """Only these have what is to be compacted away; a changelog and a canonical file have not."""
+    unpack(tmp_path)
+    compacts = {
+        FLINK / "kinds-rocksdb-native-p2-m128-flink2.3.0/savepoint": True,
+        KINDS: False,
+        FLINK / "kinds-hashmap-native-snappy-p2-m128-flink2.3.0/savepoint": False,
+        tmp_path / "rocksdb" / "chk-3": False,
+    }
+    for path, expected in compacts.items():
+        assert described(sl.open_snapshot(path)).compacts is expected
+
+
+def test_states_of_one_name(tmp_path: Path) -> None:
+    """Keyed and operator state of an operator may have the same name: both count."""
+    snapshots = []
+    for number, count in enumerate((10, 1000)):
+        elements = pa.table({"value": ["y"] * 20})
+        of_operator = sl.NewOperatorState("buffer", elements, "split", "String")
+        keyed = value("buffer", range(count))
+        operator = sl.NewOperator("carts", "Long", (keyed,), (of_operator,))
+        snapshots.append(tmp_path / f"chk-{number}")
+        sl.write_snapshot(snapshots[-1], [operator], metadata_version=6)
+    grown = sl.growth(snapshots)
+    assert [(each.kind, each.cause) for each in grown.states] == [
+        ("value", "more keys"),
+        ("split", ""),
+    ]
+    assert [step.total.entries for step in grown.steps] == [30, 1020]
+
+
+def test_a_state_that_was_empty(tmp_path: Path) -> None:
+    """Its growth is of its keys, not of the size of the nothing before."""
+    text = answer(history(tmp_path, lambda week: value("cart", range(100 * week)), 3).growth())
+    assert "100% of the growth: its keys went from 0 to 200, and entries are of 50 bytes" in text
+
+
+def test_what_changed_of_a_type(tmp_path: Path) -> None:
+    """The type of the keys, and of timers, whose values have none."""
+
+    def operator(key: str, keys: Sequence[int | str]) -> sl.NewOperator:
+        held = sl.NewKeyedState("total", pa.table({"key": keys, "value": keys}), value=key)
+        rows = pa.table({"key": keys, "timestamp": range(len(keys))})
+        timers = sl.NewKeyedState.timers("event", rows)
+        return sl.NewOperator("carts", key, (held, timers))
+
+    for name, key, keys in (("a", "Long", [1, 2]), ("b", "String", [str(n) for n in range(90)])):
+        sl.write_snapshot(tmp_path / name, [operator(key, keys)], metadata_version=6)
+        os.utime(tmp_path / name / "_metadata", (START.timestamp(), START.timestamp()))
+    because = {
+        each.state: each.because for each in sl.growth([tmp_path / "a", tmp_path / "b"]).states
+    }
+    assert because["total"] == (
+        "it was a value of Long, keyed by Long, and is a value of String, keyed by String"
+    )
+    assert because["_timer_state/event_user-timers"] == (
+        "it was a queue of timers, keyed by Long, and is a queue of timers, keyed by String"
+    )
+
+
+def test_snapshots_of_one_minute(tmp_path: Path) -> None:
+    """Seconds are called that, and say neither what a day brings nor what a month does."""
+    paths = [tmp_path / f"chk-{number}" for number in range(3)]
+    for number, path in enumerate(paths):
+        held = (value("cart", range(100 + 100 * number)),)
+        sl.write_snapshot(path, [sl.NewOperator("carts", "Long", held)], metadata_version=6)
+        moment = START.timestamp() + 20 * number
+        os.utime(path / "_metadata", (moment, moment))
+    assert sl.growth(paths).sentences[0] == (
+        "State grew from 4.9 KiB to 14.6 KiB from chk-0 to chk-2 (40 seconds); too little is known"
+        " for a forecast."
+    )
+    assert sl.growth(paths, ahead=1 / 24).forecast is not None
 
 
 def test_derived_snapshots_are_left_out(tmp_path: Path) -> None:
@@ -237,6 +317,19 @@ def test_fewer_than_two_snapshots(tmp_path: Path) -> None:
     """Is an error that says so."""
     with pytest.raises(NotFoundError, match="two snapshots"):
         history(tmp_path, lambda _: value("cart", range(5)), 1).growth()
+
+
+def test_words_that_make_no_sense(tmp_path: Path) -> None:
+    """A forecast of no number of days; snapshots in the wrong order, which is told."""
+    job = history(tmp_path, lambda week: value("cart", range(100 + 100 * week)), 3)
+    for ahead in (float("nan"), float("inf"), -1):
+        with pytest.raises(DeclarationError, match="a forecast of"):
+            job.growth(ahead=ahead)
+    with pytest.raises(DeclarationError, match="week2 was taken after week0"):
+        job.growth("week2", "week0")
+    lake = ("growth", "--lake", tmp_path / "lake", "--job", "shop")
+    assert run(*lake, "--ahead", "nan", "--json").code == 3
+    assert run(*lake, "--ahead", "0").code == 0
 
 
 def test_the_command_of_savepoints_and_of_a_lake(tmp_path: Path) -> None:

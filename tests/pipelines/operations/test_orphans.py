@@ -17,8 +17,15 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.flink.path_map import PathMap
-from statelake.pipelines.operations.orphans import JOURNAL, Orphans, asked, find_orphans
+from statelake.pipelines.operations.orphans import (
+    JOURNAL,
+    Orphans,
+    asked,
+    delete_orphans,
+    find_orphans,
+)
 from statelake.pipelines.operations.scanning import Tree
+from statelake.state_core.errors import DeclarationError
 from statelake.state_core.files.confinement import ConfinedTree
 from tests.support.command import Ran, run
 from tests.support.fake_rest import Answer, FakeRest
@@ -350,3 +357,53 @@ def test_a_checkpoint_that_comes_while_the_tree_is_listed(
     plan = sl.orphans(root, no_cluster=True, older_than=WEEK)
     assert {file.path for file in plan.files} & set(last.elsewhere) == set()
     assert plan.snapshots == len(tree.snapshots)
+
+
+def test_names_that_flink_does_not_give_stay(tree: MadeTree, tmp_path: Path) -> None:
+    """They keep no other file from being deleted; that a note was damaged does not, either."""
+    root = tmp_path / "flink"
+    shared = root / tree.snapshots[0].job / "shared"
+    shared.mkdir(exist_ok=True)
+    names = [b"new\nline", b"no \xff UTF-8", b"c:\\back", b"left"]
+    for name in names:
+        path = os.fsencode(shared) + b"/" + name
+        Path(os.fsdecode(path)).write_bytes(b"x")
+    aged(root, 20)
+    (root / JOURNAL).write_text("[" * 100_000)
+    done = sl.orphans(root, no_cluster=True, older_than=WEEK, delete=True)
+    assert [Path(each.path).name for each in done.files] == ["left"]
+    still = {os.fsencode(each.name) for each in shared.iterdir()}
+    assert still & set(names) == set(names[:-1])
+    assert [kept.files for kept in done.kept if "such a name" in kept.reason] == [3]
+    assert not (root / JOURNAL).exists()
+
+
+def test_an_age_of_nothing_is_one(tree: MadeTree, tmp_path: Path) -> None:
+    """It is not the default; a negative one is refused."""
+    left = tmp_path / "flink" / tree.snapshots[0].job / "shared" / "left"
+    left.parent.mkdir(exist_ok=True)
+    left.write_text("x")
+    assert not sl.orphans(tmp_path / "flink", no_cluster=True, older_than=WEEK).files
+    found = sl.orphans(tmp_path / "flink", no_cluster=True, older_than=timedelta(0))
+    assert [Path(each.path).name for each in found.files] == ["left"]
+    with pytest.raises(DeclarationError, match="negative"):
+        sl.orphans(tmp_path / "flink", no_cluster=True, older_than=-WEEK)
+
+
+def test_what_changed_since_the_plan_stays(tree: MadeTree, tmp_path: Path) -> None:
+    """A file that was written anew, and one whose `_metadata` has come; what is gone is gone."""
+    root, job = tmp_path / "flink", tree.snapshots[0].job
+    aged(root, 40)
+    left = leave(root, f"{job}/chk-8/a", f"{job}/chk-9/b", f"{job}/shared/c", f"{job}/shared/d")
+    plan = find_orphans(root, None, older_than=WEEK)
+    assert [file.path for file in plan.files] == left
+    made = next(root.glob(f"{job}/chk-*/_metadata"))
+    shutil.copy2(made, root / job / "chk-9" / "_metadata")
+    (root / job / "shared" / "c").write_bytes(b"anew")
+    (root / job / "chk-8" / "a").unlink()
+    done = delete_orphans(root, plan)
+    assert [file.path for file in done.files] == [f"{job}/shared/d"]
+    assert done.deleted == 1
+    assert (root / job / "chk-9" / "b").exists()
+    assert (root / job / "shared" / "c").read_bytes() == b"anew"
+    assert not (root / job / "shared" / "d").exists()

@@ -14,6 +14,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from statelake.pipelines.api import drill as rehearse
+from statelake.pipelines.flink.cluster import FlinkCluster
+from statelake.pipelines.flink.jars import JarRun
 from statelake.pipelines.orchestration.component import StateLake
 from statelake.pipelines.orchestration.settings import (
     CanarySettings,
@@ -291,8 +294,27 @@ class TestDrill:
                 )
                 assert (passed, judged) == (False, severity)
                 assert re.search(r"RPO of 1:00:\d\d is beyond 30min", told["why not"])
-                assert re.search(r"RTO of 0:\S+ is beyond 1ms", told["why not"])
+                assert re.search(r"RTO of 0:00:\S*[1-9] is beyond 1ms", told["why not"])
             assert self.judged(tmp_path, instance, rest.url, **where)[2]["allowed"] == "any"
+
+    def test_clocks_that_differ(
+        self, tmp_path: Path, instance: dg.DagsterInstance, region: Path
+    ) -> None:
+        """By seconds it is new; by more its age is not known, which fails a limit of it."""
+        shutil.rmtree(region / "damaged")
+        of = {"directory": str(region), "rto": "1h"}
+        with FakeRest(FakeCluster()) as rest:
+            for late, rpo, expected in ((30, "1min", 0.0), (7200, "1min", None), (7200, "", None)):
+                moment = time.time() + late
+                os.utime(region / "sound" / "_metadata", (moment, moment))
+                passed, _, told = self.judged(tmp_path, instance, rest.url, **of, rpo=rpo)
+                assert told.get("RPO (seconds)") == expected
+                assert passed is (expected is not None or not rpo)
+                assert ("compare the clocks" in told["why not"]) is not passed
+            with FlinkCluster(rest.url) as cluster:
+                shown = str(rehearse(region, cluster, JarRun(jar_id="orders.jar")))
+        assert "RPO: not known, as it is of" in shown
+        assert "-1 day" not in shown
 
     def test_what_is_not_restored_fails_with_the_reason(
         self, tmp_path: Path, instance: dg.DagsterInstance, region: Path

@@ -5,11 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO, StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx
@@ -23,13 +28,16 @@ from starlette.testclient import TestClient
 import statelake as sl
 from statelake.pipelines.lake.share.mask_file import read_mask
 from statelake.pipelines.ui.guard import Guard
-from statelake.pipelines.ui.pages import script
+from statelake.pipelines.ui.pages import script, top
 from statelake.pipelines.ui.server import Audit, Site
-from statelake.pipelines.ui.views import PAGE_ROWS, Options, Source
-from statelake.state_core.errors import StateError
+from statelake.pipelines.ui.views import PAGE_ROWS, Name, Options, Source
+from statelake.state_core.errors import DeclarationError, StateError
+from statelake.state_core.model.description import HeavyKey
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.printable import printable
 from tests.support.lakes import DEMO, FLINK, demo_lake, files_of
 from tests.support.savepoints.hostile_names import HOSTILE, hostile_savepoint
+from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
 
 PORT = 8123
 ELEMENTS = {
@@ -459,6 +467,23 @@ def test_sql_only_reads_and_only_the_lake(
     assert files_of(lake) == before
 
 
+@pytest.mark.parametrize("query", ["SELECT '\ud800'", "SELECT 'infinity'::TIMESTAMP AS t"])
+def test_what_no_page_can_show_is_told(query: str, of_lake: Opened) -> None:
+    """Text that is none, and a time that Python does not have: the form, and what is wrong."""
+    words = {"job": "demo", "snapshot": "tuesday", "query": query}
+    for path in ("/sql", "/sql.csv"):
+        seen = of_lake.page(path, 400, **words)
+        assert "half of a surrogate" in seen.words or "outside the years 1 to 9999" in seen.words
+
+
+def test_what_parquet_does_not_have_is_told(of_lake: Opened) -> None:
+    """Before a byte is sent; a page and CSV have it."""
+    words = {"job": "demo", "snapshot": "tuesday", "query": "SELECT union_value(a := 1) AS u"}
+    assert "Parquet has no such column" in of_lake.page("/sql.parquet", 400, **words).words
+    assert of_lake.answer("/sql.csv", **words).text == "u\n1\n"
+    assert of_lake.page("/sql", **words).rows[1] == ["1"]
+
+
 def test_a_query_that_takes_too_long_is_ended(
     of_lake: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -467,6 +492,141 @@ def test_a_query_that_takes_too_long_is_ended(
     query = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
     seen = of_lake.page("/sql", 400, job="demo", snapshot="monday", query=query)
     assert 'role="alert"' in seen.markup
+
+
+def test_a_directory_that_got_another_snapshot(tmp_path: Path) -> None:
+    """All pages show what is there now: also those whose content was read before."""
+    place, of = tmp_path / "all" / "newest", {"snapshot": "newest"}
+    opened = None
+    for count, name in enumerate(("before", "after"), start=1):
+        rows = pa.table({"key": range(count), "value": range(count)})
+        operator = sl.NewOperator("carts", "Long", (sl.NewKeyedState(name, rows, value="Long"),))
+        shutil.rmtree(place, ignore_errors=True)
+        sl.write_snapshot(place, [operator], metadata_version=6)
+        opened = opened or Opened(tmp_path / "all")
+        assert [row[0] for row in opened.page("/snapshot", **of).rows[1:]] == [name]
+        found = opened.page("/rows", operator="carts", state=name, **of)
+        assert len(found.rows) == 1 + count
+    assert opened is not None
+    opened.close()
+
+
+def test_a_key_that_no_address_can_hold(tmp_path: Path) -> None:
+    """It is shown, and is no link that the server would refuse; shorter ones are links."""
+    keys = ["short", "long" * 20_000]
+    rows = pa.table({"key": keys, "value": keys})
+    operator = sl.NewOperator("o", "String", (sl.NewKeyedState("v", rows, value="String"),))
+    for name, among in (("one", rows), ("two", rows.slice(0, 0))):
+        state = sl.NewKeyedState("v", among, value="String")
+        sl.write_snapshot(tmp_path / name, [replace(operator, states=(state,))], metadata_version=6)
+    opened = Opened(tmp_path)
+    for path, words in (
+        ("/rows", {"snapshot": "one", "operator": "o", "state": "v"}),
+        ("/top", {"snapshot": "one", "operator": "o"}),
+        ("/diff", {"earlier": "one", "later": "two"}),
+    ):
+        seen = opened.page(path, **words)
+        assert [link for link in seen.links if link.startswith("/key")] == [
+            "/key?snapshot=one&key=%22short%22" if path != "/diff" else
+            "/key?snapshot=two&key=%22short%22"
+        ]  # fmt: skip
+        assert any(cell.startswith("longlong") for row in seen.rows for cell in row)
+    opened.close()
+
+
+def test_keys_that_look_the_same_are_not_one() -> None:
+    """A key that is not decoded is shown as `null`, as others are: key groups tell them apart."""
+
+    def weighed(kind: StateKind) -> Any:
+        keys = [HeavyKey(None, group, 1, 10 * group) for group in (9, 5)]
+        return SimpleNamespace(
+            entries=2, keys=2, size=140, heaviest=lambda: keys, busiest=lambda: keys,
+            layout=SimpleNamespace(kind=kind),
+        )  # fmt: skip
+
+    held = {"a": weighed(StateKind.VALUE), "b": weighed(StateKind.LIST)}
+    seen = Seen("".join(top(Name("", "one"), held)))
+    assert [row[:3] for row in seen.rows[:3]] == [
+        ["Key", "Key group", "Entries"], ["null", "9", "2"], ["null", "5", "2"],
+    ]  # fmt: skip
+
+
+def test_pages_of_rows_are_all_rows_in_order(tmp_path: Path) -> None:
+    """Of keyed states, each queue of timers, and operator state: nothing twice or left out."""
+    few = pa.table({"key": range(7), "value": range(7)})
+    pairs = pa.table({"key": [1] * 230, "user_key": range(230), "value": range(230)})
+    timers = [
+        sl.NewKeyedState.timers(
+            domain, pa.table({"key": [each % 40 for each in range(many)], "timestamp": range(many)})
+        )
+        for domain, many in (("event", 250), ("processing", 130))
+    ]
+    keyed = (
+        sl.NewKeyedState("few", few, value="Long"),
+        sl.NewKeyedState("none", few.slice(0, 0), value="Long"),
+        sl.NewKeyedState("pairs", pairs, kind="map", value="Long", user_key="Long"),
+        *timers,
+    )
+    listed = sl.NewOperatorState("listed", pa.table({"value": range(120)}), "split", "Long")
+    operator = sl.NewOperator("o", "Long", keyed, (listed,), parallelism=2, max_parallelism=16)
+    sl.write_snapshot(tmp_path / "one", [operator], metadata_version=6)
+    source, name = Source(tmp_path, Options()), Name("", "one")
+    counts = {}
+    for state in source.held(name).operators[0].states:
+        found, number, more = [], 0, True
+        while more:
+            page = source.rows(name, "o", state.name, "", number)
+            found, number, more = [*found, *page.values], number + 1, page.more
+            assert len(page.values) == PAGE_ROWS or not more
+        at = page.columns.index("value" if "value" in page.columns else "timestamp")
+        assert len({row[at] for row in found}) == len(found) == state.entries
+        if state.mode is None:
+            assert [row[0] for row in found] == sorted(row[0] for row in found)
+        assert not source.rows(name, "o", state.name, "", number + 5).values
+        assert source.rows(name, "o", state.name, "true", 0).values == found[:PAGE_ROWS]
+        counts[state.name] = len(found)
+    assert sorted(counts.values()) == [0, 7, 120, 130, 230, 250]
+    source.close()
+
+
+def test_states_of_one_name_have_rows_of_their_own(tmp_path: Path) -> None:
+    """Keyed and operator state may have the same name: each link leads to its own, page by page."""
+    keyed = sl.NewKeyedState("v", pa.table({"key": range(120), "value": range(120)}), value="Long")
+    listed = sl.NewOperatorState("v", pa.table({"value": range(500, 750)}), "split", "Long")
+    operator = sl.NewOperator("o", "Long", (keyed,), (listed,), max_parallelism=16)
+    sl.write_snapshot(tmp_path / "one", [operator], metadata_version=6)
+    opened = Opened(tmp_path)
+    links = [each for each in opened.page("/snapshot", snapshot="one").links if "/rows" in each]
+    for link, values in zip(links, (range(120), range(500, 750)), strict=True):
+        found: list[int] = []
+        paths = [link]
+        while paths:
+            seen = Seen(opened.client.get(paths[0]).text)
+            at = seen.rows[0].index("value")
+            found += [int(row[at]) for row in seen.rows[1:]]
+            paths = [
+                each for each in seen.links if each.endswith(f"page={len(found) // PAGE_ROWS}")
+            ]
+        assert sorted(found) == list(values)
+    opened.close()
+
+
+def test_a_plan_gives_names_and_json_has_columns(tmp_path: Path) -> None:
+    """Of a savepoint; a lake has those of its imports."""
+    shop, (plan, _) = unpack_sql_job("shop", tmp_path / "shop"), unpack_sql_plans(tmp_path)
+    with closing(Opened(shop, Options(plan=str(plan)))) as opened:
+        assert "GroupAggregate[4]" in opened.page("/snapshot", snapshot=".").words
+        assert "count_amount" in opened.page("/key", snapshot=".", key="shop-1").words
+    texts = pa.table({"key": ["a"], "value": ['{"city":"Bonn"}']})
+    state = sl.NewKeyedState("profile", texts, value="String")
+    operator = sl.NewOperator("crm", "String", (state,))
+    sl.write_snapshot(tmp_path / "crm", [operator], metadata_version=5)
+    rows = {"snapshot": ".", "operator": "crm", "state": "profile", "where": "value.city = 'Bonn'"}
+    with closing(Opened(tmp_path / "crm", Options(decode=("crm/profile=json",)))) as opened:
+        assert "Bonn" in opened.page("/rows", **rows).words
+    sl.Lake(tmp_path / "lake").job("crm", engine="local").import_snapshot(tmp_path / "crm")
+    with pytest.raises(DeclarationError, match="a lake: it has the columns of its imports"):
+        Source(tmp_path / "lake", Options(plan=str(plan)))
 
 
 def test_no_values_shows_none(lake: Path) -> None:

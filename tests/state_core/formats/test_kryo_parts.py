@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, reject
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from statelake.state_core.errors import EncodeError, StateError, UnsupportedFormatError
@@ -34,9 +34,15 @@ from statelake.state_core.serializers.composite.structs import TupleSerializerSn
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT
 from statelake.state_core.serializers.framework.decoders import undecoded
-from statelake.state_core.serializers.kryo.decoding import declare_classes
+from statelake.state_core.serializers.kryo import serializer as kryo_serializer
+from statelake.state_core.serializers.kryo.decoding import (
+    KryoDecoder,
+    KryoValues,
+    declare_classes,
+)
 from statelake.state_core.serializers.kryo.graph import Item
-from statelake.state_core.serializers.kryo.java_types import JavaType
+from statelake.state_core.serializers.kryo.java_types import JavaType, parse_java_type
+from statelake.state_core.serializers.kryo.serializer import KryoSerializer, NestedKryoSerializer
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.tables import FEW, read_objects
 from statelake.state_core.serializers.kryo.uuids import uuid_halves, uuid_texts
@@ -44,6 +50,7 @@ from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.optional_map import write_raw_map
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot
+from tests.support.serializers.serializer_columns import cursor_over, encode
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -294,6 +301,100 @@ def test_objects_are_rewritten_as_one_by_one(items: list[Item | None]) -> None:
         assert done.all()
         assert sizes.tolist() == list(map(len, wanted))
         assert out.tobytes() == b"".join(wanted)
+
+
+@given(st.lists(ITEMS, min_size=1, max_size=4), st.lists(st.integers(0, 9), max_size=12))
+def test_elements_are_written_each_by_itself(items: list[Item | None], order: list[int]) -> None:
+    """Also what an element before shares with it, of which its own bytes had only a number."""
+    shared = [items[place % len(items)] for place in order]
+    lists = [Item("java.util.ArrayList", [Item("java.util.ArrayList", [item]) for item in shared])]
+    values = ANYTHING.values(FLINK_1)
+    stored = [values.write(item, FLINK_1) for item in lists * FEW]
+    data, ends = np.frombuffer(b"".join(stored), np.uint8), np.cumsum(list(map(len, stored)))
+    for objects in read_objects(values, data, ends - list(map(len, stored)), ends, str):
+        roots = objects.roots[objects.roots >= 0]
+        members = objects.parts.elements(roots)[1]
+        out, sizes, done = objects.parts.written(members, values.classes)
+        wanted = [
+            values.write(member, FLINK_2)
+            for each, root in zip(stored, objects.roots.tolist(), strict=True)
+            if root >= 0
+            for member in getattr(values.read(each), "value", ())
+        ]
+        pieces = np.split(out, np.cumsum(sizes))
+        for piece, right, is_written in zip(pieces, wanted, done.tolist(), strict=False):
+            assert not is_written or piece.tobytes() == right
+
+
+OF_COLUMNS = {"com.acme.Shop": "com.acme.Shop", "com.acme.Kind": "com.acme.Kind",
+              "java.lang.Object": "java.lang.Object", "java.util.Optional": "Optional<String>",
+              "java.util.List": "List<Instant>", "java.util.Set": "Set<com.acme.Kind>",
+              "java.util.Map": "Map<String, com.acme.Shop>", "[Ljava.lang.String;": "String[]",
+              **{name: name for name in SIMPLE if not name.startswith(("[", "com."))}}  # fmt: skip
+
+
+@st.composite
+def columns(draw: Any) -> tuple[KryoSerializer, list[bytes]]:
+    """A column of objects of a class, alone or within other values, some of them damaged."""
+    name = draw(st.sampled_from(sorted(OF_COLUMNS)))
+    kryo = kryo_snapshot().of_class(name)
+    values = KryoValues(kryo.registered, FLINK_1, recorded=True)
+    decoder = KryoDecoder(values, parse_java_type(OF_COLUMNS[name]))
+    serializer = draw(st.sampled_from([KryoSerializer, NestedKryoSerializer]))(name, decoder)
+    own = SIMPLE[name].map(lambda value: Item(name, value)) if name in SIMPLE else ITEMS
+    stored = []
+    for _ in range(draw(st.integers(FEW, FEW + 4))):
+        item = draw(own | (containers(ITEMS) if name not in SIMPLE else own))
+        data = values.write(item, FLINK_1)
+        if draw(st.integers(0, 5)) == 0 and data:
+            place = draw(st.integers(0, len(data) - 1))
+            data = data[:place] + bytes([draw(st.integers(0, 255))]) + data[place + 1 :]
+        stored.append(data)
+    return serializer, stored
+
+
+@settings(max_examples=300)
+@given(columns())
+def test_a_column_of_many_objects_is_that_of_each(
+    drawn: tuple[KryoSerializer, list[bytes]],
+) -> None:
+    """With the same rows inexact, of unknown end, or null; also of damaged bytes."""
+    serializer, stored = drawn
+    found = []
+    for few in (FEW, 1 << 30):
+        cursor = cursor_over(stored)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kryo_serializer, "FEW", few)
+            try:
+                column = serializer.decode(cursor)
+            except StateError as error:
+                found.append(error.problem)
+                continue
+        column.validate(full=True)
+        found.append((repr(column.to_pylist()), (cursor.inexact != 0).tolist(),
+                      cursor.position.tolist(), cursor.present.tolist()))  # fmt: skip
+    assert found[0] == found[1]
+
+
+@settings(max_examples=300)
+@given(columns())
+def test_many_objects_are_written_as_each_is(drawn: tuple[KryoSerializer, list[bytes]]) -> None:
+    """Those of a column, with the same errors; also those that share a constant of an enum."""
+    serializer, stored = drawn
+    try:
+        column = serializer.decode(cursor_over(stored))
+    except StateError:
+        reject()
+    column = column.filter(column.is_valid())
+    found: list[list[bytes] | str] = []
+    for few in (0, 1 << 30):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kryo_serializer, "FEW", few)
+            try:
+                found.append(encode(serializer, column))
+            except StateError as error:
+                found.append(error.problem)
+    assert found[0] == found[1]
 
 
 def classes_in(part: object) -> set[str]:

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import statelake as sl
+from statelake.state_core.column_names import LONGEST, plain_names
 from statelake.state_core.errors import DeclarationError, NotFoundError
 from statelake.state_core.formats.metadata.checkpoint_metadata import write_metadata
 from statelake.state_core.plans.lineage import lineage_of
-from statelake.state_core.plans.naming import LONGEST_NAME, plain_names
 from statelake.state_core.plans.plan import parse_plan
 from statelake.state_core.plans.states import Place, states_of
 from tests.integration.flink.sql_plans import GOLDEN
@@ -138,7 +138,7 @@ def test_what_is_no_plan_is_refused(job: tuple[Path, Path, Path], tmp_path: Path
 def test_names_are_what_tables_take() -> None:
     """Whatever a plan says; each another one, whatever its case."""
     assert plain_names(["$f1", "a b", "", "A_B", "ä", "\ud800", "x" * 999, "f2"]) == (
-        "f1", "a_b", "f2", "A_B_2", "ä", "f5", "x" * LONGEST_NAME, "f2_2",
+        "f1", "a_b", "f2", "A_B_2", "ä", "f5", "x" * LONGEST, "f2_2",
     )  # fmt: skip
     many = plain_names(["n"] * 20_000)  # in linear time
     assert (many[-1], len({*many})) == ("n_20000", len(many))

@@ -70,6 +70,7 @@ every_sample = pytest.mark.parametrize("sample", TABLE, ids=repr)
 
 # what has tests of its own instead, since its bytes are more than a few lines' description
 ELSEWHERE = (
+    "org.apache.flinkx.",
     "org.apache.flink.table.",
     "org.apache.flink.api.java.typeutils.runtime.PojoSerializerSnapshot",
     # carried, and never understood

@@ -11,16 +11,16 @@ SQL_JOBS = GOLDEN / "sqljobs"
 
 
 def unpack_sql_job(name: str, to: Path) -> Path:
-    """Write a savepoint, `shop` or `shop-new-empty`."""
+    """Write a savepoint: `shop`, `shop-new-empty` or `payments`."""
     to.mkdir()
     packed = (SQL_JOBS / f"{name}.metadata.xz").read_bytes()
     (to / "_metadata").write_bytes(lzma.decompress(packed))
     return to
 
 
-def unpack_sql_plans(to: Path) -> tuple[Path, Path]:
-    """Write both plans, `old.json` and `new.json`."""
-    plans = to / "old.json", to / "new.json"
+def unpack_sql_plans(to: Path, job: str = "") -> tuple[Path, Path]:
+    """Write both plans, `old.json` and `new.json`; those of another job behind its name."""
+    plans = to / f"{job}old.json", to / f"{job}new.json"
     for plan in plans:
         plan.write_bytes(lzma.decompress((SQL_JOBS / f"{plan.name}.xz").read_bytes()))
     return plans

@@ -18,7 +18,7 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.commands.times import Duration, Instant
-from statelake.pipelines.cli.options import NamedSnapshot, planned_source_options
+from statelake.pipelines.cli.options import NamedSnapshot, typed_source_options
 from statelake.state_core.printable import brief
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _lives(
 
 
 @click.command()
-@planned_source_options
+@typed_source_options
 @click.option(
     "--ttl",
     multiple=True,

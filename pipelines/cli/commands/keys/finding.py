@@ -10,7 +10,7 @@ import click
 from statelake.pipelines.cli.commands.keys.one_key import operator_option, state_option
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
-from statelake.pipelines.cli.options import NamedSnapshot, answer, planned_source_options
+from statelake.pipelines.cli.options import NamedSnapshot, answer, typed_source_options
 from statelake.pipelines.shown import cell_text, plain_rows, state_head
 from statelake.state_core.printable import brief
 
@@ -31,7 +31,7 @@ def _value(context: click.Context, _: click.Parameter, value: str) -> str:
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("value", callback=_value)
-@planned_source_options
+@typed_source_options
 @operator_option
 @state_option
 @click.option("--contains", is_flag=True, help="Also find it within longer texts and bytes.")

@@ -21,7 +21,7 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.commands.times import Durations, Instant
-from statelake.pipelines.cli.options import NamedSnapshot, planned_source_options
+from statelake.pipelines.cli.options import NamedSnapshot, typed_source_options
 from statelake.pipelines.keys import weights_json
 from statelake.pipelines.shown import plain
 
@@ -33,7 +33,7 @@ SHOWN_STATES = 200  # for people; --json has all
 
 
 @click.command()
-@planned_source_options
+@typed_source_options
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 10_000),
               help="The number of keys of each state.")  # fmt: skip
 @operator_option

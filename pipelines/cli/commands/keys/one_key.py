@@ -18,7 +18,7 @@ from statelake.pipelines.cli.options import (
     answer,
     job_option,
     lake_option,
-    planned_source_options,
+    typed_source_options,
 )
 from statelake.pipelines.keys import KeyRows, key_table, printed_rows, rows_in_savepoint
 
@@ -39,7 +39,7 @@ state_option = click.option("--state", help="Only this state.")
 
 @click.command()
 @key_option
-@planned_source_options
+@typed_source_options
 @operator_option
 @state_option
 @plugins_option

@@ -16,7 +16,7 @@ from typing import TextIO, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from statelake.pipelines.cli.commands.terminal import json_text, plain, print_table, tell
+from statelake.pipelines.cli.commands.terminal import json_text, print_table, tell
 from statelake.pipelines.shown import bytes_text, csv_cell, json_rows, write_csv
 from statelake.state_core.errors import StateError
 from statelake.state_core.printable import printable
@@ -112,8 +112,9 @@ def _json_file(path: Path, _: pa.Schema, batches: Batches) -> None:
 
 def _write_json(out: TextIO, batches: Batches) -> None:
     for batch in batches:
-        kind = pa.struct(list(batch.schema))
-        out.writelines(json_text(plain(row, kind)) + "\n" for row in batch.to_pylist())
+        names = batch.schema.names
+        rows = (dict(zip(names, row, strict=True)) for row in json_rows(batch))
+        out.writelines(json_text(row) + "\n" for row in rows)
 
 
 # by the ending of a file's name

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import statelake as sl
-from statelake.pipelines.lake.edit.sql_upgrading import _merged_column
+from statelake.pipelines.lake.edit.sql_rows import merged_column
 from statelake.pipelines.lake.tables import units
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
@@ -226,7 +226,7 @@ def test_columns_are_merged_as_flink_adds_them_up(
     """Numbers wrap around as in Java, NULL counts for nothing, text is compared by its bytes."""
     column = pa.array(held_, kind)
     places = pa.array([0, 0, 1, 1], pa.int32())
-    made = _merged_column(column, how, places, column.take(pa.array([0, 2])))
+    made = merged_column(column, how, places, column.take(pa.array([0, 2])))
     assert made.equals(pa.array(merged, kind))
 
 
@@ -238,7 +238,7 @@ def test_what_has_no_order_is_not_merged() -> None:
         ("sum", pa.array([Decimal(9 * 10**37)] * 2, pa.decimal128(38, 0))),
     ):
         with pytest.raises(pa.ArrowInvalid):
-            _merged_column(column, how, places, column[:1])
+            merged_column(column, how, places, column[:1])
 
 
 def test_null_of_a_long_decimal_has_the_bytes_that_flink_gives_it() -> None:

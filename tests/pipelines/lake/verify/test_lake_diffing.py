@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from statelake.state_core.serializers.composite.pojo_snapshot import PojoSeriali
 from tests.support.command import run
 from tests.support.lakes import (
     DEMO,
+    FLINK,
     KINDS,
     LOCAL,
     WIDE,
@@ -37,6 +39,7 @@ from tests.support.lakes import (
     golden,
     import_as,
     import_golden,
+    raw_savepoint,
 )
 
 pytestmark = pytest.mark.thinned(2)
@@ -54,9 +57,13 @@ def lake(tmp_path: Path) -> Catalog:
 
 
 def diff(lake: Catalog, earlier: str, later: str, **options: Any) -> dict[str, StateDifference]:
-    """The differences by state, found here."""
+    """The differences by state that has a table, found here."""
     found = diff_snapshots(lake, "orders", earlier, later, engine=LOCAL, **options)
-    return {f"{difference.operator}/{difference.state}": difference for difference in found}
+    return {
+        f"{difference.operator}/{difference.state}": difference
+        for difference in found
+        if not difference.state.startswith("(")
+    }
 
 
 def counts(difference: StateDifference) -> tuple[str, int, int, int]:
@@ -161,14 +168,20 @@ def test_bytes_are_those_of_growth(lake: Catalog) -> None:
     import_as(lake, later, "b")
     found = diff(lake, "a", "b")
     assert len(found) > 10
-    grown = [described(open_snapshot(each)).states for each in (earlier, later)]
+    grown = [
+        {name[:2]: state for name, state in described(open_snapshot(each)).states.items()}
+        for each in (earlier, later)
+    ]
     for each in found.values():
         name = each.operator, each.state
         counted = [states[name].size if name in states else 0 for states in grown]
         assert [each.bytes_before, each.bytes_after] == counted
         assert each.bytes_change > 0
     directories = sl.diff(earlier, later)
-    assert directories == list(found.values())
+    assert directories[:-1] == list(found.values())
+    coordinator = directories[-1]
+    assert (coordinator.state, coordinator.status) == ("(coordinator)", "added")
+    assert coordinator.bytes_after == 16
     assert (directories.earlier, directories.later) == (str(earlier), str(later))
 
 
@@ -217,6 +230,39 @@ def test_the_command_on_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run("diff", "./monday", "./tuesday").out.startswith("./monday → ./tuesday\n")
     assert "for directories" in run(*words, "--uid", "kinds").err
     assert run("diff", "monday", "nobody").code == 3
+
+
+def test_what_a_uri_says_of_its_store_is_not_shown() -> None:
+    """Options may be credentials, and output is kept in logs."""
+    uri = f"file://{DEMO}/monday?secret_key=of-the-store"
+    found = sl.diff(uri, DEMO / "monday")
+    assert found.earlier == found.later == str(DEMO / "monday")
+    assert "secret" not in run("diff", uri, DEMO / "monday").out
+
+
+def test_what_has_no_table_is_compared_as_bytes(tmp_path: Path) -> None:
+    """Raw state that differs is told, with its bytes, and fails `--fail-on-diff`."""
+    plain, raw = (
+        FLINK / "operator-hashmap-canonical-p2-m128-flink2.3.0/savepoint",
+        raw_savepoint(tmp_path / "raw"),
+    )
+    other = raw_savepoint(tmp_path / "other")
+    (other / "opaque").write_bytes(b"only the JOB can read this")
+    moved = shutil.copytree(raw, tmp_path / "moved")
+    (moved / "opaque").rename(moved / "renamed")
+    metadata = (moved / "_metadata").read_bytes()
+    (moved / "_metadata").write_bytes(metadata.replace(b"\x00\x06opaque", b"\x00\x07renamed"))
+    for first, second, expected in (
+        (raw, moved, []), (raw, other, ["changed"]), (plain, raw, ["added"]),
+        (raw, plain, ["removed"]),
+    ):  # fmt: skip
+        found = sl.diff(first, second)
+        untabled = [each for each in found if each.state == "(raw)"]
+        assert [each.status for each in untabled] == expected
+        assert found.same is not bool(expected)
+    assert untabled[0].bytes_before > 0 == untabled[0].bytes_after
+    assert run("diff", raw, moved, "--fail-on-diff").code == 0
+    assert run("diff", raw, other, "--fail-on-diff").code == 1
 
 
 def test_the_same(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

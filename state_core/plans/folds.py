@@ -1,0 +1,323 @@
+"""What a new column of an aggregate is in full: computed from the rows that the node below holds.
+
+Below an aggregate of rows that are updated there is a node that holds them: the last row of each
+key, the groups of another aggregate, both sides of a join. What it has emitted, less what it has
+taken back, follows from its state. So a new accumulator need not begin now: it is folded from
+there, if that state is complete, and each column on the way is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from statelake.state_core.errors import IncompatibleError
+from statelake.state_core.plans.expressions import Emits, Expression, Held, expression_of
+from statelake.state_core.plans.lineage import (
+    NORMALIZE,
+    WHOLE_NUMBERS,
+    Relation,
+    aggregated,
+    function_name,
+)
+from statelake.state_core.plans.plan import Plan, PlanNode
+from statelake.state_core.plans.states import Place, StateColumn, emitted_columns
+from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
+from statelake.state_core.serializers.sql.types.logical_types import LogicalType
+
+if TYPE_CHECKING:
+    from statelake.state_core.plans.matching import ColumnMatch, OperatorMatch, StateMatch
+
+PASSED = ("exchange", "mini-batch-assigner", "watermark-assigner")
+LOCAL = "local-group-aggregate"
+FIRST_FILTERS = (2, 1)  # and later releases of 1.20 and 2.0, which plans do not tell
+SUMMED = (*WHOLE_NUMBERS, "DECIMAL")
+COMPARED = (
+    *SUMMED, "FLOAT", "DOUBLE", "CHAR", "VARCHAR", "DATE", "TIME_WITHOUT_TIME_ZONE",
+    "TIMESTAMP_WITHOUT_TIME_ZONE", "TIMESTAMP_WITH_LOCAL_TIME_ZONE",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Side:
+    """A state whose rows are emitted, or joined.
+
+    Attributes:
+        state: Its name.
+        counted: Whether a row is there as often as the value says; its row is the map's key.
+    """
+
+    state: str
+    counted: bool = False
+
+
+@dataclass(frozen=True)
+class Fold:
+    """From what new columns of an aggregate are computed.
+
+    Attributes:
+        node: The number of the node of the old plan that holds the rows.
+        label: What it is called.
+        sides: Its states: one, or those of both sides of a join.
+        not_null: The columns of a join's key that are equal to nothing where they are NULL.
+        keys: The columns by which the aggregate groups.
+        arguments: Those that it adds up, by their index in its input.
+        conditions: The conditions that rows pass on the way to it.
+    """
+
+    node: int
+    label: str
+    sides: tuple[Side, ...]
+    not_null: tuple[int, ...]
+    keys: tuple[Expression, ...]
+    arguments: Mapping[int, Expression]
+    conditions: tuple[Expression, ...]
+
+    def with_arguments(self, more: Mapping[int, Expression]) -> Fold:
+        """Return the same with more columns that are added up."""
+        return replace(self, arguments={**self.arguments, **more})
+
+
+@dataclass(frozen=True)
+class _Emitted:
+    """What a node emits: columns that are held, or the reason why they can't be computed."""
+
+    match: OperatorMatch
+    sides: tuple[Side, ...]
+    not_null: tuple[int, ...]
+    columns: tuple[Expression | str, ...]
+    conditions: tuple[Expression, ...] = ()
+
+
+def fold_of(
+    match: OperatorMatch,
+    column: StateColumn,
+    plan: Plan,
+    relations: Mapping[int, Relation],
+    found: Mapping[int, OperatorMatch],
+) -> Fold:
+    """Return from what a new column of an aggregate can be computed.
+
+    Args:
+        match: The aggregate, and the one that it goes on from.
+        column: Its new column.
+        plan: The new plan.
+        relations: What each of its nodes emits.
+        found: The operators of the new plan by number, as they were matched.
+
+    Raises:
+        IncompatibleError: It can't be; the problem says why.
+    """
+    old, new = match.old, match.new
+    assert old is not None and new is not None  # noqa: S101, PT018 - by the caller
+    if old.family != "groups" or not old.states or not old.states[0].updates:
+        raise IncompatibleError("only a GROUP BY of updated rows is computed from the rows below")
+    if match.fate.rank or match.keys:
+        raise IncompatibleError("not all else of it stays as it is")
+    _refuse_ttl(match)
+    for kind in new.key_types:
+        if kind.nullable and reserved_bytes(kind):
+            raise IncompatibleError(f"NULL in {kind}, by which it groups, has two forms")
+    number, grouping = _passed(plan, new.node.inputs[0]), new.node.spec["grouping"]
+    if plan.nodes[number].kind == LOCAL:
+        grouping = plan.nodes[number].spec["grouping"]
+        (number,) = plan.nodes[number].inputs
+    emitted = _emitted(plan, number, relations, found)
+    source = emitted.match
+    arguments = {index: _held(emitted, index) for index in _read_by(column)}
+    if column.adds is not None and column.adds.only == 0 and plan.flink < FIRST_FILTERS:
+        raise IncompatibleError(
+            "before Flink 2.1 a FILTER on what is the first column counts all rows (FLINK-30687)"
+        )
+    if column.adds is not None and column.adds.argument >= 0:
+        _refuse_type(column.adds.function, arguments[column.adds.argument].type)
+    keys = tuple(_held(emitted, each) for each in grouping)
+    assert source.old is not None  # noqa: S101 - by _emitted
+    return Fold(
+        source.old.node.id, source.label, emitted.sides, emitted.not_null, keys, arguments,
+        emitted.conditions,
+    )  # fmt: skip
+
+
+def _passed(plan: Plan, number: int) -> int:
+    """Return the node whose rows come, as they are, through others."""
+    while plan.nodes[number].kind in PASSED:
+        (number,) = plan.nodes[number].inputs
+    return number
+
+
+def _read_by(column: StateColumn) -> list[int]:
+    """Return the columns of rows that a column of an accumulator adds up, and is filtered by."""
+    if column.adds is None:
+        function = column.text.partition("(")[0]
+        what = "DISTINCT" if "(DISTINCT " in column.text or column.is_view else function
+        raise IncompatibleError(f"{what} is not computed from rows")
+    return [each for each in (column.adds.argument, column.adds.only) if each >= 0]
+
+
+def _refuse_type(function: str, kind: LogicalType) -> None:
+    if function == "sum" and kind.root not in SUMMED:
+        raise IncompatibleError(f"a sum of {kind} depends on the order in which it was added up")
+    if function in ("min", "max") and kind.root not in COMPARED:
+        raise IncompatibleError(f"{function.upper()} of {kind} is not computed from rows")
+
+
+def _held(emitted: _Emitted, index: int) -> Expression:
+    column = emitted.columns[index]
+    if isinstance(column, str):
+        raise IncompatibleError(column)
+    return column
+
+
+def _refuse_ttl(match: OperatorMatch) -> None:
+    for states in (match.old, match.new):
+        for state in () if states is None else states.states:
+            if states is not None and states.has_ttl(state.index):
+                raise IncompatibleError(
+                    f"{states.node.label} has a time to live: what has expired is not known"
+                )
+
+
+def _emitted(
+    plan: Plan,
+    number: int,
+    relations: Mapping[int, Relation],
+    found: Mapping[int, OperatorMatch],
+) -> _Emitted:
+    """Return what a node emits, by the state of the one that holds it.
+
+    Raises:
+        IncompatibleError: No node holds it, or its state is not known to be complete.
+    """
+    number = _passed(plan, number)
+    node = plan.nodes[number]
+    if node.kind == "calc":
+        below = _emitted(plan, node.inputs[0], relations, found)
+        columns = tuple(expression_of(each, below.columns) for each in node.spec["projection"])
+        passed = _conditions(node.spec.get("condition"), below)
+        return replace(below, columns=columns, conditions=passed)
+    rule = RULES.get(node.kind)
+    if rule is None:
+        raise IncompatibleError(f"it reads rows of {node.label}, of which nothing is held")
+    match = found.get(number)
+    if match is None or match.old is None:
+        raise IncompatibleError(f"{node.label} is new")
+    if match.fate.rank or match.keys:
+        raise IncompatibleError(f"what {node.label} holds does not stay as it is")
+    _refuse_ttl(match)
+    if not match.states or len(match.states) != len(match.old.states):
+        raise IncompatibleError(f"what {node.label} holds is not known")
+    return rule(node, match, [relations[each] for each in node.inputs])
+
+
+def _conditions(condition: Mapping[str, Any] | None, below: _Emitted) -> tuple[Expression, ...]:
+    """Return the conditions that rows pass, with one more."""
+    if condition is None:
+        return below.conditions
+    made = expression_of(condition, below.columns)
+    if isinstance(made, str):
+        raise IncompatibleError(made)
+    return (*below.conditions, made)
+
+
+def _kept(node: PlanNode, state: StateMatch, place: Place, index: int, name: str) -> int | str:
+    """Return the column of the old row that is the same as a new one's, or why there is none."""
+    column: ColumnMatch = state.columns[place][index]
+    if column.old is None or column.fate.rank or column.filled or column.counted is not None:
+        return f"{node.label} does not have all of {name} itself"
+    return column.old
+
+
+def _rows(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitted:
+    """Return the rows of a node that holds all of the last row of each key."""
+    if node.kind == "deduplicate" and not node.spec["keepLastRow"]:
+        raise IncompatibleError(f"{node.label} does not hold the rows that it has emitted")
+    (state,) = match.states
+    if state.new.form != "row":
+        raise IncompatibleError(f"{node.label} does not hold the rows that it has emitted")
+    columns = _columns(node, state, Place.VALUE)
+    if len(columns) != len(node.columns):
+        raise IncompatibleError(f"{node.label} emits other columns than it holds")
+    return _Emitted(match, (Side(state.old.name),), (), columns)
+
+
+def _columns(node: PlanNode, state: StateMatch, place: Place) -> tuple[Expression | str, ...]:
+    columns: list[Expression | str] = []
+    for index, held in enumerate(state.new.rows[place]):
+        old = _kept(node, state, place, index, held.name)
+        if isinstance(old, str) or held.type is None:
+            columns.append(str(old))
+        else:
+            columns.append(Held(state.old.name, place, old, held.type))
+    return tuple(columns)
+
+
+def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) -> _Emitted:
+    """Return what another aggregate emits: its key, and what its accumulators come to."""
+    assert match.old is not None and match.new is not None  # noqa: S101, PT018 - by _emitted
+    (state,) = match.states
+    read, _, _ = aggregated(node, inputs[0])
+    columns: list[Expression | str] = [
+        Held(state.old.name, Place.KEY, index, kind)
+        for index, kind in enumerate(match.new.key_types)
+    ]
+    calls, emitted = emitted_columns(node, read), node.columns[len(columns) :]
+    if len(calls) != len(emitted):
+        raise IncompatibleError(f"{node.label} emits other columns than it holds")
+    for (call, held, at), column in zip(calls, emitted, strict=True):
+        olds = [
+            _kept(node, state, Place.VALUE, at + index, each.name)
+            for index, each in enumerate(held)
+        ]
+        wrong = [each for each in olds if isinstance(each, str)]
+        if wrong:
+            columns.append(wrong[0])
+            continue
+        indexes = [each for each in olds if isinstance(each, int)]
+        made = Held(state.old.name, Place.VALUE, indexes[0], column.type)
+        columns.append(_emits(call, made, indexes, held))
+    return _Emitted(match, (Side(state.old.name),), (), tuple(columns))
+
+
+def _emits(
+    call: Mapping[str, Any], made: Held, indexes: Sequence[int], held: Sequence[StateColumn]
+) -> Held | str:
+    """Return how an aggregate emits what the columns of a call hold."""
+    function = function_name(call).removeprefix("$")
+    if function in ("COUNT", "SUM0") or (function in ("SUM", "MIN", "MAX") and len(held) == 1):
+        if held[0].type is None:
+            return replace(made, emits=Emits.EXTREME)
+        return made
+    if function == "SUM":
+        return replace(made, emits=Emits.COUNTED, other=indexes[1])
+    whole = held[0].type is not None and held[0].type.root == "BIGINT"
+    if function == "AVG" and whole and made.type.root in WHOLE_NUMBERS:
+        return replace(made, emits=Emits.AVERAGE, other=indexes[1])
+    return f"what {function} below it emits is not computed"
+
+
+def _join(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitted:
+    """Return the rows of an inner join, of which both sides are held."""
+    spec = node.spec["joinSpec"]
+    if spec["joinType"] != "INNER":
+        raise IncompatibleError(f"{node.label} is no inner join")
+    columns: list[Expression | str] = []
+    sides = []
+    for state in match.states:
+        rows = Place.VALUE if Place.VALUE in state.new.rows else Place.USER_KEY
+        columns += _columns(node, state, rows)
+        sides.append(Side(state.old.name, rows is Place.USER_KEY))
+    nulls = spec.get("filterNulls") or ()
+    not_null = tuple(index for index, filtered in enumerate(nulls) if filtered)
+    joined = _Emitted(match, tuple(sides), not_null, tuple(columns))
+    return replace(joined, conditions=_conditions(spec.get("nonEquiCondition"), joined))
+
+
+RULES: Mapping[str, Callable[[PlanNode, OperatorMatch, Sequence[Relation]], _Emitted]] = {
+    NORMALIZE: _rows,
+    "deduplicate": _rows,
+    "group-aggregate": _groups,
+    "global-group-aggregate": _groups,
+    "join": _join,
+}

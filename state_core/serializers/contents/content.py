@@ -1,0 +1,217 @@
+"""Texts and bytes that hold something else: JSON, or messages of Avro.
+
+A saying is one line of text, which is kept with a state: `json {"id":"long"}`. It has all that is
+needed to read and write the values again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from statelake.state_core.errors import EncodeError, IncompatibleError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.text import ByteArraySerializer, StringSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
+
+
+class UnfitError(Exception):
+    """A value is not of the form that was said."""
+
+
+class Content(ABC):
+    """A form of values within text or bytes.
+
+    Attributes:
+        arrow_type: The type of the column.
+        name: The form, as types name it.
+    """
+
+    arrow_type: pa.DataType
+    name: str
+
+    @abstractmethod
+    def read(self, data: bytes) -> Any:
+        """Return the value of a text in UTF-8, or of bytes, in Arrow's form.
+
+        Raises:
+            UnfitError: It is not of the form.
+        """
+
+    @abstractmethod
+    def write(self, value: Any) -> bytes:
+        """Return the text in UTF-8, or the bytes, of a value.
+
+        Raises:
+            EncodeError: It is no value of the column.
+        """
+
+    def array(self, values: list[Any]) -> pa.Array:
+        """Return a column of values."""
+        return pa.array(values, self.arrow_type)
+
+    def values(self, column: pa.Array) -> list[Any]:
+        """Return the values of a column."""
+        held: list[Any] = column.to_pylist()
+        return held
+
+
+class ContentSerializer(TypeSerializer):
+    """A text, or bytes, typed by what they hold.
+
+    A value of another form is null in the column, and its exact bytes are kept beside it, as are
+    those of one that would be written otherwise: with spaces, or with a field more.
+
+    Args:
+        inner: The serializer of the text or bytes.
+        content: What they hold.
+    """
+
+    def __init__(self, inner: TypeSerializer, content: Content) -> None:
+        self.inner = inner
+        self.content = content
+        self.arrow_type = content.arrow_type
+        self.length = inner.length
+        self.self_delimiting = inner.self_delimiting
+
+    @property
+    def name(self) -> str:
+        """The type of the text or bytes, and what it holds."""
+        return f"{self.inner.name} of {self.content.name}"
+
+    @property
+    def min_length(self) -> int:
+        """The minimum length of the text or bytes."""
+        return self.inner.min_length
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """Return the program that walks the text or bytes."""
+        return self.inner.skip_program()
+
+    def skip(self, source: DataInput) -> None:
+        """Move behind one value."""
+        self.inner.skip(source)
+
+    def read(self, source: DataInput) -> Any:
+        """Read one value; None if it is null, or not of the form."""
+        held = self.inner.read(source)
+        if held is None:
+            return None
+        try:
+            return self.content.read(_bytes_of(held))
+        except UnfitError:
+            return None
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Write one value."""
+        held: Any = None if value is None else self.content.write(value)
+        if held is not None and pa.types.is_string(self.inner.arrow_type):
+            held = held.decode()
+        self.inner.write(held, out)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Read a column."""
+        held = self.inner.decode(cursor).cast(pa.binary()).to_pylist()
+        values: list[Any] = [None] * len(held)
+        for row, data in enumerate(held):
+            if data is None:
+                continue
+            try:
+                values[row] = self.content.read(data)
+            except UnfitError:
+                cursor.inexact[row] = 1
+                continue
+            if not self._is_written(values[row], data):
+                cursor.inexact[row] = 1
+        try:
+            return self.content.array(values)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            return self._fitting(values, cursor)
+
+    def _is_written(self, value: Any, data: bytes) -> bool:
+        """Return whether a value would be written as these bytes."""
+        try:
+            return self.content.write(value) == data
+        except EncodeError:
+            return False
+
+    def _fitting(self, values: list[Any], cursor: Cursor) -> pa.Array:
+        """Return the column, null and inexact for values that no column of the type can hold."""
+        for row, value in enumerate(values):
+            try:
+                self.content.array([value])
+            except (pa.ArrowException, OverflowError, TypeError, ValueError):  # noqa: PERF203
+                values[row] = None
+                cursor.inexact[row] = 1
+        return self.content.array(values)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Return the sizes of the texts or bytes."""
+        return self.inner.sizes(self._held(values, present), present)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write the texts or bytes."""
+        self.inner.encode(self._held(values, target.present), target)
+
+    def _held(self, values: pa.Array, present: U8Array) -> pa.Array:
+        wanted = np.ones(len(values), np.uint8) if present.size == 0 else present
+        held = [
+            None if value is None or not here else self.content.write(value)
+            for value, here in zip(self.content.values(values), wanted.tolist(), strict=True)
+        ]
+        return pa.array(held, pa.binary()).cast(self.inner.arrow_type)
+
+
+def _bytes_of(held: str | bytes) -> bytes:
+    return held if isinstance(held, bytes) else held.encode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=256)
+def content_of(saying: str) -> Content:
+    """Return what a saying says.
+
+    Raises:
+        EncodeError: It is no such saying.
+    """
+    from statelake.state_core.serializers.contents.avro_messages import (  # noqa: PLC0415 - if said
+        AvroMessages,
+    )
+    from statelake.state_core.serializers.contents.json_texts import (  # noqa: PLC0415 - if said
+        JsonTexts,
+    )
+
+    form, _, rest = saying.partition(" ")
+    forms: dict[str, type[JsonTexts | AvroMessages]] = {
+        "json": JsonTexts, "avro": AvroMessages,
+    }  # fmt: skip
+    if form not in forms:
+        raise EncodeError(
+            f"{form!r} is no form of what a text holds", remedy=f"one of: {', '.join(forms)}"
+        )
+    return forms[form].parse(rest)
+
+
+def holding(serializer: TypeSerializer, saying: str) -> TypeSerializer:
+    """Return the serializer of a state's text or bytes, typed by what they hold.
+
+    Args:
+        serializer: The serializer of the state's value, list element or map value.
+        saying: What it holds; empty if nothing was said.
+
+    Raises:
+        IncompatibleError: The values are neither text nor bytes.
+        EncodeError: The saying is none.
+    """
+    if not saying:
+        return serializer
+    if not isinstance(serializer, StringSerializer | ByteArraySerializer):
+        raise IncompatibleError(
+            f"its values are {serializer.name}; only String and byte[] hold something else",
+            remedy="leave the state out of --decode",
+        )
+    return ContentSerializer(serializer, content_of(saying))

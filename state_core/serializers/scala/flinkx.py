@@ -1,0 +1,415 @@
+"""Types of flink-scala-api, the Scala API that goes on for Flink 1 and 2.
+
+A case class is a struct `f0`, `f1`, ... that may be null, a collection a list, a `Map` a map, a
+mapped type that to which its mapper maps it. Keys of Scala jobs are assigned to key groups by
+Scala's hash codes, which are derived for tuples only.
+
+Source: `org.apache.flinkx.api.serializer` of flink-scala-api 1.1 to 2.2, and
+`scala.util.hashing.MurmurHash3.productHash` of Scala 2.13, which Scala 3 has too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels.skip import CHOICE, FIXED, MARKED, NULL_COUNT
+from statelake.state_core.serializers.basic.numbers import IntSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.composite.arrays import ElementRule
+from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
+from statelake.state_core.serializers.composite.evolution import MapRule, PositionRule, evolves
+from statelake.state_core.serializers.composite.optionals import (
+    EitherRule,
+    EitherSerializer,
+    NullableRule,
+    skip_padding,
+)
+from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer
+from statelake.state_core.serializers.framework.columns import (
+    Cursor,
+    I32Array,
+    I64Array,
+    Target,
+    U8Array,
+    fixed_sizes,
+    present_rows,
+    require_values,
+    written_rows,
+)
+from statelake.state_core.serializers.scala.serializers import (
+    TUPLE,
+    CaseClassSerializer,
+    product_hash,
+)
+
+NULL_CLASS = -1  # fields of a null: every version that knows nulls reads it
+
+
+class CountedClassSerializer(CaseClassSerializer):
+    """A case class or a Scala tuple: the number of its fields, then these, or padding for null.
+
+    A value with fewer fields is of an older class: the others are null, and its exact bytes stay.
+
+    Args:
+        case_class: Its Java class.
+        elements: The fields' serializers.
+        current: Whether the version has nulls and a right length, since 1.2.8.
+    """
+
+    def __init__(
+        self, case_class: str, elements: list[TypeSerializer], *, current: bool = True
+    ) -> None:
+        super().__init__(case_class, elements)
+        self.current = current
+        self.padding = max(0, self.length)
+        if current and self.padding:
+            self.length += 4
+
+    @property
+    def wire_length(self) -> int:
+        """Four bytes, and those of the fields if they have a length."""
+        return 4 + self.padding if self.padding else VARIABLE
+
+    @property
+    def min_length(self) -> int:
+        """The length of the number of fields."""
+        return 4
+
+    def read(self, source: DataInput) -> Any:
+        """Read one value as a dict of its fields, or None."""
+        count = source.read_int()
+        if count < 0 and self.current:
+            source.read_bytes(self.padding)
+            return None
+        if not 0 <= count <= len(self.fields):
+            raise source.fault(self._miscounted(count), remedy=self._remedy)
+        there = {name: serializer.read(source) for name, serializer in self.fields[:count]}
+        return there | {name: None for name, _ in self.fields[count:]}
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Write one value, or None."""
+        if value is None and self.current:
+            out.write_int(NULL_CLASS)
+            out.write_bytes(bytes(self.padding))
+            return
+        fields = self._by_position(value)
+        out.write_int(len(fields))
+        for (_, serializer), field in zip(self.fields, fields, strict=True):
+            serializer.write(field, out)
+
+    def hash_code(self, value: Any) -> int:
+        """Return the hash code of a Scala tuple; raise for a case class with its own."""
+        return self._tuple_hash(self._codes(value)) if self._is_hashed else self._unhashed()
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """Return the hash code of the next case class, from the bytes of its fields."""
+        if not self._is_hashed:
+            return self._unhashed()
+        if source.read_int() != len(self.fields):
+            raise source.fault(f"a {self.case_class} without all its fields")
+        return self._tuple_hash(self._codes_at(source))
+
+    @property
+    def _is_hashed(self) -> bool:
+        return self.current and TUPLE.fullmatch(self.case_class) is not None
+
+    def _unhashed(self) -> int:
+        return TypeSerializer.hash_code(self, None)
+
+    def _tuple_hash(self, codes: Sequence[int]) -> int:
+        prefix = StringSerializer().hash_code(f"Tuple{len(self.fields)}")
+        return product_hash(codes, prefix)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """Return the program that walks the number of fields, and as many of them."""
+        programs = [serializer.skip_program() for _, serializer in self.fields]
+        bodies = [program for program in programs if program is not None]
+        if len(bodies) < len(programs):
+            return None
+        padding = self.padding if self.current else -1
+        words = [word for body in bodies for word in body]
+        return (CHOICE, 4, 1, padding, len(bodies), *map(len, bodies), *words)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Read the numbers of fields, then field after field."""
+        counts = cursor.read_int32(f"the number of fields of {self.case_class}")
+        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        null = there & (counts < 0) & self.current
+        held = there & ~null
+        bad = np.flatnonzero(held & ((counts < 0) | (counts > len(self.fields))))
+        if bad.size:
+            fault = cursor.fault(int(bad[0]), self._miscounted(int(counts[bad[0]])))
+            fault.remedy = self._remedy
+            raise fault
+        skip_padding(cursor, null, self.padding)
+        short = held & (counts < len(self.fields))
+        cursor.inexact |= (short | (null & (counts != NULL_CLASS))).astype(np.uint8)
+        whole = cursor.only(held.astype(np.uint8))
+        columns = [
+            serializer.decode(whole.only((counts > index).astype(np.uint8)))
+            for index, (_, serializer) in enumerate(self.fields)
+        ]
+        return self._struct(whole.present, columns, cursor.rows)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Return four bytes, and those of the fields, or of the padding for null."""
+        if not self.current:
+            require_values(values, present, self.name)
+        held = written_rows(values, present)
+        sizes = fixed_sizes(len(values), 4, present)
+        if self.padding and held.size:
+            sizes += self.padding * (sizes > 0) * (held == 0)
+        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
+            sizes += serializer.sizes(column, held)
+        return sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write the numbers of fields, then field after field, or the padding for null."""
+        valid = present_rows(values)
+        null = np.zeros(len(values), bool) if valid.size == 0 else valid == 0
+        counts = np.where(null, NULL_CLASS, len(self.fields)).astype(np.int32)
+        IntSerializer().encode(pa.array(counts), target)
+        rows = np.flatnonzero(null if target.present.size == 0 else null & (target.present != 0))
+        for byte in range(self.padding):
+            target.out[target.position[rows] + byte] = 0
+        target.position[rows] += self.padding
+        within = target.only(valid) if valid.size else target
+        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
+            serializer.encode(column, within)
+
+    def _miscounted(self, count: int) -> str:
+        return f"{count} fields of {self.case_class}, which has {len(self.fields)}"
+
+    @property
+    def _remedy(self) -> str:
+        if self.current:
+            return "the snapshot is damaged, or its serializer is not the one it names"
+        return (
+            "flink-scala-api before 1.1.5, and later ones with DISABLE_CASE_CLASS_ARITY_USAGE, did"
+            " not write this number: register a class with `counted = False` (docs/types.md)"
+        )
+
+
+class EmptyClassSerializer(TypeSerializer):
+    """A case class without fields: their number, 0, or that of null; true or null."""
+
+    arrow_type = pa.bool_()
+    length = 4
+
+    def __init__(self, case_class: str) -> None:
+        self.case_class = case_class
+
+    @property
+    def name(self) -> str:
+        """The class."""
+        return f"{self.case_class}<>"
+
+    def read(self, source: DataInput) -> bool | None:
+        """Read one value, or None."""
+        count = source.read_int()
+        if count > 0:
+            raise source.fault(f"{count} fields of {self.case_class}, which has 0")
+        return None if count < 0 else True
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Write one value, or None."""
+        if value is not None and value is not True:
+            raise EncodeError(f"{value!r}, and a {self.case_class} is shown as true")
+        out.write_int(NULL_CLASS if value is None else 0)
+
+    def skip_program(self) -> tuple[int, ...]:
+        """Return the program that walks the number of fields."""
+        return (FIXED, 4)
+
+
+class CollectionSerializer(ListSerializer):
+    """A collection: a count, then the elements.
+
+    Args:
+        kind: Its class in `scala.collection`, or `Array`.
+        element: The elements' serializer.
+    """
+
+    def __init__(self, kind: str, element: TypeSerializer) -> None:
+        super().__init__(element)
+        self.kind = kind
+
+    @property
+    def name(self) -> str:
+        """`scala.Vector<...>`."""
+        return f"scala.{self.kind}<{self.element.name}>"
+
+    def hash_code(self, value: Any) -> int:
+        """Raise: the hash code is Scala's."""
+        return TypeSerializer.hash_code(self, value)
+
+
+class EntriesSerializer(MapSerializer):
+    """A map: a count, then key and value of each entry.
+
+    Args:
+        kind: Its class in `scala.collection`.
+        key: The keys' serializer.
+        value: The values' serializer.
+    """
+
+    null_flags = False
+
+    def __init__(self, kind: str, key: TypeSerializer, value: TypeSerializer) -> None:
+        super().__init__(key, value)
+        self.kind = kind
+
+    @property
+    def name(self) -> str:
+        """`scala.Map<..., ...>`."""
+        return f"scala.{self.kind}<{self.key.name}, {self.value.name}>"
+
+    def hash_code(self, value: Any) -> int:
+        """Raise: the hash code is Scala's."""
+        return TypeSerializer.hash_code(self, value)
+
+
+class MappedSerializer(TypeSerializer):
+    """A type with the bytes of another, but with hash codes of its own.
+
+    Args:
+        value: The serializer of the other type.
+        name: The name of the type.
+    """
+
+    def __init__(self, value: TypeSerializer, name: str) -> None:
+        self.value = value
+        self._name = name
+        self.arrow_type = value.arrow_type
+        self.length = value.length
+        self.self_delimiting = value.self_delimiting
+
+    @property
+    def name(self) -> str:
+        """The name of the type."""
+        return self._name
+
+    @property
+    def wire_length(self) -> int:
+        """The length of the other type."""
+        return self.value.wire_length
+
+    @property
+    def min_length(self) -> int:
+        """The length of the other type."""
+        return self.value.min_length
+
+    def read(self, source: DataInput) -> Any:
+        """Read one value of the other type."""
+        return self.value.read(source)
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Write one value of the other type."""
+        self.value.write(value, out)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """Return the other type's program."""
+        return self.value.skip_program()
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Read a column of the other type."""
+        return self.value.decode(cursor)
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Return the sizes of the other type."""
+        return self.value.sizes(values, present)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write a column of the other type."""
+        self.value.encode(values, target)
+
+    def hash_code_at(self, source: DataInput) -> int:
+        """Raise: the hash code is that of the type itself."""
+        return self.hash_code(None)
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """Raise: the hash code is that of the type itself."""
+        self.hash_code(None)
+        return super().hash_codes(values)
+
+
+class MarkedSerializer(MappedSerializer):
+    """A value that begins with an i32, the least of which stands for null."""
+
+    def __init__(self, value: TypeSerializer, name: str = "") -> None:
+        super().__init__(value, name or value.name)
+
+    def read(self, source: DataInput) -> Any:
+        """Read one value, or None."""
+        if source.read_int() == NULL_COUNT:
+            return None
+        source.position -= 4
+        return self.value.read(source)
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Write one value, or None."""
+        if value is None:
+            out.write_int(NULL_COUNT)
+        else:
+            self.value.write(value, out)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """Return the program that walks the mark of null, or the value."""
+        body = self.value.skip_program()
+        return None if body is None else (MARKED, len(body), *body)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Read the marks of null, then the values that are not null."""
+        here = Cursor(cursor.data, cursor.position.copy(), cursor.end, cursor.place, cursor.present)
+        null = here.read_int32(f"the beginning of a {self.name}") == NULL_COUNT
+        if cursor.present.size:
+            null &= cursor.present != 0
+        cursor.position += 4 * null
+        return self.value.decode(cursor.only((~null).astype(np.uint8)))
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Return four bytes for null, and the sizes of the values."""
+        null = 4 * self._nulls(values, present)
+        return null + self.value.sizes(values, written_rows(values, present))
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write the marks of null, and the values."""
+        null = self._nulls(values, target.present)
+        if null.any():
+            marks = pa.array(np.full(len(values), NULL_COUNT, np.int32))
+            IntSerializer().encode(marks, target.only(null.astype(np.uint8)))
+        held = present_rows(values)
+        self.value.encode(values, target.only(held) if held.size else target)
+
+    def _nulls(self, values: pa.Array, present: U8Array) -> npt.NDArray[np.int64]:
+        held = present_rows(values)
+        null = np.zeros(len(values), np.int64) if held.size == 0 else 1 - held.astype(np.int64)
+        return null if present.size == 0 else null * (present != 0)
+
+
+class ScalaEitherSerializer(EitherSerializer):
+    """`Either`, which since 2.0 has the length of its sides if that is one, without the flag."""
+
+    def __init__(self, left: TypeSerializer, right: TypeSerializer) -> None:
+        super().__init__(left, right)
+        self.length = left.length if left.length == right.length else VARIABLE
+
+    @property
+    def wire_length(self) -> int:
+        """The byte of the flag, and the length of the sides if they have the same."""
+        same = self.left.wire_length == self.right.wire_length
+        return 1 + self.left.wire_length if same and self.left.wire_length >= 0 else VARIABLE
+
+
+evolves(CountedClassSerializer)(PositionRule)
+evolves(CollectionSerializer)(ElementRule)
+evolves(EntriesSerializer)(MapRule)
+evolves(MappedSerializer, MarkedSerializer)(NullableRule)
+evolves(ScalaEitherSerializer)(EitherRule)

@@ -1,0 +1,264 @@
+"""Values of one of several types behind a number: sealed traits, Scala 3 enums, durations.
+
+If no type has bytes (an enumeration of case objects) the column is the type's name, otherwise a
+struct with the name and a field for each type that has bytes.
+
+Source: `CoproductSerializer`, `Scala3EnumSerializer`, `ScalaCaseObjectSerializer` and
+`DurationSerializer` in `org.apache.flinkx.api.serializer` of flink-scala-api.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import decode, encode
+from statelake.state_core.kernels.skip import CHOICE
+from statelake.state_core.serializers.basic.values import ConstantSerializer
+from statelake.state_core.serializers.composite.evolution import (
+    MigrationRule,
+    evolves,
+    migrate_column,
+    migrate_value,
+    struct_column,
+)
+from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer
+from statelake.state_core.serializers.framework.columns import (
+    Cursor,
+    I64Array,
+    Target,
+    U8Array,
+    fixed_sizes,
+    present_rows,
+    require_values,
+    validity,
+)
+
+MOST = 128  # types: the number is a signed byte
+TYPE = "type"
+
+
+class SingletonSerializer(ConstantSerializer):
+    """A case object, or a constant of an enum: no bytes, as its class is its value."""
+
+    content = b""
+
+    def __init__(self, java_name: str) -> None:
+        self.java_name = java_name  # type: ignore[misc] # of this type, not of the class
+
+    def skip_program(self) -> tuple[int, ...]:
+        """Return the program that walks nothing."""
+        return ()
+
+
+class SealedSerializer(TypeSerializer):
+    """A value of one of several types: its number in a byte, then its bytes.
+
+    Args:
+        name: The name of the type.
+        parts: The types, each with its label in the column.
+        null: The number of null; None if there is no null.
+        fixed: Whether Flink takes the length of the types, if they have one, for that of a value.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parts: Sequence[tuple[str, TypeSerializer]],
+        null: int | None,
+        *,
+        fixed: bool = False,
+    ) -> None:
+        self._name = name
+        self.parts = dict(parts)
+        self.null = null
+        self.labels = pa.array(self.parts, pa.string())
+        self.held = {label: part for label, part in parts if part.wire_length != 0}
+        fields = [pa.field(label, part.arrow_type) for label, part in self.held.items()]
+        self.arrow_type = pa.struct([pa.field(TYPE, pa.string()), *fields])
+        if not fields:
+            self.arrow_type = pa.string()
+        lengths = {part.length for _, part in parts}
+        self.length = lengths.pop() if fixed and len(lengths) == 1 else VARIABLE
+
+    @property
+    def name(self) -> str:
+        """`SealedTrait<..., ...>`, or the name of another type of this form."""
+        return self._name
+
+    @property
+    def wire_length(self) -> int:
+        """The byte of the number, and the length of the types if they all have the same."""
+        lengths = {part.wire_length for part in self.parts.values()}
+        same = lengths.pop() if len(lengths) == 1 and self.null is None else VARIABLE
+        return VARIABLE if same == VARIABLE else 1 + same
+
+    @property
+    def min_length(self) -> int:
+        """The length of the number."""
+        return 1
+
+    def read(self, source: DataInput) -> Any:
+        """Read one value."""
+        number = source.read_byte()
+        if number == self.null:
+            return None
+        if not 0 <= number < len(self.parts):
+            raise source.fault(self._no_type(number))
+        label, part = list(self.parts.items())[number]
+        value = part.read(source)
+        if not self.held:
+            return label
+        shown: dict[str, Any] = {TYPE: label, **dict.fromkeys(self.held)}
+        return shown | {label: value} if label in self.held else shown
+
+    def write(self, value: Any, out: DataOutput) -> None:
+        """Write one value."""
+        if value is None and self.null is not None:
+            out.write_byte(self.null)
+            return
+        label = value
+        if self.held:
+            label = value.get(TYPE) if isinstance(value, dict) else None
+        if not isinstance(label, str) or label not in self.parts:
+            raise EncodeError(f"{value!r} is no {self.name}", remedy=self._remedy)
+        out.write_byte(list(self.parts).index(label))
+        self.parts[label].write(value.get(label) if label in self.held else True, out)
+
+    def skip_program(self) -> tuple[int, ...] | None:
+        """Return the program that walks the number, and the value of that type."""
+        programs = [part.skip_program() for part in self.parts.values()]
+        bodies = [program for program in programs if program is not None]
+        if len(bodies) < len(programs):
+            return None
+        padding = -1 if self.null is None else 0
+        words = [word for body in bodies for word in body]
+        return (CHOICE, 1, 0, padding, len(bodies), *map(len, bodies), *words)
+
+    def decode(self, cursor: Cursor) -> pa.Array:
+        """Read the numbers, then the values of each type."""
+        bits = np.empty(cursor.rows, np.uint8)
+        failed = decode.read_fixed8(cursor.data, cursor.position, cursor.end, cursor.present, bits)
+        cursor.check(failed, f"the type of a value of {self.name}")
+        numbers = bits.view(np.int8)
+        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        if self.null is not None:
+            there = there & (numbers != self.null)
+        bad = np.flatnonzero(there & ((numbers < 0) | (numbers >= len(self.parts))))
+        if bad.size:
+            raise cursor.fault(int(bad[0]), self._no_type(int(numbers[bad[0]])))
+        whole = cursor.only(there.astype(np.uint8))
+        columns = [
+            part.decode(whole.only((numbers == index).astype(np.uint8)))
+            for index, (label, part) in enumerate(self.parts.items())
+            if label in self.held
+        ]
+        types = self.labels.take(pa.array(numbers.astype(np.int32), mask=~there))
+        if not self.held:
+            return types
+        bitmap, nulls = validity(whole.present)
+        return pa.Array.from_buffers(
+            self.arrow_type, cursor.rows, [bitmap], nulls, children=[types, *columns]
+        )
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Return one byte, and those of the value of its type."""
+        if self.null is None:
+            require_values(values, present, self.name)
+        numbers = self._numbers(values, present)
+        sizes = fixed_sizes(len(values), 1, present)
+        for label, part, chosen in self._chosen(numbers, present):
+            sizes += part.sizes(values.field(label), chosen)
+        return sizes
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write the numbers, then the values of each type."""
+        numbers = self._numbers(values, target.present)
+        null = 0 if self.null is None else self.null
+        bits = np.where(numbers < 0, null, numbers).astype(np.int8).view(np.uint8)
+        encode.write_fixed8(bits, target.present, target.out, target.position)
+        for label, part, chosen in self._chosen(numbers, target.present):
+            part.encode(values.field(label), Target(target.out, target.position, chosen))
+
+    def _chosen(
+        self, numbers: npt.NDArray[np.int64], present: U8Array
+    ) -> list[tuple[str, TypeSerializer, U8Array]]:
+        """Return each type that has bytes, with the rows that are of it."""
+        chosen = []
+        for index, (label, part) in enumerate(self.parts.items()):
+            if label in self.held:
+                rows = (numbers == index).astype(np.uint8)
+                chosen.append((label, part, rows if present.size == 0 else rows & present))
+        return chosen
+
+    def _numbers(self, values: pa.Array, present: U8Array) -> npt.NDArray[np.int64]:
+        """Return the number of each row's type, -1 for null; refuse a type that there is not."""
+        types = values.field(TYPE) if self.held else values
+        found = pc.fill_null(pc.index_in(types, value_set=self.labels), -1)
+        numbers = np.asarray(found).astype(np.int64)
+        valid = present_rows(values)
+        if valid.size:
+            numbers[valid == 0] = -1
+        missing = numbers < 0
+        if valid.size:
+            missing &= valid != 0
+        if present.size:
+            missing &= present != 0
+        rows = np.flatnonzero(missing)
+        if rows.size:
+            shown = types[int(rows[0])].as_py()
+            raise EncodeError(f"{shown!r} is no type of {self.name}", remedy=self._remedy)
+        return numbers
+
+    def _no_type(self, number: int) -> str:
+        return f"type {number} of {self.name}, which has {len(self.parts)}"
+
+    @property
+    def _remedy(self) -> str:
+        what = f"`{TYPE}` is" if self.held else "it is"
+        return f"{what} one of {', '.join(self.parts)}"
+
+
+@evolves(SealedSerializer)
+class SealedRule(MigrationRule):
+    """Converts the values of each type, by its label; types may be added."""
+
+    def column(self, old: SealedSerializer, new: SealedSerializer, column: pa.Array) -> pa.Array:
+        """Convert the column of each type."""
+        if not old.held and not new.held:
+            return column
+        types = column.field(TYPE) if old.held else column
+        columns = [
+            migrate_column(old.held[label], part, column.field(label))
+            if label in old.held
+            else pa.nulls(len(column), part.arrow_type)
+            for label, part in new.held.items()
+        ]
+        return struct_column(new.arrow_type, [types, *columns], column)
+
+    def value(self, old: SealedSerializer, new: SealedSerializer, value: Any) -> Any:
+        """Convert one value."""
+        label = value[TYPE] if old.held else value
+        if not new.held:
+            return label
+        shown: dict[str, Any] = {TYPE: label, **dict.fromkeys(new.held)}
+        if label in old.held and label in new.held:
+            shown[label] = migrate_value(old.held[label], new.held[label], value[label])
+        return shown
+
+
+def labels_of(classes: Sequence[str]) -> list[str]:
+    """Return a short name of each Java class: its own, or the whole one if that is not unique."""
+    short = [name.rstrip("$").rpartition("$")[2].rpartition(".")[2] for name in classes]
+    taken = [*short, TYPE]
+    return [
+        name if name and taken.count(name) == 1 else whole
+        for name, whole in zip(short, classes, strict=True)
+    ]
