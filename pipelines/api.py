@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.finding import Found
+    from statelake.state_core.plans.plan import Plan
     from statelake.state_core.process import Job as ProcessJob
     from statelake.state_core.serializers.framework.base import TypeSerializer
 
@@ -1219,8 +1220,8 @@ class LakeSnapshot(Snapshot):
 
     def check_sql(
         self,
-        old_plan: str | os.PathLike[str],
-        new_plan: str | os.PathLike[str],
+        old_plan: str | os.PathLike[str] | Plan,
+        new_plan: str | os.PathLike[str] | Plan,
         *,
         map: str | Sequence[str] = (),  # noqa: A002 - the option's name
         like: str | os.PathLike[str] | None = None,
@@ -1229,7 +1230,8 @@ class LakeSnapshot(Snapshot):
         """Say what a Flink SQL job of a changed query keeps of this snapshot.
 
         Args:
-            old_plan: The compiled plan of the job that took it, a file of JSON.
+            old_plan: The compiled plan of the job that took it, a file of JSON, or what
+                `compile_sql` returns.
             new_plan: That of the job that is to go on from it.
             map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
             like: A savepoint of the new job, whose types are taken.
@@ -1245,8 +1247,8 @@ class LakeSnapshot(Snapshot):
 
     def sql_upgrade(
         self,
-        old_plan: str | os.PathLike[str],
-        new_plan: str | os.PathLike[str],
+        old_plan: str | os.PathLike[str] | Plan,
+        new_plan: str | os.PathLike[str] | Plan,
         *,
         map: str | Sequence[str] = (),  # noqa: A002 - the option's name
         like: str | os.PathLike[str] | None = None,
@@ -1259,7 +1261,8 @@ class LakeSnapshot(Snapshot):
         """Make a snapshot from which a Flink SQL job of a changed query goes on.
 
         Args:
-            old_plan: The compiled plan of the job that took it, a file of JSON.
+            old_plan: The compiled plan of the job that took it, a file of JSON, or what
+                `compile_sql` returns.
             new_plan: That of the job that is to go on from it.
             map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
             like: A savepoint of the new job, whose types are taken.
@@ -2348,8 +2351,8 @@ def upgrade(
 
 def check_sql(
     savepoint: str | os.PathLike[str],
-    old_plan: str | os.PathLike[str],
-    new_plan: str | os.PathLike[str],
+    old_plan: str | os.PathLike[str] | Plan,
+    new_plan: str | os.PathLike[str] | Plan,
     *,
     map: str | Sequence[str] = (),  # noqa: A002 - the option's name
     like: str | os.PathLike[str] | None = None,
@@ -2361,7 +2364,8 @@ def check_sql(
 
     Args:
         savepoint: Its directory, a path or URI.
-        old_plan: The compiled plan of the job that took it, a file of JSON.
+        old_plan: The compiled plan of the job that took it, a file of JSON, or what
+            `compile_sql` returns.
         new_plan: That of the job that is to go on from it.
         map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
         like: A savepoint of the new job, whose types are taken.
@@ -2382,8 +2386,8 @@ def check_sql(
 def sql_upgrade(
     savepoint: str | os.PathLike[str],
     to: str | os.PathLike[str] | None,
-    old_plan: str | os.PathLike[str],
-    new_plan: str | os.PathLike[str],
+    old_plan: str | os.PathLike[str] | Plan,
+    new_plan: str | os.PathLike[str] | Plan,
     *,
     map: str | Sequence[str] = (),  # noqa: A002 - the option's name
     like: str | os.PathLike[str] | None = None,
@@ -2398,7 +2402,8 @@ def sql_upgrade(
         savepoint: Its directory, a path or URI.
         to: The new savepoint's directory, which must not exist; with None only the verdict is
             returned.
-        old_plan: The compiled plan of the job that took it, a file of JSON.
+        old_plan: The compiled plan of the job that took it, a file of JSON, or what
+            `compile_sql` returns.
         new_plan: That of the job that is to go on from it.
         map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
         like: A savepoint of the new job, whose types are taken.

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.flink.cluster import FlinkCluster
     from statelake.pipelines.flink.jars import JarRun
     from statelake.pipelines.operations.job_types import job_types
+    from statelake.pipelines.operations.sql_scripts import compile_sql, sql_types
     from statelake.state_core.errors import StateError
     from statelake.state_core.formats.reader import open_snapshot
     from statelake.state_core.formats.writing.new_snapshot import write_snapshot
@@ -93,6 +94,7 @@ __all__ = [
     "check_integrity",
     "check_legality",
     "check_sql",
+    "compile_sql",
     "compress",
     "copy_checkpoints",
     "copy_snapshot",
@@ -108,6 +110,7 @@ __all__ = [
     "report",
     "salvage",
     "scan",
+    "sql_types",
     "sql_upgrade",
     "upgrade",
     "warm",
@@ -125,6 +128,7 @@ _MODULES = {
         "report", "salvage", "scan", "sql_upgrade", "upgrade", "warm",
     ),
     "pipelines.operations.job_types": ("job_types",),
+    "pipelines.operations.sql_scripts": ("compile_sql", "sql_types"),
     "state_core.errors": ("StateError",),
     "state_core.formats.reader": ("open_snapshot",),
     "state_core.formats.writing.new_snapshot": ("write_snapshot",),

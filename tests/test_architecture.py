@@ -200,6 +200,10 @@ PATHS_BY_HAND = {
          ".open_input_stream"}, USERS_OWN,
     ),
     "pipelines.operations.job_types": ({"pathlib"}, USERS_OWN),
+    "pipelines.operations.java_programs": (
+        {"pathlib", ".mkdir"}, "the user's own Flink, and classes in the cache",
+    ),
+    "pipelines.operations.sql_scripts": ({"pathlib", ".write_text"}, USERS_OWN),
     "state_core.plans.plan": ({"open"}, USERS_OWN),
     "state_core.formats.contents": ({"open"}, USERS_OWN),
     "pipelines.yaml_lines": ({"pathlib", ".read_text"}, USERS_OWN),

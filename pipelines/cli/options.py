@@ -195,6 +195,68 @@ plan_option = click.option(
 )  # fmt: skip
 
 
+def gathered(
+    name: str, gather: Callable[..., Any], *options: Callable[[Any], Any]
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds options, and passes their values as one argument.
+
+    Args:
+        name: The argument.
+        gather: Returns the argument, given the options' values by name; may raise a `UsageError`.
+            What no option brings has its default.
+        options: The options, in the order of `--help`.
+    """
+    names = list(signature(gather).parameters)
+
+    def with_options(command: Command) -> Command:
+        @wraps(command)
+        def with_argument(*arguments: Any, **values: Any) -> Any:
+            given = gather(**{each: values.pop(each) for each in names if each in values})
+            return command(*arguments, **{name: given}, **values)
+
+        decorated: Any = with_argument
+        for option in reversed(options):
+            decorated = option(decorated)
+        return cast("Command", decorated)
+
+    return with_options
+
+
+class FlinkOfSql(TypedDict):
+    """The Flink that compiles a SQL script, as `compile_sql` takes it."""
+
+    flink_home: str | None
+    flink_version: str
+    classpath: tuple[str, ...]
+    timeout: float
+
+
+def flink_of_sql(
+    flink_home: str | None, flink_version: str, classpath: tuple[str, ...], timeout: float
+) -> FlinkOfSql:
+    """Return the Flink that compiles a SQL script.
+
+    Raises:
+        UsageError: Two are given.
+    """
+    if flink_home is not None and flink_version:
+        raise click.UsageError("--flink-home has its version: give one of both")
+    return {"flink_home": flink_home, "flink_version": flink_version, "classpath": classpath,
+            "timeout": timeout}  # fmt: skip
+
+
+FLINK_OF_SQL = (
+    click.option("--flink-home", metavar="DIRECTORY",
+                 help="The Flink that compiles SQL, or starts a JAR."),
+    click.option("--flink-version", default="", metavar="VERSION",
+                 help="For SQL: instead, the version whose JARs Maven has, such as 1.20."),
+    click.option("--classpath", multiple=True, metavar="JAR",
+                 help="A JAR, or a directory of them, with the SQL's functions and connectors."),
+    click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
+                 help="The seconds that Flink has to compile SQL, or to start a job."),
+)  # fmt: skip
+
+
 decode_option = click.option(
     "--decode", multiple=True, metavar="OPERATOR/STATE=FORM",
     help="What a state's text or bytes hold: json, json:SHAPE_OR_FILE, or avro:FILE.",
@@ -213,6 +275,7 @@ class NamedSnapshot:
         snapshot_id: The name of the job's snapshot; None for the newest.
         plan: The compiled plan of the savepoint's job; None without one.
         decode: What texts and bytes of the savepoint's states hold.
+        sql: The SQL script that is named in the place of a savepoint; None without one.
     """
 
     savepoint: str
@@ -222,6 +285,7 @@ class NamedSnapshot:
     snapshot_id: str | None
     plan: str | None = None
     decode: tuple[str, ...] = ()
+    sql: str | None = None
 
     @property
     def in_lake(self) -> bool:
@@ -264,33 +328,6 @@ class NamedSnapshot:
         return job.newest() if named is None else job[snapshot_named(job, named)]
 
 
-def gathered(
-    name: str, gather: Callable[..., Any], *options: Callable[[Any], Any]
-) -> Callable[[Command], Command]:
-    """Return a decorator that adds options, and passes their values as one argument.
-
-    Args:
-        name: The argument.
-        gather: Returns the argument, given the options' values by name; may raise a `UsageError`.
-            What no option brings has its default.
-        options: The options, in the order of `--help`.
-    """
-    names = list(signature(gather).parameters)
-
-    def with_options(command: Command) -> Command:
-        @wraps(command)
-        def with_argument(*arguments: Any, **values: Any) -> Any:
-            given = gather(**{each: values.pop(each) for each in names if each in values})
-            return command(*arguments, **{name: given}, **values)
-
-        decorated: Any = with_argument
-        for option in reversed(options):
-            decorated = option(decorated)
-        return cast("Command", decorated)
-
-    return with_options
-
-
 def _reading(allow_external: tuple[str, ...], uids: tuple[str, ...]) -> Reading:
     return {"allow_external": allow_external, "uids": uids}
 
@@ -312,8 +349,13 @@ def _source(
     uids: tuple[str, ...],
     allow_external: tuple[str, ...],
     plan: str | None = None,
+    sql: str | None = None,
     decode: tuple[str, ...] = (),
 ) -> NamedSnapshot:
+    if sql is not None:
+        if savepoint is not None or lake_is_meant() or snapshot_id or uids or allow_external:
+            raise click.UsageError("--sql is in the place of a SAVEPOINT: give one of both")
+        return NamedSnapshot("", _reading((), ()), None, "", None, sql=sql)
     if savepoint is not None and not lake_is_meant():
         lake = job = None
     if lake is not None:
@@ -346,6 +388,12 @@ _SOURCE = (
 source_options = gathered("source", _source, *_SOURCE)
 # the same, where a savepoint's keys and rows are shown
 planned_source_options = gathered("source", _source, *_SOURCE, plan_option)
+# the same, or the SQL of a job that has never run
+source_or_sql_options = gathered(
+    "source", _source, *_SOURCE,
+    click.option("--sql", metavar="FILE",
+                 help="Instead, a script of Flink SQL, or its compiled plan (.json)."),
+)  # fmt: skip
 # the same, where values may be typed by what they hold
 typed_source_options = gathered("source", _source, *_SOURCE, plan_option, decode_option)
 

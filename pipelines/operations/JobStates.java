@@ -4,26 +4,16 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.net.URL;
 import java.net.URLClassLoader;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.apache.flink.api.common.JobID;
 import org.apache.flink.api.common.JobStatus;
-import org.apache.flink.api.connector.source.Boundedness;
-import org.apache.flink.api.connector.source.ReaderOutput;
-import org.apache.flink.api.connector.source.Source;
-import org.apache.flink.api.connector.source.SourceReader;
-import org.apache.flink.api.connector.source.SourceReaderContext;
-import org.apache.flink.api.connector.source.SourceSplit;
-import org.apache.flink.api.connector.source.SplitEnumerator;
-import org.apache.flink.api.connector.source.SplitEnumeratorContext;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.core.execution.SavepointFormatType;
-import org.apache.flink.core.io.InputStatus;
-import org.apache.flink.core.io.SimpleVersionedSerializer;
 import org.apache.flink.runtime.jobgraph.JobGraph;
 import org.apache.flink.runtime.minicluster.MiniCluster;
 import org.apache.flink.runtime.minicluster.MiniClusterConfiguration;
@@ -65,9 +55,14 @@ public class JobStates extends StreamExecutionEnvironment {
     }
 
     public static void main(String[] words) {
+        answer("SAVEPOINT", () -> savepoint(words));
+    }
+
+    /** Prints an answer, or the cause of what went wrong, and ends the process. */
+    static void answer(String name, Callable<String> work) {
         int code = 1;
         try {
-            System.out.println("SAVEPOINT " + savepoint(words));
+            System.out.println(name + " " + work.call());
             code = 0;
         } catch (Throwable problem) {
             Throwable cause = problem;
@@ -149,7 +144,7 @@ public class JobStates extends StreamExecutionEnvironment {
             }
             String name = factory.getClass().getSimpleName();
             if (name.equals("SourceOperatorFactory")) {
-                set(factory, "source", new Silent());
+                set(factory, "source", new Silent<>());
             } else if (name.equals("SinkWriterOperatorFactory")) {
                 set(factory, "sink", new DiscardingSink<Object>());
             }
@@ -167,119 +162,5 @@ public class JobStates extends StreamExecutionEnvironment {
             }
         }
         throw new NoSuchFieldException(target.getClass() + "." + name);
-    }
-
-    /** A source that never ends, and has nothing. */
-    static final class Silent implements Source<Object, Silent.NoSplit, Integer> {
-        private static final long serialVersionUID = 1;
-
-        @Override
-        public Boundedness getBoundedness() {
-            return Boundedness.CONTINUOUS_UNBOUNDED;
-        }
-
-        @Override
-        public SourceReader<Object, NoSplit> createReader(SourceReaderContext context) {
-            return new Reader();
-        }
-
-        @Override
-        public SplitEnumerator<NoSplit, Integer> createEnumerator(SplitEnumeratorContext<NoSplit> context) {
-            return new Enumerator();
-        }
-
-        @Override
-        public SplitEnumerator<NoSplit, Integer> restoreEnumerator(
-                SplitEnumeratorContext<NoSplit> context, Integer state) {
-            return new Enumerator();
-        }
-
-        @Override
-        public SimpleVersionedSerializer<NoSplit> getSplitSerializer() {
-            return new Nothing<>();
-        }
-
-        @Override
-        public SimpleVersionedSerializer<Integer> getEnumeratorCheckpointSerializer() {
-            return new Nothing<>();
-        }
-
-        static final class NoSplit implements SourceSplit {
-            @Override
-            public String splitId() {
-                return "none";
-            }
-        }
-
-        static final class Nothing<T> implements SimpleVersionedSerializer<T> {
-            @Override
-            public int getVersion() {
-                return 1;
-            }
-
-            @Override
-            public byte[] serialize(T value) {
-                return new byte[0];
-            }
-
-            @Override
-            public T deserialize(int version, byte[] data) {
-                return null;
-            }
-        }
-
-        static final class Reader implements SourceReader<Object, NoSplit> {
-            private final java.util.concurrent.CompletableFuture<Void> never =
-                    new java.util.concurrent.CompletableFuture<>();
-
-            @Override
-            public void start() {}
-
-            @Override
-            public InputStatus pollNext(ReaderOutput<Object> output) {
-                return InputStatus.NOTHING_AVAILABLE;
-            }
-
-            @Override
-            public List<NoSplit> snapshotState(long checkpoint) {
-                return new ArrayList<>();
-            }
-
-            @Override
-            public java.util.concurrent.CompletableFuture<Void> isAvailable() {
-                return never;
-            }
-
-            @Override
-            public void addSplits(List<NoSplit> splits) {}
-
-            @Override
-            public void notifyNoMoreSplits() {}
-
-            @Override
-            public void close() {}
-        }
-
-        static final class Enumerator implements SplitEnumerator<NoSplit, Integer> {
-            @Override
-            public void start() {}
-
-            @Override
-            public void handleSplitRequest(int subtask, String host) {}
-
-            @Override
-            public void addSplitsBack(List<NoSplit> splits, int subtask) {}
-
-            @Override
-            public void addReader(int subtask) {}
-
-            @Override
-            public Integer snapshotState(long checkpoint) {
-                return 0;
-            }
-
-            @Override
-            public void close() {}
-        }
     }
 }

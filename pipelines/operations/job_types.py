@@ -7,27 +7,20 @@ that you would deploy.
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from statelake.pipelines.spark.jars import java_command, require_java
-from statelake.state_core.errors import DeclarationError, FlinkJobError, MissingFileError
+from statelake.pipelines.operations.java_programs import flink_libraries, run_program
+from statelake.state_core.errors import DeclarationError, MissingFileError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.state_types import StateTypes
 
-PROGRAM = Path(__file__).with_name("JobStates.java")
+PROGRAM = ("JobStates.java", "Silent.java")
 MANIFEST = "META-INF/MANIFEST.MF"
 MAX_MANIFEST_BYTES = 1 << 20
 ENTRY_CLASSES = ("program-class", "Main-Class")
-START_SECONDS = 60  # of a JVM that compiles the program, beside the job's own
-COMPILER = "jdk.compiler/com.sun.tools.javac.Main"
-FOUND, PROBLEM = "SAVEPOINT ", "PROBLEM "
-OPENS = tuple(
-    f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang", "time")
-)
 
 
 def job_types(
@@ -58,18 +51,17 @@ def job_types(
         DeclarationError: The JAR names no class with `main`.
         FlinkJobError: The job can't be started.
     """
-    require_java()
+    libraries = flink_libraries(flink_home)
     path = Path(jar)
     entry = entry_class or _entry_class(path)
-    libraries = sorted((Path(flink_home) / "lib").glob("*.jar"))
-    if not libraries:
-        raise MissingFileError(
-            "no JARs of Flink in its `lib`", place=os.fspath(flink_home),
-            remedy="name the directory of a Flink distribution, --flink-home",
-        )  # fmt: skip
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         words = [os.fspath(path.absolute()), entry, Path(directory).as_uri(), f"{timeout:.0f}"]
-        made = _run(libraries, [*words, *arguments], directory, timeout)
+        made = run_program(
+            PROGRAM, libraries, [*words, *arguments], directory, timeout=timeout, place=entry,
+            problem="the job can't be started",
+            remedy="the job must start in this Flink: name its own, --flink-home, and its"
+            " arguments, --arg",
+        ).removeprefix("file:")  # fmt: skip
         wanted = [operator] if isinstance(operator, str) else operator
         return open_snapshot(made).types(wanted)
 
@@ -90,45 +82,4 @@ def _entry_class(jar: Path) -> str:
     raise DeclarationError(
         "its manifest names no class with `main`", place=str(jar),
         remedy="name it, --entry-class com.acme.Job",
-    )  # fmt: skip
-
-
-def _run(libraries: Sequence[Path], words: Sequence[str], directory: str, timeout: float) -> str:
-    """Run the program, and return where the savepoint is that it took."""
-    classes = Path(directory) / "classes"
-    path = os.pathsep.join(map(str, libraries))
-    compiler = [java_command(), "-m", COMPILER, "-nowarn", "-cp", path, "-d", str(classes)]
-    compiled = subprocess.run(  # noqa: S603 - the user's own Java and Flink
-        [*compiler, str(PROGRAM)], capture_output=True, text=True, check=False
-    )
-    if compiled.returncode:
-        raise FlinkJobError(
-            f"it can't be made ready for this Flink: {compiled.stderr.strip()[-500:]}",
-            place=str(libraries[0].parent),
-            remedy="it takes a JDK, not a JRE, and Flink 1.19 or later",
-        )
-    command = [
-        java_command(), f"-Djava.io.tmpdir={directory}", "-Xmx1g", *OPENS,
-        "-cp", os.pathsep.join((str(classes), path)), PROGRAM.stem, *words,
-    ]  # fmt: skip
-    try:
-        done = subprocess.run(  # noqa: S603 - the user's own Java, Flink and JAR
-            command, capture_output=True, text=True, encoding="utf-8", errors="replace",
-            timeout=timeout + START_SECONDS, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise FlinkJobError(
-            f"it has not started in {timeout:.0f} s", place=words[1],
-            remedy="give it longer, --timeout; sources and sinks that are not of Flink's new"
-            " interfaces are started as they are, and may wait for their servers",
-        ) from error  # fmt: skip
-    for line in done.stdout.splitlines():
-        if line.startswith(FOUND):
-            return line.removeprefix(FOUND).removeprefix("file:")
-    problems = [line for line in done.stdout.splitlines() if line.startswith(PROBLEM)]
-    why = problems[-1].removeprefix(PROBLEM) if problems else done.stderr.strip()[-500:]
-    raise FlinkJobError(
-        f"the job can't be started: {why}", place=words[1],
-        remedy="the job must start in this Flink: name its own, --flink-home, and its arguments,"
-        " --arg",
     )  # fmt: skip

@@ -19,6 +19,7 @@ from statelake.pipelines.lake.edit.sql_upgrading import (
     SqlUpgradePlan,
     plan_sql_upgrade,
     upgrade_sql,
+    with_numbers_of,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import (
@@ -29,7 +30,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.plans.matching import Fate, match_plans
-from statelake.state_core.plans.plan import read_plan
+from statelake.state_core.plans.plan import Plan, read_plan
 from statelake.state_core.plans.states import NodeStates
 from statelake.state_core.plans.unaided import Unaided, flink_unaided
 from statelake.state_core.printable import Printed, Table
@@ -241,8 +242,8 @@ def refuse_unless_accepted(verdict: SqlUpgrade) -> None:
 
 def judge_sql(
     record: SnapshotRecord,
-    old_plan: str | os.PathLike[str],
-    new_plan: str | os.PathLike[str],
+    old_plan: str | os.PathLike[str] | Plan,
+    new_plan: str | os.PathLike[str] | Plan,
     *,
     pairs: Mapping[int, int] | None = None,
     like: str | os.PathLike[str] | None = None,
@@ -262,7 +263,10 @@ def judge_sql(
         DeclarationError: A plan can't be understood.
         IncompatibleError: The snapshot is not of the old plan.
     """
-    match = match_plans(read_plan(old_plan), read_plan(new_plan), pairs)
+    old = read_plan(old_plan)
+    if not no_uids:
+        old = with_numbers_of(record, old)
+    match = match_plans(old, read_plan(new_plan), pairs)
     known = None if like is None else open_snapshot(like)
     return plan_sql_upgrade(record, match, known, no_uids=no_uids)
 
@@ -374,8 +378,8 @@ def upgrade_sql_job(
     job: str,
     snapshot_id: str,
     target: str,
-    old_plan: str | os.PathLike[str],
-    new_plan: str | os.PathLike[str],
+    old_plan: str | os.PathLike[str] | Plan,
+    new_plan: str | os.PathLike[str] | Plan,
     *,
     pairs: Mapping[int, int] | None = None,
     like: str | os.PathLike[str] | None = None,

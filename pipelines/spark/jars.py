@@ -145,8 +145,11 @@ def java_command() -> str:
     return shutil.which("java") or ""
 
 
-def require_java() -> None:
+def require_java(user: str = "Spark") -> None:
     """Require Java 17 or later.
+
+    Args:
+        user: What needs it, for messages.
 
     Raises:
         JavaError: There is no Java, or it is older.
@@ -154,7 +157,7 @@ def require_java() -> None:
     command = java_command()
     if not command:
         raise JavaError(
-            "no Java found, and Spark needs one",
+            f"no Java found, and {user} needs one",
             remedy="install Java 17 and put it on the PATH, or set JAVA_HOME",
         )
     text = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
@@ -162,6 +165,6 @@ def require_java() -> None:
     major = first.split(".")[0]
     if not major.isdigit() or int(major) < MINIMUM_JAVA:
         raise JavaError(
-            f"Java {first or '?'} at {command}, and Spark 4.2 needs {MINIMUM_JAVA} or later",
+            f"Java {first or '?'} at {command}, and {user} needs {MINIMUM_JAVA} or later",
             remedy="install Java 17 and put it on the PATH, or set JAVA_HOME",
         )

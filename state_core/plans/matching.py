@@ -622,10 +622,7 @@ def _column_match(
     ):  # fmt: skip
         return ColumnMatch(column, None, Fate.UNKNOWN, MISSED)
     if column.initial is NO_INITIAL:
-        return ColumnMatch(
-            column, None, Fate.UNKNOWN,
-            "only Java knows what it begins as: name a savepoint of the new job, --like",
-        )  # fmt: skip
+        return ColumnMatch(column, None, Fate.UNKNOWN, "only Java knows what it begins as")
     if not column.counts:
         return _new_column(column, state)
     return ColumnMatch(column, None, Fate.STARTS_NOW, "it is new, and counts from now on")

@@ -9,6 +9,7 @@ since names that are wrong would be worse than none.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -39,6 +40,7 @@ from statelake.state_core.serializers.sql.types.logical_types import LogicalType
 REMEDY = "give the plan of the job that took the savepoint"
 LONGEST_QUERY = 2000
 SHOWN = 5
+HIGHEST = 1 << 14  # number of a node that is looked for where a savepoint has hashes alone
 _UID = re.compile(r"(\d{1,18})_(.+)")
 _KINDS = frozenset((*RULES, *STATELESS))
 # nodes whose operator has the name of another kind
@@ -95,6 +97,40 @@ def nodes_by_uid(
         else:
             found[operator_id] = number, name
     return found, others
+
+
+def numbered_as(plan: Plan, held: Mapping[str, str]) -> Plan:
+    """Return a plan with the numbers that its nodes have in a job that runs a plan of the same SQL.
+
+    Numbers are counted in the JVM that compiles, so that those of two plans of the same script
+    differ by one amount.
+
+    Args:
+        plan: The plan; if it has the job's numbers, it is returned as it is.
+        held: The operators of the job's snapshot, each with its uid; empty if it is not known.
+
+    Raises:
+        IncompatibleError: It fits the snapshot by several amounts.
+    """
+    if plan.numbered:
+        return plan
+    nodes: dict[str, list[int]] = {}
+    for node in plan.nodes.values():
+        nodes.setdefault(OPERATORS.get(node.kind, node.kind), []).append(node.id)
+    hashed = {
+        operator_id_of_uid(f"{number}_{name}"): (number, name)
+        for name in nodes
+        for number in range(HIGHEST if not all(held.values()) else 0)
+    }
+    known = [(int(parts[1]), parts[2]) for uid in held.values() if (parts := _UID.fullmatch(uid))]
+    known += [hashed[each] for each, uid in held.items() if not uid and each in hashed]
+    shifts = Counter(number - each for number, name in known for each in nodes.get(name, ()))
+    (best, count), (_, second) = [*shifts.most_common(2), (0, 0), (0, -1)][:2]
+    if count == second:
+        raise IncompatibleError(
+            "its nodes may be several of the savepoint's", place=plan.place, remedy=REMEDY
+        )
+    return plan.shifted(best)
 
 
 def names_in(snapshot: Snapshot, plan: Plan) -> dict[str, OperatorNames]:

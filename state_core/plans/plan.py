@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -79,20 +79,33 @@ class Plan:
         place: Where it was read.
         flink: The minor version of Flink that compiled it.
         nodes: The nodes by number, each after its inputs.
+        numbered: Whether the numbers are those of the job; of a plan that was compiled of the same
+            SQL they may begin elsewhere.
     """
 
     place: str
     flink: tuple[int, int]
     nodes: Mapping[int, PlanNode]
+    numbered: bool = True
+
+    def shifted(self, by: int) -> Plan:
+        """Return the plan with other numbers, which are those of a job."""
+        nodes = {
+            number + by: replace(node, id=number + by, inputs=tuple(i + by for i in node.inputs))
+            for number, node in self.nodes.items()
+        }
+        return replace(self, nodes=nodes, numbered=True)
 
 
-def read_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a compiled plan that a user names.
+def read_plan(path: str | os.PathLike[str] | Plan) -> Plan:
+    """Read a compiled plan that a user names; one that was read already is returned.
 
     Raises:
         DeclarationError: It is no plan of Flink SQL.
         MissingFileError: It can't be read.
     """
+    if isinstance(path, Plan):
+        return path
     place = os.fspath(path)
     try:
         with open(place, "rb") as file:  # noqa: PTH123 - a path that the user gives, as it is

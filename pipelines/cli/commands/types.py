@@ -9,31 +9,40 @@ import click
 import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, show
-from statelake.pipelines.cli.options import NamedSnapshot, source_options
+from statelake.pipelines.cli.options import (
+    FLINK_OF_SQL,
+    FlinkOfSql,
+    NamedSnapshot,
+    flink_of_sql,
+    gathered,
+    source_or_sql_options,
+)
 
 JAR = ".jar"
 FILES = (".yaml", ".yml", ".json", ".py")
 
 
 @click.command()
-@source_options
+@source_or_sql_options
 @click.option("--operator", "operators", multiple=True, help="Only this operator; may be repeated.")
 @click.option("--diff", metavar="FILE", help="Say how the types differ from those of a file.")
-@click.option("--flink-home", metavar="DIRECTORY", help="Flink, in which a JAR is started.")
+@click.option("--to", "target", metavar="DIRECTORY",
+              help="Of --sql: keep the savepoint, which sql-upgrade takes as --like.")  # fmt: skip
+@click.option("--no-uids", is_flag=True, help="The SQL job runs without a compiled plan.")
+@gathered("flink", flink_of_sql, *FLINK_OF_SQL)
 @click.option("--entry-class", default="", help="The class with `main`; by default the JAR's.")
 @click.option("--arg", "arguments", multiple=True, help="An argument of the program.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
-              help="The seconds in which a JAR's job must start.")  # fmt: skip
 @plugins_option
 @json_option
 def types(
     source: NamedSnapshot,
     operators: tuple[str, ...],
     diff: str | None,
-    flink_home: str | None,
+    target: str | None,
+    no_uids: bool,
+    flink: FlinkOfSql,
     entry_class: str,
     arguments: tuple[str, ...],
-    timeout: float,
     as_json_: bool,
 ) -> None:
     """Print the types of a snapshot's states as YAML, to be committed beside the job's code.
@@ -47,6 +56,11 @@ def types(
     --flink-home, by Java, reads nothing, and stops with a savepoint. Its main is run here, so give
     only a JAR that you would deploy. States that are registered later, at a record, are not seen.
 
+    Of a script of Flink SQL, --sql, the types are those of its job over empty tables: it is
+    compiled and started in the Flink of --flink-home or --flink-version, and nothing is asked of
+    your systems. The savepoint that it takes has no data and all types: with --to it is kept, and
+    is what sql-upgrade takes as --like.
+
     With --diff the differences from such a file are told in words; SAVEPOINT may then be a file
     of types, too.
 
@@ -57,20 +71,29 @@ def types(
       statelake types /savepoints/savepoint-of-the-new-job --diff types.yaml
       statelake types new-types.yaml --diff types.yaml
       statelake types new-job.jar --flink-home /opt/flink --entry-class com.acme.Orders --arg eu
+      statelake types --sql new.sql --flink-version 2.3 --to schema-savepoint
     """
-    is_file = source.savepoint.endswith(FILES)
+    is_jar, is_file = source.savepoint.endswith(JAR), source.savepoint.endswith(FILES)
     if is_file and (diff is None or operators):
         raise click.UsageError("a file of types is for --diff, and has no --operator")
+    if source.sql is None and (target is not None or no_uids or flink["flink_version"]):
+        raise click.UsageError("--to, --no-uids and --flink-version are for --sql")
+    if not is_jar and (entry_class or arguments):
+        raise click.UsageError("--entry-class and --arg are for a JAR")
     new: Any = source.savepoint
-    if source.savepoint.endswith(JAR):
-        if flink_home is None:
+    if source.sql is not None:
+        new = sl.sql_types(source.sql, target, no_uids=no_uids, operator=operators, **flink)
+    elif is_jar:
+        if flink["flink_home"] is None:
             raise click.UsageError("a JAR is started in a Flink: name its directory, --flink-home")
+        if flink["classpath"]:
+            raise click.UsageError("a JAR has its classes: --classpath is for --sql")
         new = sl.job_types(
-            source.savepoint, flink_home, entry_class=entry_class, arguments=arguments,
-            operator=operators, timeout=timeout,
+            source.savepoint, flink["flink_home"], entry_class=entry_class, arguments=arguments,
+            operator=operators, timeout=flink["timeout"],
         )  # fmt: skip
-    elif flink_home is not None or entry_class or arguments:
-        raise click.UsageError("--flink-home, --entry-class and --arg are for a JAR")
+    elif flink["flink_home"] is not None or flink["classpath"]:
+        raise click.UsageError("--flink-home and --classpath are for a JAR, or --sql")
     elif not is_file:
         new = (source.stored() if source.in_lake else source.open()).types(operators)
     result = new if diff is None else sl.diff_types(diff, new)

@@ -98,7 +98,7 @@ from statelake.state_core.formats.rewriting.value_migration import with_columns
 from statelake.state_core.formats.writing.rehash import check_key_groups, rehash_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.model.snapshot import NO_NAMES, RowNames, Snapshot, StateKind
+from statelake.state_core.model.snapshot import NO_NAMES, Operator, RowNames, Snapshot, StateKind
 from statelake.state_core.plans.data_views import (
     extreme_map,
     extreme_row,
@@ -118,11 +118,12 @@ from statelake.state_core.plans.matching import (
 from statelake.state_core.plans.naming import (
     LONGEST_QUERY,
     nodes_by_uid,
+    numbered_as,
     refuse_other_types,
     row_at,
     row_names,
 )
-from statelake.state_core.plans.plan import PlanNode
+from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
     ALL_ROWS,
     NO_INITIAL,
@@ -536,10 +537,49 @@ def plan_sql_upgrade(
         IncompatibleError: The snapshot is not of the old plan.
     """
     named = (_named_by_topology if no_uids else _named_by_uid)(record, match)
+    liked = _liked(like, match, named)
     upgrades = [
-        _operator_upgrade(record, each, named, like, match.new.flink) for each in match.operators
+        _operator_upgrade(record, each, named, liked, match.new.flink) for each in match.operators
     ]
     return SqlUpgradePlan(match, tuple(upgrades))
+
+
+def with_numbers_of(record: SnapshotRecord, plan: Plan) -> Plan:
+    """Return the plan of a snapshot's job, with the numbers that its nodes have there.
+
+    Raises:
+        IncompatibleError: They can't be told.
+    """
+    uids = {each.operator_id: each.uid for each in record.operators}
+    return numbered_as(
+        plan,
+        {each.operator_id: uids.get(each.operator_id) or each.uid
+         for each in carried_metadata(record).operators},
+    )  # fmt: skip
+
+
+def _liked(like: Snapshot | None, match: PlanMatch, named: Named) -> dict[str, Operator]:
+    """Return the operators of a snapshot of the new job, by the ids that those will have.
+
+    Raises:
+        IncompatibleError: It is no snapshot of the new job.
+    """
+    found = {each.operator_id: each for each in (like.operators if like is not None else ())
+             if each.keyed_states}  # fmt: skip
+    if not found or not named.new:
+        return found
+    shape = shape_in(match.new, found)  # its connectors may be others, such as empty tables
+    if shape is None:
+        raise IncompatibleError(
+            "the ids of the operators of --like do not follow from the new plan",
+            place=match.new.place, remedy="name a savepoint of the new job, without uids",
+        )  # fmt: skip
+    ids = operator_ids_of(match.new, shape)
+    return {
+        operator_id: found[ids[node]]
+        for node, operator_id in named.new.items()
+        if ids.get(node) in found
+    }
 
 
 @dataclass(frozen=True)
@@ -624,7 +664,7 @@ def _operator_upgrade(
     record: SnapshotRecord,
     match: OperatorMatch,
     named: Named,
-    like: Snapshot | None,
+    like: Mapping[str, Operator],
     flink: tuple[int, int],
 ) -> OperatorUpgrade:
     old, new = match.old, match.new
@@ -774,7 +814,7 @@ def _state_upgrade(
     state: StateRecord,
     match: OperatorMatch,
     operator_id: str,
-    like: Snapshot | None,
+    like: Mapping[str, Operator],
     flink: tuple[int, int],
 ) -> StateUpgrade | None:
     """Return what becomes of a state of a matched operator; None if it is left out."""
@@ -908,14 +948,10 @@ def _new_row(
     return row
 
 
-def _meta_info_like(like: Snapshot | None, operator_id: str, name: str) -> bytes | None:
+def _meta_info_like(like: Mapping[str, Operator], operator_id: str, name: str) -> bytes | None:
     """Return the meta info of a state in a snapshot of the new job; None if it has none."""
-    for operator in () if like is None else like.operators:
-        if operator.operator_id == operator_id:
-            for state in operator.keyed_states:
-                if state.name == name:
-                    return state.meta_info
-    return None
+    states = like[operator_id].keyed_states if operator_id in like else ()
+    return next((each.meta_info for each in states if each.name == name), None)
 
 
 # --------------------------------------------------------------------------- the upgrade

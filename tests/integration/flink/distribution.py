@@ -41,6 +41,15 @@ def flink_jars(version: str, extra: Iterable[str] = ()) -> list[Path]:
     return sorted(resolve_jars(name, modules).glob("*.jar"))
 
 
+def flink_home(version: str, to: Path, extra: Iterable[str] = ()) -> Path:
+    """A directory of Flink, with the JARs of one version in its `lib`, and a planner in `opt`."""
+    for jar in flink_jars(version, extra):
+        place = to / ("opt" if "planner-loader" in jar.name else "lib") / jar.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(jar)
+    return to
+
+
 def compiled(sources: Iterable[Path], jars: Iterable[Path], release: str) -> Path:
     """The directory with the classes of some sources, compiled once for each content.
 

@@ -9,21 +9,13 @@ import pytest
 
 import statelake as sl
 from statelake.state_core.errors import DeclarationError, FlinkJobError, MissingFileError
-from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
+from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_home, flink_jars
 from tests.integration.flink.oracle import NEW_SOURCES, SOURCES, FlinkOracle
 from tests.support.command import run
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 CASES = ("kinds", "operator")
-
-
-def flink_home(version: str, to: Path) -> Path:
-    """A directory of Flink, with the JARs of one version in its `lib`."""
-    (to / "lib").mkdir(parents=True)
-    for jar in flink_jars(version):
-        (to / "lib" / jar.name).symlink_to(jar)
-    return to
 
 
 def program(version: str, to: Path, entry_class: str = "EntryJobs") -> Path:

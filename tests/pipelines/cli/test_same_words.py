@@ -35,6 +35,13 @@ SAVEPOINTS = {
 }
 TYPED = SAVEPOINTS | {"plan": "the same", "decode": "the same"}
 PROGRESS = {"progress": "no `Job` has it"}
+SCRIPTS = {
+    "old_sql": "given as `sql`",
+    "new_sql": "the same",
+    "old_flink": "given as `flink_home` or `flink_version`",
+    "keep_plan": "given as `to`",
+}
+SCRIPT = {"sql": "--old-sql, --new-sql"}
 LOG = sl.Checkpoints.__init__
 PROGRAM = dict.fromkeys(
     ("jar", "jar_id", "entry_class", "arg", "allow_non_restored_state"), "`JarRun` has it"
@@ -75,7 +82,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         },
     ),
     "types": (
-        (sl.Snapshot.types, sl.LakeSnapshot.types, sl.diff_types, sl.job_types),
+        (sl.Snapshot.types, sl.LakeSnapshot.types, sl.diff_types, sl.job_types, sl.sql_types),
         SAVEPOINTS | {"diff": "given as `old`", "arg": "given as `arguments`"},
         {"old": "--diff", "new": "the SAVEPOINT", "jar": "the same", "arguments": "--arg"},
     ),
@@ -136,8 +143,14 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "upgrade": (
         (sl.LakeSnapshot.upgrade, sl.upgrade), {"all": "each is upgraded by itself"}, {},
     ),
-    "sql-upgrade": ((sl.LakeSnapshot.sql_upgrade, sl.sql_upgrade), {}, {}),
-    "check sql": ((sl.LakeSnapshot.check_sql, sl.check_sql), {}, {}),
+    "sql-upgrade": (
+        (sl.LakeSnapshot.sql_upgrade, sl.sql_upgrade, sl.compile_sql), SCRIPTS, SCRIPT,
+    ),
+    "check sql": (
+        (sl.LakeSnapshot.check_sql, sl.check_sql, sl.compile_sql),
+        SCRIPTS,
+        SCRIPT | {"to": "--keep-plan"},
+    ),
     "check compatibility": ((sl.LakeSnapshot.check_compatibility,), {}, {}),
     "check legality": (
         (sl.LakeSnapshot.check_legality, sl.check_legality), {}, {},

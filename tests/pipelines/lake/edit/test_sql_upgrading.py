@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from statelake.state_core.errors import (
     NotFoundError,
     StateError,
 )
+from statelake.state_core.formats.metadata.checkpoint_metadata import write_metadata
+from statelake.state_core.plans.plan import read_plan
 from tests.support.command import run
 from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
 
@@ -190,6 +193,38 @@ def test_a_plan_of_another_job_is_refused(job: tuple[Path, Path, Path]) -> None:
     verdict = sl.check_sql(savepoint, changed(old, sum_of_text), new)
     (each,) = (each for each in verdict.operators if each.operator == "GroupAggregate[4]")
     assert each.fate in ("unknown", "lost")
+
+
+@pytest.mark.parametrize("uids", [True, False])
+@pytest.mark.parametrize("by", [0, 7, -1, 1200])
+def test_a_plan_compiled_of_the_same_sql_gets_the_numbers_of_the_job(
+    job: tuple[Path, Path, Path], uids: bool, by: int
+) -> None:
+    """Of uids, and of their hashes in a savepoint of Flink 1; a file has the job's own numbers."""
+    savepoint, old, new = job
+    if not uids:
+        written = sl.open_snapshot(savepoint).metadata
+        operators = [replace(each, uid="", name="") for each in written.operators]
+        hashed = replace(written, version=4, operators=operators)
+        (savepoint / "_metadata").write_bytes(write_metadata(hashed))
+    words: Any = {} if uids else {"uids": ["1_numbers", "8_numbers"]}
+    wanted = sl.check_sql(savepoint, old, new, **words)
+    plan = read_plan(old).shifted(by)
+    assert sl.check_sql(savepoint, replace(plan, numbered=False), new, **words) == wanted
+    if by:
+        with pytest.raises(IncompatibleError, match="of the old plan"):
+            sl.check_sql(savepoint, plan, new, **words)
+
+
+def test_a_plan_compiled_of_other_sql_is_refused(job: tuple[Path, Path, Path]) -> None:
+    """It fits by no numbers, or by several."""
+    savepoint, old, new = job
+    other = read_plan(old)
+    fewer = {number: node for number, node in other.nodes.items() if number < 6}
+    calc = {2: other.nodes[2]}
+    for nodes, says in ((fewer, "no operator of the old plan"), (calc, "several of the savepoint")):
+        with pytest.raises(IncompatibleError, match=says):
+            sl.check_sql(savepoint, replace(other, nodes=nodes, numbered=False), new)
 
 
 def _numbered(plan: Any, more: int) -> None:

@@ -1,0 +1,183 @@
+"""Small Java programs of ours that run in the user's Flink, each compiled against it once.
+
+They are source files beside this module. Nothing out of a snapshot is ever run: what runs is the
+user's own job, or the user's own SQL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from statelake.pipelines.spark.jars import (
+    cache_directory,
+    java_command,
+    require_java,
+    resolve_jars,
+)
+from statelake.state_core.errors import EncodeError, FlinkJobError, MissingFileError
+
+SOURCES = Path(__file__).parent
+START_SECONDS = 60  # of a JVM, beside the job's own
+COMPILER = "jdk.compiler/com.sun.tools.javac.Main"
+PROBLEM, ANSWERS = "PROBLEM", ("PLAN", "SAVEPOINT")
+OPENS = tuple(
+    f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang", "time")
+)
+SQL_MODULES = (
+    "flink-clients", "flink-streaming-java", "flink-table-planner_2.12", "flink-table-runtime",
+    "flink-table-api-java-bridge",
+)  # fmt: skip
+CONF = "FLINK_CONF_DIR"
+CONF_FILES = ("config.yaml", "flink-conf.yaml")
+PLANNER = "flink-table-planner*.jar"
+
+
+def flink_libraries(home: str | os.PathLike[str], *, sql: bool = False) -> list[Path]:
+    """Return the JARs of a Flink distribution.
+
+    Args:
+        home: Its directory, whose `lib` has them.
+        sql: Whether the planner of SQL is needed, which may be in `opt`.
+
+    Raises:
+        MissingFileError: There is no Flink, or no planner.
+    """
+    require_java("Flink")
+    libraries = sorted((Path(home) / "lib").glob("*.jar"))
+    if not libraries:
+        raise MissingFileError(
+            "no JARs of Flink in its `lib`", place=os.fspath(home),
+            remedy="name the directory of a Flink distribution, --flink-home",
+        )  # fmt: skip
+    if sql and not any(each.match(PLANNER) for each in libraries):
+        planners = sorted((Path(home) / "opt").glob(PLANNER))
+        if not planners:
+            raise MissingFileError(
+                f"no {PLANNER} in its `lib` and `opt`", place=os.fspath(home),
+                remedy="name the directory of a whole Flink distribution, --flink-home",
+            )  # fmt: skip
+        libraries.append(planners[0])
+    return libraries
+
+
+def flink_settings(home: str | os.PathLike[str] | None) -> Path | None:
+    """Return the directory of a Flink distribution's settings; None if it has none."""
+    conf = None if home is None else Path(home) / "conf"
+    has_some = conf is not None and any((conf / name).is_file() for name in CONF_FILES)
+    return conf if has_some else None
+
+
+def flink_from_maven(version: str) -> list[Path]:
+    """Return the JARs of Flink SQL from Maven Central, downloaded at the first call.
+
+    Args:
+        version: Such as `1.20.1`; of a minor version, `1.20`, its newest patch.
+
+    Raises:
+        EncodeError: It is no version.
+        StateError: The JARs can't be downloaded.
+    """
+    parts = version.split(".")
+    if len(parts) not in (2, 3) or not all(part.isdecimal() for part in parts):
+        raise EncodeError(f"{version!r} is no version of Flink", remedy="give one such as 1.20")
+    require_java("Flink")
+    exact = version if len(parts) == 3 else f"{version}.+"
+    modules = [f"org.apache.flink:{module}:{exact}" for module in SQL_MODULES]
+    return sorted(resolve_jars(f"flink-sql-{version}", modules).glob("*.jar"))
+
+
+def run_program(
+    sources: Sequence[str],
+    libraries: Sequence[Path],
+    words: Sequence[str],
+    directory: str,
+    *,
+    timeout: float,
+    place: str,
+    problem: str,
+    remedy: str,
+    conf: Path | None = None,
+) -> str:
+    """Run a program, and return what it answers.
+
+    Args:
+        sources: Its files; the first has the class that is run.
+        libraries: The JARs of Flink, and of the user.
+        words: The program's arguments.
+        directory: Where it may write.
+        timeout: The seconds that it has, beside a JVM's start.
+        place: Of whom it is, for messages.
+        problem: What is the matter if it gives no answer.
+        remedy: What to do then.
+        conf: The directory of Flink's settings, if they count.
+
+    Raises:
+        FlinkJobError: It can't be compiled, has not ended in time, or says what is wrong.
+    """
+    classes = _compiled(sources, libraries)
+    path = os.pathsep.join(map(str, libraries))
+    command = [
+        java_command(), f"-Djava.io.tmpdir={directory}", "-Xmx1g", *OPENS,
+        "-cp", os.pathsep.join((str(classes), path)), Path(sources[0]).stem, *words,
+    ]  # fmt: skip
+    environment = {name: text for name, text in os.environ.items() if name != CONF}
+    if conf is not None:
+        environment[CONF] = str(conf)
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own Java, Flink, and job
+            command, capture_output=True, text=True, encoding="utf-8", errors="replace",
+            timeout=timeout + START_SECONDS, check=False, env=environment,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise FlinkJobError(
+            f"it has not ended in {timeout:.0f} s", place=place,
+            remedy="give it longer, --timeout; sources and sinks that are not of Flink's new"
+            " interfaces are started as they are, and may wait for their servers",
+        ) from error  # fmt: skip
+    said = {
+        name: text for name, _, text in (line.partition(" ") for line in done.stdout.splitlines())
+    }
+    for name in ANSWERS:
+        if name in said:
+            return said[name]
+    raise FlinkJobError(
+        f"{problem}: {said.get(PROBLEM) or done.stderr.strip()[-500:]}",
+        place=place, remedy=remedy,
+    )  # fmt: skip
+
+
+def _compiled(sources: Sequence[str], libraries: Sequence[Path]) -> Path:
+    """Return the directory with a program's classes, compiled once for each Flink.
+
+    Raises:
+        FlinkJobError: It can't be compiled.
+    """
+    files = [SOURCES / each for each in sources]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))
+    digest.update(repr([(each.name, each.stat().st_size) for each in libraries]).encode())
+    target = cache_directory() / f"flink-programs-{digest.hexdigest()[:16]}"
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, ignore_cleanup_errors=True) as part:
+        classes = Path(part) / "classes"
+        path = os.pathsep.join(map(str, libraries))
+        compiler = [java_command(), "-m", COMPILER, "-nowarn", "-cp", path, "-d", str(classes)]
+        done = subprocess.run(  # noqa: S603 - the user's own Java and Flink
+            [*compiler, *map(str, files)], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise FlinkJobError(
+                f"it can't be made ready for this Flink: {done.stderr.strip()[-500:]}",
+                place=str(libraries[0].parent),
+                remedy="it takes a JDK, not a JRE, and Flink 1.19 or later",
+            )
+        with suppress(OSError):  # another process was first
+            classes.rename(target)
+    return target
