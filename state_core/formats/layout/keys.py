@@ -206,7 +206,8 @@ def _key_ends(layout: KeyedLayout, entries: Entries, starts: I64Array) -> I64Arr
     """Return the end of each entry's key, which begins at `starts`."""
     if layout.opaque_key:
         return entries.key_end
-    if not layout.key.self_delimiting:
+    alone = layout.user_key is None and layout.namespace.wire_length >= 0
+    if alone or not layout.key.self_delimiting:  # what is behind the key has a known size
         ends = entries.key_end - layout.namespace.wire_length
         _check_fit(layout.namespace, entries, ends < starts)
         return ends
