@@ -92,7 +92,7 @@ class EnumColumn(Column):
         return table.parts.constants(np.where(right, lines, table.a_null))
 
     def plan(self, values: pa.Array) -> Plan:
-        """Return how many constants are written at once."""
+        """Return the plan by which many constants are written."""
         form = self.classes.form_of(self.java_class)
         constants = form.constants if isinstance(form, EnumForm) else ()
         numbers = pc.index_in(values, value_set=pa.array(constants, pa.string()))
@@ -133,7 +133,7 @@ class _Primitive(Column):
         return self.box.many(table, lines)
 
     def plan(self, values: pa.Array) -> Plan:
-        """Return how many numbers are written at once."""
+        """Return the plan by which many numbers are written."""
         if values.null_count:
             raise EncodeError(f"null for a primitive of {self.box.java_class}")
         return self.box.plan(values)
@@ -161,7 +161,7 @@ class JsonColumn(Column):
         return JsonParts(table).texts(lines)
 
     def plan(self, values: pa.Array) -> Plan:
-        """Return how many values are written at once, if they are of the usual classes."""
+        """Return the plan by which values of the usual classes are written."""
         return plan_of_json(values)
 
 
@@ -232,7 +232,7 @@ class _List(Column):
         return list_array(self.arrow_type, offsets_of(counts), table.present(lines), items)
 
     def plan(self, values: pa.Array) -> Plan:
-        """Return how many collections are written at once."""
+        """Return the plan by which many collections are written."""
         if isinstance(self.element, _Primitive):
             raise EncodeError("an array of numbers, which is written by itself")
         present = present_mask(values)
@@ -300,7 +300,7 @@ class _Map(Column):
         return list_array(kind, offsets_of(counts), table.present(lines), entries)
 
     def plan(self, values: pa.Array) -> Plan:
-        """Return how many maps are written at once."""
+        """Return the plan by which many maps are written."""
         present = present_mask(values)
         first, keys, items = entries_of(values, present.astype(np.uint8))
         key, value, counts = self.key.plan(keys), self.value.plan(items), np.diff(first)
@@ -362,7 +362,7 @@ class _Struct(Column):
         return whole.take(pa.array(places, mask=~right))
 
     def plan(self, values: pa.Array) -> Plan:
-        """Return how many objects are written at once."""
+        """Return the plan by which many objects are written."""
         rows = np.flatnonzero(present_mask(values))
         held = values if len(rows) == len(values) else values.take(pa.array(rows))
         names = sorted(self.fields, key=lambda name: name.encode("utf-16-be"))

@@ -274,7 +274,7 @@ class _JsonLines:
 
 
 def plan_of_json(values: pa.Array) -> Plan:
-    """Return how many values of JSON are written at once.
+    """Return the plan by which many values of JSON are written.
 
     Raises:
         EncodeError: One has another class than the usual ones, or is no JSON.

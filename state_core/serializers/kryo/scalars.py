@@ -83,7 +83,7 @@ class Column(ABC):
         return pa.nulls(len(lines), self.arrow_type)
 
     def plan(self, values: pa.Array) -> Plan:
-        """Return how many values are written at once.
+        """Return the plan by which many values are written.
 
         Raises:
             EncodeError: They have to be written one by one, which may say what is wrong.
@@ -126,7 +126,7 @@ class Scalar(Column):
         return made(table, np.where(right, lines, table.a_null), self)
 
     def plan(self, values: pa.Array) -> Plan:
-        """Return how many values are written at once."""
+        """Return the plan by which many values are written."""
         if self.java_class == _LOCAL_DATE_TIME:
             return _plan_date_times(values)
         placed = _PLACED.get(self.java_class)
@@ -554,7 +554,7 @@ def _place_durations(table: Placed, lines: I64Array, values: pa.Array) -> None:
 
 
 def _plan_date_times(values: pa.Array) -> Plan:
-    """Return how many times are written: a date and a time within each."""
+    """Return the plan of times: a date and a time within each."""
     present = present_mask(values)
     micros = _micros(values)[present]
 
