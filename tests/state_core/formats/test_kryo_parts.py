@@ -397,6 +397,44 @@ def test_many_objects_are_written_as_each_is(drawn: tuple[KryoSerializer, list[b
     assert found[0] == found[1]
 
 
+DEEP = "[" * 150 + "]" * 150
+EDITED: list[tuple[str, list[Any], str]] = [
+    ("Long[]", [[1, None], [], [-5]], ""),
+    ("byte[][]", [[b"ab", None]], ""),
+    ("java.util.concurrent.ConcurrentSkipListMap<String, Long>", [[("a", 1)], []], ""),
+    ("java.util.Collections$EmptyList<String>", [[]], ""),
+    ("java.util.Collections$EmptyList<String>", [["a"]], "of 1 parts, which has 0"),
+    ("java.util.Collections$SingletonList<Long>", [[5], [None]], ""),
+    ("java.util.Collections$SingletonList<Long>", [[5, 6]], "of 2 parts, which has 1"),
+    ("java.util.Collections$SingletonSet<Long>", [[]], "of 0 parts, which has 1"),
+    ("Optional<String>", [["a", "b"]], "of 2 parts, which has 1"),
+    ("java.lang.Object", ["[" * 99 + "]" * 99, "[" * 100 + "]" * 100], ""),
+    ("java.lang.Object", [DEEP], "objects 100 deep in each other"),
+    ("Map<String>", ['{"a": 1}'], ""),  # no map has one type argument
+]
+
+
+@pytest.mark.parametrize(("java_type", "values", "why"), EDITED, ids=[str(e)[:60] for e in EDITED])
+def test_edited_values_are_written_as_each_is_or_refused(
+    java_type: str, values: list[Any], why: str
+) -> None:
+    """Never as other bytes: also of classes that kernels do not know, and of wrong sizes."""
+    kind = parse_java_type(java_type)
+    kryo = kryo_snapshot().of_class(kind.name)
+    decoder = KryoDecoder(KryoValues(kryo.registered, FLINK_1, recorded=True), kind)
+    serializer = KryoSerializer(kind.name, decoder)
+    column = pa.array(values * FEW, serializer.arrow_type)
+    if why:
+        with pytest.raises(EncodeError, match=why):
+            encode(serializer, column)
+        return
+    written = encode(serializer, column)
+    assert written == [decoder.encode(value) for value in column.to_pylist()]
+    cursor = cursor_over(written)
+    assert serializer.decode(cursor).to_pylist() == column.to_pylist()
+    assert not cursor.inexact.any()
+
+
 def classes_in(part: object) -> set[str]:
     """The classes of an object, and of all within it."""
     if isinstance(part, Item):
