@@ -410,6 +410,9 @@ EDITED: list[tuple[str, list[Any], str]] = [
     ("Optional<String>", [["a", "b"]], "of 2 parts, which has 1"),
     ("java.lang.Object", ["[" * 99 + "]" * 99, "[" * 100 + "]" * 100], ""),
     ("java.lang.Object", [DEEP], "objects 100 deep in each other"),
+    ("java.util.UUID", ["x"], "'x' can't be written as UUID"),
+    ("java.time.Duration", [{"seconds": 1, "nanos": None}], "can't be written as"),
+    ("java.lang.Object", ['{"@class":"java.lang.Byte","value":200}'], "can't be written as"),
     ("Map<String>", ['{"a": 1}'], ""),  # no map has one type argument
 ]
 
