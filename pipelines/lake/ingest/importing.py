@@ -60,6 +60,7 @@ from statelake.pipelines.lake.tables.tables import TableFile
 from statelake.pipelines.lake.tables.unit_writer import table_columns
 from statelake.pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, plan_import_slices
 from statelake.pipelines.times import Stopwatch, Times
+from statelake.state_core.column_names import refuse_twins
 from statelake.state_core.errors import ConflictError, DamagedLakeError, LakeError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.contents import with_contents
@@ -267,8 +268,12 @@ class _Import:
         Raises:
             BasisChangedError: That one was dropped or erased from meanwhile, or this attempt was
                 taken back.
+            IncompatibleError: Fields of a state differ only in their case.
         """
         self.leaves_files = engine.repeats
+        for operator in self._operators():
+            for state in (*operator.keyed_states, *operator.operator_states):
+                refuse_twins(state.schema, f"{operator.label}/{state.name}")
         previous = self._previous()
         tables = {
             operator.label: table_targets(self.lake, self.job, operator, self.partitions)

@@ -189,6 +189,11 @@ BAD = [
     ('avro {"*":"string","7":"string"}', "beside others"),
     ("avro {}", "not by number"),
     (
+        'avro {"type":"record","name":"T","fields":[%s]}'
+        % ",".join(f'{{"name":"{name}","type":"int"}}' for name in "aA"),
+        "only in their case",
+    ),
+    (
         'avro {"type":"record","name":"T","fields":[{"name":"t","type":["null","T"]}]}',
         "contains itself",
     ),
