@@ -370,8 +370,15 @@ class _Import:
             for operator in record.operators
             for state in operator.states
         }
+        shaped = {word.partition("=json:")[0] for word in self.decode if "=json:" in word}
         return all(
-            _are_alike(recorded.get((operator.operator_id, state.name), NO_NAMES), state.names)
+            _are_alike(
+                recorded.get((operator.operator_id, state.name), NO_NAMES),
+                state.names,
+                grows=shaped.isdisjoint(
+                    f"{label}/{state.name}" for label in (operator.label, operator.operator_id)
+                ),
+            )
             for operator in self._operators()
             for state in operator.keyed_states
         )
@@ -554,10 +561,10 @@ class _Import:
         )
 
 
-def _are_alike(recorded: RowNames, now: RowNames) -> bool:
-    """Return whether both say the same, but for a shape of JSON, which grows with each import."""
+def _are_alike(recorded: RowNames, now: RowNames, *, grows: bool) -> bool:
+    """Return whether both say the same, but for a found shape of JSON, which grows by imports."""
     forms = [names.content.partition(" ") for names in (recorded, now)]
-    if forms[0][0] == forms[1][0] == "json":
+    if grows and forms[0][0] == forms[1][0] == "json":
         recorded, now = (replace(names, content="") for names in (recorded, now))
     return recorded == now
 

@@ -194,6 +194,17 @@ def test_what_was_imported_without_it_is_told(savepoint: Path, job: sl.Job) -> N
         job.import_snapshot(savepoint, "monday", decode=["crm/profile=json"])
 
 
+def test_what_was_imported_with_another_shape_is_told(savepoint: Path, job: sl.Job) -> None:
+    """It is not taken for done; the same shape again is."""
+    said, other = ('crm/profile=json:{"id":"long"}', 'crm/profile=json:{"name":"string"}')
+    job.import_snapshot(savepoint, "monday", decode=[said])
+    assert not job.import_snapshot(savepoint, "monday", decode=[said]).new
+    with pytest.raises(ConflictError, match="without the columns of what --decode says"):
+        job.import_snapshot(savepoint, "monday", decode=[other])
+    with pytest.raises(DeclarationError, match="said twice"):
+        job.import_snapshot(savepoint, "tuesday", decode=[said, other])
+
+
 WRONG = [
     ("crm/nothing=json", NotFoundError, "begins with no keyed state"),
     ("crm/profile", NotFoundError, "begins with no keyed state"),
