@@ -272,8 +272,10 @@ class _Import:
         """
         self.leaves_files = engine.repeats
         for operator in self._operators():
-            for state in (*operator.keyed_states, *operator.operator_states):
-                refuse_twins(state.schema, f"{operator.label}/{state.name}")
+            columns = [(state.name, state.schema) for state in operator.keyed_states]
+            columns += [(state.name, state.schema) for state in operator.operator_states]
+            for state_name, schema in columns:
+                refuse_twins(schema, f"{operator.label}/{state_name}")
         previous = self._previous()
         tables = {
             operator.label: table_targets(self.lake, self.job, operator, self.partitions)

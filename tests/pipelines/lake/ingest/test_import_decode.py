@@ -121,6 +121,21 @@ def test_an_edited_value_is_written_anew(savepoint: Path, orders: str, job: sl.J
                     "c2": '{"id":3,"name":"Cyd"}'}  # fmt: skip
 
 
+def test_what_only_exact_bytes_hold_is_erased_by_these(job: sl.Job, tmp_path: Path) -> None:
+    """A predicate of columns does not see it, as the page says."""
+    job.import_snapshot(
+        write(tmp_path / "one", ['{"id":"1","name":"Ada"}', '{"id":2,"name":"Ben"}']), "monday",
+        decode=['crm/profile=json:{"id":"long","name":"string"}'],
+    )  # fmt: skip
+    of_bytes = "value IS NULL AND contains(CAST(raw_value AS VARCHAR), 'Ada')"
+    assert of_bytes.partition("'")[0] in (PAGE.parent / "erase.md").read_text("utf-8")
+    for number, (where, code) in enumerate({"value.name = 'Ada'": 1, of_bytes: 0}.items()):
+        ran = run("erase", "--lake", job.lake.catalog.location, "--where", "crm/profile", where,
+                  "--request", f"request-{number}", "--yes")  # fmt: skip
+        assert ran.code == code, ran.err
+    assert [row["key"] for row in rows(job, "SELECT key FROM crm.profile")] == ["c1"]
+
+
 MASKS: list[tuple[str, str, str]] = [
     ("crm/orders", "{value.item: format, value.id: keep, value.schema_id: keep}", ""),
     ("crm/orders", "format", "value.schema_id is the number of its schema"),
