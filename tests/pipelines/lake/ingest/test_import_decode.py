@@ -136,6 +136,30 @@ def test_what_only_exact_bytes_hold_is_erased_by_these(job: sl.Job, tmp_path: Pa
     assert [row["key"] for row in rows(job, "SELECT key FROM crm.profile")] == ["c1"]
 
 
+MIGRATED = [
+    ("String", "struct_update(old, name := 'Q')", ['{"id":1,"name":"Q"}']),
+    ("byte[]", "{'id': old.id + 1, 'name': old.name}", [b'{"id":2,"name":"Ada"}']),
+    ("Long", "old.id", [1]),
+]
+
+
+@pytest.mark.parametrize(("kind", "sql", "values"), MIGRATED, ids=[kind for kind, *_ in MIGRATED])
+def test_migrated_texts_still_hold_it(
+    kind: str, sql: str, values: list[Any], job: sl.Job, tmp_path: Path
+) -> None:
+    """An expression sees columns, and gives columns, where the new type is text or bytes."""
+    job.import_snapshot(
+        write(tmp_path / "one", ['{"id":1,"name":"Ada"}']), "one", decode=["crm/profile=json"]
+    )
+    lake = ("--lake", job.lake.catalog.location, "--job", "crm", "--snapshot")
+    words = ("--change", f"crm/profile={kind}", "--expression", f"crm/profile={sql}")
+    ran = run("migrate", *lake, "one", *words)
+    assert ran.code == 0, ran.err
+    job["one-migrated"].export(tmp_path / "out")
+    shown = sl.open_snapshot(tmp_path / "out")["crm"]["profile"].to_arrow()
+    assert shown["value"].to_pylist() == values
+
+
 MASKS: list[tuple[str, str, str]] = [
     ("crm/orders", "{value.item: format, value.id: keep, value.schema_id: keep}", ""),
     ("crm/orders", "format", "value.schema_id is the number of its schema"),
