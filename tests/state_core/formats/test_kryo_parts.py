@@ -330,6 +330,10 @@ OF_COLUMNS = {"com.acme.Shop": "com.acme.Shop", "com.acme.Kind": "com.acme.Kind"
               "java.lang.Object": "java.lang.Object", "java.util.Optional": "Optional<String>",
               "java.util.List": "List<Instant>", "java.util.Set": "Set<com.acme.Kind>",
               "java.util.Map": "Map<String, com.acme.Shop>", "[Ljava.lang.String;": "String[]",
+              "java.util.TreeMap": "java.util.TreeMap<com.acme.Kind, com.acme.Point>",
+              "java.util.HashMap": "java.util.HashMap<String, Map<String, List<Long>>>",
+              "[Ljava.lang.Object;": "Object[]", "[Ljava.lang.Long;": "Long[]",
+              "java.util.Collections$EmptyList": "java.util.Collections$EmptyList<String>",
               **{name: name for name in SIMPLE if not name.startswith(("[", "com."))}}  # fmt: skip
 
 
