@@ -42,6 +42,7 @@ def with_contents(
 
     Raises:
         NotFoundError: There is no such keyed state.
+        DeclarationError: A state is said twice.
         EncodeError: The form is none, or no value of the state is JSON.
         IncompatibleError: The values are neither text nor bytes.
     """
@@ -56,9 +57,13 @@ def with_contents(
         if state.kind is not StateKind.TIMERS
     }
     said: dict[str, dict[str, RowNames]] = {}
+    done: set[tuple[str, str]] = set()
     for word in words:
         name, form = state_in(word, states)
         operator, state = states[name]
+        if (operator.operator_id, state.name) in done:
+            raise DeclarationError("it is said twice", place=name, remedy="say it once")
+        done.add((operator.operator_id, state.name))
         try:
             check_names(state.meta_info, RowNames(content=ANY_TEXT))
             earlier = (before or {}).get((operator.operator_id, state.name), "")

@@ -946,7 +946,8 @@ def write_objects_2(
         out: The buffer.
         ends: Filled: the end of each row. That of the row before `row` is read.
         told: Filled: `WRITTEN`, or why a row has no bytes: `REPEATED`, as a part of it is an object
-            of which a JVM has one, and there before; `UNTOLD`, as of an object with a reference.
+            of which a JVM has one, and there before; `UNTOLD`, as of an object with a reference, or
+            of a class or a number of parts that is not known here.
         names, alone, stack: Scratch, as in `write_objects`.
 
     Returns:
@@ -989,6 +990,9 @@ def write_objects_2(
                 continue
             base = what * CLASS_WIDTH
             form, operand = classes[base + FORM], classes[base + OPERAND]
+            if form == UNKNOWN:
+                found = UNTOLD
+                break
             if how == ANY:
                 registered = classes[base + ID_2]
                 if registered >= 0:
@@ -1027,7 +1031,11 @@ def write_objects_2(
                     data, form, operand, start[here], end[here], number[here], out, at
                 )
                 continue
-            if form == AS_LIST:  # whose class of elements is not in the table
+            # a list whose class of elements is not in the table, or deeper than what is read
+            if form == AS_LIST or depth == DEEPEST:
+                found = UNTOLD
+                break
+            if (form == SINGLE or form == EMPTY) and number[here] != operand:
                 found = UNTOLD
                 break
             count = number[here]

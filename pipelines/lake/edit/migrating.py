@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,7 @@ from statelake.state_core.formats.rewriting.value_migration import (
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.contents.content import holding
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, worst_of
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
@@ -267,7 +268,8 @@ class _Migration(Derivation):
             expression = _expression(
                 self.session, operator, state, change.expressions, layout, migrated
             )
-        return NewValues(state.meta_info, meta_info, change.spec, layout.plain, expression)
+        content = operator.names_of(state).content if isinstance(state, StateRecord) else ""
+        return NewValues(state.meta_info, meta_info, change.spec, layout.plain, expression, content)
 
     def finish(self, record: SnapshotRecord) -> SnapshotRecord:
         """Return the record, with the changes that were applied."""
@@ -395,6 +397,7 @@ class NewValues(Transform):
         spec: The text of the new type, which may say more than the meta info.
         plain: Whether the table was written without the users' decoders of now.
         expression: The SQL expression of the new values, if Flink's conversion is not used.
+        content: What texts or bytes hold, also those of the new type.
     """
 
     keeps_count = True
@@ -404,12 +407,15 @@ class NewValues(Transform):
     spec: TypeSpec | None
     plain: bool
     expression: PreparedExpression | None
+    content: str = ""
 
     def apply(self, rows: Rows) -> Rows:
         """Migrate the values, and read them back."""
         with undecoded() if self.plain else nullcontext():
             new = (self.spec and parse_type(self.spec)) or value_type(self.after)
             serializer = new.restore_serializer()
+        with suppress(IncompatibleError):  # numbers hold nothing
+            serializer = holding(serializer, self.content)
         if self.expression is not None:
             rows = self._computed(rows, serializer, self.expression)
         else:

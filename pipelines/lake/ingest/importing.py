@@ -60,6 +60,7 @@ from statelake.pipelines.lake.tables.tables import TableFile
 from statelake.pipelines.lake.tables.unit_writer import table_columns
 from statelake.pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, plan_import_slices
 from statelake.pipelines.times import Stopwatch, Times
+from statelake.state_core.column_names import refuse_twins
 from statelake.state_core.errors import ConflictError, DamagedLakeError, LakeError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.contents import with_contents
@@ -267,8 +268,14 @@ class _Import:
         Raises:
             BasisChangedError: That one was dropped or erased from meanwhile, or this attempt was
                 taken back.
+            IncompatibleError: Fields of a state differ only in their case.
         """
         self.leaves_files = engine.repeats
+        for operator in self._operators():
+            columns = [(state.name, state.schema) for state in operator.keyed_states]
+            columns += [(state.name, state.schema) for state in operator.operator_states]
+            for state_name, schema in columns:
+                refuse_twins(schema, f"{operator.label}/{state_name}")
         previous = self._previous()
         tables = {
             operator.label: table_targets(self.lake, self.job, operator, self.partitions)
@@ -365,8 +372,15 @@ class _Import:
             for operator in record.operators
             for state in operator.states
         }
+        shaped = {word.partition("=json:")[0] for word in self.decode if "=json:" in word}
         return all(
-            _are_alike(recorded.get((operator.operator_id, state.name), NO_NAMES), state.names)
+            _are_alike(
+                recorded.get((operator.operator_id, state.name), NO_NAMES),
+                state.names,
+                grows=shaped.isdisjoint(
+                    f"{label}/{state.name}" for label in (operator.label, operator.operator_id)
+                ),
+            )
             for operator in self._operators()
             for state in operator.keyed_states
         )
@@ -549,10 +563,10 @@ class _Import:
         )
 
 
-def _are_alike(recorded: RowNames, now: RowNames) -> bool:
-    """Return whether both say the same, but for a shape of JSON, which grows with each import."""
+def _are_alike(recorded: RowNames, now: RowNames, *, grows: bool) -> bool:
+    """Return whether both say the same, but for a found shape of JSON, which grows by imports."""
     forms = [names.content.partition(" ") for names in (recorded, now)]
-    if forms[0][0] == forms[1][0] == "json":
+    if grows and forms[0][0] == forms[1][0] == "json":
         recorded, now = (replace(names, content="") for names in (recorded, now))
     return recorded == now
 

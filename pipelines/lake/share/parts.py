@@ -32,6 +32,8 @@ from statelake.state_core.serializers.composite.namespaces import (
     SingletonSerializer,
     TimeWindowSerializer,
 )
+from statelake.state_core.serializers.contents.avro_messages import AvroMessages
+from statelake.state_core.serializers.contents.json_texts import JSON, Leaf
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.kryo.columns import EnumColumn, JsonColumn
 from statelake.state_core.serializers.sql.binary.sections import EMPTY_ROW
@@ -72,7 +74,8 @@ class Part:
             return ""
         if isinstance(self.writer, _ENUMS):
             return "an enum"
-        if isinstance(self.writer, JsonColumn):
+        of_contents = isinstance(self.writer, Leaf) and self.writer.kind == JSON
+        if of_contents or isinstance(self.writer, JsonColumn):
             return "JSON of any class"
         if self.role:
             return self.role
@@ -222,6 +225,7 @@ def _parts(writer: object, kind: pa.DataType, steps: Steps) -> Iterator[Part]:
         ours = type(writer).__module__.startswith(OURS)
         window = isinstance(writer, TimeWindowSerializer)
         role = "a bound of a window" if window else "the index of the field that is used"
+        role = "the number of its schema" if isinstance(writer, AvroMessages) else role
         for field in kind:
             within = writers.get(field.name)
             for part in _parts(within, field.type, (*steps, field.name)):

@@ -39,6 +39,7 @@ from statelake.pipelines.lake.tables.table_log import (
     problem_of,
     remedy_of,
 )
+from statelake.state_core.column_names import refuse_twins
 from statelake.state_core.errors import (
     ConflictError,
     DamagedLakeError,
@@ -82,6 +83,7 @@ class DeltaCommit:
         partition_by: str | None,
         properties: CommitProperties,
     ) -> None:
+        refuse_twins(pa.schema(schema), directory.uri)
         self.directory = directory
         self.schema = _delta_schema(schema)
         self.partition_by = [] if partition_by is None else [partition_by]

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.state_core.bounds import EMPTY_ELEMENTS
+from statelake.state_core.column_names import twins
 from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.avro.schema_types import (
@@ -146,9 +147,12 @@ def _read(kind: TypeSerializer, source: DataInput) -> Any:
         return _read_items(source, lambda: _read(item, source), _is_empty(item))
     if isinstance(kind, AvroMap):
         value = kind.value
-        return _read_items(
+        pairs = _read_items(
             source, lambda: (_read_sized(source).decode(), _read(value, source)), empty=False
         )
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise source.fault("a map with a name twice")
+        return pairs
     if isinstance(kind, AvroUnion):
         at = _index(source, len(kind.branches))
         branches: dict[str, Any] = {f"b{i}": None for i in range(len(kind.branches))}
@@ -257,6 +261,9 @@ class AvroMessages(Content):
         schemas: The schemas as JSON text, by number, the newest last; under `*` that of every
             message.
 
+    Attributes:
+        fields: The columns of a message but `schema_id`, with their types.
+
     Raises:
         EncodeError: A schema is not valid, or has no column type.
     """
@@ -273,6 +280,13 @@ class AvroMessages(Content):
         while any(member.name.lower() == self.id_name for member in members):
             self.id_name = f"_{self.id_name}"
         self.arrow_type = pa.struct([*members, pa.field(self.id_name, pa.int32())])
+        if twins(list(self.arrow_type)):
+            raise EncodeError(
+                "fields of the Avro schema differ only in their case, and no table takes both",
+                remedy="leave the state's bytes as they are",
+            )
+        record = self.reader.value
+        self.fields = record.fields if isinstance(record, AvroRecord) else [(WHOLE, record)]
         self.name = f"{self.reader.name} of a registry"
 
     @classmethod

@@ -73,8 +73,8 @@ class ContentSerializer(TypeSerializer):
     """
 
     def __init__(self, inner: TypeSerializer, content: Content) -> None:
-        self.inner = inner
         self.content = content
+        self.inner = inner
         self.arrow_type = content.arrow_type
         self.length = inner.length
         self.self_delimiting = inner.self_delimiting

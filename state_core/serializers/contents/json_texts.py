@@ -9,6 +9,7 @@ without fields that are null, as most programs do.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import pyarrow as pa
 from statelake.state_core.bounds import COLUMN_NESTING, COLUMNS, EMPTY_ELEMENTS
 from statelake.state_core.column_names import plain_names
 from statelake.state_core.errors import EncodeError
+from statelake.state_core.printable import is_text
 from statelake.state_core.serializers.contents.content import Content, UnfitError
 
 Shape: TypeAlias = "str | list[Any] | dict[str, Any]"
@@ -30,9 +32,10 @@ LEAVES = {
 }  # fmt: skip
 MAP_FROM = 64  # so many names of one shape are keys, and no fields
 FIELDS_OF_A_BYTE = 16
+MOST_LEVELS = 100  # of a text: Python's own limit depends on who calls
 _LONG = 1 << 63
 _REMEDY = 'such as {"id": "long", "tags": ["string"], "scores": {"*": "double"}, "rest": "json"}'
-_UNFIT = (ValueError, RecursionError, UnicodeError)
+_UNFIT = (OverflowError, ValueError, RecursionError, UnicodeError)
 
 
 def _refuse_constant(name: str) -> Any:
@@ -50,7 +53,9 @@ def _text(value: Any) -> str:
 # --------------------------------------------------------------------------- values of a shape
 
 
-class _Leaf:
+class Leaf:
+    """A value without others within it, or one that stays JSON."""
+
     fields: int = 0
     arrow_type: pa.DataType
 
@@ -70,6 +75,7 @@ class _Leaf:
         elif kind == "double":
             fits = type(value) is float or type(value) is int
             value = float(value) if fits else value
+            fits = fits and math.isfinite(value)
         else:
             fits = type(value) is bool
         if not fits:
@@ -160,7 +166,7 @@ class _Struct:
         return found
 
 
-_Typed: TypeAlias = "_Leaf | _List | _Map | _Struct"
+_Typed: TypeAlias = "Leaf | _List | _Map | _Struct"
 
 
 def _typed(shape: Any, levels: int = 0) -> _Typed:
@@ -172,14 +178,24 @@ def _typed(shape: Any, levels: int = 0) -> _Typed:
     if levels > COLUMN_NESTING.most:
         raise EncodeError(f"a shape of more than {COLUMN_NESTING.most} levels", remedy=_REMEDY)
     if isinstance(shape, str) and shape in LEAVES:
-        return _Leaf(shape)
+        return Leaf(shape)
     if isinstance(shape, list) and len(shape) == 1:
         return _List(_typed(shape[0], levels + 1))
     if isinstance(shape, dict) and list(shape) == [ANY_NAME]:
         return _Map(_typed(shape[ANY_NAME], levels + 1))
-    if isinstance(shape, dict) and shape:
+    if isinstance(shape, dict) and shape and all(map(is_text, shape)):
         return _Struct({name: _typed(each, levels + 1) for name, each in shape.items()})
     raise EncodeError(f"{json.dumps(shape)[:200]} is no shape of JSON", remedy=_REMEDY)
+
+
+def _levels(value: Any) -> int:
+    """Return how many objects and arrays are within each other."""
+    levels, inner = 0, [value]
+    while inner := [each for each in inner if isinstance(each, dict | list)]:
+        levels += 1
+        inner = [part for each in inner
+                 for part in (each.values() if isinstance(each, dict) else each)]  # fmt: skip
+    return levels
 
 
 def _columns(kind: pa.DataType) -> int:
@@ -234,6 +250,8 @@ class JsonTexts(Content):
                 EMPTY_ELEMENTS.most + FIELDS_OF_A_BYTE * len(data)
             ):
                 raise UnfitError("too many absent fields")
+            if data.count(b"[") + data.count(b"{") > MOST_LEVELS and _levels(value) > MOST_LEVELS:
+                raise UnfitError(f"more than {MOST_LEVELS} levels")
             if value is None:
                 raise UnfitError("null")
             return self._typed.read(value)
@@ -298,6 +316,8 @@ class _Seen:
         if len(members) >= MAP_FROM and all(each == shapes[0] for each in shapes):
             return {ANY_NAME: shapes[0]}
         if not members or len(members) > COLUMNS.most or ANY_NAME in members:
+            return JSON
+        if not all(map(is_text, members)):
             return JSON
         return members
 

@@ -25,6 +25,7 @@ from statelake.state_core.serializers.composite.collections import (
 from statelake.state_core.serializers.framework.columns import (
     I64Array,
 )
+from statelake.state_core.serializers.kryo.containers import MapForm
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, component_of
 from statelake.state_core.serializers.kryo.json_values import (
@@ -431,6 +432,8 @@ def column_of(
     if len(nested) == 2 and kind.name in _MAPS:
         return _Map(_USUAL.get(kind.name, kind.name), *nested)
     usual = _USUAL.get(kind.name, kind.name)
-    if len(nested) == 1 and kind.name.startswith("java.util.") and usual in classes.forms:
+    form = classes.forms.get(usual) if kind.name.startswith("java.util.") else None
+    is_map = isinstance(form, MapForm) or usual.endswith("Map")
+    if len(nested) == 1 and form is not None and not is_map:
         return _List(usual, *nested)
     return JsonColumn(classes)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from statelake.state_core.errors import EncodeError
 from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
 from statelake.state_core.serializers.kryo.java_types import JavaType, component_of
 from statelake.state_core.serializers.kryo.wire import KryoVersion
@@ -272,6 +273,7 @@ class _Single(Form):
 
     def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
         """Write the objects."""
+        _check_parts(item, 1 if self.count == 2 else self.count)
         for part in item.value[0] if self.count == 2 else item.value:
             writer.class_and_object(part)
 
@@ -285,6 +287,13 @@ class _Empty(Form):
 
     def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
         """Write nothing."""
+        _check_parts(item, 0)
+
+
+def _check_parts(item: Item, count: int) -> None:
+    """Refuse an object with another number of parts than its class has."""
+    if len(item.value) != count:
+        raise EncodeError(f"a {item.java_class} of {len(item.value)} parts, which has {count}")
 
 
 _COLLECTION, _MAP = CollectionForm(), MapForm()

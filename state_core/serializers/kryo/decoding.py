@@ -9,6 +9,7 @@ arrays, if a job has Avro, and by the mark of values that were rewritten here.
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -321,7 +322,14 @@ class KryoDecoder(Decoder):
         Raises:
             EncodeError: The value can't be written.
         """
-        return self.values.write(self.column.from_arrow(value), self.values.version)
+        try:
+            return self.values.write(self.column.from_arrow(value), self.values.version)
+        except (
+            ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error,
+        ) as error:  # fmt: skip
+            raise EncodeError(
+                f"{str(value)[:200]!r} can't be written as {self.kind} ({error})"
+            ) from error
 
 
 class _MeasuringDecoder(KryoDecoder):

@@ -255,10 +255,10 @@ class SealedRule(MigrationRule):
 
 
 def labels_of(classes: Sequence[str]) -> list[str]:
-    """Return a short name of each Java class: its own, or the whole one if that is not unique."""
+    """Return a short name of each Java class: its own, or the whole one if others have it."""
     short = [name.rstrip("$").rpartition("$")[2].rpartition(".")[2] for name in classes]
-    taken = [*short, TYPE]
+    taken = [name.lower() for name in (*short, TYPE)]  # as columns are: of any case
     return [
-        name if name and taken.count(name) == 1 else whole
+        name if name and taken.count(name.lower()) == 1 else whole
         for name, whole in zip(short, classes, strict=True)
     ]

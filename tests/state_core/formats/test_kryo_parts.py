@@ -330,6 +330,10 @@ OF_COLUMNS = {"com.acme.Shop": "com.acme.Shop", "com.acme.Kind": "com.acme.Kind"
               "java.lang.Object": "java.lang.Object", "java.util.Optional": "Optional<String>",
               "java.util.List": "List<Instant>", "java.util.Set": "Set<com.acme.Kind>",
               "java.util.Map": "Map<String, com.acme.Shop>", "[Ljava.lang.String;": "String[]",
+              "java.util.TreeMap": "java.util.TreeMap<com.acme.Kind, com.acme.Point>",
+              "java.util.HashMap": "java.util.HashMap<String, Map<String, List<Long>>>",
+              "[Ljava.lang.Object;": "Object[]", "[Ljava.lang.Long;": "Long[]",
+              "java.util.Collections$EmptyList": "java.util.Collections$EmptyList<String>",
               **{name: name for name in SIMPLE if not name.startswith(("[", "com."))}}  # fmt: skip
 
 
@@ -395,6 +399,47 @@ def test_many_objects_are_written_as_each_is(drawn: tuple[KryoSerializer, list[b
             except StateError as error:
                 found.append(error.problem)
     assert found[0] == found[1]
+
+
+DEEP = "[" * 150 + "]" * 150
+EDITED: list[tuple[str, list[Any], str]] = [
+    ("Long[]", [[1, None], [], [-5]], ""),
+    ("byte[][]", [[b"ab", None]], ""),
+    ("java.util.concurrent.ConcurrentSkipListMap<String, Long>", [[("a", 1)], []], ""),
+    ("java.util.Collections$EmptyList<String>", [[]], ""),
+    ("java.util.Collections$EmptyList<String>", [["a"]], "of 1 parts, which has 0"),
+    ("java.util.Collections$SingletonList<Long>", [[5], [None]], ""),
+    ("java.util.Collections$SingletonList<Long>", [[5, 6]], "of 2 parts, which has 1"),
+    ("java.util.Collections$SingletonSet<Long>", [[]], "of 0 parts, which has 1"),
+    ("Optional<String>", [["a", "b"]], "of 2 parts, which has 1"),
+    ("java.lang.Object", ["[" * 99 + "]" * 99, "[" * 100 + "]" * 100], ""),
+    ("java.lang.Object", [DEEP], "objects 100 deep in each other"),
+    ("java.util.UUID", ["x"], "'x' can't be written as UUID"),
+    ("java.time.Duration", [{"seconds": 1, "nanos": None}], "can't be written as"),
+    ("java.lang.Object", ['{"@class":"java.lang.Byte","value":200}'], "can't be written as"),
+    ("Map<String>", ['{"a": 1}'], ""),  # no map has one type argument
+]
+
+
+@pytest.mark.parametrize(("java_type", "values", "why"), EDITED, ids=[str(e)[:60] for e in EDITED])
+def test_edited_values_are_written_as_each_is_or_refused(
+    java_type: str, values: list[Any], why: str
+) -> None:
+    """Never as other bytes: also of classes that kernels do not know, and of wrong sizes."""
+    kind = parse_java_type(java_type)
+    kryo = kryo_snapshot().of_class(kind.name)
+    decoder = KryoDecoder(KryoValues(kryo.registered, FLINK_1, recorded=True), kind)
+    serializer = KryoSerializer(kind.name, decoder)
+    column = pa.array(values * FEW, serializer.arrow_type)
+    if why:
+        with pytest.raises(EncodeError, match=why):
+            encode(serializer, column)
+        return
+    written = encode(serializer, column)
+    assert written == [decoder.encode(value) for value in column.to_pylist()]
+    cursor = cursor_over(written)
+    assert serializer.decode(cursor).to_pylist() == column.to_pylist()
+    assert not cursor.inexact.any()
 
 
 def classes_in(part: object) -> set[str]:

@@ -17,7 +17,12 @@ from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.basic.text import ByteArraySerializer, StringSerializer
 from statelake.state_core.serializers.contents.avro_messages import AvroMessages
 from statelake.state_core.serializers.contents.content import UnfitError, content_of, holding
-from statelake.state_core.serializers.contents.json_texts import MAP_FROM, JsonTexts, shape_of
+from statelake.state_core.serializers.contents.json_texts import (
+    MAP_FROM,
+    MOST_LEVELS,
+    JsonTexts,
+    shape_of,
+)
 from tests.support.serializers.serializer_columns import decode, encode, read, write
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=6)
@@ -61,6 +66,7 @@ SEEN: list[tuple[list[str], Any]] = [
     (['{"a":99999999999999999999}'], {"a": "json"}),
     (["[1,2]"], ["long"]),
     (['{"a":{}}'], {"a": "json"}),
+    (['{"a":{"\\ud800":1}}'], {"a": "json"}),  # half of a character names no column
     (["no json", '{"a":1}'], {"a": "long"}),
     (["[[1],[2.5]]"], [["double"]]),
     ([json.dumps({f"k{i}": i for i in range(MAP_FROM)})], {"*": "long"}),
@@ -103,16 +109,41 @@ EXACT = [
     ("", 1),
     ("no json", 1),
     ('{"m":{"k":NaN}}', 1),
+    ('{"m":{"k":1e400}}', 1),  # more than a double
+    ('{"m":{"k":1' + 400 * "0" + "}}", 1),
 ]
 
 
-@pytest.mark.parametrize(("text", "inexact"), EXACT, ids=[text for text, _ in EXACT])
+@pytest.mark.parametrize(("text", "inexact"), EXACT, ids=[text[:30] for text, _ in EXACT])
 def test_what_would_be_written_otherwise_keeps_its_bytes(text: str, inexact: int) -> None:
     """Marked as inexact, so that the table keeps them beside the columns."""
     said = {"id": "long", "name": "string", "tags": ["string"], "m": {"*": "double"}}
     serializer = holding(StringSerializer(), JsonTexts(said).saying)
     _, marked = decode(serializer, [write(StringSerializer(), text)])
     assert list(marked) == [inexact]
+
+
+@pytest.mark.parametrize("text", ['{"m":{"k":1e400}}', '{"m":{"k":1' + 400 * "0" + "}}"])
+def test_a_number_that_no_double_holds_is_in_no_column(text: str) -> None:
+    """Not as infinity, which JSON does not have."""
+    serializer = holding(StringSerializer(), 'json {"m":{"*":"double"}}')
+    assert read(serializer, write(StringSerializer(), text)) is None
+
+
+def _far_down(calls: int, text: bytes) -> bytes:
+    """Read and write a text of JSON within so many calls."""
+    content = JsonTexts({"a": "json"})
+    return _far_down(calls - 1, text) if calls else content.write(content.read(text))
+
+
+def test_what_is_read_is_written_however_deep_the_caller_is() -> None:
+    """JSON of many levels is not one that only some callers can write."""
+    fits = b'{"a":' + b"[" * (MOST_LEVELS - 1) + b"]" * (MOST_LEVELS - 1) + b"}"
+    assert _far_down(300, fits) == fits
+    flat = b'{"a":[' + b"[]," * (2 * MOST_LEVELS) + b"[]]}"
+    assert _far_down(0, flat) == flat
+    with pytest.raises(UnfitError, match="levels"):
+        JsonTexts({"a": "json"}).read(fits.replace(b"[]", b"[[]]"))
 
 
 def test_null_text_is_null_and_exact() -> None:
@@ -143,12 +174,16 @@ def test_absent_fields_take_room_in_proportion() -> None:
         wide.read(b"[" + b"{}," * 100_000 + b"{}]")
 
 
+TWINS = json.dumps(
+    {"type": "record", "name": "T", "fields": [{"name": name, "type": "int"} for name in "aA"]}
+)
 BAD = [
     ("xml <a/>", "no form of what"),
     ("json", "no shape of JSON"),
     ("json {}", "no shape of JSON"),
     ('json "text"', "no shape of JSON"),
     ("json [1]", "no shape of JSON"),
+    ('json {"\\ud800":"long"}', "no shape of JSON"),
     ("json " + "[" * 200 + '"long"' + "]" * 200, "levels"),
     ("json " + json.dumps({f"f{i}": "long" for i in range(20_000)}), "columns"),
     ("avro {", "no schema of Avro"),
@@ -156,6 +191,7 @@ BAD = [
     ('avro {"7":{"type":"nothing"}}', "is no type"),
     ('avro {"*":"string","7":"string"}', "beside others"),
     ("avro {}", "not by number"),
+    (f"avro {TWINS}", "only in their case"),
     (
         'avro {"type":"record","name":"T","fields":[{"name":"t","type":["null","T"]}]}',
         "contains itself",
@@ -285,6 +321,13 @@ def test_blocks_with_sizes_are_read_and_kept() -> None:
     assert value == {"value": [1, 2, 3], "schema_id": 7}
     with pytest.raises(UnfitError):
         content.read(b"\0\0\0\0\7" + b"\xff" * 20)
+
+
+def test_a_map_with_a_name_twice_is_in_no_column() -> None:
+    """SQL would refuse the whole table: such a message keeps its bytes alone."""
+    content = AvroMessages.parse(json.dumps({"type": "map", "values": "int"}))
+    with pytest.raises(UnfitError, match="twice"):
+        content.read(b"\0\0\0\0\7" + b"\4\2a\2\2a\4\0")
 
 
 def test_elements_without_bytes_are_bounded() -> None:

@@ -212,6 +212,7 @@ def test_labels_are_short_where_they_can_be() -> None:
         "Click", "Closed", "Bare",
     ]  # fmt: skip
     assert labels_of(["a.Click", "b.Click", "c.type", "$"]) == ["a.Click", "b.Click", "c.type", "$"]
+    assert labels_of(["a.Type", "a.Url", "b.URL"]) == ["a.Type", "a.Url", "b.URL"]  # as columns
 
 
 def test_values_of_no_type_are_refused() -> None:

@@ -121,6 +121,90 @@ def test_an_edited_value_is_written_anew(savepoint: Path, orders: str, job: sl.J
                     "c2": '{"id":3,"name":"Cyd"}'}  # fmt: skip
 
 
+def test_what_only_exact_bytes_hold_is_erased_by_these(job: sl.Job, tmp_path: Path) -> None:
+    """A predicate of columns does not see it, as the page says."""
+    job.import_snapshot(
+        write(tmp_path / "one", ['{"id":"1","name":"Ada"}', '{"id":2,"name":"Ben"}']), "monday",
+        decode=['crm/profile=json:{"id":"long","name":"string"}'],
+    )  # fmt: skip
+    of_bytes = "value IS NULL AND contains(CAST(raw_value AS VARCHAR), 'Ada')"
+    assert of_bytes.partition("'")[0] in (PAGE.parent / "erase.md").read_text("utf-8")
+    for number, (where, code) in enumerate({"value.name = 'Ada'": 1, of_bytes: 0}.items()):
+        ran = run("erase", "--lake", job.lake.catalog.location, "--where", "crm/profile", where,
+                  "--request", f"request-{number}", "--yes")  # fmt: skip
+        assert ran.code == code, ran.err
+    assert [row["key"] for row in rows(job, "SELECT key FROM crm.profile")] == ["c1"]
+
+
+MIGRATED = [
+    ("String", "struct_update(old, name := 'Q')", ['{"id":1,"name":"Q"}']),
+    ("byte[]", "{'id': old.id + 1, 'name': old.name}", [b'{"id":2,"name":"Ada"}']),
+    ("Long", "old.id", [1]),
+]
+
+
+@pytest.mark.parametrize(("kind", "sql", "values"), MIGRATED, ids=[kind for kind, *_ in MIGRATED])
+def test_migrated_texts_still_hold_it(
+    kind: str, sql: str, values: list[Any], job: sl.Job, tmp_path: Path
+) -> None:
+    """An expression sees columns, and gives columns, where the new type is text or bytes."""
+    job.import_snapshot(
+        write(tmp_path / "one", ['{"id":1,"name":"Ada"}']), "one", decode=["crm/profile=json"]
+    )
+    lake = ("--lake", job.lake.catalog.location, "--job", "crm", "--snapshot")
+    words = ("--change", f"crm/profile={kind}", "--expression", f"crm/profile={sql}")
+    ran = run("migrate", *lake, "one", *words)
+    assert ran.code == 0, ran.err
+    job["one-migrated"].export(tmp_path / "out")
+    shown = sl.open_snapshot(tmp_path / "out")["crm"]["profile"].to_arrow()
+    assert shown["value"].to_pylist() == values
+
+
+MASKS: list[tuple[str, str, str]] = [
+    ("crm/orders", "{value.item: format, value.id: keep, value.schema_id: keep}", ""),
+    ("crm/orders", "format", "value.schema_id is the number of its schema"),
+    ("crm/profile", "{value.id: keep, value.name: format, value.more: keep}", ""),
+    ("crm/profile", '{value.id: keep, value.name: hash, value.more: "null"}', ""),
+    ("crm/profile", "{value.id: keep, value.name: keep, value.more: format}", "JSON of any class"),
+    ("crm/profile", "{value.id: keep, value.name: keep, value.more: hash}", "JSON of any class"),
+    ("crm/whole", "format", "JSON of any class"),
+]
+
+
+@pytest.mark.parametrize(("state", "rule", "refused"), MASKS, ids=[rule for _, rule, _ in MASKS])
+def test_a_part_of_what_is_held_is_masked_or_refused_by_name(
+    state: str, rule: str, refused: str, job: sl.Job, tmp_path: Path
+) -> None:
+    """A field of a message, or of JSON; not the schema's number, nor what stays JSON."""
+    keys, texts = ["a"], ['{"id":1,"name":"Ada","more":{"x":[null,"Ada"]}}']
+    values = {"profile": texts, "whole": texts, "orders": [message(7, "Ada")]}
+    states = [
+        sl.NewKeyedState(name, pa.table({"key": keys, "value": held}),
+                         value="byte[]" if name == "orders" else "String")
+        for name, held in values.items()
+    ]  # fmt: skip
+    operator = sl.NewOperator("crm", "String", states)
+    sl.write_snapshot(tmp_path / "one", [operator], metadata_version=5)
+    (tmp_path / "7.json").write_text(json.dumps({"7": ORDER}))
+    job.import_snapshot(tmp_path / "one", "one", decode=[
+        'crm/profile=json:{"id":"long","name":"string","more":"json"}', 'crm/whole=json:"json"',
+        f"crm/orders=avro:{tmp_path}/7.json",
+    ])  # fmt: skip
+    (tmp_path / "secret").write_text("0123456789abcdef")
+    rules = tmp_path / "mask.yaml"
+    others = "".join(f"  crm/{name}: drop\n" for name in values if f"crm/{name}" != state)
+    rules.write_text(
+        f"secret: {{file: {tmp_path}/secret}}\nkeys: {{crm: keep}}\n"
+        f"states:\n  {state}: {rule}\n{others}"
+    )
+    ran = run("export", "--lake", job.lake.catalog.location, "--job", "crm", "--snapshot", "one",
+              "--to", tmp_path / "out", "--mask", rules)  # fmt: skip
+    assert (ran.code == 3, refused in ran.err) == (bool(refused), True), ran.err
+    if not refused:
+        shown = sl.open_snapshot(tmp_path / "out")["crm"][state[4:]].to_arrow()
+        assert shown["value"][0].as_py() not in values[state[4:]]
+
+
 def test_a_shape_grows_from_snapshot_to_snapshot(job: sl.Job, tmp_path: Path) -> None:
     """A field that the next one lacks stays a column; the same import again changes nothing."""
     first = write(tmp_path / "first", ['{"a":1,"b":"x"}'])
@@ -147,6 +231,17 @@ def test_what_was_imported_without_it_is_told(savepoint: Path, job: sl.Job) -> N
     job.import_snapshot(savepoint, "monday")
     with pytest.raises(ConflictError, match="without the columns of what --decode says"):
         job.import_snapshot(savepoint, "monday", decode=["crm/profile=json"])
+
+
+def test_what_was_imported_with_another_shape_is_told(savepoint: Path, job: sl.Job) -> None:
+    """It is not taken for done; the same shape again is."""
+    said, other = ('crm/profile=json:{"id":"long"}', 'crm/profile=json:{"name":"string"}')
+    job.import_snapshot(savepoint, "monday", decode=[said])
+    assert not job.import_snapshot(savepoint, "monday", decode=[said]).new
+    with pytest.raises(ConflictError, match="without the columns of what --decode says"):
+        job.import_snapshot(savepoint, "monday", decode=[other])
+    with pytest.raises(DeclarationError, match="said twice"):
+        job.import_snapshot(savepoint, "tuesday", decode=[said, other])
 
 
 WRONG = [
