@@ -35,7 +35,7 @@ from statelake.state_core.plans.states import (
     StateColumn,
     states_of,
 )
-from statelake.state_core.plans.versions import FILTERED_CHANGES, RETRACTING_SINKS
+from statelake.state_core.plans.versions import FILTERED_CHANGES, RETRACTING_SINKS, UNFILTERED
 from statelake.state_core.serializers.sql.binary.formats import LONG_DIGITS
 from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import (
@@ -582,7 +582,7 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
         taken: set[int] = set()
         matches = []
         for column in row:
-            match = _column_match(column, before, taken, new)
+            match = _counted(_column_match(column, before, taken, new), before)
             if new.updates or (place is Place.USER_KEY and "with counts" not in new.form):
                 match = _found_again(match, before)
             if match.old is not None:
@@ -591,6 +591,16 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
         columns[place] = tuple(matches)
         left_out += [column for index, column in enumerate(before) if index not in taken]
     return StateMatch(new, old, columns, tuple(left_out))
+
+
+def _counted(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:
+    """Return the match of a column, of whose jobs one may not apply its filter."""
+    if match.old is None or match.fate is not Fate.KEEPS:
+        return match
+    if match.column.unfiltered is before[match.old].unfiltered:
+        return match
+    whose = "new" if match.column.unfiltered else "old"
+    return replace(match, fate=Fate.FILTER, why=f"{UNFILTERED}, as that of the {whose} job may")
 
 
 def _found_again(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:

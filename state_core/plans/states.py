@@ -40,7 +40,12 @@ from statelake.state_core.plans.lineage import (
     understood,
 )
 from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
-from statelake.state_core.plans.versions import FIRST_ROWS, UNBOUNDED_OVER, VersionChange
+from statelake.state_core.plans.versions import (
+    FIRST_FILTERS,
+    FIRST_ROWS,
+    UNBOUNDED_OVER,
+    VersionChange,
+)
 from statelake.state_core.serializers.sql.types.logical_types import (
     DecimalType,
     LengthType,
@@ -108,6 +113,7 @@ class StateColumn:
         of: The types of what the view holds.
         column: What it is called in a table, as far as its name allows: `amount`, `sum_amount`.
         adds: What rows add up to it; None if more than a column of theirs does.
+        unfiltered: Whether its Flink may count all rows, though it has a filter.
     """
 
     text: str
@@ -119,6 +125,7 @@ class StateColumn:
     of: tuple[LogicalType, ...] = ()
     column: str = ""
     adds: Added | None = None
+    unfiltered: bool = False
 
     @property
     def is_view(self) -> bool:
@@ -335,7 +342,7 @@ def _chosen(read: Relation, indexes: Sequence[int]) -> tuple[StateColumn, ...]:
 # --------------------------------------------------------------------------- aggregates
 
 
-def _aggregate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     source, keys, window = aggregated(node, inputs[0])
     windowed = bool(window)
     spec = node.spec
@@ -343,6 +350,8 @@ def _aggregate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeState
     needs = spec.get("aggCallNeedRetractions") or [retracts] * len(spec["aggCalls"])
     counted = retracts or _is_hopping(spec)
     columns = accumulators(spec["aggCalls"], needs, source, hidden_count=counted)
+    if plan.flink >= FIRST_FILTERS:
+        columns = [replace(each, unfiltered=False) for each in columns]
     state = NodeState("window-aggs" if windowed else "accState", "accumulators",
                       {Place.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
     made = _made(
@@ -385,6 +394,8 @@ def accumulators(
         if call.get("distinct"):  # what it has counted stands in its view
             view = views[tuple(call["argList"])].text
             made = [replace(column, text=f"{column.text} OVER {view}") for column in made]
+        if call.get("filterArg", -1) == 0:
+            made = [replace(column, unfiltered=True) for column in made]
         columns += made
     if hidden_count and not any(_counts_rows(call) for call in calls):
         columns.append(
@@ -507,6 +518,7 @@ def _views(
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
             _types(source, arguments), "_".join(["distinct", *_names(source, arguments)]),
+            unfiltered=bool(of) and source.fields[0] in of,
         )
         for number, (arguments, of) in enumerate(filters.items())
     }  # fmt: skip

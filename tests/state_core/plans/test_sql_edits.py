@@ -232,6 +232,56 @@ def test_a_filter_that_an_old_flink_does_not_apply_is_not_computed(
     assert any("FLINK-30687" in why for why in whys) is refused
 
 
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize(
+    ("versions", "filters", "fate"),
+    [
+        (("1.20", "1.20"), (0, 0), Fate.KEEPS),
+        (("1.20", "1.20"), (0, 2), Fate.FILTER),
+        (("1.20", "1.20"), (2, 0), Fate.FILTER),
+        (("1.20", "2.3"), (0, 0), Fate.FILTER),
+        (("1.20", "2.3"), (2, 0), Fate.KEEPS),
+        (("2.1", "2.3"), (0, 2), Fate.KEEPS),
+    ],
+)
+def test_a_filter_that_an_old_flink_does_not_apply_is_another_one(
+    versions: tuple[str, str], filters: tuple[int, int], fate: Fate, *, distinct: bool
+) -> None:
+    """Of the first column: FLINK-30687. Its columns were counted of all rows, or would be."""
+    (given, _) = plans()["an aggregate removed"]
+    made = []
+    for version, at in zip(versions, filters, strict=True):
+        plan = json.loads(json.dumps(given))
+        plan["flinkVersion"] = version
+        (node,) = (each for each in plan["nodes"] if "aggCalls" in each)
+        calc = next(each for each in plan["nodes"] if each["id"] == node["id"] - 2)
+        columns = calc["projection"][:2]
+        columns.insert(at, {"kind": "CALL", "type": "BOOLEAN NOT NULL", "internalName": "$IS TRUE$1",
+                            "operands": [calc["projection"][2]]})  # fmt: skip
+        calc["projection"] = columns
+        names = ["`a` INT", "`b` BIGINT"]
+        names.insert(at, "`m` BOOLEAN NOT NULL")
+        for each in plan["nodes"][node["id"] - 3 : node["id"] - 1]:
+            each["outputType"] = f"ROW<{', '.join(names)}>"
+        node["grouping"] = [int(at == 0)]
+        node["aggCalls"] = [
+            {**node["aggCalls"][0], "argList": [1 + (at == 0)], "filterArg": at,
+             "distinct": distinct}
+        ]  # fmt: skip
+        node["aggCallNeedRetractions"] = [False]
+        plan["nodes"][-1]["outputType"] = node["outputType"] = "ROW<`a` INT, `s` BIGINT>"
+        made.append(parse_plan(json.dumps(plan), "plan"))
+    match = match_plans(*made)
+    (operator,) = (each for each in match.operators if each.node.kind == "group-aggregate")
+    assert operator.worst is fate
+    assert all("FLINK-30687" in each.why for each in operator.column_matches if each.fate.rank)
+    (unaided,) = (
+        said for each, said in zip(match.operators, flink_unaided(match), strict=True)
+        if each is operator
+    )  # fmt: skip
+    assert unaided.wrong is (fate is Fate.FILTER)
+
+
 def test_every_reason_is_said() -> None:
     """An operator that does not keep says why."""
     for edit in ALL:
