@@ -256,8 +256,8 @@ def test_a_filter_that_an_old_flink_does_not_apply_is_another_one(
         (node,) = (each for each in plan["nodes"] if "aggCalls" in each)
         calc = next(each for each in plan["nodes"] if each["id"] == node["id"] - 2)
         columns = calc["projection"][:2]
-        columns.insert(at, {"kind": "CALL", "type": "BOOLEAN NOT NULL", "internalName": "$IS TRUE$1",
-                            "operands": [calc["projection"][2]]})  # fmt: skip
+        only = {"kind": "CALL", "internalName": "$IS TRUE$1", "type": "BOOLEAN NOT NULL"}
+        columns.insert(at, {**only, "operands": [calc["projection"][2]]})
         calc["projection"] = columns
         names = ["`a` INT", "`b` BIGINT"]
         names.insert(at, "`m` BOOLEAN NOT NULL")
