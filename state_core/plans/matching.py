@@ -578,7 +578,7 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
     columns: dict[Place, tuple[ColumnMatch, ...]] = {}
     left_out: list[StateColumn] = []
     for place, row in new.rows.items():
-        before = old.rows.get(place, ())
+        before = _with_bits(old.rows.get(place, ()), row)
         taken: set[int] = set()
         matches = []
         for column in row:
@@ -591,6 +591,31 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
         columns[place] = tuple(matches)
         left_out += [column for index, column in enumerate(before) if index not in taken]
     return StateMatch(new, old, columns, tuple(left_out))
+
+
+def _with_bits(before: Sequence[StateColumn], row: Sequence[StateColumn]) -> Sequence[StateColumn]:
+    """Return old columns, with the texts of new ones where a set of distinct values goes on.
+
+    All bits that are looked at must have been set, by equal filters. Counts have another form.
+    """
+    for new in row:
+        for old in before:
+            if new.filters and old.text != new.text and _values(old) == _values(new) and (
+                old.filters[: len(new.filters)] == new.filters
+            ):  # fmt: skip
+                before = tuple(
+                    replace(each, text=each.text.removesuffix(old.text) + new.text)
+                    if each.text.endswith(old.text)
+                    else each
+                    for each in before
+                )
+                break
+    return before
+
+
+def _values(view: StateColumn) -> str:
+    """Return the text of a set of distinct values, without its filters."""
+    return view.text.removesuffix(str(list(view.filters)))
 
 
 def _counted(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:

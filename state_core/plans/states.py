@@ -114,6 +114,7 @@ class StateColumn:
         column: What it is called in a table, as far as its name allows: `amount`, `sum_amount`.
         adds: What rows add up to it; None if more than a column of theirs does.
         unfiltered: Whether its Flink may count all rows, though it has a filter.
+        filters: Those of the calls that a set of distinct values has a bit for, in their order.
     """
 
     text: str
@@ -126,6 +127,7 @@ class StateColumn:
     column: str = ""
     adds: Added | None = None
     unfiltered: bool = False
+    filters: tuple[str, ...] = ()
 
     @property
     def is_view(self) -> bool:
@@ -387,7 +389,7 @@ def accumulators(
         source: What they read.
         hidden_count: Whether all rows are counted, even if no call does.
     """
-    views = _views(calls, source)
+    views = _views(calls, source, bits=not any(needs))
     columns: list[StateColumn] = []
     for index, (call, retracts) in enumerate(zip(calls, needs, strict=True)):
         made = _accumulator(call, source, index, retracts=retracts)
@@ -498,27 +500,26 @@ def _types(read: Relation, indexes: Sequence[int]) -> tuple[LogicalType, ...]:
 
 
 def _views(
-    calls: Sequence[Mapping[str, Any]], source: Relation
+    calls: Sequence[Mapping[str, Any]], source: Relation, *, bits: bool
 ) -> dict[tuple[int, ...], StateColumn]:
     """Return the column of each set of distinct values: one for each list of arguments.
 
-    A value is held with a bit for each filter of the calls, in their order.
+    A value is held with a bit for each of the calls, in their order; where rows are taken back,
+    with a count, or an array of counts for several calls.
     """
     filters: dict[tuple[int, ...], list[str]] = {}
     for call in calls:
         if call.get("distinct"):
             condition = call.get("filterArg", -1)
             only = source.fields[condition] if condition >= 0 else ""
-            of = filters.setdefault(tuple(call["argList"]), [])
-            if only not in of:
-                of.append(only)
+            filters.setdefault(tuple(call["argList"]), []).append(only)
     return {
         arguments: StateColumn(
             f"DISTINCT {source.named(arguments)} FILTER {of}",
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
             _types(source, arguments), "_".join(["distinct", *_names(source, arguments)]),
-            unfiltered=bool(of) and source.fields[0] in of,
+            unfiltered=source.fields[0] in of, filters=tuple(of) if bits else (),
         )
         for number, (arguments, of) in enumerate(filters.items())
     }  # fmt: skip

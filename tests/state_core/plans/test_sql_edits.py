@@ -282,6 +282,51 @@ def test_a_filter_that_an_old_flink_does_not_apply_is_another_one(
     assert unaided.wrong is (fate is Fate.FILTER)
 
 
+def _distinct(functions: str, *, updates: bool) -> Any:
+    """A plan of aggregates of distinct values, of which the first letters are given."""
+    (given, _) = plans()["an aggregate removed"]
+    plan = json.loads(json.dumps(given))
+    (node,) = (each for each in plan["nodes"] if "aggCalls" in each)
+    call = {**node["aggCalls"][0], "distinct": True}
+    names = {"s": "$SUM$1", "c": "$COUNT$1", "a": "$AVG$1"}
+    node["aggCalls"] = [{**call, "internalName": names[each]} for each in functions]
+    node |= {"aggCallNeedRetractions": [updates] * len(functions), "needRetraction": updates}
+    results = "".join(f", `r{at}` BIGINT" for at in range(len(functions)))
+    plan["nodes"][-1]["outputType"] = node["outputType"] = f"ROW<`a` INT{results}>"
+    return parse_plan(json.dumps(plan), "plan")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept", "kept_if_updated"),
+    [
+        ("s", "s", "s", "s"),
+        ("s", "sc", "", ""),
+        ("s", "cs", "", ""),
+        ("sc", "s", "s", ""),
+        ("sc", "c", "c", ""),
+        ("sc", "cs", "cs", "cs"),
+        ("sc", "sca", "", ""),
+        ("sca", "sc", "sc", ""),
+        ("sca", "ca", "ca", ""),
+    ],
+)
+@pytest.mark.parametrize("updates", [False, True])
+def test_each_call_has_its_bit_of_a_distinct_value(
+    old: str, new: str, kept: str, kept_if_updated: str, *, updates: bool
+) -> None:
+    """What is not set yet would be counted again; of updated rows there are counts instead."""
+    match = match_plans(*(_distinct(each, updates=updates) for each in (old, new)))
+    (operator,) = (each for each in match.operators if each.node.kind == "group-aggregate")
+    called = {"s": "SUM(", "c": "COUNT(", "a": "AVG("}
+    columns = operator.states[0].columns[Place.VALUE]
+    found = "".join(
+        each for each in new
+        if all(column.fate is Fate.KEEPS for column in columns
+               if called[each] in column.column.name)
+    )  # fmt: skip
+    assert found == (kept_if_updated if updates else kept)
+
+
 def test_every_reason_is_said() -> None:
     """An operator that does not keep says why."""
     for edit in ALL:
