@@ -66,10 +66,11 @@ BLOCK = 1 << 20  # rows of a join that are made at a time
 Parts: TypeAlias = "tuple[tuple[tuple[UnitRecord, int], ...], ...]"
 # what rows come to by group, in the order of key groups; and each view's entries
 Folded: TypeAlias = "tuple[pa.Table, list[StateRows]]"
-_REMEDY = (
-    "one of both states is not complete. Leave the new columns out of the query, or let all of them"
-    " start with it: --accept lost=OPERATOR"
+_WITHOUT = (
+    "leave the new columns out of the query, or let all of them start with it: --accept"
+    " lost=OPERATOR"
 )
+_REMEDY = f"one of both states is not complete: {_WITHOUT}"
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ def fold_rows(task: FoldTask) -> list[Staged]:
         raise error.within(task.sources[0].path) from error
     except pa.ArrowException as error:
         raise EncodeError(
-            f"rows can't be added up ({error})", place=task.sources[0].path
+            f"rows can't be added up ({error})", place=task.sources[0].path, remedy=_WITHOUT
         ) from error
     return staged
 
@@ -314,8 +315,9 @@ def _side(table: TableRows, key_groups: KeyGroupRange) -> StateRows:
     exact = made.batch.column(RAW_KEY).null_count < len(made.batch)
     if exact or not typed_only(made, value_type(held.meta_info)):
         raise EncodeError(
-            "a row of which only the exact bytes are known", place=f"state {state.name!r}"
-        )
+            "a row of which only the exact bytes are known", place=f"state {state.name!r}",
+            remedy=_WITHOUT,
+        )  # fmt: skip
     return made
 
 
@@ -554,8 +556,9 @@ class FoldedRows(Transform):
         batch = rows.batch
         if batch.column(RAW_KEY).null_count < len(batch):
             raise EncodeError(
-                "a key of which only the exact bytes are known", place=f"state {rows.name!r}"
-            )
+                "a key of which only the exact bytes are known", place=f"state {rows.name!r}",
+                remedy=_WITHOUT,
+            )  # fmt: skip
         keys = key_bytes(rows)
         group = batch.column(KEY_GROUP)[0].as_py()
         at = next(index for index, unit in enumerate(self.units) if unit.last >= group)
@@ -578,8 +581,9 @@ class FoldedRows(Transform):
                 children[each.index] = pc.coalesce(column, zero)
         except pa.ArrowException as error:
             raise EncodeError(
-                f"rows can't be added up ({error})", place=f"state {rows.name!r}"
-            ) from error
+                f"rows can't be added up ({error})", place=f"state {rows.name!r}",
+                remedy=_WITHOUT,
+            ) from error  # fmt: skip
         made = pa.StructArray.from_arrays(children, fields=fields)
         return replace(rows, batch=with_columns(rows, rows.layout, {VALUE: made}))
 

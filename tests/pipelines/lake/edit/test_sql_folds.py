@@ -360,8 +360,9 @@ def test_a_sum_too_large_for_its_type_is_refused(tmp_path: Path) -> None:
     held.rows[0] = (*held.rows[0][:3], 11, *held.rows[0][4:])
     savepoint = held.write(tmp_path / "savepoint")
     old, new = plan(tmp_path / "old", (COUNT,)), plan(tmp_path / "new", (COUNT, NEW[-1]))
-    with pytest.raises(StateError, match=r"-0\.0 is not 0\.0"):
+    with pytest.raises(StateError, match=r"-0\.0 is not 0\.0") as refused:
         sl.sql_upgrade(savepoint, tmp_path / "made", old, new)
+    assert "--accept lost=OPERATOR" in str(refused.value)
 
 
 def test_rows_in_flight_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
