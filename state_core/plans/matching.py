@@ -596,12 +596,16 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
 def _with_bits(before: Sequence[StateColumn], row: Sequence[StateColumn]) -> Sequence[StateColumn]:
     """Return old columns, with the texts of new ones where a set of distinct values goes on.
 
-    All bits that are looked at must have been set, by equal filters. Counts have another form.
+    All bits that are looked at must have been set, by equal filters, but for those of calls behind
+    them that go on from nothing: AVG and SUM0 may, from others. Counts have another form.
     """
     for new in row:
         for old in before:
             if new.filters and old.text != new.text and _values(old) == _values(new) and (
-                old.filters[: len(new.filters)] == new.filters
+                old.filters[: len(new.filters)] == new.filters or (
+                    new.calls[: len(old.calls)] == old.calls and old.filters
+                    and not any(text.startswith(("AVG(", "SUM0(")) for text in new.calls)
+                )
             ):  # fmt: skip
                 before = tuple(
                     replace(each, text=each.text.removesuffix(old.text) + new.text)

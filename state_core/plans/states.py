@@ -115,6 +115,7 @@ class StateColumn:
         adds: What rows add up to it; None if more than a column of theirs does.
         unfiltered: Whether its Flink may count all rows, though it has a filter.
         filters: Those of the calls that a set of distinct values has a bit for, in their order.
+        calls: The texts of these calls.
     """
 
     text: str
@@ -128,6 +129,7 @@ class StateColumn:
     adds: Added | None = None
     unfiltered: bool = False
     filters: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
 
     @property
     def is_view(self) -> bool:
@@ -508,11 +510,13 @@ def _views(
     with a count, or an array of counts for several calls.
     """
     filters: dict[tuple[int, ...], list[str]] = {}
+    texts: dict[tuple[int, ...], list[str]] = {}
     for call in calls:
         if call.get("distinct"):
             condition = call.get("filterArg", -1)
             only = source.fields[condition] if condition >= 0 else ""
             filters.setdefault(tuple(call["argList"]), []).append(only)
+            texts.setdefault(tuple(call["argList"]), []).append(call_text(call, source))
     return {
         arguments: StateColumn(
             f"DISTINCT {source.named(arguments)} FILTER {of}",
@@ -520,6 +524,7 @@ def _views(
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
             _types(source, arguments), "_".join(["distinct", *_names(source, arguments)]),
             unfiltered=source.fields[0] in of, filters=tuple(of) if bits else (),
+            calls=tuple(texts[arguments]),
         )
         for number, (arguments, of) in enumerate(filters.items())
     }  # fmt: skip

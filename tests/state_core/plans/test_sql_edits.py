@@ -300,7 +300,7 @@ def _distinct(functions: str, *, updates: bool) -> Any:
     ("old", "new", "kept", "kept_if_updated"),
     [
         ("s", "s", "s", "s"),
-        ("s", "sc", "", ""),
+        ("s", "sc", "s", ""),
         ("s", "cs", "", ""),
         ("sc", "s", "s", ""),
         ("sc", "c", "c", ""),
