@@ -23,6 +23,7 @@ from statelake.state_core.plans.lineage import (
 )
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import Place, StateColumn, emitted_columns
+from statelake.state_core.plans.versions import UNFILTERED
 from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 PASSED = ("exchange", "mini-batch-assigner", "watermark-assigner")
 LOCAL = "local-group-aggregate"
-FIRST_FILTERS = (2, 1)  # and later releases of 1.20 and 2.0, which plans do not tell
 SUMMED = (*WHOLE_NUMBERS, "DECIMAL")
 COMPARED = (
     *SUMMED, "FLOAT", "DOUBLE", "CHAR", "VARCHAR", "DATE", "TIME_WITHOUT_TIME_ZONE",
@@ -126,10 +126,8 @@ def fold_of(
     emitted = _emitted(plan, number, relations, found)
     source = emitted.match
     arguments = {index: _held(emitted, index) for index in _read_by(column)}
-    if column.adds is not None and column.adds.only == 0 and plan.flink < FIRST_FILTERS:
-        raise IncompatibleError(
-            "before Flink 2.1 a FILTER on what is the first column counts all rows (FLINK-30687)"
-        )
+    if column.unfiltered:
+        raise IncompatibleError(UNFILTERED)
     if column.adds is not None and column.adds.argument >= 0:
         _refuse_type(column.adds.function, arguments[column.adds.argument].type)
     keys = tuple(_held(emitted, each) for each in grouping)

@@ -35,7 +35,7 @@ from statelake.state_core.plans.states import (
     StateColumn,
     states_of,
 )
-from statelake.state_core.plans.versions import FILTERED_CHANGES, RETRACTING_SINKS
+from statelake.state_core.plans.versions import FILTERED_CHANGES, RETRACTING_SINKS, UNFILTERED
 from statelake.state_core.serializers.sql.binary.formats import LONG_DIGITS
 from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import (
@@ -578,11 +578,11 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
     columns: dict[Place, tuple[ColumnMatch, ...]] = {}
     left_out: list[StateColumn] = []
     for place, row in new.rows.items():
-        before = old.rows.get(place, ())
+        before = _with_bits(old.rows.get(place, ()), row)
         taken: set[int] = set()
         matches = []
         for column in row:
-            match = _column_match(column, before, taken, new)
+            match = _counted(_column_match(column, before, taken, new), before)
             if new.updates or (place is Place.USER_KEY and "with counts" not in new.form):
                 match = _found_again(match, before)
             if match.old is not None:
@@ -591,6 +591,45 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
         columns[place] = tuple(matches)
         left_out += [column for index, column in enumerate(before) if index not in taken]
     return StateMatch(new, old, columns, tuple(left_out))
+
+
+def _with_bits(before: Sequence[StateColumn], row: Sequence[StateColumn]) -> Sequence[StateColumn]:
+    """Return old columns, with the texts of new ones where a set of distinct values goes on.
+
+    All bits that are looked at must have been set, by equal filters, but for those of calls behind
+    them that go on from nothing: AVG and SUM0 may, from others. Counts have another form.
+    """
+    for new in row:
+        for old in before:
+            if new.filters and old.text != new.text and _values(old) == _values(new) and (
+                old.filters[: len(new.filters)] == new.filters or (
+                    new.calls[: len(old.calls)] == old.calls and old.filters
+                    and not any(text.startswith(("AVG(", "SUM0(")) for text in new.calls)
+                )
+            ):  # fmt: skip
+                before = tuple(
+                    replace(each, text=each.text.removesuffix(old.text) + new.text)
+                    if each.text.endswith(old.text)
+                    else each
+                    for each in before
+                )
+                break
+    return before
+
+
+def _values(view: StateColumn) -> str:
+    """Return the text of a set of distinct values, without its filters."""
+    return view.text.removesuffix(str(list(view.filters)))
+
+
+def _counted(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:
+    """Return the match of a column, of whose jobs one may not apply its filter."""
+    if match.old is None or match.fate is not Fate.KEEPS:
+        return match
+    if match.column.unfiltered is before[match.old].unfiltered:
+        return match
+    whose = "new" if match.column.unfiltered else "old"
+    return replace(match, fate=Fate.FILTER, why=f"{UNFILTERED}, as that of the {whose} job may")
 
 
 def _found_again(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:

@@ -40,7 +40,12 @@ from statelake.state_core.plans.lineage import (
     understood,
 )
 from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
-from statelake.state_core.plans.versions import FIRST_ROWS, UNBOUNDED_OVER, VersionChange
+from statelake.state_core.plans.versions import (
+    FIRST_FILTERS,
+    FIRST_ROWS,
+    UNBOUNDED_OVER,
+    VersionChange,
+)
 from statelake.state_core.serializers.sql.types.logical_types import (
     DecimalType,
     LengthType,
@@ -108,6 +113,9 @@ class StateColumn:
         of: The types of what the view holds.
         column: What it is called in a table, as far as its name allows: `amount`, `sum_amount`.
         adds: What rows add up to it; None if more than a column of theirs does.
+        unfiltered: Whether its Flink may count all rows, though it has a filter.
+        filters: Those of the calls that a set of distinct values has a bit for, in their order.
+        calls: The texts of these calls.
     """
 
     text: str
@@ -119,6 +127,9 @@ class StateColumn:
     of: tuple[LogicalType, ...] = ()
     column: str = ""
     adds: Added | None = None
+    unfiltered: bool = False
+    filters: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
 
     @property
     def is_view(self) -> bool:
@@ -335,7 +346,7 @@ def _chosen(read: Relation, indexes: Sequence[int]) -> tuple[StateColumn, ...]:
 # --------------------------------------------------------------------------- aggregates
 
 
-def _aggregate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     source, keys, window = aggregated(node, inputs[0])
     windowed = bool(window)
     spec = node.spec
@@ -343,6 +354,8 @@ def _aggregate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeState
     needs = spec.get("aggCallNeedRetractions") or [retracts] * len(spec["aggCalls"])
     counted = retracts or _is_hopping(spec)
     columns = accumulators(spec["aggCalls"], needs, source, hidden_count=counted)
+    if plan.flink >= FIRST_FILTERS:
+        columns = [replace(each, unfiltered=False) for each in columns]
     state = NodeState("window-aggs" if windowed else "accState", "accumulators",
                       {Place.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
     made = _made(
@@ -378,13 +391,15 @@ def accumulators(
         source: What they read.
         hidden_count: Whether all rows are counted, even if no call does.
     """
-    views = _views(calls, source)
+    views = _views(calls, source, bits=not any(needs))
     columns: list[StateColumn] = []
     for index, (call, retracts) in enumerate(zip(calls, needs, strict=True)):
         made = _accumulator(call, source, index, retracts=retracts)
         if call.get("distinct"):  # what it has counted stands in its view
             view = views[tuple(call["argList"])].text
             made = [replace(column, text=f"{column.text} OVER {view}") for column in made]
+        if call.get("filterArg", -1) == 0:
+            made = [replace(column, unfiltered=True) for column in made]
         columns += made
     if hidden_count and not any(_counts_rows(call) for call in calls):
         columns.append(
@@ -487,26 +502,29 @@ def _types(read: Relation, indexes: Sequence[int]) -> tuple[LogicalType, ...]:
 
 
 def _views(
-    calls: Sequence[Mapping[str, Any]], source: Relation
+    calls: Sequence[Mapping[str, Any]], source: Relation, *, bits: bool
 ) -> dict[tuple[int, ...], StateColumn]:
     """Return the column of each set of distinct values: one for each list of arguments.
 
-    A value is held with a bit for each filter of the calls, in their order.
+    A value is held with a bit for each of the calls, in their order; where rows are taken back,
+    with a count, or an array of counts for several calls.
     """
     filters: dict[tuple[int, ...], list[str]] = {}
+    texts: dict[tuple[int, ...], list[str]] = {}
     for call in calls:
         if call.get("distinct"):
             condition = call.get("filterArg", -1)
             only = source.fields[condition] if condition >= 0 else ""
-            of = filters.setdefault(tuple(call["argList"]), [])
-            if only not in of:
-                of.append(only)
+            filters.setdefault(tuple(call["argList"]), []).append(only)
+            texts.setdefault(tuple(call["argList"]), []).append(call_text(call, source))
     return {
         arguments: StateColumn(
             f"DISTINCT {source.named(arguments)} FILTER {of}",
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
             _types(source, arguments), "_".join(["distinct", *_names(source, arguments)]),
+            unfiltered=source.fields[0] in of, filters=tuple(of) if bits else (),
+            calls=tuple(texts[arguments]),
         )
         for number, (arguments, of) in enumerate(filters.items())
     }  # fmt: skip

@@ -130,6 +130,9 @@ def _restored(old: NodeStates, new: NodeStates) -> Unaided:
             ]
             if wrong:
                 return Unaided(_exchanged(wrong), wrong=True)
+            pairs = zip(held, row, strict=False)
+            if any(was.unfiltered is not now.unfiltered for was, now in pairs):
+                return Unaided("goes on; one of both jobs counts all rows", wrong=True)
     if old.filters != new.filters:
         return Unaided("goes on; what it holds was counted by the old filter", wrong=True)
     return Unaided("restores it as it is")

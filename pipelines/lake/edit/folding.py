@@ -8,7 +8,7 @@ each group must be there: else one of both states is not complete, and nothing i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -57,15 +57,20 @@ from statelake.state_core.plans.data_views import EMPTY_VIEW, EXTREMES
 from statelake.state_core.plans.expressions import Emits, Expression, Held, evaluated
 from statelake.state_core.plans.folds import Fold
 from statelake.state_core.plans.states import MAX_DECIMAL, Added, Place
+from statelake.state_core.serializers.framework.columns import I64Array
 
 COLUMNS = {Place.KEY: KEY, Place.USER_KEY: USER_KEY, Place.VALUE: VALUE}
 COUNT = Added("count", -1)
+BLOCK = 1 << 20  # rows of a join that are made at a time
 # of each new piece the files that have rows of it, and the row group
 Parts: TypeAlias = "tuple[tuple[tuple[UnitRecord, int], ...], ...]"
-_REMEDY = (
-    "one of both states is not complete. Leave the new columns out of the query, or let all of them"
-    " start with it: --accept lost=OPERATOR"
+# what rows come to by group, in the order of key groups; and each view's entries
+Folded: TypeAlias = "tuple[pa.Table, list[StateRows]]"
+_WITHOUT = (
+    "leave the new columns out of the query, or let all of them start with it: --accept"
+    " lost=OPERATOR"
 )
+_REMEDY = f"one of both states is not complete: {_WITHOUT}"
 
 
 @dataclass(frozen=True)
@@ -198,8 +203,8 @@ def fold_rows(task: FoldTask) -> list[Staged]:
     """
     try:
         with phase("read"):
-            keys, arguments = _read(task)
-        added, views = _added(task, keys, arguments)
+            sides = [_side(table, task.key_groups) for table in task.sources]
+        added, views = _folded(task, sides)
         with phase("wrote"):
             staged: list[Staged] = [_stage(task, added)]
             for layout, rows in zip(task.views, views, strict=True):
@@ -209,7 +214,7 @@ def fold_rows(task: FoldTask) -> list[Staged]:
         raise error.within(task.sources[0].path) from error
     except pa.ArrowException as error:
         raise EncodeError(
-            f"rows can't be added up ({error})", place=task.sources[0].path
+            f"rows can't be added up ({error})", place=task.sources[0].path, remedy=_WITHOUT
         ) from error
     return staged
 
@@ -232,12 +237,41 @@ def _stage(task: FoldTask, added: pa.Table) -> Staged:
 # --------------------------------------------------------------------------- rows that are held
 
 
-def _read(task: FoldTask) -> tuple[pa.Array, Mapping[int, pa.Array]]:
+def _folded(task: FoldTask, sides: Sequence[StateRows]) -> Folded:
+    """Return what the rows that a node emits come to, of which some are made at a time."""
+    fold = task.upgrade.fold
+    made: list[Folded] = []
+    pending = 0
+    for taken in _joined(fold, sides) if len(sides) > 1 else ({},):
+        made.append(_added(task, *_read(task, sides, taken)))
+        pending += _size(made[-1])
+        if len(made) > 1 and pending > max(BLOCK, _size(made[0])):
+            made, pending = [_together(made)], 0
+    return _together(made)
+
+
+def _size(folded: Folded) -> int:
+    return len(folded[0]) + sum(len(each.batch) for each in folded[1])
+
+
+def _together(made: Sequence[Folded]) -> Folded:
+    """Return what parts of the rows come to, as that of all."""
+    if len(made) == 1:
+        return made[0]
+    added = _merged(pa.concat_tables([each for each, _ in made]))
+    views = [
+        merged_counts(replace(each[0], batch=_batch(each[0], [part.batch for part in each])))
+        for each in zip(*(views for _, views in made), strict=True)
+    ]
+    return added.sort_by(KEY_GROUP), views
+
+
+def _read(
+    task: FoldTask, sides: Sequence[StateRows], taken: Mapping[str, pa.Array]
+) -> tuple[pa.Array, Mapping[int, pa.Array]]:
     """Return the key of each row that a node emits, and what is added up."""
     fold, layout = task.upgrade.fold, _layout(task.target)
-    sides = [_side(table, task.key_groups) for table in task.sources]
     rows = {side.state: each for side, each in zip(fold.sides, sides, strict=True)}
-    taken = _joined(fold, sides) if len(sides) > 1 else {}
     kind = layout.schema.field(KEY).type
     fields = [kind.field(at) for at in range(kind.num_fields)]
     length = len(next(iter(taken.values()))) if taken else len(sides[0].batch)
@@ -275,18 +309,24 @@ def _side(table: TableRows, key_groups: KeyGroupRange) -> StateRows:
     ((index, held),) = table.states
     state, layout = table.parse(held)
     parts = table.read(key_groups)
-    batches = [each.batch for each in parts]
-    rows = pa.Table.from_batches(batches, layout.schema).combine_chunks().to_batches()
-    if len(rows) > 1:  # each part of a table is far smaller
-        raise EncodeError("more than 2 GiB of texts in a key group", place=f"state {state.name!r}")
     empty = pa.RecordBatch.from_pylist([], layout.schema)
-    made = StateRows(index, state.name, layout, rows[0] if rows else empty)
+    made = StateRows(index, state.name, layout, empty)
+    made = replace(made, batch=_batch(made, [each.batch for each in parts]))
     exact = made.batch.column(RAW_KEY).null_count < len(made.batch)
     if exact or not typed_only(made, value_type(held.meta_info)):
         raise EncodeError(
-            "a row of which only the exact bytes are known", place=f"state {state.name!r}"
-        )
+            "a row of which only the exact bytes are known", place=f"state {state.name!r}",
+            remedy=_WITHOUT,
+        )  # fmt: skip
     return made
+
+
+def _batch(rows: StateRows, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return parts of a state's rows as one."""
+    made = pa.Table.from_batches(parts, rows.batch.schema).combine_chunks().to_batches()
+    if len(made) > 1:  # each part of a table is far smaller
+        raise EncodeError("more than 2 GiB of texts in a key group", place=f"state {rows.name!r}")
+    return made[0] if made else rows.batch.slice(0, 0)
 
 
 def _column(rows: StateRows, held: Held, taken: pa.Array | None) -> pa.Array:
@@ -305,8 +345,8 @@ def _column(rows: StateRows, held: Held, taken: pa.Array | None) -> pa.Array:
     return column if taken is None else column.take(taken)
 
 
-def _joined(fold: Fold, sides: Sequence[StateRows]) -> dict[str, pa.Array]:
-    """Return which rows of each side an inner join emits, as often as it does."""
+def _joined(fold: Fold, sides: Sequence[StateRows]) -> Iterator[dict[str, pa.Array]]:
+    """Yield which rows of each side an inner join emits, as often as it does, some at a time."""
     rows = [_matched(fold, each) for each in sides]
     keys = pa.concat_arrays(
         [key_bytes(each).take(at) for each, at in zip(sides, rows, strict=True)]
@@ -316,16 +356,29 @@ def _joined(fold: Fold, sides: Sequence[StateRows]) -> dict[str, pa.Array]:
     order = np.argsort(right, kind="stable")
     first = np.searchsorted(right, left, "left", sorter=order)
     times = np.searchsorted(right, left, "right", sorter=order) - first
-    at_left = np.repeat(np.arange(len(left)), times)
-    within = np.arange(len(at_left)) - np.repeat(np.cumsum(times) - times, times)
-    at_right = order[np.repeat(first, times) + within]
-    pairs = [rows[0].take(pa.array(at_left)), rows[1].take(pa.array(at_right))]
-    often = np.ones(len(at_left), np.int64)
-    for side, held, taken in zip(fold.sides, sides, pairs, strict=True):
-        if side.counted:
-            often *= held.batch.column(VALUE).take(taken).to_numpy()
-    repeated = pa.array(np.repeat(np.arange(len(often)), np.maximum(often, 0)))
-    return {side.state: taken.take(repeated) for side, taken in zip(fold.sides, pairs, strict=True)}
+    for at_left, within in _spread(times):
+        at_right = order[first[at_left] + within]
+        pairs = [rows[0].take(pa.array(at_left)), rows[1].take(pa.array(at_right))]
+        often = np.ones(len(at_left), np.int64)
+        for side, held, taken in zip(fold.sides, sides, pairs, strict=True):
+            if side.counted:
+                often *= held.batch.column(VALUE).take(taken).to_numpy()
+        for at, _ in _spread(np.maximum(often, 0)):
+            repeated = pa.array(at)
+            yield {
+                side.state: taken.take(repeated)
+                for side, taken in zip(fold.sides, pairs, strict=True)
+            }
+
+
+def _spread(times: I64Array) -> Iterator[tuple[I64Array, I64Array]]:
+    """Yield each index as often as is said, and which time it is; some at a time."""
+    ends = np.cumsum(times)
+    total = int(ends[-1]) if len(ends) else 0
+    for start in range(0, max(total, 1), BLOCK):
+        flat = np.arange(start, min(start + BLOCK, total))
+        at = np.searchsorted(ends, flat, "right")
+        yield at, flat - (ends - times)[at]
 
 
 def _matched(fold: Fold, rows: StateRows) -> pa.Array:
@@ -355,9 +408,7 @@ def _sums(upgrade: FoldUpgrade) -> list[Added]:
     return list(dict.fromkeys(wanted))
 
 
-def _added(
-    task: FoldTask, keys: pa.Array, arguments: Mapping[int, pa.Array]
-) -> tuple[pa.Table, list[StateRows]]:
+def _added(task: FoldTask, keys: pa.Array, arguments: Mapping[int, pa.Array]) -> Folded:
     """Return what rows come to by group, in the order of key groups; and each view's entries."""
     rows = _state_rows(task.target, keys, {})
     encoded = key_bytes(rows).dictionary_encode()
@@ -421,6 +472,15 @@ def _summed(rows: pa.Table) -> pa.Table:
         how = function if function in EXTREMES else "sum"
         made[name] = _extreme(column, how, places) if how != "sum" else grouped(column, how, places)
     return pa.table(made)
+
+
+def _merged(rows: pa.Table) -> pa.Table:
+    """Return what staged rows come to by key, each once."""
+    encoded = rows[KEY].combine_chunks().dictionary_encode()
+    _, firsts = np.unique(encoded.indices.to_numpy(), return_index=True)
+    sums = _summed(rows.drop_columns([KEY_GROUP, KEY]).add_column(0, "place", encoded.indices))
+    groups = rows[KEY_GROUP].combine_chunks().take(pa.array(firsts))
+    return sums.add_column(0, KEY, encoded.dictionary).add_column(0, KEY_GROUP, groups)
 
 
 def _extreme(column: pa.Array, how: str, places: pa.Array) -> pa.Array:
@@ -496,8 +556,9 @@ class FoldedRows(Transform):
         batch = rows.batch
         if batch.column(RAW_KEY).null_count < len(batch):
             raise EncodeError(
-                "a key of which only the exact bytes are known", place=f"state {rows.name!r}"
-            )
+                "a key of which only the exact bytes are known", place=f"state {rows.name!r}",
+                remedy=_WITHOUT,
+            )  # fmt: skip
         keys = key_bytes(rows)
         group = batch.column(KEY_GROUP)[0].as_py()
         at = next(index for index, unit in enumerate(self.units) if unit.last >= group)
@@ -520,8 +581,9 @@ class FoldedRows(Transform):
                 children[each.index] = pc.coalesce(column, zero)
         except pa.ArrowException as error:
             raise EncodeError(
-                f"rows can't be added up ({error})", place=f"state {rows.name!r}"
-            ) from error
+                f"rows can't be added up ({error})", place=f"state {rows.name!r}",
+                remedy=_WITHOUT,
+            ) from error  # fmt: skip
         made = pa.StructArray.from_arrays(children, fields=fields)
         return replace(rows, batch=with_columns(rows, rows.layout, {VALUE: made}))
 
@@ -536,10 +598,7 @@ class FoldedRows(Transform):
             none = pa.array([], pa.int64())
             names = map(_named, (COUNT, *_sums(self.upgrade)))
             return pa.table({KEY: pa.array([], pa.large_binary()), **dict.fromkeys(names, none)})
-        rows = pa.concat_tables(parts)
-        encoded = rows[KEY].combine_chunks().dictionary_encode()
-        sums = _summed(rows.drop_columns([KEY_GROUP, KEY]).add_column(0, "place", encoded.indices))
-        return sums.add_column(0, KEY, encoded.dictionary)
+        return _merged(pa.concat_tables(parts))
 
     def _refuse_other_rows(self, rows: StateRows, added: pa.Table, found: pa.Array) -> None:
         """Refuse groups whose rows are not as many as the aggregate has counted.

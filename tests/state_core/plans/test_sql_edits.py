@@ -232,6 +232,101 @@ def test_a_filter_that_an_old_flink_does_not_apply_is_not_computed(
     assert any("FLINK-30687" in why for why in whys) is refused
 
 
+@pytest.mark.parametrize("distinct", [False, True])
+@pytest.mark.parametrize(
+    ("versions", "filters", "fate"),
+    [
+        (("1.20", "1.20"), (0, 0), Fate.KEEPS),
+        (("1.20", "1.20"), (0, 2), Fate.FILTER),
+        (("1.20", "1.20"), (2, 0), Fate.FILTER),
+        (("1.20", "2.3"), (0, 0), Fate.FILTER),
+        (("1.20", "2.3"), (2, 0), Fate.KEEPS),
+        (("2.1", "2.3"), (0, 2), Fate.KEEPS),
+    ],
+)
+def test_a_filter_that_an_old_flink_does_not_apply_is_another_one(
+    versions: tuple[str, str], filters: tuple[int, int], fate: Fate, *, distinct: bool
+) -> None:
+    """Of the first column: FLINK-30687. Its columns were counted of all rows, or would be."""
+    (given, _) = plans()["an aggregate removed"]
+    made = []
+    for version, at in zip(versions, filters, strict=True):
+        plan = json.loads(json.dumps(given))
+        plan["flinkVersion"] = version
+        (node,) = (each for each in plan["nodes"] if "aggCalls" in each)
+        calc = next(each for each in plan["nodes"] if each["id"] == node["id"] - 2)
+        columns = calc["projection"][:2]
+        only = {"kind": "CALL", "internalName": "$IS TRUE$1", "type": "BOOLEAN NOT NULL"}
+        columns.insert(at, {**only, "operands": [calc["projection"][2]]})
+        calc["projection"] = columns
+        names = ["`a` INT", "`b` BIGINT"]
+        names.insert(at, "`m` BOOLEAN NOT NULL")
+        for each in plan["nodes"][node["id"] - 3 : node["id"] - 1]:
+            each["outputType"] = f"ROW<{', '.join(names)}>"
+        node["grouping"] = [int(at == 0)]
+        node["aggCalls"] = [
+            {**node["aggCalls"][0], "argList": [1 + (at == 0)], "filterArg": at,
+             "distinct": distinct}
+        ]  # fmt: skip
+        node["aggCallNeedRetractions"] = [False]
+        plan["nodes"][-1]["outputType"] = node["outputType"] = "ROW<`a` INT, `s` BIGINT>"
+        made.append(parse_plan(json.dumps(plan), "plan"))
+    match = match_plans(*made)
+    (operator,) = (each for each in match.operators if each.node.kind == "group-aggregate")
+    assert operator.worst is fate
+    assert all("FLINK-30687" in each.why for each in operator.column_matches if each.fate.rank)
+    (unaided,) = (
+        said for each, said in zip(match.operators, flink_unaided(match), strict=True)
+        if each is operator
+    )  # fmt: skip
+    assert unaided.wrong is (fate is Fate.FILTER)
+
+
+def _distinct(functions: str, *, updates: bool) -> Any:
+    """A plan of aggregates of distinct values, of which the first letters are given."""
+    (given, _) = plans()["an aggregate removed"]
+    plan = json.loads(json.dumps(given))
+    (node,) = (each for each in plan["nodes"] if "aggCalls" in each)
+    call = {**node["aggCalls"][0], "distinct": True}
+    names = {"s": "$SUM$1", "c": "$COUNT$1", "a": "$AVG$1"}
+    node["aggCalls"] = [{**call, "internalName": names[each]} for each in functions]
+    node |= {"aggCallNeedRetractions": [updates] * len(functions), "needRetraction": updates}
+    results = "".join(f", `r{at}` BIGINT" for at in range(len(functions)))
+    plan["nodes"][-1]["outputType"] = node["outputType"] = f"ROW<`a` INT{results}>"
+    return parse_plan(json.dumps(plan), "plan")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept", "kept_if_updated"),
+    [
+        ("s", "s", "s", "s"),
+        ("s", "sc", "s", ""),
+        ("s", "cs", "", ""),
+        ("sc", "s", "s", ""),
+        ("sc", "c", "c", ""),
+        ("sc", "cs", "cs", "cs"),
+        ("sc", "sca", "", ""),
+        ("sca", "sc", "sc", ""),
+        ("sca", "ca", "ca", ""),
+    ],
+)
+@pytest.mark.parametrize("updates", [False, True])
+def test_each_call_has_its_bit_of_a_distinct_value(
+    old: str, new: str, kept: str, kept_if_updated: str, *, updates: bool
+) -> None:
+    """What is not set yet would be counted again; of updated rows there are counts instead."""
+    match = match_plans(*(_distinct(each, updates=updates) for each in (old, new)))
+    (operator,) = (each for each in match.operators if each.node.kind == "group-aggregate")
+    called = {"s": "SUM(", "c": "COUNT(", "a": "AVG("}
+    columns = operator.states[0].columns[Place.VALUE]
+    found = "".join(
+        each for each in new
+        if all(column.fate is Fate.KEEPS for column in columns
+               if called[each] in column.column.name)
+    )  # fmt: skip
+    assert found == (kept_if_updated if updates else kept)
+
+
 def test_every_reason_is_said() -> None:
     """An operator that does not keep says why."""
     for edit in ALL:

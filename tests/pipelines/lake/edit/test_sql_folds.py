@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import statelake as sl
-from statelake.pipelines.lake.edit import sql_upgrading
+from statelake.pipelines.lake.edit import folding, sql_upgrading
 from statelake.pipelines.lake.tables import units
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import StateError
@@ -360,8 +360,9 @@ def test_a_sum_too_large_for_its_type_is_refused(tmp_path: Path) -> None:
     held.rows[0] = (*held.rows[0][:3], 11, *held.rows[0][4:])
     savepoint = held.write(tmp_path / "savepoint")
     old, new = plan(tmp_path / "old", (COUNT,)), plan(tmp_path / "new", (COUNT, NEW[-1]))
-    with pytest.raises(StateError, match=r"-0\.0 is not 0\.0"):
+    with pytest.raises(StateError, match=r"-0\.0 is not 0\.0") as refused:
         sl.sql_upgrade(savepoint, tmp_path / "made", old, new)
+    assert "--accept lost=OPERATOR" in str(refused.value)
 
 
 def test_rows_in_flight_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,3 +398,103 @@ def test_rows_with_a_time_to_live_are_refused(tmp_path: Path) -> None:
     assert all(why.endswith("ChangelogNormalize[2] has a time to live: what has expired is not"
                             " known") for why in whys)  # fmt: skip
     assert len(whys) == 9
+
+
+JOINED = ("BIGINT", "INT", "INT")  # a key that may be NULL, a group, a number
+Pair = tuple[Any, int, int]
+
+
+def join_plan(to: Path, calls: tuple[Any, ...]) -> Path:
+    """The plan of aggregates of an inner join, whose rows are unique by nothing."""
+    side = f"ROW<{', '.join(f'`c{at}` {kind}' for at, kind in enumerate(JOINED))}>"
+    both = f"ROW<{', '.join(f'`c{at}` {kind}' for at, kind in enumerate(JOINED * 2))}>"
+    results = ["`g` INT", *(f"`r{at}` {made[3]}" for at, made in enumerate(calls))]
+    nodes: list[dict[str, Any]] = [
+        {"id": at, "type": "stream-exec-table-source-scan_2", "outputType": side,
+         "scanTableSource": {"table": {"identifier": f"`c`.`d`.`{name}`"}}}
+        for at, name in ((1, "a"), (2, "b"))
+    ]  # fmt: skip
+    joined = {"joinType": "INNER", "leftKeys": [0], "rightKeys": [0], "filterNulls": [True]}
+    nodes += [
+        {"id": 3, "type": "stream-exec-join_1", "joinSpec": joined, "outputType": both},
+        {
+            "id": 4, "type": "stream-exec-group-aggregate_1", "grouping": [1],
+            "needRetraction": True, "aggCallNeedRetractions": [True] * len(calls),
+            "aggCalls": [{"internalName": name, "argList": of, "filterArg": only, "type": kind}
+                         for name, of, only, kind in calls],
+            "outputType": f"ROW<{', '.join(results)}>",
+        },
+    ]  # fmt: skip
+    edges = [{"source": one, "target": other} for one, other in ((1, 3), (2, 3), (3, 4))]
+    to.write_text(json.dumps({"flinkVersion": "2.3", "nodes": nodes, "edges": edges}))
+    return to
+
+
+def write_join(to: Path, sides: tuple[Counter[Pair], Counter[Pair]]) -> Path:
+    """Write the savepoint of such a job."""
+    row = pa.struct([("f0", pa.int64()), ("f1", pa.int32()), ("f2", pa.int32())])
+    states = []
+    for name, rows in zip(("left-records", "right-records"), sides, strict=True):
+        keys = pa.array([{"f0": each[0]} for each in rows], pa.struct([("f0", pa.int64())]))
+        held = pa.array([dict(zip(("f0", "f1", "f2"), each, strict=True)) for each in rows], row)
+        table = {"key": keys, "user_key": held, "value": pa.array(rows.values(), pa.int32())}
+        states.append(NewKeyedState(
+            name, pa.table(table), kind="map", user_key={"row_data": list(JOINED)},
+            value="Integer",
+        ))  # fmt: skip
+    counts: Counter[int] = Counter()
+    of_key: Counter[Any] = Counter()
+    for each, often in sides[1].items():
+        of_key[each[0]] += often
+    for (key, group, _), often in sides[0].items():
+        if key is not None and of_key[key]:
+            counts[group] += often * of_key[key]
+    groups = NewKeyedState(
+        "accState",
+        pa.table({"key": pa.array([{"f0": each} for each in counts],
+                                  pa.struct([("f0", pa.int32())])),
+                  "value": [{"f0": count} for count in counts.values()]}),
+        value={"row_data": ["BIGINT"]},
+    )  # fmt: skip
+    write_snapshot(to, [
+        NewOperator("3_join", {"row_data": ["BIGINT"]}, tuple(states), parallelism=2),
+        NewOperator("4_group-aggregate", {"row_data": ["INT"]}, (groups,), parallelism=2),
+    ])  # fmt: skip
+    return to
+
+
+@pytest.mark.parametrize("block", [folding.BLOCK, 100, 1])
+def test_rows_of_a_join_are_made_some_at_a_time(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each as often as it is there on both sides, but for NULL; whatever is made at a time."""
+    monkeypatch.setattr(folding, "BLOCK", block)
+    random = Random(9)
+    left, right = (
+        Counter((random.choice([None, 1, 1, 2, 3]), random.randrange(4), random.randrange(9))
+                for _ in range(count))
+        for count in (40, 30)
+    )  # fmt: skip
+    savepoint = write_join(tmp_path / "savepoint", (left, right))
+    added = ("$SUM$1", [5], -1, "INT"), ("$MAX$1", [5], -1, "INT")
+    old = join_plan(tmp_path / "old", (COUNT,))
+    new = join_plan(tmp_path / "new", (COUNT, *added))
+    done = sl.sql_upgrade(savepoint, tmp_path / "made", old, new)
+    (after,) = (each for each in sl.open_snapshot(done.made).operators
+                if any(state.name == "accState" for state in each.keyed_states))  # fmt: skip
+    wanted: dict[int, Counter[int]] = {}
+    for (key, group, _), often in left.items():
+        for (other, _, number), times in right.items():
+            if key == other and key is not None:
+                wanted.setdefault(group, Counter())[number] += often * times
+    made = {row["key"]["f0"]: list(row["value"].values())
+            for row in after["accState"].to_arrow().to_pylist()}  # fmt: skip
+    assert made == {
+        group: [of.total(), sum(of.elements()), of.total(),
+                {"max": max(of), "mapSize": len(of), "map": b"\0"}]
+        for group, of in wanted.items()
+    }  # fmt: skip
+    views: dict[int, Counter[int]] = {}
+    for row in after["agg2$map"].to_arrow().to_pylist():
+        views.setdefault(row["key"]["f0"], Counter())[row["user_key"]] += row["value"]
+    assert views == wanted
