@@ -201,7 +201,7 @@ PATHS_BY_HAND = {
     ),
     "pipelines.operations.job_types": ({"pathlib"}, USERS_OWN),
     "pipelines.operations.java_programs": (
-        {"pathlib", ".mkdir"}, "the user's own Flink, and classes in the cache",
+        {"pathlib"}, "the user's own Flink, and classes in the cache",
     ),
     "pipelines.operations.sql_scripts": ({"pathlib", ".write_text"}, USERS_OWN),
     "state_core.plans.plan": ({"open"}, USERS_OWN),

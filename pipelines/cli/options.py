@@ -11,6 +11,7 @@ interprets are left out.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -237,10 +238,12 @@ def flink_of_sql(
     """Return the Flink that compiles a SQL script.
 
     Raises:
-        UsageError: Two are given.
+        UsageError: Two are given, or the seconds are no number.
     """
     if flink_home is not None and flink_version:
         raise click.UsageError("--flink-home has its version: give one of both")
+    if not math.isfinite(timeout):
+        raise click.UsageError("--timeout is a number of seconds")
     return {"flink_home": flink_home, "flink_version": flink_version, "classpath": classpath,
             "timeout": timeout}  # fmt: skip
 

@@ -1,4 +1,5 @@
 import java.io.File;
+import java.io.PrintStream;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
@@ -58,21 +59,30 @@ public class JobStates extends StreamExecutionEnvironment {
         answer("SAVEPOINT", () -> savepoint(words));
     }
 
-    /** Prints an answer, or the cause of what went wrong, and ends the process. */
+    /**
+     * Prints an answer, or the cause of what went wrong, and ends the process.
+     *
+     * What a job prints itself is no answer. Who does not wait for one any more, since it was killed, ends
+     * this process too.
+     */
     static void answer(String name, Callable<String> work) {
+        PrintStream answers = System.out;
+        System.setOut(System.err);
+        ProcessHandle.current().parent().ifPresent(
+                asker -> asker.onExit().thenRun(() -> Runtime.getRuntime().halt(1)));
         int code = 1;
         try {
-            System.out.println(name + " " + work.call());
+            answers.println(name + " " + work.call());
             code = 0;
         } catch (Throwable problem) {
             Throwable cause = problem;
             while (cause.getCause() != null && cause.getCause() != cause) {
                 cause = cause.getCause();
             }
-            System.out.println("PROBLEM " + String.valueOf(cause).replaceAll("\\s+", " "));
+            answers.println("PROBLEM " + String.valueOf(cause).replaceAll("\\s+", " "));
             problem.printStackTrace();
         }
-        System.out.flush();
+        answers.flush();
         Runtime.getRuntime().halt(code);
     }
 

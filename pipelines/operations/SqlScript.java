@@ -3,7 +3,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.configuration.GlobalConfiguration;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
@@ -54,6 +56,7 @@ public class SqlScript {
     private final StreamTableEnvironment tables;
     private final TableEnvironmentInternal internal;
     private final boolean real;
+    private final Map<String, String> beginning = new HashMap<>();
     private final List<ModifyOperation> job = new ArrayList<>();
     private boolean inSet;
     private boolean jobEnded;
@@ -79,7 +82,8 @@ public class SqlScript {
         internal = (TableEnvironmentInternal) tables;
         tables.loadModule(MODULE, new EmptyTables(real));
         if (System.getenv("FLINK_CONF_DIR") != null) {
-            GlobalConfiguration.loadConfiguration().toMap().forEach(this::set);
+            beginning.putAll(GlobalConfiguration.loadConfiguration().toMap());
+            beginning.forEach(this::set);
         }
     }
 
@@ -212,6 +216,7 @@ public class SqlScript {
         return SETTINGS.stream().anyMatch(key::startsWith) && !FILES.contains(key);
     }
 
+    /** Has settings again as they were in the beginning: those of Flink's own file, or none. */
     private void reset(ResetOperation operation) {
         Configuration settings = tables.getConfig().getConfiguration();
         for (String key : new ArrayList<>(settings.keySet())) {
@@ -219,5 +224,10 @@ public class SqlScript {
                 settings.removeKey(key);
             }
         }
+        beginning.forEach((key, value) -> {
+            if (operation.getKey().map(key::equals).orElse(true)) {
+                set(key, value);
+            }
+        });
     }
 }

@@ -15,8 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from statelake.pipelines.spark.jars import (
+    MINIMUM_JAVA,
     cache_directory,
     java_command,
+    make_cache,
     require_java,
     resolve_jars,
 )
@@ -24,7 +26,7 @@ from statelake.state_core.errors import EncodeError, FlinkJobError, MissingFileE
 
 SOURCES = Path(__file__).parent
 START_SECONDS = 60  # of a JVM, beside the job's own
-COMPILER = "jdk.compiler/com.sun.tools.javac.Main"
+COMPILER = ("-m", "jdk.compiler/com.sun.tools.javac.Main", "--release", str(MINIMUM_JAVA))
 PROBLEM, ANSWERS = "PROBLEM", ("PLAN", "SAVEPOINT")
 OPENS = tuple(
     f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang", "time")
@@ -146,8 +148,9 @@ def run_program(
     for name in ANSWERS:
         if name in said:
             return said[name]
+    found = said.get(PROBLEM) or done.stderr.strip()[-500:] or f"Java ended: {done.returncode}"
     raise FlinkJobError(
-        f"{problem}: {said.get(PROBLEM) or done.stderr.strip()[-500:]}",
+        f"{problem}: {found}",
         place=place, remedy=remedy,
     )  # fmt: skip
 
@@ -161,14 +164,15 @@ def _compiled(sources: Sequence[str], libraries: Sequence[Path]) -> Path:
     files = [SOURCES / each for each in sources]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))
     digest.update(repr([(each.name, each.stat().st_size) for each in libraries]).encode())
+    digest.update(repr(COMPILER).encode())
     target = cache_directory() / f"flink-programs-{digest.hexdigest()[:16]}"
     if target.is_dir():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_cache()
     with tempfile.TemporaryDirectory(dir=target.parent, ignore_cleanup_errors=True) as part:
         classes = Path(part) / "classes"
         path = os.pathsep.join(map(str, libraries))
-        compiler = [java_command(), "-m", COMPILER, "-nowarn", "-cp", path, "-d", str(classes)]
+        compiler = [java_command(), *COMPILER, "-nowarn", "-cp", path, "-d", str(classes)]
         done = subprocess.run(  # noqa: S603 - the user's own Java and Flink
             [*compiler, *map(str, files)], capture_output=True, text=True, check=False
         )

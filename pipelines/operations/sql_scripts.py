@@ -248,7 +248,7 @@ def split_statements(text: str) -> Iterator[tuple[int, str]]:
             begin, words = -1, []
             continue
         begin = token.start() if begin < 0 else begin
-        words.append(word.upper())
+        words.append("''" if word[0] in "'`" else word.upper())
     if words:
         yield _line(text, begin), text[begin:]
 

@@ -47,6 +47,25 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "statelake"
 
 
+def make_cache(directory: Path | None = None) -> None:
+    """Make the directory of JARs, or one below it.
+
+    Raises:
+        StateError: It can't be written.
+    """
+    for each in (cache_directory(), directory or cache_directory()):
+        reason = ""
+        try:
+            each.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f" ({error.strerror})"
+        if reason or not os.access(each, os.W_OK | os.X_OK):
+            raise StateError(
+                f"the cache can't be written{reason}", place=str(each),
+                remedy="name another directory, STATELAKE_CACHE",
+            )  # fmt: skip
+
+
 def delta_jars() -> list[str]:
     """Return the paths of Delta's JARs, downloaded at the first call.
 
@@ -79,7 +98,7 @@ def resolve_jars(name: str, whole: Iterable[str] = (), alone: Iterable[str] = ()
     target = cache_directory() / name
     if target.is_dir():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_cache(target.parent)
     with FileLock(cache_directory() / "ivy.lock"):
         if not target.is_dir():
             with tempfile.TemporaryDirectory(dir=target.parent, suffix=".part") as part:

@@ -257,15 +257,15 @@ def _fit(
     row: RowDataSerializerSnapshot, predicted: Sequence[LogicalType | None], where: str
 ) -> None:
     try:
-        refuse_other_types(row, list(map(_known, predicted)))
+        refuse_other_types(row, list(map(known_type, predicted)))
     except IncompatibleError as error:
         problem = f"{where}: {error.problem}"
         raise IncompatibleError(problem, remedy=error.remedy) from error
 
 
-def _known(kind: LogicalType | None) -> LogicalType | None:
+def known_type(kind: LogicalType | None) -> LogicalType | None:
     """Return a type; None if the plan has no text for all of it."""
-    if kind is None or isinstance(kind, UnknownType) or None in map(_known, kind.children):
+    if kind is None or isinstance(kind, UnknownType) or None in map(known_type, kind.children):
         return None
     return kind
 

@@ -117,6 +117,7 @@ from statelake.state_core.plans.matching import (
 )
 from statelake.state_core.plans.naming import (
     LONGEST_QUERY,
+    known_type,
     nodes_by_uid,
     numbered_as,
     refuse_other_types,
@@ -795,10 +796,14 @@ def _new_key(written: bytes, match: OperatorMatch) -> bytes | None:
     """
     assert match.new is not None and match.old is not None  # noqa: S101, PT018 - by the caller
     before, after = match.old.key_types, match.new.key_types
-    if before == after and not match.keys:
+    same = before == after and not match.keys
+    if same and not (before and written):
         return None
-    row, new = row_in(parse_key_serializer(written).snapshot), RowDataSerializerSnapshot.of(*after)
-    refuse_other_types(row, before)
+    row = row_in(parse_key_serializer(written).snapshot)
+    refuse_other_types(row, list(map(known_type, before)))
+    if same:
+        return None
+    new = RowDataSerializerSnapshot.of(*after)
     if match.keys and not all(
         isinstance(each.restore_serializer(), RowDataSerializer) for each in (row, new)
     ):

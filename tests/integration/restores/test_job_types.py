@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from tests.support.command import run
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 CASES = ("kinds", "operator")
+COMMAND = "from statelake.pipelines.cli.main import main; main()"
 
 
 def program(version: str, to: Path, entry_class: str = "EntryJobs") -> Path:
@@ -32,7 +37,7 @@ def program(version: str, to: Path, entry_class: str = "EntryJobs") -> Path:
 
 @pytest.mark.parametrize("version", ["2.3.0", "1.20.0"])
 def test_types_of_a_jar_are_those_of_the_jobs_savepoints(version: str, tmp_path: Path) -> None:
-    """To the letter: keyed and operator state, timers, broadcast state."""
+    """To the letter: keyed and operator state, timers, broadcast state; whatever it prints."""
     jar, home = program(version, tmp_path / "jobs.jar"), flink_home(version, tmp_path / "flink")
     with FlinkOracle(version) as flink:
         for case in CASES:
@@ -51,6 +56,32 @@ def test_a_job_that_can_not_be_started_is_named_with_its_own_words(tmp_path: Pat
     ):
         with pytest.raises(FlinkJobError, match=says):
             sl.job_types(jar, home, entry_class=entry_class, arguments=arguments)
+
+
+def test_java_ends_when_the_command_is_killed(tmp_path: Path) -> None:
+    """Also where the job's `main` would go on for ever."""
+    jar, home = program("2.3.0", tmp_path / "jobs.jar"), flink_home("2.3.0", tmp_path / "flink")
+    alive = tmp_path / "alive"
+    words = ["types", jar, "--flink-home", home, "--arg", "never", "--arg", alive]
+    with subprocess.Popen([sys.executable, "-c", COMMAND, *map(str, words)]) as command:
+        wait_until(alive.exists)
+        command.kill()
+    wait_until(lambda: unchanged(alive))
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    """Fails after a minute."""
+    deadline = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def unchanged(file: Path) -> bool:
+    """Whether nobody writes a file within a second."""
+    before = file.read_bytes()
+    time.sleep(1)
+    return file.read_bytes() == before
 
 
 def test_a_jar_or_a_flink_that_is_not_there(tmp_path: Path) -> None:

@@ -217,7 +217,10 @@ def test_types_of_a_script_are_those_of_its_plan(version: str, tmp_path: Path) -
 
 @EACH
 def test_settings_of_the_flink_and_of_the_script_count(version: str, tmp_path: Path) -> None:
-    """Its time to live is that of `conf`, until the script sets another, or takes it back."""
+    """Its time to live is that of `conf`, unless the script sets another.
+
+    `RESET` goes back to `conf`, as in Flink's own SQL client.
+    """
     flink = home(version, tmp_path)
     (flink / "conf").mkdir()
     (flink / "conf" / "config.yaml").write_text(
@@ -227,7 +230,9 @@ def test_settings_of_the_flink_and_of_the_script_count(version: str, tmp_path: P
     for settings, ttl in (
         ("", "1 h"),
         ("SET 'table.exec.state.ttl' = '2 s'; SET 'parallelism.default' = '9';", "2 s"),
-        ("SET 'table.exec.state.ttl' = '2 s'; RESET 'table.exec.state.ttl';", "0 ms"),
+        ("SET 'table.exec.state.ttl' = '2 s'; RESET 'table.exec.state.ttl';", "1 h"),
+        ("SET 'table.exec.state.ttl' = '2 s'; RESET;", "1 h"),
+        ("RESET 'table.exec.mini-batch.size';", "1 h"),
     ):
         sql.write_text(f"{settings}{KAFKA_TABLES}INSERT INTO out_changes {SUMS};")
         plan = sl.compile_sql(sql, flink_home=flink)

@@ -8,7 +8,12 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.operations.sql_scripts import split_statements
-from statelake.state_core.errors import DeclarationError, EncodeError, MissingFileError
+from statelake.state_core.errors import (
+    DeclarationError,
+    EncodeError,
+    FlinkJobError,
+    MissingFileError,
+)
 from tests.support.command import run
 
 
@@ -29,6 +34,11 @@ from tests.support.command import run
             "-- and\ninsert into d values (1); end; SET 'e' = 'f';"),
             [(1, ("execute statement\nset begin\n insert into a select case when b then 1 end from"
                  " c;\n-- and\ninsert into d values (1); end")), (5, "SET 'e' = 'f'")],
+        ),
+        (
+            "SET 'a' = 'statement set begin'; SET '; end' = `statement set begin`; SET 'b' = 'c'",
+            [(1, "SET 'a' = 'statement set begin'"), (1, "SET '; end' = `statement set begin`"),
+             (1, "SET 'b' = 'c'")],
         ),
         ("BEGIN STATEMENT SET; INSERT INTO a VALUES (1); END;",
          [(1, "BEGIN STATEMENT SET"), (1, "INSERT INTO a VALUES (1)"), (1, "END")]),
@@ -78,6 +88,48 @@ def test_what_is_no_script_is_refused_before_java_starts(tmp_path: Path) -> None
             sl.compile_sql(script, flink_home=tmp_path, classpath=str(missing))
 
 
+def test_programs_are_compiled_for_the_oldest_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache has one set of classes, which a later run reads with an older Java."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(
+        '#!/bin/sh\ntest "$1" = -version && echo \'openjdk version "25.0.1"\' >&2'
+        f' || echo "$@" >> {tmp_path}/ran\n'
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "cache"))
+    script, home = flink_and_script(tmp_path)
+    with pytest.raises(FlinkJobError, match="Java ended: 0"):
+        sl.compile_sql(script, flink_home=home)
+    compiler, program = (tmp_path / "ran").read_text().splitlines()
+    assert "Main --release 17 " in compiler
+    assert "SqlScript compile false" in program
+
+
+def test_a_cache_that_can_not_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No internal error: another directory is to be named."""
+    script, home = flink_and_script(tmp_path)
+    monkeypatch.setenv("STATELAKE_CACHE", str(script))
+    for words in (("--flink-home", home), ("--flink-version", "1.20.0")):
+        ran = run("types", "--sql", script, *words)
+        assert ran.code == 3, ran.err
+        assert f"error: {script}: the cache can't be written (File exists); name another" in ran.err
+
+
+def flink_and_script(to: Path) -> tuple[Path, Path]:
+    """A script, and a Flink that is enough to be started."""
+    script = to / "job.sql"
+    script.write_text("SET 'a' = 'b'")
+    (to / "lib").mkdir()
+    (to / "lib" / "flink-table-planner_2.12.jar").touch()
+    return script, to
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -92,6 +144,8 @@ def test_what_is_no_script_is_refused_before_java_starts(tmp_path: Path) -> None
         ("types x --classpath y", "for a JAR, or --sql"),
         ("types x.jar --flink-home y --classpath z", "--classpath is for --sql"),
         ("types --sql a --arg b", "are for a JAR"),
+        ("types --sql a --flink-version 2.3 --timeout nan", "a number of seconds"),
+        ("check sql x --old-plan a --new-sql b --timeout inf", "a number of seconds"),
     ],
 )
 def test_words_that_do_not_belong_together_are_refused(words: str, says: str) -> None:

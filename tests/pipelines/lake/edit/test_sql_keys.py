@@ -330,3 +330,15 @@ def test_an_operator_that_is_new_below_one_that_goes_on_is_said_to_begin(
     assert sl.sql_upgrade(savepoint, tmp_path / "made", old, new).refused
     accept = ["lost=GroupAggregate[7]"]
     assert sl.sql_upgrade(savepoint, tmp_path / "made", old, new, accept=accept).made
+
+
+def test_a_plan_of_other_keys_is_not_that_of_the_savepoint(savepoint: Path, tmp_path: Path) -> None:
+    """Also where the key does not change, so that nothing of it would be written."""
+    other = plan(tmp_path / "other.json", ["a", "b", "c"], KEYS | {"a": "BIGINT"})
+    verdict = sl.check_sql(savepoint, other, other)
+    assert not verdict.right
+    (operator,) = verdict.operators
+    assert operator.fate == "unknown"
+    (why,) = operator.why
+    assert why.startswith("its key: the snapshot has (INT, VARCHAR(5), DECIMAL(9, 2)), and the")
+    assert "give the plan of the job that took the savepoint" in why
