@@ -597,30 +597,23 @@ def _with_bits(before: Sequence[StateColumn], row: Sequence[StateColumn]) -> Seq
     """Return old columns, with the texts of new ones where a set of distinct values goes on.
 
     All bits that are looked at must have been set, by equal filters, but for those of calls behind
-    them that go on from nothing: AVG and SUM0 may, from others. Counts have another form. A call
-    that is new would take values for counted that an old one has met, so the set begins anew.
+    them that go on from nothing: AVG and SUM0 may, from others. Counts have another form.
     """
     for new in row:
         for old in before:
-            if not new.calls or _values(old) != _values(new):
-                continue
-            goes_on = old.text == new.text or (bool(new.filters) and (
+            if new.filters and old.text != new.text and _values(old) == _values(new) and (
                 old.filters[: len(new.filters)] == new.filters or (
-                    new.calls[: len(old.calls)] == old.calls and bool(old.filters)
+                    new.calls[: len(old.calls)] == old.calls and old.filters
                     and not any(text.startswith(("AVG(", "SUM0(")) for text in new.calls)
                 )
-            ))  # fmt: skip
-            text = new.text if goes_on else old.text
-            if goes_on and not set(old.calls).issuperset(new.calls[: len(old.calls)]):
-                text = f"{old.text} of other calls"
-            if text != old.text:
+            ):  # fmt: skip
                 before = tuple(
-                    replace(each, text=each.text.removesuffix(old.text) + text)
+                    replace(each, text=each.text.removesuffix(old.text) + new.text)
                     if each.text.endswith(old.text)
                     else each
                     for each in before
                 )
-            break
+                break
     return before
 
 

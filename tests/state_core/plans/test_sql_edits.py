@@ -327,22 +327,6 @@ def test_each_call_has_its_bit_of_a_distinct_value(
     assert found == (kept_if_updated if updates else kept)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "goes_on"),
-    [("s", "c", False), ("sc", "sa", False), ("s", "a", False), ("sc", "cs", True),
-     ("s", "sc", True)],
-)  # fmt: skip
-def test_a_new_call_does_not_take_values_for_counted_that_another_has_met(
-    old: str, new: str, *, goes_on: bool
-) -> None:
-    """The set of values begins anew with it, and so do all calls of the set."""
-    match = match_plans(*(_distinct(each, updates=False) for each in (old, new)))
-    (operator,) = (each for each in match.operators if each.node.kind == "group-aggregate")
-    columns = operator.states[0].columns[Place.VALUE]
-    fates = {column.fate for column in columns if column.column.is_view}
-    assert fates == {Fate.KEEPS if goes_on else Fate.STARTS_NOW}
-
-
 def test_every_reason_is_said() -> None:
     """An operator that does not keep says why."""
     for edit in ALL:
