@@ -697,7 +697,7 @@ def check_asked(is_asked: bool, *, no_cluster: bool, older_than: timedelta | Non
     """Check that jobs are asked, or that somebody says that files of an age are not needed.
 
     Raises:
-        DeclarationError: Neither, or the age is none.
+        DeclarationError: Neither is given, or the age is not valid.
     """
     if older_than is not None and older_than < timedelta(0):
         raise DeclarationError("no file is younger than the present: --older-than is negative")

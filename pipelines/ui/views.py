@@ -65,7 +65,6 @@ HEAVIEST = 1000  # keys of a state that are weighed
 EXAMPLES = 20
 COMPLETED_TABLES = 50  # whose columns are offered while a query is typed
 LONGEST_QUERY = 60.0  # seconds
-MOST_ERASURES = 1 << 20
 REMEMBERED = 16  # descriptions: each may have read all of a snapshot
 
 
@@ -237,8 +236,8 @@ class Source:
             )
         self._lake = lake
         self._found: dict[str, FoundSnapshot] = {}
-        self._described: dict[tuple[Name, float], Held] = {}
-        self._copies: dict[tuple[Name, float], str] = {}
+        self._described: dict[tuple[Name, object], Held] = {}
+        self._copies: dict[tuple[Name, object], str] = {}
         self._copying = threading.Lock()
         self._ending = ExitStack()
         self._own: str | None = None
@@ -310,7 +309,7 @@ class Source:
             )
         return self._found[name.snapshot].location
 
-    def _version(self, name: Name) -> tuple[Name, float]:
+    def _version(self, name: Name) -> tuple[Name, object]:
         """Return what tells a snapshot from the one before: of a lake, before it was erased from.
 
         Raises:
@@ -318,7 +317,7 @@ class Source:
         """
         if self.in_lake:
             record = self._lake.catalog.snapshot(name.job, name.snapshot)
-            return name, float(record.sequence * MOST_ERASURES + len(record.erased))
+            return name, (record.sequence, len(record.erased))
         return name, Directory(self._place(name)).confined().modified(METADATA_FILE)
 
     def opened(self, name: Name) -> Snapshot:
@@ -379,7 +378,7 @@ class Source:
             StateError: It can't be read.
         """
         remembered = not self.in_lake or self.masked  # elsewhere it is quick, and may be edited
-        version = self._version(name) if remembered else (name, 0.0)
+        version = self._version(name) if remembered else (name, None)
         known = self._described.get(version)
         if known is not None:
             return known

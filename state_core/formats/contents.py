@@ -43,12 +43,9 @@ def with_contents(
     Raises:
         NotFoundError: There is no such keyed state.
         DeclarationError: A state is said twice.
-        EncodeError: The form is none, or no value of the state is JSON.
+        EncodeError: The form is not known, or no value of the state is JSON.
         IncompatibleError: The values are neither text nor bytes.
     """
-    words = list(decode)
-    if not words:
-        return snapshot
     states = {
         f"{label}/{state.name}": (operator, state)
         for operator in snapshot.operators
@@ -58,7 +55,7 @@ def with_contents(
     }
     said: dict[str, dict[str, RowNames]] = {}
     done: set[tuple[str, str]] = set()
-    for word in words:
+    for word in decode:
         name, form = state_in(word, states)
         operator, state = states[name]
         if (operator.operator_id, state.name) in done:
@@ -94,7 +91,6 @@ def state_in(word: str, names: Collection[str]) -> tuple[str, str]:
 
     Raises:
         NotFoundError: It begins with no state.
-        DeclarationError: There is nothing behind the name.
     """
     fitting = [name for name in names if word.startswith(f"{name}=")]
     if not fitting:

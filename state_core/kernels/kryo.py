@@ -758,7 +758,7 @@ def write_objects(
                     return np.int64(row)
             if classes[base + NUMBERED_5] and how != BARE:
                 known = alone[what]
-                if form != EMPTY:  # a number in another row is none
+                if form != EMPTY:  # a number in another row does not count
                     known = numbers[content] - (row << MOST_COUNTED)
                 if known >= 0:
                     at = _put_varint(out, at, known + 2)

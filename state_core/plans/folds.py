@@ -220,7 +220,7 @@ def _conditions(condition: Mapping[str, Any] | None, below: _Emitted) -> tuple[E
 
 
 def _kept(node: PlanNode, state: StateMatch, place: Place, index: int, name: str) -> int | str:
-    """Return the column of the old row that is the same as a new one's, or why there is none."""
+    """Return the column of the old row that is the same as a new one's, or why no column is."""
     column: ColumnMatch = state.columns[place][index]
     if column.old is None or column.fate.rank or column.filled or column.counted is not None:
         return f"{node.label} does not have all of {name} itself"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,7 @@ from statelake.state_core.formats.layout.keyed_layout import (
     RAW_KEY,
     USER_KEY,
     VALUE,
+    KeyedLayout,
 )
 from statelake.state_core.formats.rewriting.value_migration import with_columns
 from statelake.state_core.formats.writing.rehash import assign_key_groups
@@ -393,7 +394,7 @@ def _matched(fold: Fold, rows: StateRows) -> pa.Array:
 # --------------------------------------------------------------------------- what they come to
 
 
-def _layout(target: KeyGroupLayout) -> Any:
+def _layout(target: KeyGroupLayout) -> KeyedLayout:
     ((_, held),) = target.after.states
     return target.after.parse(held)[1]
 

@@ -31,7 +31,7 @@ def constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:
 
 
 def merged_column(column: pa.Array, how: str, places: pa.Array, first: pa.Array) -> pa.Array:
-    """Return the merged value of each group, in order; NULL if there is none but that."""
+    """Return the merged value of each group, in order; NULL if all its values are."""
     if how == "first":
         return first
     kind = column.type

@@ -51,15 +51,6 @@ class Content(ABC):
             EncodeError: It is no value of the column.
         """
 
-    def array(self, values: list[Any]) -> pa.Array:
-        """Return a column of values."""
-        return pa.array(values, self.arrow_type)
-
-    def values(self, column: pa.Array) -> list[Any]:
-        """Return the values of a column."""
-        held: list[Any] = column.to_pylist()
-        return held
-
 
 class ContentSerializer(TypeSerializer):
     """A text, or bytes, typed by what they hold.
@@ -114,11 +105,10 @@ class ContentSerializer(TypeSerializer):
             held = held.decode()
         self.inner.write(held, out)
 
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Read a column."""
-        held = self.inner.decode(cursor).cast(pa.binary()).to_pylist()
-        values: list[Any] = [None] * len(held)
-        for row, data in enumerate(held):
+    def _decode_values(self, cursor: Cursor) -> list[Any]:
+        """Read the texts or bytes as a column, and what they hold one by one."""
+        values: list[Any] = [None] * cursor.rows
+        for row, data in enumerate(self.inner.decode(cursor).cast(pa.binary()).to_pylist()):
             if data is None:
                 continue
             try:
@@ -128,10 +118,7 @@ class ContentSerializer(TypeSerializer):
                 continue
             if not self._is_written(values[row], data):
                 cursor.inexact[row] = 1
-        try:
-            return self.content.array(values)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError):
-            return self._fitting(values, cursor)
+        return values
 
     def _is_written(self, value: Any, data: bytes) -> bool:
         """Return whether a value would be written as these bytes."""
@@ -139,16 +126,6 @@ class ContentSerializer(TypeSerializer):
             return self.content.write(value) == data
         except EncodeError:
             return False
-
-    def _fitting(self, values: list[Any], cursor: Cursor) -> pa.Array:
-        """Return the column, null and inexact for values that no column of the type can hold."""
-        for row, value in enumerate(values):
-            try:
-                self.content.array([value])
-            except (pa.ArrowException, OverflowError, TypeError, ValueError):  # noqa: PERF203
-                values[row] = None
-                cursor.inexact[row] = 1
-        return self.content.array(values)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return the sizes of the texts or bytes."""
@@ -162,7 +139,7 @@ class ContentSerializer(TypeSerializer):
         wanted = np.ones(len(values), np.uint8) if present.size == 0 else present
         held = [
             None if value is None or not here else self.content.write(value)
-            for value, here in zip(self.content.values(values), wanted.tolist(), strict=True)
+            for value, here in zip(values.to_pylist(), wanted.tolist(), strict=True)
         ]
         return pa.array(held, pa.binary()).cast(self.inner.arrow_type)
 
@@ -205,7 +182,7 @@ def holding(serializer: TypeSerializer, saying: str) -> TypeSerializer:
 
     Raises:
         IncompatibleError: The values are neither text nor bytes.
-        EncodeError: The saying is none.
+        EncodeError: It is no such saying.
     """
     if not saying:
         return serializer

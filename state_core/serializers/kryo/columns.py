@@ -33,7 +33,11 @@ from statelake.state_core.serializers.kryo.json_values import (
     JsonValues,
     plan_of_json,
 )
-from statelake.state_core.serializers.kryo.objects import EnumForm, FieldForm
+from statelake.state_core.serializers.kryo.objects import (
+    EnumForm,
+    FieldForm,
+    in_java_order,
+)
 from statelake.state_core.serializers.kryo.protobuf import MessageType
 from statelake.state_core.serializers.kryo.scalars import (
     SCALARS,
@@ -41,6 +45,7 @@ from statelake.state_core.serializers.kryo.scalars import (
     Scalar,
     keep_value,
     not_for,
+    not_null,
     present_mask,
     show_value,
 )
@@ -159,7 +164,7 @@ class JsonColumn(Column):
 
     def many(self, table: Marked, lines: I64Array) -> pa.Array:
         """Return the JSON of many objects, if they are of the usual classes."""
-        return JsonParts(table).texts(lines)
+        return JsonParts.of(table).texts(lines)
 
     def plan(self, values: pa.Array) -> Plan:
         """Return the plan by which values of the usual classes are written."""
@@ -364,10 +369,8 @@ class _Struct(Column):
 
     def plan(self, values: pa.Array) -> Plan:
         """Return the plan by which many objects are written."""
-        rows = np.flatnonzero(present_mask(values))
-        held = values if len(rows) == len(values) else values.take(pa.array(rows))
-        names = sorted(self.fields, key=lambda name: name.encode("utf-16-be"))
-        plans = [self.fields[name].plan(held.field(name)) for name in names]
+        rows, held = not_null(values)
+        plans = [self.fields[name].plan(held.field(name)) for name in in_java_order(self.fields)]
         sizes = np.ones(len(values), np.int64)
         for plan in plans:
             sizes[rows] += plan.sizes

@@ -100,9 +100,14 @@ def _get_big(reader: ObjectReader) -> int:
     return int.from_bytes(_get_bytes(reader), "big", signed=True)
 
 
-def _put_big(writer: ObjectWriter, value: int) -> None:
+def integer_bytes(value: int) -> bytes:
+    """Return the bytes of `BigInteger.toByteArray`."""
     bits = (value if value >= 0 else ~value).bit_length()
-    _put_bytes(writer, value.to_bytes(bits // 8 + 1, "big", signed=True))
+    return value.to_bytes(bits // 8 + 1, "big", signed=True)
+
+
+def _put_big(writer: ObjectWriter, value: int) -> None:
+    _put_bytes(writer, integer_bytes(value))
 
 
 def _get_decimal(reader: ObjectReader) -> tuple[int, int]:

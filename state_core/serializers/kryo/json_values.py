@@ -173,6 +173,12 @@ class JsonParts:
             lines = np.flatnonzero(parts.kind == parts.classes.number_of(java_class))
             self.held.update(zip(lines.tolist(), values(parts, lines).to_pylist(), strict=True))
 
+    @classmethod
+    def of(cls, table: Marked) -> JsonParts:
+        """Return the converter of a table, which all of its columns share."""
+        table.json = table.json or cls(table)
+        return table.json
+
     def texts(self, lines: I64Array) -> pa.Array:
         """Return the JSON of objects."""
         texts: list[str | None] = []
@@ -224,7 +230,11 @@ class JsonParts:
         return found
 
 
-_WHOLE = frozenset(f"java.lang.{name}" for name in ("Boolean", "Byte", "Short", "Integer", "Long"))
+_WHOLE_BITS = {
+    f"java.lang.{name}": bits
+    for name, bits in {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}.items()
+}
+_WHOLE = frozenset(("java.lang.Boolean", *_WHOLE_BITS))
 _TEXT_OF: dict[str, Callable[[Parts, I64Array], pa.Array]] = {
     "java.lang.String": Parts.texts,
     "java.util.UUID": Parts.uuids,
@@ -302,9 +312,3 @@ def plan_of_json(values: pa.Array) -> Plan:
                 table.put_texts(at[mine], texts)
 
     return Plan(sizes, place)
-
-
-_WHOLE_BITS = {
-    f"java.lang.{name}": bits
-    for name, bits in {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}.items()
-}

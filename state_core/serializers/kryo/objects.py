@@ -92,6 +92,11 @@ class EnumForm(Form):
         writer.varint(self.constants.index(item.value) + 1)
 
 
+def in_java_order(names: Iterable[str]) -> list[str]:
+    """Return names in the order of Java's strings."""
+    return sorted(names, key=lambda name: name.encode("utf-16-be"))
+
+
 @dataclass(frozen=True)
 class FieldForm(Form):
     """An object with fields: its value has theirs by name, numbers and text for primitives.
@@ -104,8 +109,8 @@ class FieldForm(Form):
 
     @cached_property
     def in_order(self) -> list[tuple[str, JavaType]]:
-        """The fields in the order in which they are written: that of Java's strings."""
-        return sorted(self.fields.items(), key=lambda field: field[0].encode("utf-16-be"))
+        """The fields in the order in which they are written."""
+        return [(name, self.fields[name]) for name in in_java_order(self.fields)]
 
     def read(self, reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
         """Read the fields."""

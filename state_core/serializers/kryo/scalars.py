@@ -27,24 +27,24 @@ from statelake.state_core.serializers.framework.columns import (
     fixed_values,
     variable_values,
 )
-from statelake.state_core.serializers.kryo.forms import decimal_parts, decimal_text
+from statelake.state_core.serializers.kryo.forms import (
+    decimal_parts,
+    decimal_text,
+    integer_bytes,
+)
 from statelake.state_core.serializers.kryo.graph import NUMBER_BITS, Item
 from statelake.state_core.serializers.kryo.tables import NUMBERS, Marked, Placed, Plan
 from statelake.state_core.serializers.kryo.uuids import uuid_halves
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
-
 UTC_MICROS, MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
-
-
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")
-
-
 DECIMAL_DIGITS = 38
-
-
 NANOS = 1_000_000_000  # of a second
+_LOCAL_DATE_TIME = "java.time.LocalDateTime"
+_MILLIS_ONLY = ("java.util.Date", "java.sql.Date", "java.sql.Time")
+_TEXTS = ("java.lang.String", "java.lang.StringBuilder", "java.lang.StringBuffer", "java.net.URI",
+          "java.util.Currency")  # fmt: skip
 
 
 class Column(ABC):
@@ -132,8 +132,7 @@ class Scalar(Column):
         placed = _PLACED.get(self.java_class)
         if placed is None:
             return super().plan(values)
-        rows = np.flatnonzero(present_mask(values))
-        held = values if len(rows) == len(values) else values.take(pa.array(rows))
+        rows, held = not_null(values)
 
         def place(table: Placed, lines: I64Array) -> None:
             table.put(lines[rows], self.java_class)
@@ -146,7 +145,7 @@ def _each(column: Scalar, table: Marked, lines: I64Array, value: Callable[[int],
     """Return a column whose values are shown one by one, by their lines."""
     shown: list[Any] = []
     for line in lines.tolist():
-        if line == table.a_null or table.parts.kind[line] == NULL:
+        if table.parts.kind[line] == NULL:
             shown.append(None)
             continue
         held = value(line)
@@ -178,7 +177,7 @@ def keep_value(keep: Callable[[Any], Any], value: Any) -> Any:
     """Return the value of an object that a column's value stands for.
 
     Raises:
-        EncodeError: It is none.
+        EncodeError: No value of the class has this form.
     """
     try:
         return keep(value)
@@ -280,7 +279,7 @@ SCALARS: dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any]
     "java.util.regex.Pattern": (pa.string(), lambda parts: parts[0], lambda text: (text, 0)),
     **{
         name: (UTC_MICROS, lambda millis: EPOCH + timedelta(milliseconds=millis), _millis)
-        for name in ("java.util.Date", "java.sql.Date", "java.sql.Time")
+        for name in _MILLIS_ONLY
     },
     "java.sql.Timestamp": (
         UTC_MICROS,
@@ -294,7 +293,7 @@ SCALARS: dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any]
         lambda day: (day.year, day.month, day.day),
     ),
     "java.time.LocalTime": (pa.string(), _clock, _clock_parts),
-    "java.time.LocalDateTime": (MICROS, _local, _local_parts),
+    _LOCAL_DATE_TIME: (MICROS, _local, _local_parts),
     "java.time.OffsetDateTime": (
         pa.struct({"local": MICROS, "offset_seconds": pa.int64()}),
         lambda parts: {"local": _local(parts[:7]), "offset_seconds": parts[7]},
@@ -446,6 +445,12 @@ def present_mask(values: pa.Array) -> BoolArray:
     return mask
 
 
+def not_null(values: pa.Array) -> tuple[I64Array, pa.Array]:
+    """Return the rows that are not null, and their values."""
+    rows: I64Array = np.flatnonzero(present_mask(values))
+    return rows, values if len(rows) == len(values) else values.take(pa.array(rows))
+
+
 def _place_numbers(table: Placed, lines: I64Array, values: pa.Array) -> None:
     kind = values.type
     if pa.types.is_floating(kind):
@@ -480,13 +485,8 @@ def _place_integers(table: Placed, lines: I64Array, values: pa.Array) -> None:
 
 
 def _put_integers(table: Placed, lines: I64Array, numbers: list[int]) -> None:
-    pieces = [
-        number.to_bytes(
-            (number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True
-        )
-        for number in numbers
-    ]
-    bounds = offsets_of(np.array([len(piece) for piece in pieces], np.int64))
+    pieces = list(map(integer_bytes, numbers))
+    bounds = offsets_of(np.array(list(map(len, pieces)), np.int64))
     table.put_bytes(lines, np.frombuffer(b"".join(pieces), np.uint8), bounds)
 
 
@@ -571,38 +571,24 @@ def _plan_date_times(values: pa.Array) -> Plan:
     return Plan(np.where(present, 3, 1), place)
 
 
-_LOCAL_DATE_TIME = "java.time.LocalDateTime"
-
-
 _PLACED: dict[str, Callable[[Placed, I64Array, pa.Array], None]] = {
     **dict.fromkeys(NUMBERS, _place_numbers),
-    **dict.fromkeys(
-        ("java.lang.String", "java.lang.StringBuilder", "java.lang.StringBuffer", "java.net.URI",
-         "java.util.Currency"), _place_texts,
-    ),
+    **dict.fromkeys(_TEXTS, _place_texts),
     "java.lang.Character": _place_characters,
     "[B": _place_bytes,
     "java.math.BigInteger": _place_integers,
     "java.math.BigDecimal": _place_decimals,
     "java.util.UUID": _place_uuids,
-    **dict.fromkeys(("java.util.Date", "java.sql.Date", "java.sql.Time"), _place_millis),
+    **dict.fromkeys(_MILLIS_ONLY, _place_millis),
     "java.sql.Timestamp": _place_timestamps,
     "java.time.Instant": _place_instants,
     "java.time.LocalDate": _place_dates,
     "java.time.LocalTime": _place_clocks,
     "java.time.Duration": _place_durations,
 }  # fmt: skip
-
-
-_MILLIS_ONLY = ("java.util.Date", "java.sql.Date", "java.sql.Time")
-
-
 _MANY: dict[str, Callable[[Marked, I64Array, Scalar], pa.Array]] = {
     **dict.fromkeys(NUMBERS, _many_numbers),
-    **dict.fromkeys(
-        ("java.lang.String", "java.lang.StringBuilder", "java.lang.StringBuffer", "java.net.URI",
-         "java.util.Currency"), _many_texts,
-    ),
+    **dict.fromkeys(_TEXTS, _many_texts),
     "java.lang.Character": _many_characters,
     "[B": _many_bytes,
     "java.math.BigInteger": _many_integers,
@@ -611,6 +597,6 @@ _MANY: dict[str, Callable[[Marked, I64Array, Scalar], pa.Array]] = {
     **dict.fromkeys((*_MILLIS_ONLY, "java.sql.Timestamp", "java.time.Instant"), _many_moments),
     "java.time.LocalDate": _many_dates,
     "java.time.LocalTime": _many_clocks,
-    "java.time.LocalDateTime": _many_date_times,
+    _LOCAL_DATE_TIME: _many_date_times,
     "java.time.Duration": _many_durations,
 }  # fmt: skip

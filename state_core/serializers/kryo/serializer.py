@@ -104,33 +104,38 @@ class KryoSerializer(DecodedSerializer):
 
     def _bytes(self, values: pa.Array, present: U8Array) -> tuple[U8Array, I64Array] | None:
         """Return the bytes of many rows, and the size of each; None to write each by itself."""
-        written = self._uuid_bytes(values, present)
-        if (
-            written is not None
-            or self.decoder.values.version is not KryoVersion.FLINK_1
-            or len(values) < FEW
-        ):
-            return written
-        rows = np.arange(len(values)) if present.size == 0 else np.flatnonzero(present)
-        held = values.take(pa.array(rows))
-        if held.null_count:
+        rows = np.flatnonzero(present) if present.size else np.arange(len(values))
+        held = values.take(pa.array(rows)) if present.size else values
+        written = self._uuid_bytes(held)
+        older = self.decoder.values.version is KryoVersion.FLINK_1
+        if written is None and older and len(values) >= FEW:
+            written = self._planned_bytes(held)
+        if written is None:
+            return None
+        spread = np.zeros(len(values), np.int64)
+        spread[rows] = written[1]
+        return written[0], spread
+
+    def _uuid_bytes(self, values: pa.Array) -> tuple[U8Array, I64Array] | None:
+        """Return the bytes and sizes of UUIDs; None if not all values are UUIDs."""
+        if self.java_class != UUID or not self._uuids.head or not pa.types.is_string(values.type):
+            return None
+        halves = uuid_halves(values)
+        return None if halves is None else self._uuids.write(halves)
+
+    def _planned_bytes(self, values: pa.Array) -> tuple[U8Array, I64Array] | None:
+        """Return the bytes and sizes of objects of Flink 1; None if their column has no plan."""
+        if values.null_count:
             return None
         try:
-            plan = self.decoder.column.plan(held)
-        except EncodeError:
-            return None
-        lines = np.cumsum(plan.sizes) - plan.sizes
-        table = Placed(self.decoder.values.table, int(plan.sizes.sum()))
-        try:
+            plan = self.decoder.column.plan(values)
+            table = Placed(self.decoder.values.table, int(plan.sizes.sum()))
+            lines = np.cumsum(plan.sizes) - plan.sizes
             plan.place(table, lines)
-        except EncodeError:
+        except EncodeError:  # which writing one by one says better
             return None
         data, sizes, told = table.written(lines)
-        if told.any():
-            data, sizes = self._mended(held, data, sizes, told)
-        spread = np.zeros(len(values), np.int64)
-        spread[rows] = sizes
-        return data, spread
+        return self._mended(values, data, sizes, told) if told.any() else (data, sizes)
 
     def _mended(
         self, values: pa.Array, data: U8Array, sizes: I64Array, told: U8Array
@@ -141,21 +146,6 @@ class KryoSerializer(DecodedSerializer):
             written = self.decoder.encode(values[row].as_py())
             pieces[row] = np.frombuffer(written, np.uint8)
         return np.concatenate(pieces), np.array([len(piece) for piece in pieces], np.int64)
-
-    def _uuid_bytes(self, values: pa.Array, present: U8Array) -> tuple[U8Array, I64Array] | None:
-        """Return the bytes of UUIDs, and the size of each row; None if not all rows have one."""
-        if self.java_class != UUID or not self._uuids.head or not pa.types.is_string(values.type):
-            return None
-        rows = None if present.size == 0 else np.flatnonzero(present)
-        halves = uuid_halves(values if rows is None else values.take(pa.array(rows)))
-        if halves is None:
-            return None
-        data, sizes = self._uuids.write(halves)
-        if rows is None:
-            return data, sizes
-        spread = np.zeros(len(values), np.int64)
-        spread[rows] = sizes
-        return data, spread
 
     def _decode_many(self, cursor: Cursor) -> pa.Array:
         """Read a column of Flink 1's objects from tables of their parts; the others by themselves.
@@ -211,7 +201,7 @@ class KryoSerializer(DecodedSerializer):
         table = Marked.of(parts)
         try:
             column = self.decoder.column.many(table, lines[told])
-        except EncodeError:  # a text that is none, or a key that is null
+        except EncodeError:  # half of a character, or a key that is null
             return np.zeros_like(told), np.empty(0, np.uint8), pa.nulls(0, self.arrow_type)
         untold = table.parts.has_within(table.untold, lines[told])
         unfit = table.parts.has_within(table.unfit, lines[told])

@@ -35,6 +35,7 @@ from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 if TYPE_CHECKING:
     from statelake.state_core.serializers.kryo.decoding import KryoValues
+    from statelake.state_core.serializers.kryo.json_values import JsonParts
 
 FEW = 8  # so many are read faster by themselves
 AT_ONCE = 1 << 23  # bytes of objects in one table
@@ -235,7 +236,7 @@ def _hash(name: bytes) -> int:
 
 @dataclass(frozen=True)
 class Parts:
-    """A table of parts of objects, as in `kernels.kryo`."""
+    """A table of parts of objects, as in `kernels.kryo`; the last line is null."""
 
     classes: ClassTable
     data: U8Array
@@ -457,24 +458,19 @@ class Marked:
         unfit: Objects that no column holds, so that the whole value is null.
         loose: Objects that would be written otherwise.
         untold: Objects that are to be read by themselves.
+        json: What makes JSON of it, once it was asked for.
     """
 
     parts: Parts
     unfit: BoolArray
     loose: BoolArray
     untold: BoolArray
+    json: JsonParts | None = None
 
     @classmethod
     def of(cls, parts: Parts) -> Marked:
-        """Return a table without a mark, with a line of null behind all others."""
-        size = len(parts.kind)
-        ends = {"kind": kernels.NULL, "behind": size + 1}
-        columns: list[I64Array] = [
-            np.append(getattr(parts, name), ends.get(name, 0))
-            for name in ("kind", "start", "end", "number", "behind")
-        ]
-        longer = Parts(parts.classes, parts.data, *columns)
-        return cls(longer, *np.zeros((3, size + 1), np.bool_))
+        """Return a table without a mark."""
+        return cls(parts, *np.zeros((3, len(parts.kind)), np.bool_))
 
     def present(self, lines: I64Array) -> U8Array:
         """Return 0 for each line that is null, and 1 for all others."""
@@ -514,7 +510,7 @@ class Marked:
 
     @property
     def a_null(self) -> int:
-        """The line of null."""
+        """The line of null, which is the table's last."""
         return len(self.parts.kind) - 1
 
 
@@ -671,5 +667,7 @@ def _tabled(
         )  # fmt: skip
     there = roots[roots >= 0]
     used = int(behind[there[-1]]) if there.size else 0
-    columns = [column[:used].copy() for column in (kind, start, end, number, behind)]
+    kind[used], behind[used] = kernels.NULL, used + 1  # one more, for what has no line
+    start[used] = end[used] = number[used] = 0
+    columns = [column[: used + 1].copy() for column in (kind, start, end, number, behind)]
     return Parts(table, data, *columns), roots, ends

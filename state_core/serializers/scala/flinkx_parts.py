@@ -42,7 +42,7 @@ class PartsSnapshot(CompositeTypeSerializerSnapshot):
     Attributes:
         texts: The number of texts.
         parts: The number of parts.
-        without_versions: The version in which the parts have no versions; 0 if there is none.
+        without_versions: The version in which the parts have no versions; 0 if they always have.
         words: The texts.
     """
 

@@ -486,7 +486,7 @@ def test_sql_only_reads_and_only_the_lake(
 
 @pytest.mark.parametrize("query", ["SELECT '\ud800'", "SELECT 'infinity'::TIMESTAMP AS t"])
 def test_what_no_page_can_show_is_told(query: str, of_lake: Opened) -> None:
-    """Text that is none, and a time that Python does not have: the form, and what is wrong."""
+    """Half of a surrogate, and a time that Python does not have: the form, and what is wrong."""
     words = {"job": "demo", "snapshot": "tuesday", "query": query}
     for path in ("/sql", "/sql.csv"):
         seen = of_lake.page(path, 400, **words)

@@ -216,7 +216,7 @@ def test_labels_are_short_where_they_can_be() -> None:
 
 
 def test_values_of_no_type_are_refused() -> None:
-    """A number that no type has; a label that none has; a null where there is none."""
+    """A number and a label that no type has; a null where a value must be."""
     one = SealedSerializer("It", [("A", LongSerializer()), ("B", SingletonSerializer("B"))], None)
     for data in (b"\2", b"\x80", b"\xff"):
         with pytest.raises(StateError, match="of It, which has 2"):
@@ -239,7 +239,7 @@ def test_more_types_than_a_byte_can_number_are_bytes() -> None:
 
 
 def test_types_are_migrated_by_their_labels() -> None:
-    """A type may be added, and its values are none; an enumeration may get contents."""
+    """A type may be added, of which no value is there; an enumeration may get contents."""
     first = SealedSerializer("It", [("A", IntSerializer())], -128)
     more = SealedSerializer("It", [("A", IntSerializer()), ("B", StringSerializer())], -128)
     values = [{"type": "A", "A": 5}, None]
