@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.flink.cluster_view import ClusterView
 
 JOURNAL = "statelake-orphans.json"
-TRIES = 3
+LISTINGS = 20
 DELETED_AT_ONCE = 1000
 SHOWN = 20
 HALF, LEFT, SHARED, CHANGES, TASK_OWNED = (
@@ -313,10 +313,6 @@ class References:
     families: dict[str, Family] = field(default_factory=lambda: defaultdict(Family))
 
 
-class _ChangedError(Exception):
-    """The tree changed while it was read."""
-
-
 def find_orphans(
     location: str | os.PathLike[str],
     ask: Callable[[], list[AskedJob]] | None,
@@ -326,6 +322,9 @@ def find_orphans(
     now: float | None = None,
 ) -> Orphans:
     """Return the files below a directory that nothing needs.
+
+    The directory is listed and the cluster asked until every snapshot of a listing has been read.
+    What the earlier ones named counts too.
 
     Args:
         location: The directory, a path or URI.
@@ -339,52 +338,68 @@ def find_orphans(
         SnapshotError: The directory can't be listed, or changes too fast.
     """
     paths = paths or PathMap()
-    for _ in range(TRIES):
-        tree = Tree(location)
-        jobs = None if ask is None else ask()
-        try:
-            references = _references(tree, location, jobs or [], paths)
-        except _ChangedError:
-            continue
-        plan = _Plan(tree, references, jobs, paths, older_than.total_seconds(), now or time.time())
-        return plan.result()
-    raise SnapshotError(
-        "checkpoints come and go faster than they are read",
-        place=tree.directory.full(),
-        remedy="run it again, or for the directory of one job",
-    )
-
-
-def _references(
-    tree: Tree, location: str | os.PathLike[str], jobs: Iterable[AskedJob], paths: PathMap
-) -> References:
-    """Read every `_metadata` of a tree, and those elsewhere that a cluster knows.
-
-    Raises:
-        _ChangedError: One is gone by now; another may have come that names its files.
-    """
+    tree = Tree(location)
     references = References()
     for link in tree.links:
         if tree.leads_outside(link):
             references.unreadable.append(f"{link}: a link that leads outside")
     known: set[str] = set()
-    for listed in (tree, Tree(location)):  # a checkpoint may have come while the other was listed
-        new = [
-            path
-            for path in listed.files
-            if posixpath.basename(path) == METADATA_FILE and path not in known
-        ]
-        known.update(new)
-        with ThreadPoolExecutor(READS_AT_ONCE[tree.directory.local]) as pool:
-            for path, metadata in zip(new, pool.map(_reader(listed), new), strict=True):
-                _note(references, path, metadata, listed.files[path])
+    _read_new(references, tree, known)
+    for _ in range(LISTINGS):
+        jobs = None if ask is None else ask()
+        gone = _read_new(references, Tree(location), known)
+        gone += _read_elsewhere(references, tree, jobs or [], known, paths)
+        if not gone:
+            age = older_than.total_seconds()
+            return _Plan(tree, references, jobs, paths, age, now or time.time()).result()
+    raise SnapshotError(
+        f"checkpoints come and go faster than they are read: {gone[0]} is gone",
+        place=tree.directory.full(),
+        remedy="run it again, or for the directory of one job; if it is a checkpoint that somebody"
+        " deleted, wait for the job's next one",
+    )
+
+
+def _read_new(references: References, tree: Tree, known: set[str]) -> list[str]:
+    """Read every `_metadata` of a listing that is not known; return those that are gone by now.
+
+    Another snapshot may have come that names the files of one that is gone.
+    """
+    new = [
+        path
+        for path in tree.files
+        if posixpath.basename(path) == METADATA_FILE and path not in known
+    ]
+    gone = []
+    with ThreadPoolExecutor(READS_AT_ONCE[tree.directory.local]) as pool:
+        for path, metadata in zip(new, pool.map(_reader(tree), new), strict=True):
+            if isinstance(metadata, MissingFileError):
+                gone.append(path)
+                continue
+            known.add(path)
+            _note(references, path, metadata, tree.files[path])
+    return gone
+
+
+def _read_elsewhere(
+    references: References, tree: Tree, jobs: Iterable[AskedJob], known: set[str], paths: PathMap
+) -> list[str]:
+    """Read the snapshots that a cluster knows and no listing has; return those that are gone.
+
+    One that was subsumed is not: only the newest of a job that runs has to be there.
+    """
+    gone = []
     for job in jobs:
         for path in sorted(job.paths):
             below = _place(tree, path, paths)
-            if below is not None and f"{below}/{METADATA_FILE}".lstrip("/") in known:
+            listed = None if below is None else f"{below}/{METADATA_FILE}".lstrip("/")
+            if path in known or listed in known:
                 continue
-            _note_elsewhere(references, job, path, paths)
-    return references
+            if _note_elsewhere(references, job, path, paths):
+                known.add(path)
+            elif job.runs and path == job.newest:
+                gone.append(path)
+    return gone
 
 
 def _place(tree: Tree, path: str, paths: PathMap) -> str | None:
@@ -399,8 +414,6 @@ def _reader(tree: Tree) -> Callable[[str], CheckpointMetadata | StateError | Non
     def read(path: str) -> CheckpointMetadata | StateError | None:
         try:
             data = tree.read(path)
-        except MissingFileError as error:
-            raise _ChangedError from error
         except StateError as error:
             return error
         directory = posixpath.basename(posixpath.dirname(path))
@@ -461,24 +474,19 @@ def _name_files(references: References, metadata: CheckpointMetadata) -> bool:
     )
 
 
-def _note_elsewhere(references: References, job: AskedJob, path: str, paths: PathMap) -> None:
-    """Note what a snapshot names that the cluster knows, and that was not listed.
-
-    Raises:
-        _ChangedError: It is gone, and is the newest of a job that runs.
-    """
+def _note_elsewhere(references: References, job: AskedJob, path: str, paths: PathMap) -> bool:
+    """Note what a snapshot names that the cluster knows; return whether it is there."""
     try:
         directory = Directory(paths.here(path))
         metadata = read_metadata(directory.read(METADATA_FILE), path)
-    except MissingFileError as error:
-        if job.runs and path == job.newest:
-            raise _ChangedError from error
-        return  # it was subsumed
+    except MissingFileError:
+        return False
     except (StateError, OSError) as error:
         problem = error.problem if isinstance(error, StateError) else str(error)
         references.unreadable.append(f"{path}, which job {job.id} has: {problem}")
-        return
-    _name_files(references, metadata)
+    else:
+        _name_files(references, metadata)
+    return True
 
 
 # --------------------------------------------------------------------------- which are nobody's

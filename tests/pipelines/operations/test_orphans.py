@@ -25,7 +25,7 @@ from statelake.pipelines.operations.orphans import (
     find_orphans,
 )
 from statelake.pipelines.operations.scanning import Tree
-from statelake.state_core.errors import DeclarationError
+from statelake.state_core.errors import DeclarationError, SnapshotError
 from statelake.state_core.files.confinement import ConfinedTree
 from tests.support.command import Ran, run
 from tests.support.fake_rest import Answer, FakeRest
@@ -356,6 +356,36 @@ def test_a_checkpoint_that_comes_while_the_tree_is_listed(
     monkeypatch.setattr(Tree, "__init__", come)
     plan = sl.orphans(root, no_cluster=True, older_than=WEEK)
     assert {file.path for file in plan.files} & set(last.elsewhere) == set()
+    assert plan.snapshots == len(tree.snapshots)
+
+
+@pytest.mark.parametrize(("goes", "found"), [(15, True), (10_000, False)])
+def test_checkpoints_that_go_while_the_tree_is_read(
+    goes: int, found: bool, tree: MadeTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each listing the newest is subsumed: what one of them named is never listed."""
+    root = tmp_path / "flink"
+    last = next(each for each in reversed(tree.snapshots) if each.elsewhere)
+    job = (root / last.path).parent
+    left = leave(root, f"{job.name}/shared/left")
+    aged(root, 40)
+    listed = Tree.__init__
+    at = int(last.path.rpartition("-")[2])
+    numbers = iter(range(at, at + 100_000))
+
+    def go(tree: Tree, location: Any) -> None:
+        listed(tree, location)
+        number = next(numbers)
+        if number - at < goes:
+            (job / f"chk-{number}").rename(job / f"chk-{number + 1}")
+
+    monkeypatch.setattr(Tree, "__init__", go)
+    if not found:
+        with pytest.raises(SnapshotError, match=r"come and go .*chk-\d+/_metadata is gone"):
+            sl.orphans(root, no_cluster=True, older_than=WEEK)
+        return
+    plan = sl.orphans(root, no_cluster=True, older_than=WEEK)
+    assert [file.path for file in plan.files] == left
     assert plan.snapshots == len(tree.snapshots)
 
 
