@@ -1,4 +1,4 @@
-"""One field of many POJOs migrated, against a plain import: `python -m benchmarks.migration`."""
+"""One field of many POJOs migrated, against import and export: `python -m benchmarks.migration`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from benchmarks.peer import StateProcessor
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.spark.engine import SparkEngine
 from statelake.pipelines.spark.session import open_session
@@ -48,12 +49,20 @@ def measure(work: Path, entries: int) -> list[Row]:
             lake, f"{JOB}0", "sp", f"new{next(numbers)}", change, engine=engine
         )
     )
+    exported = seconds(
+        lambda: export_snapshot(
+            lake, f"{JOB}0", "sp", work / f"exported{next(numbers)}", engine=engine
+        )
+    )
     return [
         Row("plain import", rate(entries, imported)),
+        Row("export", rate(entries, exported)),
         Row(
             "migration, read back value by value", rate(entries, migrated),
             f"plain import {rate(entries, imported)}", imported / migrated, 0.5,
         ),
+        Row("the same", rate(entries, migrated), f"export {rate(entries, exported)}",
+            exported / migrated, 0.7),
     ]  # fmt: skip
 
 

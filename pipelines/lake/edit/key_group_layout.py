@@ -33,11 +33,13 @@ from statelake.pipelines.lake.tables.unit_writer import (
 from statelake.pipelines.lake.tables.units import KEY_GROUP, Partitioning, Unit
 from statelake.state_core.errors import EncodeError, KeyGroupError, UnknownHashError
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.rewriting.value_migration import validate_rows
 from statelake.state_core.formats.writing.rehash import check_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
 from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.measure import Measure
 from statelake.state_core.model.snapshot import RowNames
+from statelake.state_core.serializers.framework.columns import Cursor
 
 
 @dataclass(frozen=True)
@@ -260,16 +262,19 @@ class KeyGroupLayout:
         with suppress(UnknownHashError):
             check_key_groups(rows, self.after.max_parallelism)
 
-    def write(self, states: Sequence[StateRows], unit: Unit, prefix: str) -> Rewritten:
+    def write(
+        self, states: Sequence[StateRows], unit: Unit, prefix: str, *, read_back: bool = False
+    ) -> Rewritten:
         """Encode rows as Flink would, measure them, and write them as one file.
 
         Args:
             states: The unit's rows in order of key group, a state at a time.
             unit: The key groups that the file may hold.
             prefix: The directory of new files, below that of all data.
+            read_back: Whether every value is read back from its bytes.
 
         Raises:
-            EncodeError: A value can't be written back to Flink.
+            EncodeError: A value can't be written back to Flink, or comes back as another.
             KeyGroupError: A row is not in the unit's key groups.
         """
         kinds = {index: self.after.parse(held)[0] for index, held in self.after.states}
@@ -280,6 +285,9 @@ class KeyGroupLayout:
             if len(rows.batch):
                 entries = encode_rows(rows, prefix_bytes(self.after.max_parallelism))
                 _check_within(rows.batch, unit)
+                if read_back:
+                    values = entries.value_start.copy(), entries.value_end
+                    validate_rows(rows, Cursor(entries.data, *values, entries.place))
                 measure.add(entries)
                 writer.append(table_batch(kinds[rows.state], rows.batch), unit.last)
         path, size = writer.close(unit.last)

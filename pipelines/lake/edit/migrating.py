@@ -189,6 +189,7 @@ def example_of(
                 migrated: Any = first
                 for transform in found.transforms if found is not None else ():
                     migrated = transform.apply(migrated)
+                validate_rows(migrated)
                 before, after = (each.batch.column(VALUE)[0].as_py() for each in (first, migrated))
                 return Example(before, after)
     return None
@@ -389,8 +390,6 @@ def _struct_expression(
 class NewValues(Transform):
     """Convert values to another type: as Flink does, or by SQL.
 
-    Every new value is read back from its bytes.
-
     Attributes:
         before: The state's meta info.
         after: The meta info with the new type.
@@ -401,6 +400,7 @@ class NewValues(Transform):
     """
 
     keeps_count = True
+    reads_back = True
 
     before: bytes
     after: bytes
@@ -410,7 +410,7 @@ class NewValues(Transform):
     content: str = ""
 
     def apply(self, rows: Rows) -> Rows:
-        """Migrate the values, and read them back."""
+        """Migrate the values."""
         with undecoded() if self.plain else nullcontext():
             new = (self.spec and parse_type(self.spec)) or value_type(self.after)
             serializer = new.restore_serializer()
@@ -423,7 +423,6 @@ class NewValues(Transform):
         if self.spec is not None:  # which says of each field whether it may be null
             for null in null_value_fields(rows).values():
                 raise null.error()
-        validate_rows(rows)
         return rows
 
     @staticmethod
@@ -458,6 +457,7 @@ class SwitchedTtl(Transform):
     """
 
     keeps_count = True
+    reads_back = True
 
     on: bool
     last_access: int | str

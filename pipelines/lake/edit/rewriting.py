@@ -56,11 +56,13 @@ class Transform:
             got.
         validates: Whether changed rows are validated as rows are that a user has edited.
         keeps_count: Whether it must not drop a row.
+        reads_back: Whether every value of its rows is read back from its bytes.
     """
 
     keeps_unchanged: ClassVar[bool] = False
     validates: ClassVar[bool] = False
     keeps_count: ClassVar[bool] = False
+    reads_back: ClassVar[bool] = False
 
     def foresee(self, unit: Unit) -> bool | None:
         """Return what is known of a unit's rows before they are read.
@@ -501,7 +503,8 @@ def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
         if piece.edited or any(transform.validates for transform in transforms):
             _refuse_new_nulls(task, piece, after)
         with phase("wrote"):
-            return layout.write(after, piece.unit, task.prefix)
+            read_back = any(transform.reads_back for transform in transforms)
+            return layout.write(after, piece.unit, task.prefix, read_back=read_back)
     except StateError as error:
         raise error.within(layout.place(piece.unit)) from error
 

@@ -32,6 +32,7 @@ from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.rewriting.value_migration import validate_rows
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,13 @@ class SubtaskLayout:
                 remedy="give each element its own position; gaps are allowed",
             )
 
-    def write(self, states: Sequence[ElementRows], unit: Unit, prefix: str) -> Rewritten:
+    def write(
+        self, states: Sequence[ElementRows], unit: Unit, prefix: str, *, read_back: bool = False
+    ) -> Rewritten:
         """Write one state: see `KeyGroupLayout.write`."""
         (rows,) = states
+        if read_back:
+            validate_rows(rows)
         batch = rows.batch
         lengths = pc.binary_length(rows.layout.encode(batch)).to_numpy()
         if self.broadcast:  # one copy, which is encoded in one piece

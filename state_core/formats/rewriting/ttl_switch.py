@@ -23,7 +23,6 @@ from statelake.state_core.formats.rewriting.value_migration import (
     TTL_BYTES,
     current_exact,
     rewrite_entry,
-    validate_rows,
     with_columns,
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
@@ -93,12 +92,10 @@ def _switched(
     columns: dict[str, pa.Array],
     raw: list[bytes | None],
 ) -> StateRows:
-    """Return rows with other times, read back from their bytes."""
+    """Return rows with other times."""
     exact = pa.array(raw, pa.binary()) if raw else pa.nulls(len(rows.batch), pa.binary())
     columns = {**columns, RAW_VALUE: exact}
-    switched = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
-    validate_rows(switched)
-    return switched
+    return replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
 
 
 def _splitting(layout: KeyedLayout) -> KeyedLayout:

@@ -192,20 +192,28 @@ def _refuse_undecoded(rows: StateRows | ElementRows, decoded: DecodedSerializer)
         )
 
 
-def validate_rows(rows: StateRows | ElementRows) -> None:
+def validate_rows(rows: StateRows | ElementRows, written: Cursor | None = None) -> None:
     """Check that every value, encoded and decoded, is the same.
+
+    Args:
+        rows: The rows.
+        written: A cursor over the bytes of their values, if they are encoded already.
 
     Raises:
         EncodeError: A value can't be written, or comes back as another.
     """
     layout = rows.layout
-    encoded = layout.value_writer(rows.batch).to_binary()
     if layout.stored_value() is None:
         return
-    columns = _decoded(layout, binary_cursor(encoded))
+    if written is None:
+        written = binary_cursor(layout.value_writer(rows.batch).to_binary())
+    columns = _decoded(layout, written)
     if all(equal_rows(column, rows.batch.column(name)).all() for name, column in columns.items()):
         return
-    again = layout.value_writer(with_columns(rows, layout, columns)).to_binary()
+    encoded, again = (
+        layout.value_writer(batch).to_binary()
+        for batch in (rows.batch, with_columns(rows, layout, columns))
+    )
     if not again.equals(encoded):
         row = next(i for i in range(len(again)) if again[i] != encoded[i])
         keyed = "key" in layout.schema.names

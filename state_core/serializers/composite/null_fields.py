@@ -91,7 +91,7 @@ def null_fields(serializer: TypeSerializer, column: pa.Array, path: str) -> Iter
     if isinstance(serializer, PojoSerializer):
         yield from _of_pojo(serializer, column, path)
     if isinstance(serializer, StructSerializer) and pa.types.is_struct(column.type):
-        present = column.filter(column.is_valid())
+        present = _present(column)
         for name, field in serializer.fields:
             if present.type.get_field_index(name) >= 0:
                 yield from null_fields(field, present.field(name), f"{path}.{name}")
@@ -99,12 +99,12 @@ def null_fields(serializer: TypeSerializer, column: pa.Array, path: str) -> Iter
         if pa.types.is_list(column.type):
             yield from null_fields(serializer.element, column.flatten(), f"{path}.list.element")
     elif isinstance(serializer, MapSerializer) and pa.types.is_map(column.type):
-        present = column.filter(column.is_valid())
+        present = _present(column)
         yield from null_fields(serializer.value, present.items, f"{path}.key_value.value")
 
 
 def _of_pojo(serializer: PojoSerializer, column: pa.Array, path: str) -> Iterator[NullField]:
-    present = column.filter(column.is_valid())
+    present = _present(column)
     names = [name for name, _ in serializer.fields]
     for name, field in serializer.fields:
         if not isinstance(field, PRIMITIVE) or name in serializer.boxed:
@@ -115,6 +115,11 @@ def _of_pojo(serializer: PojoSerializer, column: pa.Array, path: str) -> Iterato
         ):
             siblings = tuple(f"{path}.{other}" for other in names if other != name)
             yield NullField(f"{path}.{name}", siblings, serializer.java_class, _java_name(field))
+
+
+def _present(column: pa.Array) -> pa.Array:
+    """Return the values that are not null."""
+    return column.filter(column.is_valid()) if column.null_count else column
 
 
 def _java_name(field: TypeSerializer) -> str:
