@@ -144,6 +144,38 @@ def _absorb(data, at, stop, first, second):
     return first, second
 
 
+@kernel(
+    "int64(I16R, I64R, int64, int64, int64, I64R, I64R, I64R, I64R, I64, I64, I64)", counted=False
+)
+def count_entries(
+    state, group, first, groups, states, key_start, key_end, value_start, value_end,
+    slot, counts, sizes,
+):  # fmt: skip
+    """Count entries and their bytes by state and key group.
+
+    Args:
+        state, group: Per entry.
+        first, groups: The first key group, and how many there are.
+        states: The number of states.
+        key_start, key_end, value_start, value_end: Per entry.
+        slot: Per entry, set to the index of its counts, for `fingerprint_entries`.
+        counts, sizes: By state and key group, added to in place.
+
+    Returns:
+        The first entry of another state or key group, and nothing is added; -1 if there is none.
+    """
+    for row in range(state.size):
+        within, of = group[row] - first, np.int64(state[row])
+        if within < 0 or within >= groups or of < 0 or of >= states:
+            return row
+        slot[row] = of * groups + within
+    for row in range(state.size):
+        cell = slot[row]
+        counts[cell] += 1
+        sizes[cell] += key_end[row] - key_start[row] + value_end[row] - value_start[row]
+    return -1
+
+
 @kernel("void(U8R, I64R, I64R, I64R, I64R, I64R, U64, U64)")
 def fingerprint_entries(data, key_start, key_end, value_start, value_end, slot, low, high):
     """Add a 128-bit hash of each entry to its slot: equal sums mean equal content in any order.

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from statelake.state_core.errors import CorruptSnapshotError
-from statelake.state_core.kernels.hashing import fingerprint_entries
+from statelake.state_core.kernels.hashing import count_entries, fingerprint_entries
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, plan_slices
 
@@ -52,28 +52,20 @@ class Measure:
         """
         if not len(entries):
             return
-        groups = entries.group_of - self.key_groups.first
-        slot = entries.state_of.astype(np.int64) * len(self.key_groups) + groups
-        # as unsigned numbers, negative ones are too large
-        outside = groups.view(np.uint64) >= len(self.key_groups)
-        outside |= slot.view(np.uint64) >= len(self._counts)
-        if outside.any():  # the kernel must not write there
-            row = int(outside.argmax())
+        slot = np.empty(len(entries), np.int64)
+        bounds = entries.key_start, entries.key_end, entries.value_start, entries.value_end
+        row = count_entries(
+            entries.state_of, entries.group_of, self.key_groups.first, len(self.key_groups),
+            len(self.states), *bounds, slot, self._counts, self._sizes,
+        )  # fmt: skip
+        if row >= 0:
             raise CorruptSnapshotError(
                 f"an entry of state {entries.state_of[row]} and key group {entries.group_of[row]},"
                 f" where {len(self.states)} states and key groups {self.key_groups} are expected",
                 place=entries.place(int(entries.key_start[row])),
             )
         if self.fingerprints:
-            fingerprint_entries(
-                entries.data, entries.key_start, entries.key_end, entries.value_start,
-                entries.value_end, slot, self._low, self._high,
-            )  # fmt: skip
-        first, behind = int(slot.min()), int(slot.max()) + 1
-        slot -= first
-        self._counts[first:behind] += np.bincount(slot)
-        weights = entries.payload_bytes()
-        self._sizes[first:behind] += np.bincount(slot, weights).astype(np.int64)
+            fingerprint_entries(entries.data, *bounds, slot, self._low, self._high)
 
     def merge(self, other: Measure) -> None:
         """Add the measure of other entries of the same states.
