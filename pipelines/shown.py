@@ -130,7 +130,7 @@ def state_head(operator: str, state: KeyedState | OperatorState) -> dict[str, An
     if state.kind is StateKind.TIMERS:
         domain, _ = state.timer_service
         head["kind"] = f"{domain}_timer"
-    return head
+    return head | ({"alias": state.names.alias} if state.names.alias else {})
 
 
 def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
