@@ -21,10 +21,11 @@ from statelake.pipelines.shown import (
     plain,
     plain_rows,
     state_head,
+    state_title,
 )
 from statelake.state_core.errors import EncodeError, NotFoundError
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot, state_title
+from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 from statelake.state_core.printable import Table
 from statelake.state_core.serializers.framework.base import TypeSerializer
 

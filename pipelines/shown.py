@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from statelake.state_core.errors import DeclarationError, StateError
-from statelake.state_core.model.snapshot import KeyedState, OperatorState, StateKind
+from statelake.state_core.model.snapshot import KeyedState, OperatorState, StateKind, state_title
 from statelake.state_core.printable import bytes_text, printable, printable_json
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "plain",
     "plain_rows",
     "state_head",
+    "state_title",
     "write_csv",
 ]
 

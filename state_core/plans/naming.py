@@ -219,7 +219,8 @@ def _state_names(operator: Operator, node: NodeStates) -> dict[str, RowNames]:
     """
     predicted = {state.name: state for state in node.states}
     valued = [each.name for each in operator.keyed_states if each.kind is not StateKind.TIMERS]
-    if valued and predicted and predicted.keys().isdisjoint(valued):
+    known = [name for name in valued if name in predicted or view_names(node, name).alias]
+    if valued and predicted and not known:
         raise IncompatibleError(
             f"the snapshot has the state {', '.join(valued[:SHOWN])}, and the plan says"
             f" {', '.join(predicted)}",

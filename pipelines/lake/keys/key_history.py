@@ -18,9 +18,8 @@ from statelake.pipelines.lake.keys.one_key import KeyTables, key_tables
 from statelake.pipelines.lake.tables.key_rows import read_key
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, UnitRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows
-from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head
+from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head, state_title
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
-from statelake.state_core.model.snapshot import state_title
 from statelake.state_core.printable import Printed, Table
 
 # the entries at one place, each with value and time of last access as in `statelake dump`

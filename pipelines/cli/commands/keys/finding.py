@@ -11,8 +11,7 @@ from statelake.pipelines.cli.commands.keys.one_key import operator_option, state
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
 from statelake.pipelines.cli.options import NamedSnapshot, answer, typed_source_options
-from statelake.pipelines.shown import cell_text, plain_rows, state_head
-from statelake.state_core.model.snapshot import state_title
+from statelake.pipelines.shown import cell_text, plain_rows, state_head, state_title
 from statelake.state_core.printable import brief
 
 if TYPE_CHECKING:
