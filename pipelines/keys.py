@@ -21,6 +21,7 @@ from statelake.pipelines.shown import (
     plain,
     plain_rows,
     state_head,
+    state_title,
 )
 from statelake.state_core.errors import EncodeError, NotFoundError
 from statelake.state_core.model.key_groups import EncodedKey
@@ -101,7 +102,11 @@ def key_table(key_rows: KeyRows, limit: int) -> Table:
         f"{key_rows.operator}, keyed by {key_rows.key_type}: {json_text(key_rows.key)}{group}",
         ["<state", "<kind", *(f"<{_COLUMNS[name]}" for name in names)],
         [
-            [row["state"], row["kind"], *(cell_text(name, row.get(name)) for name in names)]
+            [
+                state_title(row["state"], row.get("alias", "")),
+                row["kind"],
+                *(cell_text(name, row.get(name)) for name in names),
+            ]
             for row in shown
         ],
         count - len(shown),
@@ -310,7 +315,9 @@ def _batches(
     """Yield the rows of a key, of all states of an operator or of one; each file is read once."""
     states = {keyed.name: keyed for keyed in operator.keyed_states}
     for file in operator.keyed_files:
-        indexes = [index for index, keyed in enumerate(file.states) if state in (None, keyed.name)]
+        indexes = [
+            index for index, keyed in enumerate(file.states) if state in (None, *keyed.labels)
+        ]
         for entries in file.entries_of_key(key, indexes):
             index = int(entries.state_of[0])
             yield states[file.states[index].name], file.decode(index, entries)

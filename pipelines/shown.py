@@ -16,7 +16,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from statelake.state_core.errors import DeclarationError, StateError
-from statelake.state_core.model.snapshot import KeyedState, OperatorState, StateKind
+from statelake.state_core.model.snapshot import KeyedState, OperatorState, StateKind, state_title
 from statelake.state_core.printable import bytes_text, printable, printable_json
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "plain",
     "plain_rows",
     "state_head",
+    "state_title",
     "write_csv",
 ]
 
@@ -130,7 +131,7 @@ def state_head(operator: str, state: KeyedState | OperatorState) -> dict[str, An
     if state.kind is StateKind.TIMERS:
         domain, _ = state.timer_service
         head["kind"] = f"{domain}_timer"
-    return head
+    return head | ({"alias": state.names.alias} if state.names.alias else {})
 
 
 def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:

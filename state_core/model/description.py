@@ -30,6 +30,7 @@ from statelake.state_core.model.snapshot import (
     RowNames,
     RowTypes,
     Snapshot,
+    state_title,
 )
 from statelake.state_core.printable import Table, brief, bytes_text, kind_text, printable_json
 
@@ -425,7 +426,8 @@ class OperatorDescription:
         rows: list[tuple[str, ...]] = []
         for state in (*self.keyed_states[:SHOWN], *self.operator_states[:SHOWN]):
             kind = state.kind if state.mode is None else f"operator, {state.kind}"
-            row = (brief(state.name), kind, brief(state.namespace_type), state.type_text)
+            name = state_title(state.name, state.names.alias)
+            row = (brief(name), kind, brief(state.namespace_type), state.type_text)
             rows.append((*row, *_counts(state)) if counted else row)
         key = f", keyed by {brief(self.key_text)}" if self.key_text else ""
         columns += [">entries", ">bytes"] if counted else []

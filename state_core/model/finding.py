@@ -428,7 +428,7 @@ def find_in_snapshot(
     states: list[State] = []
     for owner in operators:
         states += [*owner.keyed_states, *owner.operator_states]
-    names = sorted({each.name for each in states})
+    names = sorted({label for each in states for label in each.labels})
     if state is not None and state not in names:
         raise NotFoundError(
             f"no operator has a state {state!r}",
@@ -465,7 +465,7 @@ def _search(
     keyed_here = () if operator.keyed_files else operator.keyed_states  # of a lake
     others: list[State] = [*keyed_here, *operator.operator_states]
     for each in others:
-        if state in (None, each.name):
+        if state in (None, *each.labels):
             part = _Part()
             for batch in each.batches():
                 part.add(operator.label, each, batch, sought, limit, partial(_taken, batch))
@@ -484,7 +484,7 @@ def _search_slice(
     columns = {
         index: names
         for index, each in enumerate(file.states)
-        if state in (None, each.name) and (names := _columns(file.layouts[index].schema, sought))
+        if state in (None, *each.labels) and (names := _columns(file.layouts[index].schema, sought))
     }
     part = _Part()
     if not columns:
@@ -511,7 +511,7 @@ def _unsearched(
     """Yield what of an operator was not searched."""
     states: list[State] = [*operator.keyed_states, *operator.operator_states]
     for each in states:
-        if state not in (None, each.name):
+        if state not in (None, *each.labels):
             continue
         if sought.bytes is None:
             for column in each.schema:

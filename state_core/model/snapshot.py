@@ -262,17 +262,20 @@ class RowNames:
         user_key: Those of a map's key.
         value: Those of the row that the value is, or holds.
         content: What the value's text or bytes hold, as a saying of `serializers.contents`.
+        alias: What the plan calls the state, if Flink only counts it: `distinct_item` is
+            `distinctAcc_0`.
     """
 
     key: tuple[str, ...] = ()
     user_key: tuple[str, ...] = ()
     value: tuple[str, ...] = ()
     content: str = ""
+    alias: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return those that there are."""
         return {
-            part: list(names) if part != "content" else names
+            part: names if isinstance(names, str) else list(names)
             for part, names in vars(self).items()
             if names
         }
@@ -333,6 +336,11 @@ class KeyedState:
 
     def _repr_html_(self) -> str:
         return schema_table(repr(self), self.schema).to_html()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it is called: its name, and its alias in a plan of Flink SQL, if it has one."""
+        return tuple(filter(None, (self.name, self.names.alias)))
 
     @property
     def timer_service(self) -> tuple[str, str]:
@@ -534,6 +542,11 @@ class OperatorState:
         return schema_table(repr(self), self.schema).to_html()
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """What it is called: its name."""
+        return (self.name,)
+
+    @property
     def broadcast(self) -> bool:
         """Return whether it is a broadcast state."""
         return self.mode is DistributionMode.BROADCAST
@@ -676,9 +689,9 @@ class Operator:
 
     def _named(self, states: Sequence[_State], name: str, kind: str) -> _State:
         for state in states:
-            if state.name == name:
+            if name in state.labels:
                 return state
-        names = [state.name for state in states]
+        names = [label for state in states for label in state.labels]
         raise NotFoundError(
             f"operator {self.label} has no {kind}state {name!r}",
             remedy=f"it has: {', '.join(map(repr, names)) or 'none'}{did_you_mean(name, names)}",
@@ -844,14 +857,14 @@ class Snapshot:
             NotFoundError: There is no such operator or state, or no keyed state at all.
         """
         operators = self.operators if operator is None else (self.operator(operator),)
-        names = [keyed.name for each in operators for keyed in each.keyed_states]
+        names = [label for each in operators for held in each.keyed_states for label in held.labels]
         check_states(state, names)
         if not names:
             raise NotFoundError("there is no keyed state", remedy="name a snapshot that has some")
         return tuple(
             each
             for each in operators
-            if any(state in (None, keyed.name) for keyed in each.keyed_states)
+            if any(state in (None, *keyed.labels) for keyed in each.keyed_states)
         )
 
     def get(
@@ -877,7 +890,7 @@ class Snapshot:
         found: dict[str, dict[str, pa.Table]] = {}
         refused: EncodeError | None = None
         for owner in self.keyed_operators(operator, state):
-            states = [each for each in owner.keyed_states if state in (None, each.name)]
+            states = [each for each in owner.keyed_states if state in (None, *each.labels)]
             try:
                 tables = {each.name: each.get(key) for each in states}
             except EncodeError as error:
@@ -1036,14 +1049,23 @@ class Snapshot:
             weigh_operator,
         )
 
-        states = None if state is None else [state]
         operators = self.keyed_operators(operator, state)
         lives = list(ttl)
         until = expired_until(at or self.taken_at, lives) if lives else []
         return {
-            each.label: weigh_operator(each, limit, states=states, until=until)
+            each.label: weigh_operator(
+                each,
+                limit,
+                states=[held.name for held in each.keyed_states if state in (None, *held.labels)],
+                until=until,
+            )
             for each in operators
         }
+
+
+def state_title(name: str, alias: str = "") -> str:
+    """Return what people read of a state's name: `distinctAcc_0 (distinct_item)`."""
+    return f"{name} ({alias})" if alias else name
 
 
 def check_states(state: str | None, names: Collection[str]) -> None:

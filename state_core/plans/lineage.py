@@ -526,7 +526,11 @@ def _over(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
 def over_input(node: PlanNode, read: Relation) -> Relation:
     """Return what the calls of an OVER refer to: the fields, and then its constants."""
     constants = node.spec["overSpec"].get("constants") or ()
-    return replace(read, fields=(*read.fields, *(expression(each, ()) for each in constants)))
+    texts = [expression(each, ()) for each in constants]
+    columns = [
+        Column(text, plan_type(each["type"])) for text, each in zip(texts, constants, strict=True)
+    ]
+    return replace(read, fields=(*read.fields, *texts), columns=(*read.columns, *columns))
 
 
 def over_calls(node: PlanNode, read: Relation) -> list[tuple[str, Mapping[str, Any]]]:

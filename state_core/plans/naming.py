@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from statelake.state_core.column_names import plain_names
 from statelake.state_core.errors import DeclarationError, IncompatibleError, StateError
@@ -22,7 +22,13 @@ from statelake.state_core.formats.layout.meta_info import (
     parse_state_meta_info,
 )
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.model.snapshot import Operator, RowNames, Snapshot, StateKind
+from statelake.state_core.model.snapshot import (
+    KeyedState,
+    Operator,
+    RowNames,
+    Snapshot,
+    StateKind,
+)
 from statelake.state_core.plans.lineage import lineage_of
 from statelake.state_core.plans.plan import Plan
 from statelake.state_core.plans.states import (
@@ -34,7 +40,11 @@ from statelake.state_core.plans.states import (
     states_of,
 )
 from statelake.state_core.plans.topology import operator_ids_of, shape_in
-from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnapshot, row_in
+from statelake.state_core.serializers.sql.row_data import (
+    RowDataSerializerSnapshot,
+    internal_snapshot,
+    row_in,
+)
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType, UnknownType
 
 REMEDY = "give the plan of the job that took the savepoint"
@@ -209,7 +219,8 @@ def _state_names(operator: Operator, node: NodeStates) -> dict[str, RowNames]:
     """
     predicted = {state.name: state for state in node.states}
     valued = [each.name for each in operator.keyed_states if each.kind is not StateKind.TIMERS]
-    if valued and predicted and predicted.keys().isdisjoint(valued):
+    known = [name for name in valued if name in predicted or view_names(node, name).alias]
+    if valued and predicted and not known:
         raise IncompatibleError(
             f"the snapshot has the state {', '.join(valued[:SHOWN])}, and the plan says"
             f" {', '.join(predicted)}",
@@ -226,6 +237,9 @@ def _state_names(operator: Operator, node: NodeStates) -> dict[str, RowNames]:
                 row = row_at(keyed.meta_info, place)
                 _fit(row, [each.type for each in columns], f"{place.value} of {keyed.name!r}")
         names[keyed.name] = row_names(node, state)
+        if state is None:
+            names[keyed.name] = view_names(node, keyed.name)
+            _fit_view(node, keyed)
     return names
 
 
@@ -237,6 +251,23 @@ def row_names(node: NodeStates, state: NodeState | None) -> RowNames:
         for place in (Place.USER_KEY, Place.VALUE)
     )
     return RowNames(key, user_key, value)
+
+
+def view_names(node: NodeStates, name: str) -> RowNames:
+    """Return the names of a data view's state: its alias is its column in the accumulator row.
+
+    A set of distinct values is `distinct_item`, and what a function keeps beside its result the
+    field of its object: `max_amount.map`. States that are no views have no alias.
+    """
+    names = row_names(node, None)
+    for state in node.states:
+        columns = state.rows.get(Place.VALUE, ())
+        called = plain_names([column.column for column in columns])
+        for column, of in zip(columns, called, strict=True):
+            if column.owns(name):
+                part = name.removeprefix(column.view).strip("_")
+                return replace(names, alias=f"{of}.{part}" if part else of)
+    return names
 
 
 def row_at(meta_info: bytes, place: Place) -> RowDataSerializerSnapshot:
@@ -261,6 +292,29 @@ def _fit(
     except IncompatibleError as error:
         problem = f"{where}: {error.problem}"
         raise IncompatibleError(problem, remedy=error.remedy) from error
+
+
+def _fit_view(node: NodeStates, state: KeyedState) -> None:
+    """Refuse a view of other values than the plan's call has.
+
+    Raises:
+        IncompatibleError: Its map has other keys.
+    """
+    columns = [each for held in node.states for each in held.rows.get(Place.VALUE, ())]
+    for column in columns:
+        extreme = column.adds is not None and state.name == f"{column.view}map"
+        if not (extreme or (column.is_view and state.name == column.view)) or len(column.of) != 1:
+            continue
+        (kind,) = map(known_type, column.of)
+        if kind is None or kind.children:
+            continue
+        predicted = internal_snapshot(kind).restore_serializer().name
+        if state.user_key_type != predicted:
+            raise IncompatibleError(
+                f"the map's key of {state.name!r}: the snapshot has {state.user_key_type}, and the"
+                f" plan says {predicted}, of {column.name}",
+                remedy=REMEDY,
+            )
 
 
 def known_type(kind: LogicalType | None) -> LogicalType | None:

@@ -131,6 +131,13 @@ class StateColumn:
     filters: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
 
+    def owns(self, state: str) -> bool:
+        """Return whether a state is its view, or a part of it: `distinctAcc_1_null_state`."""
+        view = self.view
+        return bool(view) and (
+            state == view or state.startswith(view if view.endswith("$") else f"{view}_")
+        )
+
     @property
     def is_view(self) -> bool:
         """Whether it only stands for a view, whose content is a state of its own."""

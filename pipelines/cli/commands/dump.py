@@ -112,7 +112,7 @@ def _check_key_groups(operators: Iterable[Operator], key_groups: KeyGroupRange) 
 
 
 def _names(operator: Operator) -> list[str]:
-    keyed = [state.name for state in operator.keyed_states]
+    keyed = [label for state in operator.keyed_states for label in state.labels]
     return keyed + [state.name for state in operator.operator_states]
 
 
@@ -122,7 +122,7 @@ def _all_lines(
     """Yield the lines of all operators, keyed state first; key groups select keyed state only."""
     for operator in operators:
         for keyed in operator.keyed_states:
-            if state in (None, keyed.name):
+            if state in (None, *keyed.labels):
                 for batch in keyed.batches(key_groups):
                     yield from plain_rows(state_head(operator.label, keyed), batch)
         for other in operator.operator_states:

@@ -83,12 +83,14 @@ class FoldedColumn:
         adds: What rows add up to it.
         view: The name of the state that holds how often each value is there; empty without one.
         meta_info: The meta info of that state.
+        alias: What the plan calls it.
     """
 
     index: int
     adds: Added
     view: str = ""
     meta_info: bytes = b""
+    alias: str = ""
 
 
 @dataclass(frozen=True)

@@ -333,6 +333,7 @@ class KeyGroupLayout:
                     user_key_names=list(held.names.user_key),
                     value_names=list(held.names.value),
                     content=held.names.content,
+                    alias=held.names.alias or state.alias,
                 )
         return state.with_key_groups([*kept, *counts.get(state.name, ())])
 

@@ -26,9 +26,9 @@ def find_state(
     """
     for operator in operators:
         for label in operator.labels:
-            state = wanted.removeprefix(f"{label}/")
-            if state != wanted and state in _state_names(operator):
-                return operator, state
+            name = wanted.removeprefix(f"{label}/")
+            if name != wanted and name in (states := _state_names(operator)):
+                return operator, states[name]
     names = [f"{op.label}/{name}" for op in operators for name in _state_names(op)]
     raise NotFoundError(
         f"snapshot {snapshot_id} has no state {wanted!r}",
@@ -36,10 +36,11 @@ def find_state(
     )
 
 
-def _state_names(operator: OperatorRecord) -> list[str]:
-    """Return the names of an operator's states; `timers` stands for all its timers."""
-    names = [state.name for state in operator.all_states]
-    return [*names, TIMERS] if any(state.kind == TIMERS for state in operator.states) else names
+def _state_names(operator: OperatorRecord) -> dict[str, str]:
+    """Return the names of an operator's states by all they are called; `timers` is all timers."""
+    names = {label: state.name for state in operator.all_states for label in state.labels}
+    has_timers = any(state.kind == TIMERS for state in operator.states)
+    return names | ({TIMERS: TIMERS} if has_timers else {})
 
 
 def tables_of(operator: OperatorRecord, state: str) -> list[str]:

@@ -98,7 +98,14 @@ from statelake.state_core.formats.rewriting.value_migration import with_columns
 from statelake.state_core.formats.writing.rehash import check_key_groups, rehash_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.model.snapshot import NO_NAMES, Operator, RowNames, Snapshot, StateKind
+from statelake.state_core.model.snapshot import (
+    NO_NAMES,
+    Operator,
+    RowNames,
+    Snapshot,
+    StateKind,
+    state_title,
+)
 from statelake.state_core.plans.data_views import (
     extreme_map,
     extreme_row,
@@ -123,6 +130,7 @@ from statelake.state_core.plans.naming import (
     refuse_other_types,
     row_at,
     row_names,
+    view_names,
 )
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
@@ -716,7 +724,8 @@ def _operator_upgrade(
             except StateError as error:
                 fate = worst([fate, Fate.UNKNOWN])
                 if not match.misses:  # whose types are not asked for
-                    why.append(f"its state {state.name!r}: {str(error).removeprefix(': ')}")
+                    name = state_title(repr(state.name), view_names(old, state.name).alias)
+                    why.append(f"its state {name}: {str(error).removeprefix(': ')}")
                 continue
             if upgrade is not None:
                 states.append(upgrade)
@@ -760,7 +769,7 @@ def _fold_upgrade(
     Raises:
         IncompatibleError: The aggregate has a time to live, or has no view of another form.
     """
-    assert match.fold is not None  # noqa: S101 - by the caller
+    assert match.fold is not None and match.new is not None  # noqa: S101, PT018 - by the caller
     info = parse_state_meta_info(upgrade.meta_info)
     if has_ttl(info) or upgrade.ttl:
         raise IncompatibleError("it has a time to live: what has expired is not known")
@@ -781,7 +790,8 @@ def _fold_upgrade(
             info, name=f"{name} {NEW}", options={KEYED_STATE_TYPE: "MAP"},
             serializers={**info.serializers, VALUE_SERIALIZER: view},
         )  # fmt: skip
-        columns.append(FoldedColumn(index, adds, name, meta_info_bytes(made)))
+        alias = view_names(match.new, name).alias
+        columns.append(FoldedColumn(index, adds, name, meta_info_bytes(made), alias))
     (count,) = (at for at, each in enumerate(matches) if each.column.text == ALL_ROWS)
     return FoldUpgrade(source.operator_id, match.fold, tuple(columns), count)
 
@@ -835,7 +845,8 @@ def _state_upgrade(
         if match.merges:
             raise IncompatibleError("its groups merge, and how this merges is not known")
         ttl = _switched(state.meta_info, new, 0) if new.states else None
-        return StateUpgrade(state.name, name, state.meta_info, ttl=ttl)
+        names = view_names(new, name)
+        return StateUpgrade(state.name, name, state.meta_info, ttl=ttl, names=names)
     _refuse_other_types(state, found)
     ttl = _switched(state.meta_info, new, found.new.index)
     names = row_names(new, found.new)
@@ -882,7 +893,7 @@ def _view_name(name: str, match: OperatorMatch) -> str | None:
     """
     assert match.old is not None  # noqa: S101 - by the caller
     olds = [column for held in match.old.states for row in held.rows.values() for column in row]
-    mine = next((column for column in olds if column.view and _is_of(name, column.view)), None)
+    mine = next((column for column in olds if column.owns(name)), None)
     if mine is None:
         return name
     for state in match.states:
@@ -891,11 +902,6 @@ def _view_name(name: str, match: OperatorMatch) -> str | None:
                 if each.old is not None and state.old.rows[place][each.old] is mine:
                     return each.column.view + name.removeprefix(mine.view)
     return None
-
-
-def _is_of(name: str, view: str) -> bool:
-    """Return whether a state is a view or part of it: `distinctAcc_1_null_state`, `agg0$map`."""
-    return name == view or name.startswith(view if view.endswith("$") else f"{view}_")
 
 
 def _refuse_other_types(state: StateRecord, match: StateMatch) -> None:
@@ -1089,7 +1095,7 @@ class _SqlUpgrade(Derivation):
             kind.user_key_type, kind.with_ttl, kind.meta_info,
         )  # fmt: skip
         self.states[operator.operator_id, state.name] = StateUpgrade(
-            state.name, column.view, state.meta_info
+            state.name, column.view, state.meta_info, names=RowNames(alias=column.alias)
         )
         operator = replace(
             operator, states=[*operator.states, state], tables=[*operator.tables, table]
@@ -1248,11 +1254,12 @@ class _SqlUpgrade(Derivation):
             operator = self._keyed(operator)
         states = []
         for state in operator.states:
-            name = self.states[operator.operator_id, state.name].name
+            upgrade = self.states[operator.operator_id, state.name]
+            name = upgrade.name
             if name != state.name:
                 info = replace(parse_state_meta_info(state.meta_info), name=name)
                 state = replace(state, name=name, meta_info=meta_info_bytes(info))  # noqa: PLW2901
-            states.append(state)
+            states.append(replace(state, alias=upgrade.names.alias if operator.node else ""))
         new = self.identities[operator.operator_id]
         name = self._name(operator.operator_id, operator.name)
         renamed = replace(

@@ -598,6 +598,7 @@ def _describe_operator(
                 user_key_names=list(state.names.user_key),
                 value_names=list(state.names.value),
                 content=state.names.content,
+                alias=state.names.alias,
             )
         )
     return OperatorRecord(

@@ -51,7 +51,7 @@ def weigh_recorded(
     for number, table in enumerate(tables, 1):
         states = [keyed for keyed in operator.states if keyed.table == table.path]
         sizes = group_sizes(states, operator.max_parallelism)
-        names = {keyed.name for keyed in states if state in (None, keyed.name)}
+        names = {keyed.name for keyed in states if state in (None, *keyed.labels)}
         for _, held in table.states:
             described, layout = table.parse(held)
             if described.name in names:
@@ -93,5 +93,5 @@ def weigh_snapshot(
             weigh_recorded(lake, each, most, state=state, until=until, progress=progress),
         )
         for each in operators
-        if any(state in (None, keyed.name) for keyed in each.states)
+        if any(state in (None, *keyed.labels) for keyed in each.states)
     ]

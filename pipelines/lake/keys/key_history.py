@@ -18,7 +18,7 @@ from statelake.pipelines.lake.keys.one_key import KeyTables, key_tables
 from statelake.pipelines.lake.tables.key_rows import read_key
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, UnitRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows
-from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head
+from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head, state_title
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 from statelake.state_core.printable import Printed, Table
 
@@ -108,7 +108,7 @@ class KeyHistory(Printed):
             return
         rows = [
             (each.snapshot_id, f"{each.taken_at:%Y-%m-%d %H:%M}",
-             f"{change.entry['operator']}/{change.entry['state']}", _place(change.entry),
+             f"{change.entry['operator']}/{_state(change.entry)}", _place(change.entry),
              change.change, _values(change.before, change.after))
             for each in self.snapshots
             for change in each.changes
@@ -118,6 +118,10 @@ class KeyHistory(Printed):
         yield Table(title, columns, rows[:SHOWN_CHANGES])
         if len(rows) > SHOWN_CHANGES:
             yield f"... and {len(rows) - SHOWN_CHANGES:,} more changes: --json has all"
+
+
+def _state(entry: Mapping[str, Any]) -> str:
+    return state_title(entry["state"], entry.get("alias", ""))
 
 
 def _place(entry: Mapping[str, Any]) -> str:
@@ -261,6 +265,7 @@ def _named_like(operator: OperatorRecord, named: OperatorRecord | None) -> Opera
             user_key_names=other.user_key_names,
             value_names=other.value_names,
             content=other.content,
+            alias=other.alias,
         )
         if (other := alike.get((each.name, each.meta_info))) is not None
         else each

@@ -119,7 +119,7 @@ def key_tables(
 def _tables(lake: Catalog, operator: OperatorRecord, state: str | None) -> list[TableRows]:
     """Return the tables of an operator, or of one of its states."""
     if state is not None:
-        states = [keyed for keyed in operator.states if keyed.name == state]
+        states = [keyed for keyed in operator.states if state in keyed.labels]
         operator = replace(operator, states=states)
     return tables_of_operator(lake.location, operator)
 
@@ -138,7 +138,9 @@ def operators_with(
         NotFoundError: There is no such operator or state.
     """
     operators = record.operators if operator is None else [_operator(record, operator)]
-    check_states(state, [keyed.name for each in operators for keyed in each.states])
+    check_states(
+        state, [label for each in operators for held in each.states for label in held.labels]
+    )
     return operators
 
 

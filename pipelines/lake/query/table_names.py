@@ -185,7 +185,7 @@ class TableNames:
     def _tables_of(self, record: SnapshotRecord) -> dict[Parts, NamedTable]:
         tables: dict[Parts, NamedTable] = {}
         views: dict[Parts, NamedTable] = {}
-        by_node: dict[Parts, NamedTable] = {}  # as the plan of a Flink SQL job calls operators
+        by_plan: dict[Parts, NamedTable] = {}  # as the plan of a Flink SQL job calls them
         labels = [operator.label for operator in record.operators]
         for operator in record.operators:
             if labels.count(operator.label) > 1:
@@ -196,6 +196,7 @@ class TableNames:
                     remedy="a name in SQL would mean the states of both: export the snapshot",
                 )
             tables_by_path = {table.path: table for table in operator.tables}
+            aliases = {each.name: each.alias for each in operator.states}
             for state, path in operator_tables_by_name(operator):
                 table = tables_by_path[path]
                 partitioning = (
@@ -211,10 +212,11 @@ class TableNames:
                 views[operator.label, whole] = NamedTable(
                     record.job, operator.label, whole, path, record.snapshot_id, every_snapshot=True
                 )
-                if operator.node:
-                    by_node[operator.node, state] = named
-                    by_node[operator.node, whole] = views[operator.label, whole]
-        return by_node | views | tables  # a state with the name of a view takes precedence
+                for label in (operator.label, *filter(None, (operator.node,))):
+                    for called in (state, *filter(None, (aliases.get(state),))):
+                        by_plan[label, called] = named
+                        by_plan[label, f"{called}{EVERY_SNAPSHOT}"] = views[operator.label, whole]
+        return by_plan | views | tables  # a state with the name of a view takes precedence
 
     def __iter__(self) -> Iterator[NamedTable]:
         """Yield all tables in the order of their names, except for the views of all snapshots."""
@@ -222,8 +224,8 @@ class TableNames:
             tables = sorted(self.of_job(job).items())
             yield from (
                 table
-                for (operator, _), table in tables
-                if operator == table.operator and not table.every_snapshot
+                for (operator, state), table in tables
+                if (operator, state) == (table.operator, table.state) and not table.every_snapshot
             )
 
     @cached_property

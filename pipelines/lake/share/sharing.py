@@ -434,7 +434,8 @@ class _Planning:
             return ()
         there = [column.name for column in columns]
         columns = [column for column in columns if not column.says_nothing]
-        given = _rules_in(mask.states, operator, f"/{state}")
+        labels = next((each.labels for each in operator.states if each.name == state), (state,))
+        given = _rules_in(mask.states, operator, [f"/{label}" for label in labels])
         free = state == TIMERS and not columns  # only keys, which have rules
         if given == DROP or (given is None and mask.others == DROP and not free):
             self.left_out.append(f"the state {name}")
@@ -497,11 +498,14 @@ class _Planning:
         return tuple(rule for each in settled.values() for rule in each.rules)
 
 
-def _rules_in(rules: Mapping[str, Any], operator: OperatorRecord, behind: str = "") -> Any:
+def _rules_in(
+    rules: Mapping[str, Any], operator: OperatorRecord, behind: Sequence[str] = ("",)
+) -> Any:
     """Return the mask's entry of an operator, or of its state; None without an entry."""
     for label in operator.labels:
-        if label + behind in rules:
-            return rules[label + behind]
+        for state in behind:
+            if label + state in rules:
+                return rules[label + state]
     return None
 
 
@@ -514,9 +518,13 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
     operators: dict[str, str] = {}  # by each of its names, its label in messages
     states: dict[str, str] = {}
     for operator in record.operators:
-        names = [TIMERS if state.kind == TIMERS else state.name for state in operator.all_states]
+        names = {
+            called: TIMERS if state.kind == TIMERS else state.name
+            for state in operator.all_states
+            for called in ((TIMERS,) if state.kind == TIMERS else state.labels)
+        }
         for label in operator.labels:
-            states |= {f"{label}/{name}": f"{operator.label}/{name}" for name in names}
+            states |= {f"{label}/{each}": f"{operator.label}/{names[each]}" for each in names}
             if operator.states:
                 operators[label] = operator.label
     for given, there in ((mask.keys, operators), (mask.states, states)):

@@ -97,6 +97,7 @@ class StateRecord:
             empty without one, and in lakes that do not have it yet, as the next.
         value_names: Those of the rows that values are, or hold.
         content: What its texts or bytes hold, as said at import; empty if nothing was said.
+        alias: What a plan of Flink SQL calls it at import; empty if it has no name there.
     """
 
     name: str
@@ -113,6 +114,12 @@ class StateRecord:
     user_key_names: list[str] = field(default_factory=list)
     value_names: list[str] = field(default_factory=list)
     content: str = ""
+    alias: str = ""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it is called: its name, and its alias in a plan of Flink SQL, if it has one."""
+        return tuple(filter(None, (self.name, self.alias)))
 
     def with_key_groups(self, groups: Iterable[KeyGroupRecord]) -> StateRecord:
         """Return this state with other key groups, in order, and its counts updated."""
@@ -163,6 +170,11 @@ class OperatorStateRecord:
     disagreeing: list[int] = field(default_factory=list)
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """What it is called: its name."""
+        return (self.name,)
+
+    @property
     def entries(self) -> int:
         """Rows of its table, as of keyed state."""
         return self.elements
@@ -206,7 +218,7 @@ class OperatorRecord:
     def names_of(self, state: StateRecord) -> RowNames:
         """Return the names of the fields of a state's rows."""
         value, user_key = tuple(state.value_names), tuple(state.user_key_names)
-        return RowNames(tuple(self.key_names), user_key, value, state.content)
+        return RowNames(tuple(self.key_names), user_key, value, state.content, state.alias)
 
     @property
     def label(self) -> str:

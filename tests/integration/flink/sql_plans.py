@@ -454,6 +454,62 @@ def take_payments(to: Path = SHOP) -> None:
         (to / "payments.metadata.xz").write_bytes(packed)
 
 
+# all that Flink holds in data views: sets of distinct values, and what functions hold of rows that
+# may be retracted
+VIEWS = (
+    (
+        "SELECT a, COUNT(DISTINCT c), SUM(DISTINCT b) FILTER (WHERE d > 1), COUNT(DISTINCT b),"
+        " COLLECT(d) FROM MyTable GROUP BY a"
+    ),
+    (
+        "SELECT d, MIN(b), MAX(c), FIRST_VALUE(b), LAST_VALUE(c), LISTAGG(c), COUNT(DISTINCT c),"
+        " COUNT(DISTINCT c) FILTER (WHERE b > 3) FROM Changing GROUP BY d"
+    ),
+    (
+        f"SELECT a, COUNT(DISTINCT c), MAX(b), window_start {WINDOW} GROUP BY a, window_start,"
+        " window_end"
+    ),
+    (
+        "SELECT a, b, MIN(b) OVER w, COUNT(DISTINCT c) OVER w, LAST_VALUE(c) OVER w FROM MyTable"
+        " WINDOW w AS (PARTITION BY a ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)"
+    ),
+    (
+        "SELECT a, b, COUNT(DISTINCT c) OVER w, LAG(b, 2) OVER w FROM MyTable WINDOW w AS"
+        " (PARTITION BY a ORDER BY ts)"
+    ),
+)
+
+
+def write_view_rows(to: Path) -> str:
+    """Write rows of the tables, and return the statements that read them into data views."""
+    rows = [(k % 3, k, f"n{k % 4}", k % 2) for k in range(12)]
+    lines = [f"{a}|{b}|{c}|{d}|2024-01-01T00:00:{b:02}" for a, b, c, d in rows]
+    (to / "MyTable").write_text("\n".join(f"+I|{line}" for line in lines))
+    changing = [f"+I|{k}|{line.partition('|')[2]}" for k, line in enumerate(lines)]
+    gone = [f"-D{each[2:]}" for each in changing[:4]]
+    (to / "Changing").write_text("\n".join([*changing, *gone]))
+    sql = TABLES + ";\n".join(VIEWS)
+    for table in ("MyTable", "Changing"):
+        before, create, after = sql.partition(f"CREATE TABLE {table} (")
+        sql = before + create + after.replace("'none'", f"'{to / table}'", 1)
+    return sql
+
+
+def take_views(to: Path = SHOP) -> None:
+    """Take a savepoint of all data views, with its plan, in two versions of Flink."""
+    for version in ("1.20.0", VERSION):
+        with (
+            tempfile.TemporaryDirectory() as directory,
+            SqlFlink(version, Path(directory)) as flink,
+        ):
+            file, plan = flink.compile(write_view_rows(Path(directory)))
+            taken, _ = flink.run(file, {"MyTable": (0, 12), "Changing": (0, 16)}, inline=1 << 20)
+            text = json.dumps(plan, indent=1).replace(directory, "/data")
+            packed = {"json": text.encode(), "metadata": (taken / "_metadata").read_bytes()}
+            for kind, content in packed.items():
+                (to / f"views-{version}.{kind}.xz").write_bytes(lzma.compress(content))
+
+
 EXTREMES = GOLDEN.with_name("sql-extremes.jsonl.xz")
 EXTREMES_OF = (
     "b", "CAST(b AS TINYINT)", "CAST(b AS SMALLINT)", "a", "CAST(b AS FLOAT)", "CAST(b AS DOUBLE)",
@@ -523,5 +579,6 @@ if __name__ == "__main__":
     compile_all(FOLD_PLANS, FOLD_EDITS)
     take_example()
     take_payments()
+    take_views()
     take_extremes()
     take_topologies()

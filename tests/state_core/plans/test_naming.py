@@ -21,7 +21,11 @@ from statelake.state_core.plans.lineage import lineage_of
 from statelake.state_core.plans.plan import parse_plan
 from statelake.state_core.plans.states import Place, states_of
 from tests.integration.flink.sql_plans import GOLDEN
-from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
+from tests.support.savepoints.sql_jobs import (
+    unpack_sql_job,
+    unpack_sql_plans,
+    unpack_sql_views,
+)
 
 
 @pytest.fixture
@@ -163,6 +167,102 @@ def test_accumulators_are_named_after_their_functions() -> None:
         ("count_b", "sum_b", "max_c", "count"),
         ("sum_b", "count_b"),
     } <= found
+
+
+@pytest.mark.parametrize("version", ["1.20.0", "2.3.0"])
+def test_data_views_are_named_after_their_columns(version: str, tmp_path: Path) -> None:
+    """Sets of distinct values, and what functions hold beside their results: by what is in them."""
+    savepoint, plan = unpack_sql_views(version, tmp_path)
+    snapshot = sl.open_snapshot(savepoint, plan=plan)
+    views = {
+        operator.node: {
+            held.names.alias: [
+                tuple(row.values())
+                for row in held.to_arrow().drop(["key_group", "namespace"]).to_pylist()
+            ]
+            for held in operator.keyed_states
+            if held.names.alias
+        }
+        for operator in snapshot.operators
+    }
+    distinct = {"distinct_c", "distinct_c.null_state"}
+    kept = {"last_value_c.valueToOrderMap", "last_value_c.orderToValueMap", "min_b.map"}
+    assert {node: {*held} for node, held in views.items() if held} == {
+        "GroupAggregate[6]": {*distinct, "distinct_b", "distinct_b.null_state", "collect_d.map"},
+        "GroupAggregate[13]": {
+            *distinct, *kept, "max_c.map", "first_value_b.valueToOrderMap",
+            "first_value_b.orderToValueMap", "listagg_c.list", "listagg_c.retractList",
+        },
+        "GlobalWindowAggregate[20]": distinct,
+        "OverAggregate[24]": {*distinct, *kept},
+        "OverAggregate[27]": distinct,
+    }  # fmt: skip
+
+    def held(node: str, alias: str) -> list[Any]:
+        table = snapshot[node].state(alias).to_arrow()
+        rows = table.select([n for n in ("key", "user_key", "value") if n in table.schema.names])
+        lines = [[*row["key"].values(), *list(row.values())[1:]] for row in rows.to_pylist()]
+        return sorted(lines, key=str)
+
+    rows = [(k % 3, k, f"n{k % 4}", k % 2) for k in range(12)]
+    # a bit for each call, in their order: the first has a filter that no row passes
+    assert held("GroupAggregate[6]", "distinct_b") == sorted([[a, b, 2] for a, b, _, _ in rows],
+                                                             key=str)  # fmt: skip
+    assert held("GroupAggregate[6]", "distinct_c") == sorted([[a, c, 1] for a, _, c, _ in rows],
+                                                             key=str)  # fmt: skip
+    # where rows are taken back, how often each value is there: with several calls, for each
+    left = rows[4:]
+    counted = [[d, f"n{c}", 2] for d in (0, 1) for c in (d, d + 2)]
+    assert held("GroupAggregate[13]", "max_c.map") == counted
+    assert held("GroupAggregate[13]", "distinct_c") == [[d, c, [n, n]] for d, c, n in counted]
+    assert held("GroupAggregate[13]", "min_b.map") == sorted([[d, b, 1] for _, b, _, d in left],
+                                                             key=str)  # fmt: skip
+    assert held("GroupAggregate[13]", "listagg_c.list") == [
+        [d, [c for _, _, c, of in left if of == d]] for d in (0, 1)
+    ]
+
+
+def test_a_view_is_found_by_its_alias(tmp_path: Path) -> None:
+    """In all that takes the name of a state, beside that name, by which it stays."""
+    savepoint, plan = unpack_sql_views("2.3.0", tmp_path)
+    snapshot = sl.open_snapshot(savepoint, plan=plan)
+    operator = snapshot["GroupAggregate[6]"]
+    assert operator["distinct_b"] is operator.state("distinctAcc_1")
+    assert operator["distinct_b"].name == "distinctAcc_1"
+    assert operator["distinct_b"].labels == ("distinctAcc_1", "distinct_b")
+    for by in ("distinctAcc_1", "distinct_b"):
+        assert {*snapshot.get({"a": 1}, operator=operator.node, state=by)[operator.label]} == {
+            "distinctAcc_1"
+        }
+        assert {*snapshot.top(1, operator=operator.node, state=by)[operator.label]} == {
+            "distinctAcc_1"
+        }
+        found = snapshot.find(10, operator=operator.node, state=by)
+        assert [hit.state.name for hit in found.hits] == ["distinctAcc_1"]
+    with pytest.raises(NotFoundError, match=r"'distinctAcc_1', 'distinct_b'.*did you mean 'dis"):
+        operator.state("distinct_bb")
+    text = str(snapshot.describe())
+    assert "distinctAcc_1 (distinct_b)" in text
+    assert "agg4$list (listagg_c.list)" in text
+
+
+def test_a_view_of_other_values_than_the_plan_says_is_refused(tmp_path: Path) -> None:
+    """Where neither rows nor keys tell it: a set of one column with the name of another."""
+    savepoint, plan = unpack_sql_views("2.3.0", tmp_path)
+
+    def exchanged(nodes: Any) -> None:
+        calls = nodes[6]["aggCalls"]
+        calls[0]["argList"], calls[2]["argList"] = calls[2]["argList"], calls[0]["argList"]
+
+    said = "the map's key of 'distinctAcc_1': the snapshot has Long, and the plan says StringData"
+    with pytest.raises(DeclarationError, match=said):
+        sl.open_snapshot(savepoint, plan=changed(plan, exchanged))
+
+    def another(nodes: Any) -> None:
+        nodes[13]["aggCalls"][0]["argList"] = nodes[13]["aggCalls"][1]["argList"]
+
+    with pytest.raises(DeclarationError, match=r"map's key of 'agg0\$map'.*plan says StringData"):
+        sl.open_snapshot(savepoint, plan=changed(plan, another))
 
 
 def test_a_damaged_plan_is_refused_or_names_what_is_there(job: tuple[Path, Path, Path]) -> None:

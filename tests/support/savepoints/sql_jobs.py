@@ -11,7 +11,7 @@ SQL_JOBS = GOLDEN / "sqljobs"
 
 
 def unpack_sql_job(name: str, to: Path) -> Path:
-    """Write a savepoint: `shop`, `shop-new-empty` or `payments`."""
+    """Write a savepoint: `shop`, `shop-new-empty`, `payments` or `views-2.3.0`."""
     to.mkdir()
     packed = (SQL_JOBS / f"{name}.metadata.xz").read_bytes()
     (to / "_metadata").write_bytes(lzma.decompress(packed))
@@ -24,3 +24,10 @@ def unpack_sql_plans(to: Path, job: str = "") -> tuple[Path, Path]:
     for plan in plans:
         plan.write_bytes(lzma.decompress((SQL_JOBS / f"{plan.name}.xz").read_bytes()))
     return plans
+
+
+def unpack_sql_views(version: str, to: Path) -> tuple[Path, Path]:
+    """Write a savepoint of all data views, by Flink 1.20.0 or 2.3.0, and its plan."""
+    plan = to / f"views-{version}.json"
+    plan.write_bytes(lzma.decompress((SQL_JOBS / f"{plan.name}.xz").read_bytes()))
+    return unpack_sql_job(f"views-{version}", to / f"views-{version}"), plan

@@ -11,7 +11,7 @@ from statelake.pipelines.cli.commands.keys.one_key import operator_option, state
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
 from statelake.pipelines.cli.options import NamedSnapshot, answer, typed_source_options
-from statelake.pipelines.shown import cell_text, plain_rows, state_head
+from statelake.pipelines.shown import cell_text, plain_rows, state_head, state_title
 from statelake.state_core.printable import brief
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def _print_json(value: str, found: Found) -> None:
     hits = []
     for hit in found.hits:
         row = _row(hit)
-        head = {name: row.pop(name) for name in ("operator", "state", "kind")}
+        head = {
+            name: row.pop(name) for name in ("operator", "state", "kind", "alias") if name in row
+        }
         hits.append(head | {"column": hit.path, "row": row})
     unsearched = [vars(each) for each in found.unsearched]
     as_json({"value": value, "found": found.count, "hits": hits, "not_searched": unsearched})
@@ -96,9 +98,10 @@ def _print(value: str, found: Found) -> None:
             row = _row(hit)
             key = row["key"] if "key" in row else f"subtask {row['subtask']}, {row['position']}"
             content = "value" if "value" in row else "timestamp"
+            state = f"{brief(hit.operator)}/{brief(state_title(*hit.state.labels))}"
             rows.append(
-                (f"{brief(hit.operator)}/{brief(row['state'])}", _cut(cell_text("key", key)),
-                 brief(hit.path), _cut(cell_text(content, row.get(content))))
+                (state, _cut(cell_text("key", key)), brief(hit.path),
+                 _cut(cell_text(content, row.get(content))))
             )  # fmt: skip
         title = f"{shown} is at {found.count:,} {'place' if found.count == 1 else 'places'}"
         print_table(title, ("<state", "<key", "<where", "<value"), rows)

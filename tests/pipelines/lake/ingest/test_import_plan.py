@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import statelake as sl
+from statelake.pipelines.lake.query.table_names import EVERY_SNAPSHOT
 from statelake.state_core.errors import ConflictError, DeclarationError
 from tests.support.command import run
 from tests.support.lakes import entries
-from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
+from tests.support.savepoints.sql_jobs import (
+    unpack_sql_job,
+    unpack_sql_plans,
+    unpack_sql_views,
+)
 
 ACCUMULATORS = '"4_group-aggregate"."accState"'
 NODE = "GroupAggregate[4]"
@@ -204,3 +211,89 @@ def test_a_report_and_a_mask_have_the_columns_of_the_query(
     assert exported.code == 0, exported.err
     names = sl.open_snapshot(tmp_path / "masked", plan=plans[0])["Join[11]"].state("right-records")
     assert {len(each["name"]) for each in names.to_arrow()["user_key"].to_pylist()} == {32}
+
+
+def test_data_views_go_by_what_the_plan_calls_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In SQL, for one key, in masks and edits; exports have Flink's names, and the same bytes."""
+    savepoint, plan = unpack_sql_views("2.3.0", tmp_path)
+    job = sl.Lake(tmp_path / "lake").job("views", engine="local")
+    job.import_snapshot(savepoint, "named", plan=plan)
+    job.import_snapshot(savepoint, "plain")
+    node, named = "GroupAggregate[6]", job["named"]
+    assert named[node]["distinct_b"].name == "distinctAcc_1"
+    query = f'SELECT user_key FROM "{node}"."%s" WHERE key.a = 1 ORDER BY 1'
+    for state in ("distinct_b", "DISTINCT_B", "distinctAcc_1"):
+        (column,) = job.sql(query % state, as_of="named").read_all().to_pydict().values()
+        assert column == [1, 4, 7, 10]
+    every = f'SELECT snapshot, COUNT(*) FROM "{node}"."distinct_b{EVERY_SNAPSHOT}" GROUP BY 1'
+    counted = job.sql(every, as_of="named").read_all().to_pydict().values()
+    assert sorted(zip(*counted, strict=True)) == [("named", 12), ("plain", 12)]
+    (held,) = named.key_rows("1", operator=node, state="distinct_b")
+    assert {state.name for state, _ in held.batches} == {"distinctAcc_1"}
+    assert {*named.top(1, operator=node, state="distinct_b")[named[node].label]} == {
+        "distinctAcc_1"
+    }
+    assert named.find(10, operator=node, state="distinct_b").count == 1
+    assert "distinctAcc_1 (distinct_b)" in str(named.describe())
+    named.edit("fewer").purge(f"{node}/distinct_b", "user_key > 6").save()
+    assert len(job["fewer"][node]["distinctAcc_1"].to_arrow()) == 7
+    for name in ("plain", "named"):
+        job[name].export(tmp_path / name)
+    assert files_of(tmp_path / "named") == files_of(tmp_path / "plain")
+    monkeypatch.setenv("MASK_SECRET", "a secret of the tests")
+    mask = tmp_path / "mask.yaml"
+    mask.write_text(
+        f"secret: {{env: MASK_SECRET}}\nothers: keep\nstates:\n"
+        f"  {node}/distinct_c: {{user_key: hash}}\n"
+    )
+    masked = run("export", "--lake", tmp_path / "lake", "--job", "views", "--snapshot", "named",
+                 "--to", tmp_path / "masked", "--mask", mask, "--leave-out-opaque")  # fmt: skip
+    assert masked.code == 0, masked.err
+    values = sl.open_snapshot(tmp_path / "masked", plan=plan)[node]["distinct_c"].to_arrow()
+    assert {len(value) for value in values["user_key"].to_pylist()} == {32}
+
+
+def test_an_upgrade_gives_data_views_the_names_of_the_new_query(tmp_path: Path) -> None:
+    """Where a set of distinct values gets another number, as the one before it is gone."""
+    savepoint, plan = unpack_sql_views("2.3.0", tmp_path)
+    content = json.loads(plan.read_text())
+    (group,) = (node for node in content["nodes"] if node["id"] == 6)
+    for name in ("aggCalls", "aggCallNeedRetractions"):
+        del group[name][0]
+    group["outputType"] = re.sub(r", `[^`]*` BIGINT NOT NULL", "", group["outputType"], count=1)
+    new = tmp_path / "new.json"
+    new.write_text(json.dumps(content))
+    job = sl.Lake(tmp_path / "lake").job("views", engine="local")
+    job.import_snapshot(savepoint, "named", plan=plan)
+    job.import_snapshot(savepoint, "plain")
+    for name in ("named", "plain"):
+        job[name].sql_upgrade(plan, new)
+        job[f"{name}-sql"].export(tmp_path / name)
+    assert files_of(tmp_path / "named") == files_of(tmp_path / "plain")
+    values = rows(job["named"], "GroupAggregate[6]", "distinct_b")
+    assert rows(job["named-sql"], "GroupAggregate[6]", "distinct_b") == values
+    assert job["named-sql"]["GroupAggregate[6]"]["distinct_b"].name == "distinctAcc_0"
+    assert job["plain-sql"]["6_group-aggregate"]["distinctAcc_0"].labels == ("distinctAcc_0",)
+    exported = sl.open_snapshot(tmp_path / "named", plan=new)
+    assert exported["GroupAggregate[6]"]["distinct_b"].name == "distinctAcc_0"
+
+
+def test_the_command_shows_the_names_of_data_views(tmp_path: Path) -> None:
+    """For people beside Flink's own, in JSON apart; a wrong one is told."""
+    savepoint, plan = unpack_sql_views("2.3.0", tmp_path)
+    words = (savepoint, "--plan", plan, "--key", "1", "--operator", "GroupAggregate[6]")
+    told = run("get", *words, "--state", "distinct_b")
+    assert "distinctAcc_1 (distinct_b)" in told.out
+    rows = run("get", *words, "--state", "distinctAcc_1", "--json").json
+    assert {(row["state"], row["alias"]) for row in rows} == {("distinctAcc_1", "distinct_b")}
+    lines = run("find", "10", *words[:3], "--state", "min_b.map", "--json").json
+    assert {hit["alias"] for hit in lines["hits"]} == {"min_b.map"}
+    assert "'distinct_bb'" in run("get", *words, "--state", "distinct_bb").err
+    run("import", *words[:3], "--lake", tmp_path / "lake", "--job", "views", "--snapshot", "one")
+    stored = run("get", "--lake", tmp_path / "lake", "--job", "views", *words[3:], "--json").json
+    assert stored == run("get", *words, "--json").json
+    history = run("history", "--key", "1", "--lake", tmp_path / "lake", "--job", "views",
+                  "--state", "distinct_b")  # fmt: skip
+    assert "distinctAcc_1 (distinct_b)" in history.out
