@@ -80,6 +80,8 @@ class ColumnMatch:
         why: The reason, if it does not keep.
         filled: Whether its initial value stands where the old one is null.
         counted: The index of an old column: where it is 0, the new one is null.
+        bits: Of a set of distinct values, for each new bit the old ones that must all be set: what
+            calls from which its call goes on have counted. A bit without any begins as 0.
     """
 
     column: StateColumn
@@ -88,6 +90,7 @@ class ColumnMatch:
     why: str = ""
     filled: bool = False
     counted: int | None = None
+    bits: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -578,9 +581,9 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
     columns: dict[Place, tuple[ColumnMatch, ...]] = {}
     left_out: list[StateColumn] = []
     for place, row in new.rows.items():
-        before = _with_bits(old.rows.get(place, ()), row)
+        before = old.rows.get(place, ())
         taken: set[int] = set()
-        matches = []
+        matches: list[ColumnMatch] = []
         for column in row:
             match = _counted(_column_match(column, before, taken, new), before)
             if new.updates or (place is Place.USER_KEY and "with counts" not in new.form):
@@ -588,38 +591,51 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
             if match.old is not None:
                 taken.add(match.old)
             matches.append(match)
+        matches = [_with_bits(each, matches, before) for each in _whole_calls(matches, new)]
+        taken = {each.old for each in matches if each.old is not None}
         columns[place] = tuple(matches)
         left_out += [column for index, column in enumerate(before) if index not in taken]
     return StateMatch(new, old, columns, tuple(left_out))
 
 
-def _with_bits(before: Sequence[StateColumn], row: Sequence[StateColumn]) -> Sequence[StateColumn]:
-    """Return old columns, with the texts of new ones where a set of distinct values goes on.
+def _whole_calls(matches: Sequence[ColumnMatch], state: NodeState) -> list[ColumnMatch]:
+    """Return matches, with all columns of a call new of which one is new.
 
-    All bits that are looked at must have been set, by equal filters, but for those of calls behind
-    them that go on from nothing: AVG and SUM0 may, from others. Counts have another form.
+    An average whose count begins now has nothing of its old sum. Where rows are updated, what is
+    new is computed in full, or unknown.
     """
-    for new in row:
-        for old in before:
-            if new.filters and old.text != new.text and _values(old) == _values(new) and (
-                old.filters[: len(new.filters)] == new.filters or (
-                    new.calls[: len(old.calls)] == old.calls and old.filters
-                    and not any(text.startswith(("AVG(", "SUM0(")) for text in new.calls)
-                )
-            ):  # fmt: skip
-                before = tuple(
-                    replace(each, text=each.text.removesuffix(old.text) + new.text)
-                    if each.text.endswith(old.text)
-                    else each
-                    for each in before
-                )
-                break
-    return before
+    begun = {each.column.call for each in matches if each.old is None} - {-1}
+    if state.updates:
+        return list(matches)
+    return [
+        _begun_column(each.column, state) if each.column.call in begun else each
+        for each in matches
+    ]  # fmt: skip
 
 
-def _values(view: StateColumn) -> str:
-    """Return the text of a set of distinct values, without its filters."""
-    return view.text.removesuffix(str(list(view.filters)))
+def _with_bits(
+    match: ColumnMatch, matches: Sequence[ColumnMatch], before: Sequence[StateColumn]
+) -> ColumnMatch:
+    """Return the match of a set of distinct values with what becomes of its bits.
+
+    Args:
+        match: The match of any column.
+        matches: Those of all columns of its row.
+        before: The columns of the old row.
+    """
+    if match.old is None or not match.column.bits:
+        return match
+    old = before[match.old].bits
+    found = []
+    for call in match.column.bits:
+        olds = [each.old for each in matches if each.column.call == call]
+        known = [before[each].call for each in olds if each is not None]
+        whole = len(known) == len(olds) and set(known) <= set(old)
+        found.append(tuple(sorted({old.index(each) for each in known})) if whole else ())
+    if not any(found):
+        why = "all of its calls are new, and count from now on"
+        return ColumnMatch(match.column, None, Fate.STARTS_NOW, why)
+    return replace(match, bits=tuple(found))
 
 
 def _counted(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:
@@ -656,6 +672,11 @@ def _column_match(
                 return _typed(column, index, old)
     if (converted := _other_sum(column, before)) is not None:
         return converted
+    return _begun_column(column, state)
+
+
+def _begun_column(column: StateColumn, state: NodeState) -> ColumnMatch:
+    """Return what becomes of a column that no old one continues."""
     if column.counts and state.updates and (
         column.initial is not NO_INITIAL or column.adds is not None
     ):  # fmt: skip

@@ -114,8 +114,8 @@ class StateColumn:
         column: What it is called in a table, as far as its name allows: `amount`, `sum_amount`.
         adds: What rows add up to it; None if more than a column of theirs does.
         unfiltered: Whether its Flink may count all rows, though it has a filter.
-        filters: Those of the calls that a set of distinct values has a bit for, in their order.
-        calls: The texts of these calls.
+        call: The place of its call among those of the aggregate; -1 if it is of none, or several.
+        bits: The calls that a set of distinct values has a bit for, in the order of the bits.
     """
 
     text: str
@@ -128,8 +128,8 @@ class StateColumn:
     column: str = ""
     adds: Added | None = None
     unfiltered: bool = False
-    filters: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
+    call: int = -1
+    bits: tuple[int, ...] = ()
 
     def owns(self, state: str) -> bool:
         """Return whether a state is its view, or a part of it: `distinctAcc_1_null_state`."""
@@ -460,7 +460,7 @@ def _accumulator(
     def counted(made_by: str, part: str, kind: LogicalType | None, initial: Any) -> StateColumn:
         column = "_".join([made_by, *words])
         known = plain and made_by in ("count", "sum", "min", "max")
-        return StateColumn(part, name, kind, initial, counts=True, column=column,
+        return StateColumn(part, name, kind, initial, counts=True, column=column, call=index,
                            adds=Added(made_by, of_rows, only) if known else None)  # fmt: skip
 
     count = counted("count", f"COUNT({of}", BIGINT, 0)
@@ -496,7 +496,7 @@ def _accumulator(
     extreme = plain and retracts and function in ("MIN", "MAX")
     return [
         StateColumn(f"{text}{mode}", name, None, NO_INITIAL, True, f"agg{index}$", types, column,
-                    Added(function.lower(), of_rows, only) if extreme else None)
+                    Added(function.lower(), of_rows, only) if extreme else None, call=index)
     ]  # fmt: skip
 
 
@@ -517,21 +517,21 @@ def _views(
     with a count, or an array of counts for several calls.
     """
     filters: dict[tuple[int, ...], list[str]] = {}
-    texts: dict[tuple[int, ...], list[str]] = {}
-    for call in calls:
+    places: dict[tuple[int, ...], list[int]] = {}
+    for index, call in enumerate(calls):
         if call.get("distinct"):
             condition = call.get("filterArg", -1)
             only = source.fields[condition] if condition >= 0 else ""
             filters.setdefault(tuple(call["argList"]), []).append(only)
-            texts.setdefault(tuple(call["argList"]), []).append(call_text(call, source))
+            places.setdefault(tuple(call["argList"]), []).append(index)
     return {
         arguments: StateColumn(
-            f"DISTINCT {source.named(arguments)} FILTER {of}",
+            f"DISTINCT {source.named(arguments)}" + ("" if bits else f" COUNTED {of}"),
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
             _types(source, arguments), "_".join(["distinct", *_names(source, arguments)]),
-            unfiltered=source.fields[0] in of, filters=tuple(of) if bits else (),
-            calls=tuple(texts[arguments]),
+            unfiltered=not bits and source.fields[0] in of,
+            bits=tuple(places[arguments]) if bits else (),
         )
         for number, (arguments, of) in enumerate(filters.items())
     }  # fmt: skip

@@ -272,6 +272,29 @@ class SqlRows(Transform):
 
 
 @dataclass(frozen=True)
+class MovedBits(Transform):
+    """Give values of a set of distinct values the bits of other calls.
+
+    Attributes:
+        bits: For each new bit the old ones that must all be set; a bit without any is 0.
+    """
+
+    bits: tuple[tuple[int, ...], ...]
+
+    def apply(self, rows: Rows) -> Rows:
+        """Rewrite the bits."""
+        assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
+        old = rows.batch.column(VALUE).to_numpy(zero_copy_only=False)
+        new = np.zeros(len(old), np.int64)
+        for at, bits in enumerate(self.bits):
+            wanted = sum(1 << bit for bit in bits)
+            if wanted:
+                new |= (old & wanted == wanted).astype(np.int64) << at
+        columns = {VALUE: pa.array(new), RAW_VALUE: pa.nulls(len(new), pa.binary())}
+        return replace(rows, batch=with_columns(rows, rows.layout, columns))
+
+
+@dataclass(frozen=True)
 class MovedKeys(Transform):
     """Give rows of Flink SQL's state and its timers other keys, and these their key groups.
 
@@ -453,6 +476,7 @@ class StateUpgrade:
         names: The names that the new plan gives to the fields of its rows.
         merged: How columns of groups that become one are merged: `sum`, `min`, `max` or `first`;
             None if groups stay.
+        bits: Of a set of distinct values, what becomes of its bits; empty if they stay.
     """
 
     state: str
@@ -463,6 +487,7 @@ class StateUpgrade:
     ttl: bool | None = None
     names: RowNames = field(default=NO_NAMES, repr=False)  # which are in no digest
     merged: tuple[str, ...] | None = field(default=None, repr=False)  # as the old keys tell
+    bits: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -523,6 +548,8 @@ class SqlUpgradePlan:
                 digest.update(repr(sorted(each.folds.items(), key=lambda of: of[0])).encode())
             for state in each.states:
                 digest.update(repr(state).encode() + state.meta_info)
+                if state.bits:
+                    digest.update(repr(state.bits).encode())
         return digest.hexdigest()
 
 
@@ -839,14 +866,15 @@ def _state_upgrade(
     if state.kind == "timers":
         return StateUpgrade(state.name, state.name, state.meta_info)
     if found is None:
-        name = _view_name(state.name, match)
+        name, view = _view_name(state.name, match)
         if name is None:
             return None
         if match.merges:
             raise IncompatibleError("its groups merge, and how this merges is not known")
         ttl = _switched(state.meta_info, new, 0) if new.states else None
         names = view_names(new, name)
-        return StateUpgrade(state.name, name, state.meta_info, ttl=ttl, names=names)
+        bits = _moved_bits(state, view)
+        return StateUpgrade(state.name, name, state.meta_info, ttl=ttl, names=names, bits=bits)
     _refuse_other_types(state, found)
     ttl = _switched(state.meta_info, new, found.new.index)
     names = row_names(new, found.new)
@@ -886,8 +914,21 @@ def _switched(meta_info: bytes, new: NodeStates, index: int) -> bool | None:
     return None if wanted == has_ttl(parse_state_meta_info(meta_info)) else wanted
 
 
-def _view_name(name: str, match: OperatorMatch) -> str | None:
-    """Return the new name of a data view's state; None if its call is gone.
+def _moved_bits(state: StateRecord, view: ColumnMatch | None) -> tuple[tuple[int, ...], ...]:
+    """Return what becomes of the bits of a set of distinct values; empty if they stay.
+
+    Raises:
+        IncompatibleError: It holds no number for each value.
+    """
+    if view is None or all(bits == (at,) for at, bits in enumerate(view.bits)):
+        return ()
+    if state.value_type != "Long":
+        raise IncompatibleError(f"its calls change, and it holds {state.value_type} for each value")
+    return view.bits
+
+
+def _view_name(name: str, match: OperatorMatch) -> tuple[str | None, ColumnMatch | None]:
+    """Return the new name of a data view's state, None if its call is gone; and its column.
 
     A state of the operator that is no view, such as a counter of its own, stays.
     """
@@ -895,13 +936,13 @@ def _view_name(name: str, match: OperatorMatch) -> str | None:
     olds = [column for held in match.old.states for row in held.rows.values() for column in row]
     mine = next((column for column in olds if column.owns(name)), None)
     if mine is None:
-        return name
+        return name, None
     for state in match.states:
         for place, matches in state.columns.items():
             for each in matches:
                 if each.old is not None and state.old.rows[place][each.old] is mine:
-                    return each.column.view + name.removeprefix(mine.view)
-    return None
+                    return each.column.view + name.removeprefix(mine.view), each
+    return None, None
 
 
 def _refuse_other_types(state: StateRecord, match: StateMatch) -> None:
@@ -1219,7 +1260,7 @@ class _SqlUpgrade(Derivation):
     ) -> TableChange | None:
         """Return the change of a table whose rows get other columns, or a time to live."""
         upgrade = self.states[operator.operator_id, state.name]
-        transforms: list[Transform] = []
+        transforms: list[Transform] = [MovedBits(upgrade.bits)] if upgrade.bits else []
         after = state.meta_info
         if upgrade.changes:
             names = upgrade.names if operator.node else NO_NAMES

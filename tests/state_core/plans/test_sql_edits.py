@@ -301,11 +301,16 @@ def _distinct(functions: str, *, updates: bool) -> Any:
     [
         ("s", "s", "s", "s"),
         ("s", "sc", "s", ""),
-        ("s", "cs", "", ""),
+        ("s", "cs", "s", ""),
+        ("s", "c", "", "c"),
+        ("s", "a", "", "a"),
+        ("s", "sa", "s", ""),
+        ("a", "sc", "sc", ""),
         ("sc", "s", "s", ""),
         ("sc", "c", "c", ""),
         ("sc", "cs", "cs", "cs"),
-        ("sc", "sca", "", ""),
+        ("sc", "sca", "sca", ""),
+        ("sc", "a", "a", ""),
         ("sca", "sc", "sc", ""),
         ("sca", "ca", "ca", ""),
     ],
@@ -314,7 +319,7 @@ def _distinct(functions: str, *, updates: bool) -> Any:
 def test_each_call_has_its_bit_of_a_distinct_value(
     old: str, new: str, kept: str, kept_if_updated: str, *, updates: bool
 ) -> None:
-    """What is not set yet would be counted again; of updated rows there are counts instead."""
+    """And counts what it has not met; of updated rows there are counts instead."""
     match = match_plans(*(_distinct(each, updates=updates) for each in (old, new)))
     (operator,) = (each for each in match.operators if each.node.kind == "group-aggregate")
     called = {"s": "SUM(", "c": "COUNT(", "a": "AVG("}

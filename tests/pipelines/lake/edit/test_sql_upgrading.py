@@ -23,7 +23,11 @@ from statelake.state_core.errors import (
 from statelake.state_core.formats.metadata.checkpoint_metadata import write_metadata
 from statelake.state_core.plans.plan import read_plan
 from tests.support.command import run
-from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
+from tests.support.savepoints.sql_jobs import (
+    unpack_sql_job,
+    unpack_sql_plans,
+    unpack_sql_views,
+)
 
 
 @pytest.fixture
@@ -342,3 +346,34 @@ def test_the_command_answers_by_its_exit_code(job: tuple[Path, Path, Path], tmp_
     again = run("sql-upgrade", savepoint, *plans, "--accept", "partly", "--to", tmp_path / "made")
     assert again.code not in (0, 1)
     assert "made" in again.err
+
+
+@pytest.mark.parametrize(
+    ("calls", "name", "held"),
+    [([0, 1, 2, 3], "distinctAcc_1", 0b10), ([0, 2, 1, 3], "distinctAcc_1", 0b01),
+     ([0, 2, 3], "distinctAcc_1", 0b1), ([2, 0, 3], "distinctAcc_0", 0b1),
+     ([0, 1, 3], "distinctAcc_1", 0b10)],
+)  # fmt: skip
+def test_each_call_of_a_set_of_distinct_values_keeps_its_bit(
+    calls: list[int], name: str, held: int, tmp_path: Path
+) -> None:
+    """Of SUM that a filter lets count nothing, and COUNT: the set goes on under its new name."""
+    savepoint, old = unpack_sql_views("2.3.0", tmp_path)
+    types = ["BIGINT NOT NULL", "BIGINT", "BIGINT NOT NULL", "MULTISET<INT> NOT NULL"]
+
+    def chosen(plan: Any) -> None:
+        (node,) = (each for each in plan["nodes"] if each["id"] == 6)
+        for key in ("aggCalls", "aggCallNeedRetractions"):
+            node[key] = [node[key][each] for each in calls]
+        results = "".join(f", `x{each}` {types[each]}" for each in calls)
+        node["outputType"] = f"ROW<`a` INT{results}>"
+
+    new = changed(old, chosen)
+    made = sl.sql_upgrade(savepoint, tmp_path / "made", old, new)
+    assert {each.fate for each in made.operators} == {"keeps"}
+    before = rows(savepoint, "6_group-aggregate", "distinctAcc_1")
+    after = rows(tmp_path / "made", "6_group-aggregate", name)
+    assert [each["user_key"] for each in after] == [each["user_key"] for each in before]
+    assert ({each["value"] for each in before}, {each["value"] for each in after}) == (
+        {0b10}, {held},
+    )  # fmt: skip
