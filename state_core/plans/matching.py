@@ -44,7 +44,7 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     LogicalType,
 )
 
-MISSED = "it is new, and what it reads is updated: retractions of old rows would be taken from it"
+MISSED = "it is new, and old rows that are retracted, or leave its window, would be taken from it"
 
 
 class Fate(Enum):

@@ -153,7 +153,7 @@ class NodeState:
         form: How its rows are held; a state goes on from another of the same form alone.
         rows: Its rows, by place.
         index: Which of the plan's times to live it has; -1 for none.
-        updates: Whether the rows that come to it may be updated or deleted.
+        updates: Whether rows that came to it may be updated or deleted, or leave its window.
     """
 
     name: str
@@ -579,7 +579,8 @@ def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
         [call for _, call in calls], [bounded] * len(calls), source, hidden_count=bounded
     )
     states = [
-        NodeState("accState", "accumulators", {Place.VALUE: tuple(columns)}),
+        # a row that leaves a bounded window is taken from what was added up
+        NodeState("accState", "accumulators", {Place.VALUE: tuple(columns)}, updates=bounded),
         NodeState("inputState", "lists of rows by time", {Place.VALUE: _columns(read)}),
     ]
     settings = {"window": " ".join(windows)}

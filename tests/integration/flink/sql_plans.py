@@ -48,6 +48,7 @@ MINI_BATCH = "".join(
 FULL, PARTLY, NOT, UNKNOWN = "fully", "partially", "incompatible", "unknown"
 SUMS = "SELECT a, SUM(b), MAX(c) FROM MyTable GROUP BY a"
 OVER = "OVER (PARTITION BY a ORDER BY ts)"
+BOUNDED = OVER.replace(")", " ROWS BETWEEN 3 PRECEDING AND CURRENT ROW)")
 OVERS = f"SELECT a, b, c, SUM(b) {OVER}, MAX(c) {OVER} FROM MyTable"
 WINDOW = "FROM TABLE(TUMBLE(TABLE MyTable, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
 WINDOWS = f"SELECT a, SUM(b), MAX(c), window_start {WINDOW} GROUP BY a, window_start, window_end"
@@ -148,6 +149,8 @@ EDITS = (
          " GROUP BY a, d) GROUP BY a", PARTLY, "unknown"),
     Edit("an OVER aggregate added", OVERS, f"{OVERS[:-13]}, COUNT(c) {OVER} FROM MyTable",
          PARTLY, "starts now"),
+    Edit("an OVER aggregate added to a bounded window", f"SELECT a, SUM(b) {BOUNDED} FROM MyTable",
+         f"SELECT a, SUM(b) {BOUNDED}, COUNT(c) {BOUNDED} FROM MyTable", "unknown", "unknown"),
     Edit("an OVER aggregate removed", OVERS, f"SELECT a, b, c, MAX(c) {OVER} FROM MyTable",
          FULL, "null in old rows"),
     Edit("a column more beside OVER", OVERS, OVERS.replace("a, b, c,", "a, b, c, d,"),
