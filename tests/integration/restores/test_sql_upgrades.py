@@ -154,7 +154,8 @@ def _begins_with_rows(query: Query) -> bool:
     """Return whether what starts now is what a job has that reads from now on."""
     if query.shape == "window":  # a session begins with rows that came before
         return not query.setting.startswith("SESSION")
-    return query.shape == "over" or (query.shape == "agg" and query.source in SOURCES_OF_ROWS)
+    # an OVER has rows that wait for their time
+    return query.shape == "agg" and query.source in SOURCES_OF_ROWS
 
 
 def _begins(
@@ -165,8 +166,9 @@ def _begins(
     results, now_counted, all_counted = (
         _net(lines, [*held, column]) for lines in (got, now, wanted)
     )
-    # what is as it was before the first row is not told again
-    left = {row for row, count in results.items() if count > 0}
+    # windows that no later row is in have what a new column is before the first row
+    known = {row[:-1] for row in now_counted}
+    left = {row for row, count in results.items() if count > 0 and row[:-1] in known}
     return left <= set(now_counted) or results == all_counted
 
 
