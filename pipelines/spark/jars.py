@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-import pyspark
-from filelock import FileLock
-
 from statelake.state_core.errors import StateError
+from statelake.state_core.extras import require_extra
 
 DELTA_VERSION = "4.4.0"
 DELTA_JARS = tuple(
@@ -26,6 +26,7 @@ DELTA_JARS = tuple(
 )
 MINIMUM_JAVA = 17
 RETRY_SECONDS = (2.0, 10.0)
+VERSION_SECONDS, DOWNLOAD_SECONDS = 60.0, 1800.0
 # for JARs without their dependencies: Ivy requests no POM
 WITHOUT_POMS = (
     '<ivysettings><settings defaultResolver="central"/><resolvers>'
@@ -99,6 +100,9 @@ def resolve_jars(name: str, whole: Iterable[str] = (), alone: Iterable[str] = ()
     if target.is_dir():
         return target
     make_cache(target.parent)
+    require_extra("spark")
+    from filelock import FileLock  # noqa: PLC0415 - of that extra
+
     with FileLock(cache_directory() / "ivy.lock"):
         if not target.is_dir():
             with tempfile.TemporaryDirectory(dir=target.parent, suffix=".part") as part:
@@ -129,20 +133,28 @@ def _ivy_module(whole: Iterable[str], alone: Iterable[str]) -> str:
 
 def _retrieve(module: str, part: Path, *, with_poms: bool) -> None:
     """Run Ivy, which puts all JARs into `part/jars`; up to three times, if a registry fails."""
+    import pyspark  # noqa: PLC0415 - only here: who names a Flink needs none
+
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
     ivy_file, settings = part / "ivy.xml", part / "ivysettings.xml"
     ivy_file.write_text(module, "utf-8")
     settings.write_text(WITHOUT_POMS, "utf-8")
     # JARs resolved without POMs have a cache of their own, where they seem to have no dependencies
     cache = str(cache_directory() / ("ivy" if with_poms else "ivy-alone"))
-    command = [
-        java_command(), "-jar", str(ivy), "-cache", cache,
+    words = [
+        "-jar", str(ivy), "-cache", cache,
         *(() if with_poms else ("-settings", str(settings))),
         "-ivy", str(ivy_file), "-confs", "jars",
         "-retrieve", f"{part}/jars/[artifact]-[revision](-[classifier]).[ext]", "-warn",
     ]  # fmt: skip
     for pause in (*RETRY_SECONDS, None):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        try:
+            done = run_java(words, timeout=DOWNLOAD_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise StateError(
+                f"JARs are not downloaded in {DOWNLOAD_SECONDS / 60:.0f} min",
+                remedy="check the network to the registry of Java packages, and try again",
+            ) from error
         if not done.returncode:
             return
         shutil.rmtree(part / "jars", ignore_errors=True)
@@ -164,6 +176,33 @@ def java_command() -> str:
     return shutil.which("java") or ""
 
 
+def run_java(
+    words: Sequence[str], *, timeout: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Java in a process group of its own, of which nothing is left if this is interrupted.
+
+    Args:
+        words: What stands behind `java`.
+        timeout: The seconds that it has.
+        environment: Its environment; that of this process by default.
+
+    Raises:
+        subprocess.TimeoutExpired: It has not ended in time; it was killed.
+    """
+    command = [java_command(), *words]
+    with subprocess.Popen(  # noqa: S603 - the user's own Java
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, encoding="utf-8", errors="replace", env=environment, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            printed, told = process.communicate(timeout=timeout)
+        except BaseException:  # also Ctrl-C
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, printed, told)
+
+
 def require_java(user: str = "Spark") -> None:
     """Require Java 17 or later.
 
@@ -179,7 +218,13 @@ def require_java(user: str = "Spark") -> None:
             f"no Java found, and {user} needs one",
             remedy="install Java 17 and put it on the PATH, or set JAVA_HOME",
         )
-    text = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    try:
+        text = run_java(["-version"], timeout=VERSION_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise JavaError(
+            f"{command} -version has not ended in {VERSION_SECONDS:.0f} s",
+            remedy="put a Java that runs on the PATH, or set JAVA_HOME",
+        ) from error
     first = text.stderr.partition('"')[2].partition('"')[0]
     major = first.split(".")[0]
     if not major.isdigit() or int(major) < MINIMUM_JAVA:

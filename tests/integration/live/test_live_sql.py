@@ -71,7 +71,7 @@ def test_a_running_query_gets_another_one(
                 "flink", "rescale", "--flink", live.url, "--job-name", name, "--lake",
                 tmp_path / "lake", "--job", "numbers", "--jar", jar, "--arg", name, "--arg", plan,
                 "--old-arg", name, "--old-arg", old, "--savepoints", f"file:{tmp_path}/savepoints",
-                "--exports", tmp_path, "--sql-old-plan", old, "--sql-new-plan", new,
+                "--exports", tmp_path, "--old-plan", old, "--new-plan", new,
                 "--parallelism", 2, "--engine", "local", "--json", *words,
             )  # fmt: skip
 

@@ -95,8 +95,8 @@ def rescale(cluster: Cluster, tmp_path: Path) -> Callable[..., Ran]:
             "flink", "rescale", "--flink", cluster.server.url, "--job-name", "shop",
             "--lake", tmp_path / "lake", "--job", "shop", "--jar-id", "run-plan.jar",
             "--arg", program, "--old-arg", "old.json", "--savepoints", f"file:{tmp_path}/sp",
-            "--exports", tmp_path / "exports", "--engine", "local", "--sql-old-plan", old,
-            "--sql-new-plan", new, *words,
+            "--exports", tmp_path / "exports", "--engine", "local", "--old-plan", old,
+            "--new-plan", new, *words,
         )  # fmt: skip
 
     (tmp_path / "exports").mkdir()
@@ -140,7 +140,7 @@ def test_what_is_not_accepted_is_refused_before_the_job_is_stopped(
         (("--accept", "lost=Nothing[3]"), "no operator 'Nothing[3]'"),
         (("--accept", "all"), "accept partly, filter or lost=OPERATOR"),
         (("--map", "4=7"), "no operator with state has the number 7"),
-        (("--sql-new-plan", str(tmp_path / "nowhere.json")), "it can't be read"),
+        (("--new-plan", str(tmp_path / "nowhere.json")), "it can't be read"),
     ):
         refused = rescale(*words)
         assert refused.code == (1 if "--accept partly" in said else 3), said
@@ -204,10 +204,10 @@ def test_a_change_of_sql_needs_both_plans_and_what_to_go_back_to(cluster: Cluste
         "flink", "rescale", "--flink", cluster.server.url, "--job-id", JOB, "--lake", "lake",
         "--job", "shop", "--jar-id", "x", "--exports", "/sp",
     )  # fmt: skip
-    usage = run(*words, "--sql-old-plan", "a", "--sql-new-plan", "b")
+    usage = run(*words, "--old-plan", "a", "--new-plan", "b")
     assert usage.code == 2
     assert "what to go back to" in usage.err
-    for more in (("--sql-old-plan", "a"), ("--accept", "partly"), ("--map", "1=2")):
+    for more in (("--old-plan", "a"), ("--accept", "partly"), ("--map", "1=2")):
         one = run(*words, *more)
         assert (one.code, "needs both plans" in one.err) == (3, True), one.err
     assert not cluster.changed
