@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from statelake.pipelines.spark.jars import (
+from statelake.pipelines.java import (
     MINIMUM_JAVA,
     cache_directory,
     make_cache,
     require_java,
-    resolve_jars,
     run_java,
 )
 from statelake.state_core.errors import EncodeError, FlinkJobError, MissingFileError
+from statelake.state_core.extras import require_extra
 
 SOURCES = Path(__file__).parent
 START_SECONDS = 60  # of a JVM, beside the job's own
@@ -122,6 +122,9 @@ def flink_from_maven(version: str) -> list[Path]:
         raise EncodeError(f"{version!r} is no version of Flink", remedy="give one such as 1.20")
     require_java("Flink")
     exact = version if len(parts) == 3 else f"{version}.+"
+    require_extra("spark")
+    from statelake.pipelines.spark.jars import resolve_jars  # noqa: PLC0415 - of that extra
+
     modules = [f"org.apache.flink:{module}:{exact}" for module in SQL_MODULES]
     return sorted(resolve_jars(f"flink-sql-{version}", modules).glob("*.jar"))
 

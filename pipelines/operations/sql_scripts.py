@@ -188,6 +188,9 @@ class SqlPlans:
             is_version = old_flink.replace(".", "").isdecimal()
             home, version = (None, old_flink) if is_version else (old_flink, "")
             old = replace(old, flink_home=home, flink_version=version)
+        for sql, script in ((old_sql, old), (new_sql, new)):
+            if sql and script.flink_home is None and not script.flink_version:
+                raise _no_flink()
         return cls(old_plan or old, new_plan or new)
 
     def within(self, timeout: float) -> SqlPlans:
@@ -364,10 +367,7 @@ def _libraries(
         MissingFileError: A JAR is not there.
     """
     if (flink_home is None) != bool(flink_version):
-        raise EncodeError(
-            "SQL is compiled by one Flink, which is not said",
-            remedy="name its directory, --flink-home, or its version, --flink-version 1.20",
-        )
+        raise _no_flink()
     own: list[Path] = []
     for given in [classpath] if isinstance(classpath, str) else classpath:
         path = Path(given)
@@ -378,6 +378,13 @@ def _libraries(
     if flink_home is not None:
         return [*flink_libraries(flink_home, sql=True), *own]
     return [*flink_from_maven(flink_version), *own]
+
+
+def _no_flink() -> EncodeError:
+    return EncodeError(
+        "SQL is compiled by one Flink, which is not said",
+        remedy="name its directory, --flink-home, or its version, --flink-version 1.20",
+    )
 
 
 def _real(classpath: str | Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["fake_compiler", "fake_flink", "fake_java", "sql_script"]
+__all__ = ["VERSION", "fake_compiler", "fake_flink", "fake_java", "sql_script"]
 
 VERSION = 'test "$1" = -version && { echo \'openjdk version "17.0.9"\' >&2; exit 0; }\n'
 # the words behind: SqlScript compile REAL STATEMENTS PLAN

@@ -265,16 +265,16 @@ def test_a_script_that_can_not_be_compiled_is_refused_before_the_job_is_stopped(
     bad = tmp_path / "bad.sql"
     bad.write_text("INSERT INTO nowhere")
     home = scripts[-1]
-    for words, said in (
-        ((*scripts[:2], "--new-sql", bad, "--flink-home", home), "does not take it: line 1"),
-        ((*scripts[:2], "--new-sql", tmp_path / "none.sql", "--flink-home", home), "can't be read"),
-        ((*scripts[:-1], tmp_path), "no JARs of Flink in its `lib`"),
-        (scripts[:-2], "compiled by one Flink, which is not said"),
-        ((*scripts, "--keep-plan", tmp_path / "no" / "x.json"), "no such directory"),
+    newer = (*scripts[:2], "--flink-home", home, "--new-sql")
+    for words, code, said in (
+        ((*newer, bad), 3, "bad.sql: Flink does not take it: line 1"),
+        ((*newer, tmp_path / "none.sql"), 3, "none.sql: it can't be read"),
+        ((*scripts[:-1], tmp_path), 3, "no JARs of Flink in its `lib`"),
+        (scripts[:-2], 2, "compiled by one Flink, which is not said"),
+        ((*scripts, "--keep-plan", tmp_path / "no" / "x.json"), 3, "no such directory"),
     ):
         refused = rescale("--accept", "partly", plans=words)
-        assert refused.code == 3, refused.err
-        assert said in refused.err
+        assert (refused.code, said in refused.err) == (code, True), refused.err
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     for more in ((), ("--dry-run",)):

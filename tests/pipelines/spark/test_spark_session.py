@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from statelake.pipelines import java
 from statelake.pipelines.engine import choose_engine
 from statelake.pipelines.spark import class_archive, jars
 from statelake.pipelines.spark.session import open_session
@@ -160,7 +161,7 @@ class TestJava:
         home = fake_java(tmp_path / "jdk", "sleep 1000; true")
         monkeypatch.setenv("JAVA_HOME", str(home))
         monkeypatch.setenv("PATH", "/usr/bin:/bin")
-        monkeypatch.setattr(jars, "VERSION_SECONDS", 0.2)
+        monkeypatch.setattr(java, "VERSION_SECONDS", 0.2)
         with pytest.raises(jars.JavaError, match=rf"^{home}.* has not ended in 0 s; put a Java"):
             jars.require_java()
 
