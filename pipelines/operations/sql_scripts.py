@@ -42,10 +42,13 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _ASSIGNED = (
-    re.compile(r"'([^'\n]{1,200})'\s{0,20}=\s{0,20}'((?:[^']|'')*)"),  # an option of a script
-    re.compile(r'"([^"\n]{1,200})"\s{0,20}:\s{0,20}"((?:[^"\\]|\\.)*)'),  # one of a plan
-    re.compile(r"(?<![\w.-])([\w.-]{1,100})\s{0,20}=\s{0,20}\\?[\"']?([^\"'\\&;,\s]+)"),  # in one
+    re.compile(r"'([\w.-]{1,200})'\s{0,20}=\s{0,20}'((?:[^']|'')*)"),  # an option of a script
+    re.compile(r'"([\w.-]{1,200})"\s{0,20}:\s{0,20}"((?:[^"\\]|\\.)*)'),  # one of a plan
+    re.compile(r"(?<![\w.-])([\w.-]{1,100})\s{0,20}=\s{0,20}\\?\"([^\"\\]*)"),  # within one
+    re.compile(r"(?<![\w.-])([\w.-]{1,100})\s{0,20}=\s{0,20}([^\"'\\&;,\s]+)"),
 )
+# a mistake, of which Flink repeats a part
+_UNQUOTED = re.compile(r"'([\w.-]{1,200})'[\s=]{0,20}([^'\"\s=,)]+)")
 _OF_USER = re.compile(r"://[^/:\s'\"@]{0,200}:([^/\s'\"]{1,200})@")
 _REMEDY = (
     "give the whole script of the job: its tables, its settings, and one INSERT or STATEMENT SET."
@@ -441,6 +444,9 @@ def passwords(text: str) -> set[str]:
     found = {each[1] for each in _OF_USER.finditer(text)}
     for pattern in _ASSIGNED:
         found |= {each[2] for each in pattern.finditer(text) if _SECRET.search(each[1])}
+    for each in _UNQUOTED.finditer(text):
+        if _SECRET.search(each[1]):
+            found |= {each[2], *re.findall(r"\w+", each[2])}
     return {each for value in found for each in (value, value.replace("''", "'")) if each}
 
 

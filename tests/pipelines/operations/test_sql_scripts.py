@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -326,13 +327,13 @@ def _of_group(process: Path, number: int) -> bool:
     return state != "Z" and int(group) == number
 
 
-SECRETS = ("s3cret-pw", "jaas pw", "tok''en", "in-url", "in-query", "in-mongo", "k")
+SECRETS = ("s3cret-pw", "jaas pw", "tok''en", "in-url", "in-query", "in-mongo", "un", "quoted", "k")
 WITH_SECRETS = """
 CREATE TABLE t (a INT) WITH ('connector' = 'jdbc', 'password' = 's3cret-pw',
   'properties.sasl.jaas.config' = 'x.PlainLoginModule required username="u" password="jaas pw";',
   'api-token'='tok''en', 'url' = 'jdbc:mysql://u:in-url@h/d?user=u&password=in-query',
   'hosts' = 'mongodb://u:in-mongo@h', 'secret'
-     =   'k');
+     =   'k', 'my-password' = un-quoted);
 """
 
 
@@ -346,8 +347,7 @@ def test_passwords_are_in_no_message(compiler: Path, tmp_path: Path) -> None:
     assert "'connector' = 'jdbc'" in told
     assert "jdbc:mysql://u:******@h/d?user=u&password=******" in told
     for secret in SECRETS:
-        assert f"'{secret}'" not in told
-        assert len(secret) == 1 or secret not in told, told
+        assert not re.search(rf"(?<!\w){secret}(?!\w)", told), told
 
 
 def test_a_flink_that_is_named_needs_no_spark(compiler: Path, tmp_path: Path) -> None:
