@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
@@ -11,6 +10,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from statelake import open_snapshot
 from statelake.state_core.errors import SnapshotError, UnsupportedFormatError
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata
 from statelake.state_core.formats.rewriting import recompression
 from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 from statelake.state_core.formats.writing import writer
@@ -70,22 +70,22 @@ def test_who_is_interrupted_leaves_a_store_with_a_whole_savepoint_or_none(
     """Its files stay if `_metadata`, which names them, is there already."""
     store = MemoryFileSystem()
     monkeypatch.setattr(writer, "Directory", lambda place: Directory(place, store))
+    target = writer.SavepointDirectory(f"/interrupted-{complete}")
+    part = f"{target.attempt}part"
+    target.directory.write(part, b"state")
     write = Directory.write
 
-    def interrupted(directory: Directory, path: str, *content: Any) -> None:
-        if path != "_metadata" or complete:
-            write(directory, path, *content)
-        if path == "_metadata":
-            raise KeyboardInterrupt
+    def interrupted(directory: Directory, path: str, content: bytes) -> None:
+        if complete:
+            write(directory, path, content)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(Directory, "write", interrupted)
-    place = f"/interrupted-{complete}"
+    monkeypatch.setattr(type(target.directory), "write", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        recompress_snapshot(CANONICAL[0].snapshot, place, "none")
-    assert store.exists(f"{place}/_metadata") == complete
-    stored = [path.rpartition("/")[2] for path in store.find(place)]
-    files = [path.name for path in CANONICAL[0].snapshot.iterdir()]
-    assert len(stored) == (len(files) if complete else 0)
+        target.commit(CheckpointMetadata(3, 1, []))
+    target.abandon()
+    stored = sorted(path.rpartition("/")[2] for path in store.find(target.target.root))
+    assert stored == (sorted([part, "_metadata"]) if complete else [])
 
 
 def test_windows_are_framed_as_one_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
