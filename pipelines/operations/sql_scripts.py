@@ -97,6 +97,8 @@ class SqlScript:
         libraries = _libraries(self.flink_home, self.flink_version, self.classpath)
         if self.keep is not None:
             _refuse_place(self.keep)
+            if Path(self.keep).resolve() == Path(self.sql).resolve():
+                raise _unwritable(self.keep, "it is the script")
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
             words = ["compile", _real(self.classpath), _written(script, directory),
                      str(Path(directory) / "plan.json")]  # fmt: skip
@@ -182,6 +184,9 @@ class SqlPlans:
                 raise EncodeError(f"give --{word}-plan, or --{word}-sql")
         if keep_plan and not new_sql:
             raise EncodeError("--keep-plan is for the plan of --new-sql")
+        for read in filter(None, (old_plan, old_sql) if keep_plan else ()):
+            if Path(read).resolve() == Path(keep_plan or "").resolve():
+                raise EncodeError(f"--keep-plan {keep_plan} is a file that the old job needs")
         if flink_home and flink_version:
             raise EncodeError("--flink-home has its version: give one of both")
         new = SqlScript(new_sql or "", flink_home or None, flink_version, classpath,

@@ -171,6 +171,7 @@ def test_a_plan_is_kept_for_its_owner_alone_and_whole_or_not_at_all(
     [
         ("none/x.json", "no such directory"),
         ("good.sql/x.json", "no such directory"),
+        ("good.sql", "it is the script"),
         ("lib", "something else is there"),
         ("/dev/null", "something else is there"),
     ],
@@ -382,6 +383,12 @@ def flink_and_script(to: Path) -> tuple[Path, Path]:
         ("check sql x --old-plan a --old-sql b --new-plan c", "--old-plan, or --old-sql"),
         ("sql-upgrade x --old-sql a --new-plan b --keep-plan c", "--keep-plan is for"),
         ("sql-upgrade x --old-sql a --new-sql b --flink-home c --flink-version 2.3", "one of both"),
+        (
+            "check sql x --old-plan a --new-sql b --flink-home c --keep-plan ./a",
+            "the old job needs",
+        ),
+        ("check sql x --old-sql a --new-sql b --flink-home c --keep-plan a", "the old job needs"),
+        ("check sql x --old-plan a --new-sql b --old-flink 1.20", "which is not said"),
         ("types x --sql a", "in the place of a SAVEPOINT"),
         ("types --lake x --job y --sql a", "in the place of a SAVEPOINT"),
         ("types x --to y", "are for --sql"),
