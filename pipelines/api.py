@@ -934,7 +934,8 @@ class Job:
             path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
             migrate: A file with the new types of states.
             old_plan: The compiled plan of the Flink SQL job that runs, if its query changes: a file
-                of JSON, what `compile_sql` returns, or a script that is compiled when it is needed.
+                of JSON, or what `compile_sql` returns. The command gives scripts, which are
+                compiled when they are needed: not on the way back.
             new_plan: That of the job that is to go on.
             map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
             accept: What the new job need not keep, as for `sql_upgrade`.
