@@ -12,6 +12,7 @@
 `cli/`             the `statelake` command
 `api`              a lake, its jobs and snapshots, for Python programs and all faces
 `engine`           where slices of work run: in this process, or on Spark
+`java`             the user's Java, and how it is run
 `keys`             keys as text, and the state of one key in a savepoint
 `times`            the time that an operation spent on what
 `shown`            values as text for people, and as JSON

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.operations.rescale_steps import RescalePlan
     from statelake.pipelines.operations.retention import Policy, RetentionPlan
     from statelake.pipelines.operations.scanning import Scan
+    from statelake.pipelines.operations.sql_scripts import SqlScript
     from statelake.pipelines.operations.sql_upgrades import SqlChange, SqlUpgrade
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.report.notebook import NotebookResult
@@ -131,8 +132,8 @@ Result = TypeVar("Result")
 
 
 def _sql_change(
-    old_plan: str | os.PathLike[str],
-    new_plan: str | os.PathLike[str],
+    old_plan: str | os.PathLike[str] | Plan | SqlScript,
+    new_plan: str | os.PathLike[str] | Plan | SqlScript,
     pairs: str | Sequence[str],
     accept: str | Sequence[str],
     like: str | os.PathLike[str],
@@ -144,6 +145,7 @@ def _sql_change(
     Raises:
         EncodeError: There is one plan, or what belongs to plans and none of them.
     """
+    from statelake.pipelines.operations.sql_scripts import SqlPlans
     from statelake.pipelines.operations.sql_upgrades import SqlChange, read_pairs
 
     words = (accept,) if isinstance(accept, str) and accept else tuple(accept)
@@ -152,12 +154,11 @@ def _sql_change(
         if old_plan or new_plan or pairs or words or like or no_uids or uids:
             raise EncodeError(
                 "an upgrade of SQL needs both plans",
-                remedy="give --sql-old-plan, that of the job that runs, and --sql-new-plan",
+                remedy="give --old-plan, that of the job that runs, and --new-plan",
             )
         return None
     return SqlChange(
-        os.fspath(old_plan), os.fspath(new_plan), read_pairs(pairs), words, os.fspath(like),
-        no_uids, uids,
+        SqlPlans(old_plan, new_plan), read_pairs(pairs), words, os.fspath(like), no_uids, uids
     )  # fmt: skip
 
 
@@ -905,8 +906,8 @@ class Job:
         max_parallelism: int | None = None,
         path_map: Iterable[str] = (),
         migrate: str = "",
-        sql_old_plan: str | os.PathLike[str] = "",
-        sql_new_plan: str | os.PathLike[str] = "",
+        old_plan: str | os.PathLike[str] | Plan | SqlScript = "",
+        new_plan: str | os.PathLike[str] | Plan | SqlScript = "",
         map: str | Sequence[str] = (),  # noqa: A002 - the option's name
         accept: str | Sequence[str] = (),
         like: str | os.PathLike[str] = "",
@@ -932,8 +933,10 @@ class Job:
             max_parallelism: By default as it is.
             path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
             migrate: A file with the new types of states.
-            sql_old_plan: The compiled plan of the Flink SQL job that runs, if its query changes.
-            sql_new_plan: That of the job that is to go on.
+            old_plan: The compiled plan of the Flink SQL job that runs, if its query changes: a file
+                of JSON, or what `compile_sql` returns. The command gives scripts, which are
+                compiled when they are needed: not on the way back.
+            new_plan: That of the job that is to go on.
             map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
             accept: What the new job need not keep, as for `sql_upgrade`.
             like: A savepoint of the new job, whose types are taken.
@@ -952,7 +955,7 @@ class Job:
             self.name, flink_job, program, old or program, savepoints, exports,
             PathMap.parse(path_map), parallelism or 0, max_parallelism or 0, migrate, against,
             declared, format, savepoint_timeout, timeout,
-            _sql_change(sql_old_plan, sql_new_plan, map, accept, like, no_uids, uids),
+            _sql_change(old_plan, new_plan, map, accept, like, no_uids, uids),
         )  # fmt: skip
         return LiveRescale(self, cluster, plan)
 

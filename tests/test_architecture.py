@@ -60,6 +60,7 @@ COMMAND_IMPORTS = {
     "pipelines.cli": "its own modules",
     "pipelines.engine": "the variables that Spark's session reads",
     "pipelines.keys": "keys as text",
+    "pipelines.operations.sql_scripts": "plans and scripts are named as in Dagster's settings",
     "pipelines.shown": "values as text",
     "pipelines.times": "durations as text",
     "pipelines.yaml_lines": "the file of --kryo",
@@ -93,6 +94,7 @@ DAGSTER_IMPORTS = {
     "pipelines.lake.verify": "counts alone are compared; a declared job is loaded",
     "pipelines.operations.live_rescaling": "the name of an outcome",
     "pipelines.operations.retention": "a policy in the settings",
+    "pipelines.operations.sql_scripts": "plans and scripts are named as on the command line",
     "pipelines.operations.verified_savepoints": "restored elsewhere; no command does that",
     "state_core.checks.legality": "declarations of process functions, before they run",
     "state_core.commit.records.clocks": "milliseconds of reports",
@@ -236,9 +238,10 @@ PATHS_BY_HAND = {
     "pipelines.operations.copying": ({"Directory", "os.path.realpath"}, USERS_OWN),
     "pipelines.operations.scanning": ({"Directory", "os.path.realpath"}, USERS_OWN),
     "pipelines.operations.verified_savepoints": ({"Directory"}, USERS_OWN),
+    "pipelines.java": ({"pathlib", "shutil", ".mkdir"}, USERS_OWN),
     "pipelines.spark.class_archive": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.spark.frames": ({"Directory"}, USERS_OWN),
-    "pipelines.spark.jars": ({"pathlib", "shutil", ".mkdir", ".write_text"}, USERS_OWN),
+    "pipelines.spark.jars": ({"pathlib", "shutil", ".write_text"}, USERS_OWN),
     "pipelines.spark.session": ({"pathlib", ".mkdir"}, USERS_OWN),
 }  # fmt: skip
 

@@ -3,7 +3,7 @@
 A command's module is imported when the command is called, so that `--help` waits for none of them,
 and `inspect` never for Spark.
 
-Exit codes: 0 done; 1 the answer is no; 2 usage; 3 bad input; 4 internal.
+Exit codes: 0 done; 1 the answer is no; 2 usage; 3 bad input; 4 internal; 130 and 143 stopped.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import errno
 import importlib
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Iterable
@@ -236,6 +237,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command, and leave with its exit code."""
     if arguments is None:
         print_to_the_end()
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, end_in_order)
     try:
         _refuse_bytes(sys.argv[1:] if arguments is None else arguments)
         process = OWN_PROCESS if arguments is None else None
@@ -253,6 +256,12 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         sys.exit(_fail(error))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def end_in_order(number: int, _: object) -> None:
+    """End as at Ctrl-C, so that temporary directories and started programs go; then at once."""
+    signal.signal(number, signal.SIG_DFL)
+    sys.exit(128 + number)
 
 
 def _refuse_bytes(arguments: Iterable[str]) -> None:

@@ -238,14 +238,18 @@ def flink_of_sql(
     """Return the Flink that compiles a SQL script.
 
     Raises:
-        UsageError: Two are given, or the seconds are no number.
+        UsageError: Two are given.
     """
     if flink_home is not None and flink_version:
         raise click.UsageError("--flink-home has its version: give one of both")
-    if not math.isfinite(timeout):
-        raise click.UsageError("--timeout is a number of seconds")
     return {"flink_home": flink_home, "flink_version": flink_version, "classpath": classpath,
             "timeout": timeout}  # fmt: skip
+
+
+def _finite(_: click.Context, option: click.Parameter, seconds: float) -> float:
+    if not math.isfinite(seconds):
+        raise click.BadParameter("a number of seconds is wanted", param=option)
+    return seconds
 
 
 FLINK_OF_SQL = (
@@ -255,8 +259,10 @@ FLINK_OF_SQL = (
                  help="For SQL: instead, the version whose JARs Maven has, such as 1.20."),
     click.option("--classpath", multiple=True, metavar="JAR",
                  help="A JAR, or a directory of them, with the SQL's functions and connectors."),
-    click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
-                 help="The seconds that Flink has to compile SQL, or to start a job."),
+)  # fmt: skip
+FLINK_TIMEOUT = click.option(
+    "--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
+    callback=_finite, help="The seconds that Flink has to compile SQL, or to start a job.",
 )  # fmt: skip
 
 

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from statelake.pipelines.spark.jars import (
+from statelake.pipelines.java import (
     MINIMUM_JAVA,
     cache_directory,
-    java_command,
     make_cache,
     require_java,
-    resolve_jars,
+    run_java,
 )
 from statelake.state_core.errors import EncodeError, FlinkJobError, MissingFileError
+from statelake.state_core.extras import require_extra
 
 SOURCES = Path(__file__).parent
 START_SECONDS = 60  # of a JVM, beside the job's own
@@ -38,6 +39,12 @@ SQL_MODULES = (
 CONF = "FLINK_CONF_DIR"
 CONF_FILES = ("config.yaml", "flink-conf.yaml")
 PLANNER = "flink-table-planner*.jar"
+# modules that have the version of their Flink, as connectors and formats have not
+MODULE = re.compile(
+    r"(flink-(?:dist|clients|core|runtime|streaming-java|table-(?:planner|runtime|common|api-java))"
+    r"(?:-[a-z]+)*?)(?:-loader)?(?:_2\.\d+)?(?:-(\d+(?:\.\d+)*).*)?\.jar"
+)
+HIDDEN, SHORT = "******", 4
 
 
 def flink_libraries(home: str | os.PathLike[str], *, sql: bool = False) -> list[Path]:
@@ -49,6 +56,7 @@ def flink_libraries(home: str | os.PathLike[str], *, sql: bool = False) -> list[
 
     Raises:
         MissingFileError: There is no Flink, or no planner.
+        EncodeError: There are two Flinks.
     """
     require_java("Flink")
     libraries = sorted((Path(home) / "lib").glob("*.jar"))
@@ -64,8 +72,32 @@ def flink_libraries(home: str | os.PathLike[str], *, sql: bool = False) -> list[
                 f"no {PLANNER} in its `lib` and `opt`", place=os.fspath(home),
                 remedy="name the directory of a whole Flink distribution, --flink-home",
             )  # fmt: skip
-        libraries.append(planners[0])
+        libraries += planners
+    _refuse_two(libraries, os.fspath(home))
     return libraries
+
+
+def _refuse_two(libraries: Sequence[Path], home: str) -> None:
+    """Refuse JARs of two versions of Flink, or of one module twice: Java would mix their classes.
+
+    Raises:
+        EncodeError: There are two.
+    """
+    of_module: dict[str, Path] = {}
+    of_version: dict[str, Path] = {}
+    for each in libraries:
+        if (named := MODULE.fullmatch(each.name)) is None:
+            continue
+        other = of_module.setdefault(named[1], each)
+        if other is each and named[2]:
+            of_version.setdefault(named[2], each)
+            other = next(iter(of_version.values())) if len(of_version) > 1 else each
+        if other is not each:
+            raise EncodeError(
+                f"it has two Flinks: {other.parent.name}/{other.name} and"
+                f" {each.parent.name}/{each.name}",
+                place=home, remedy="remove one, or name the directory of one Flink, --flink-home",
+            )  # fmt: skip
 
 
 def flink_settings(home: str | os.PathLike[str] | None) -> Path | None:
@@ -90,6 +122,9 @@ def flink_from_maven(version: str) -> list[Path]:
         raise EncodeError(f"{version!r} is no version of Flink", remedy="give one such as 1.20")
     require_java("Flink")
     exact = version if len(parts) == 3 else f"{version}.+"
+    require_extra("spark")
+    from statelake.pipelines.spark.jars import resolve_jars  # noqa: PLC0415 - of that extra
+
     modules = [f"org.apache.flink:{module}:{exact}" for module in SQL_MODULES]
     return sorted(resolve_jars(f"flink-sql-{version}", modules).glob("*.jar"))
 
@@ -105,6 +140,7 @@ def run_program(
     problem: str,
     remedy: str,
     conf: Path | None = None,
+    hidden: Sequence[str] = (),
 ) -> str:
     """Run a program, and return what it answers.
 
@@ -118,24 +154,29 @@ def run_program(
         problem: What is the matter if it gives no answer.
         remedy: What to do then.
         conf: The directory of Flink's settings, if they count.
+        hidden: What messages must not show, such as passwords.
 
     Raises:
+        EncodeError: A path can't be on a class path.
         FlinkJobError: It can't be compiled, has not ended in time, or says what is wrong.
     """
-    classes = _compiled(sources, libraries)
+    for library in libraries:
+        if os.pathsep in str(library):
+            raise EncodeError(
+                f"Java's class path can't have {os.pathsep!r} in a path", place=str(library),
+                remedy="name it by a link without it",
+            )  # fmt: skip
+    classes = _compiled(sources, libraries, timeout + START_SECONDS)
     path = os.pathsep.join(map(str, libraries))
     command = [
-        java_command(), f"-Djava.io.tmpdir={directory}", "-Xmx1g", *OPENS,
+        f"-Djava.io.tmpdir={directory}", "-Xmx1g", *OPENS,
         "-cp", os.pathsep.join((str(classes), path)), Path(sources[0]).stem, *words,
     ]  # fmt: skip
     environment = {name: text for name, text in os.environ.items() if name != CONF}
     if conf is not None:
         environment[CONF] = str(conf)
     try:
-        done = subprocess.run(  # noqa: S603 - the user's own Java, Flink, and job
-            command, capture_output=True, text=True, encoding="utf-8", errors="replace",
-            timeout=timeout + START_SECONDS, check=False, env=environment,
-        )  # fmt: skip
+        done = run_java(command, timeout=timeout + START_SECONDS, environment=environment)
     except subprocess.TimeoutExpired as error:
         raise FlinkJobError(
             f"it has not ended in {timeout:.0f} s", place=place,
@@ -148,18 +189,29 @@ def run_program(
     for name in ANSWERS:
         if name in said:
             return said[name]
-    found = said.get(PROBLEM) or done.stderr.strip()[-500:] or f"Java ended: {done.returncode}"
+    found = _without(hidden, said.get(PROBLEM) or _end(_without(hidden, done.stderr)))
     raise FlinkJobError(
-        f"{problem}: {found}",
-        place=place, remedy=remedy,
-    )  # fmt: skip
+        f"{problem}: {found or f'Java ended: {done.returncode}'}", place=place, remedy=remedy
+    )
 
 
-def _compiled(sources: Sequence[str], libraries: Sequence[Path]) -> Path:
+def _without(hidden: Sequence[str], text: str) -> str:
+    """Return a text without words that it must not show; short ones go if they stand alone."""
+    for word in sorted(hidden, key=len, reverse=True):
+        alone = r"(?<!\w){}(?!\w)" if len(word) < SHORT else "{}"
+        text = re.sub(alone.format(re.escape(word)), HIDDEN, text)
+    return text
+
+
+def _end(text: str) -> str:
+    return text.strip()[-500:]
+
+
+def _compiled(sources: Sequence[str], libraries: Sequence[Path], timeout: float) -> Path:
     """Return the directory with a program's classes, compiled once for each Flink.
 
     Raises:
-        FlinkJobError: It can't be compiled.
+        FlinkJobError: It can't be compiled, or not in time.
     """
     files = [SOURCES / each for each in sources]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files))
@@ -172,13 +224,19 @@ def _compiled(sources: Sequence[str], libraries: Sequence[Path]) -> Path:
     with tempfile.TemporaryDirectory(dir=target.parent, ignore_cleanup_errors=True) as part:
         classes = Path(part) / "classes"
         path = os.pathsep.join(map(str, libraries))
-        compiler = [java_command(), *COMPILER, "-nowarn", "-cp", path, "-d", str(classes)]
-        done = subprocess.run(  # noqa: S603 - the user's own Java and Flink
-            [*compiler, *map(str, files)], capture_output=True, text=True, check=False
-        )
+        compiler = [*COMPILER, "-nowarn", "-cp", path, "-d", str(classes)]
+        try:
+            done = run_java([*compiler, *map(str, files)], timeout=timeout)
+        except subprocess.TimeoutExpired as error:
+            raise FlinkJobError(
+                f"it is not made ready for this Flink in {timeout:.0f} s",
+                place=str(libraries[0].parent),
+                remedy="Java's compiler takes seconds on an idle machine: give it longer,"
+                " --timeout, or see what keeps it",
+            ) from error
         if done.returncode:
             raise FlinkJobError(
-                f"it can't be made ready for this Flink: {done.stderr.strip()[-500:]}",
+                f"it can't be made ready for this Flink: {_end(done.stderr)}",
                 place=str(libraries[0].parent),
                 remedy="it takes a JDK, not a JRE, and Flink 1.19 or later",
             )

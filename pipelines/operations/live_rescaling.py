@@ -251,6 +251,8 @@ def _look_before(plan: RescalePlan, jars: Jars, *, goes_on: bool = True) -> None
         refuse_unless_accepted(plan.sql.verdict())
     for program in (plan.new, plan.old):
         jars.id_of(program)
+    if plan.sql is not None and goes_on:
+        plan.sql.plans.keep()
 
 
 def _refuse_another(cluster: FlinkCluster, plan: RescalePlan, journal: Journal) -> None:

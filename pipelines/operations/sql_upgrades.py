@@ -22,6 +22,7 @@ from statelake.pipelines.lake.edit.sql_upgrading import (
     with_numbers_of,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.operations.sql_scripts import SqlPlans
 from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
@@ -173,8 +174,7 @@ class SqlChange:
     """The change of a job's SQL, of which a rescale is given the plans.
 
     Attributes:
-        old_plan: The compiled plan of the job that runs.
-        new_plan: That of the job that is to go on.
+        plans: The plans of the job that runs, and of the one that is to go on.
         pairs: Pairs of nodes that the user gives.
         accept: As for `refusals_of`.
         like: A savepoint of the new job, whose types are taken; empty without one.
@@ -182,8 +182,7 @@ class SqlChange:
         uids: Uids of operators of which a savepoint of Flink 1 has hashes.
     """
 
-    old_plan: str
-    new_plan: str
+    plans: SqlPlans
     pairs: Mapping[int, int] = field(default_factory=dict)
     accept: tuple[str, ...] = ()
     like: str = ""
@@ -195,8 +194,10 @@ class SqlChange:
 
         Raises:
             DeclarationError: A plan can't be understood.
+            StateError: A script can't be compiled.
         """
-        match = match_plans(read_plan(self.old_plan), read_plan(self.new_plan), self.pairs)
+        old, new = map(read_plan, self.plans.read())
+        match = match_plans(old, new, self.pairs)
         # each old operator may have state; its id is not known, nor that of the new one
         operators = [
             OperatorUpgrade(
@@ -218,9 +219,8 @@ class SqlChange:
             IncompatibleError: Something stands in the way that the plans alone did not tell.
         """
         done = upgrade_sql_job(
-            lake, job, snapshot_id, snapshot_id + SUFFIX, self.old_plan, self.new_plan,
-            pairs=self.pairs, like=self.like or None, accept=self.accept, no_uids=self.no_uids,
-            engine=engine,
+            lake, job, snapshot_id, snapshot_id + SUFFIX, *self.plans.read(), pairs=self.pairs,
+            like=self.like or None, accept=self.accept, no_uids=self.no_uids, engine=engine,
         )  # fmt: skip
         refuse_unless_accepted(done)
         return done

@@ -331,13 +331,15 @@ def _sql_upgraded(job: StateJob, query: ChangedQuerySettings) -> dg.AssetsDefini
 
         Backfill it over the snapshots; what was upgraded before is left alone.
         """
+        plans = query.plans
+        arguments = query.arguments(plans, config.accept)
         for partition, snapshot in _snapshots(job, context, "upgrading"):
-            arguments = query.arguments(config.accept)
             done = snapshot.sql_upgrade(**arguments, suffix=config.suffix)
             metadata = sql_upgrade_metadata(done)
             if done.refused:
                 what = f"the new query can't go on from {printable(partition)}"
                 raise dg.Failure(what, metadata=metadata)
+            plans.keep()
             context.add_asset_metadata({**metadata, **spark_metadata()}, partition_key=partition)
 
     return sql_upgraded_tables

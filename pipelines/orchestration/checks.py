@@ -311,7 +311,8 @@ def legality(locations: Locations, snapshot_id: str) -> Judgement:
 
 def changed_query(locations: Locations, snapshot_id: str, query: ChangedQuerySettings) -> Judgement:
     """The changed query of the Flink SQL job can go on from the snapshot."""
-    verdict = locations.open_snapshot(snapshot_id).sql_upgrade(**query.arguments(), dry_run=True)
+    arguments = query.arguments(query.plans)
+    verdict = locations.open_snapshot(snapshot_id).sql_upgrade(**arguments, dry_run=True)
     return not verdict.refused, sql_upgrade_metadata(verdict)
 
 

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from statelake.pipelines.lake.share.sampling import parse_share
 from statelake.pipelines.operations.retention import Policy
+from statelake.pipelines.operations.sql_scripts import SqlPlans
 from statelake.pipelines.shown import parse_duration
 
 
@@ -109,8 +110,16 @@ class ChangedQuerySettings(dg.Resolvable, dg.Model):
     """The next query of a Flink SQL job, as for `statelake check sql` and `sql-upgrade`.
 
     Attributes:
-        old_plan: The compiled plan of the job that takes the savepoints.
-        new_plan: That of the job that is to go on from them.
+        old_plan: The compiled plan of the job that takes the savepoints; or else:
+        old_sql: Its SQL script, which real Flink compiles in each run.
+        new_plan: The compiled plan of the job that is to go on from them; or else:
+        new_sql: Its SQL script.
+        keep_plan: The file that keeps the plan of `new_sql` when a snapshot was upgraded for it.
+        flink_home: The directory of the Flink that compiles scripts; or else:
+        flink_version: Its version, whose JARs are taken from Maven Central.
+        old_flink: The Flink of `old_sql`, a version or a directory, if it is another.
+        classpath: JARs with the functions and connectors of scripts.
+        timeout: The seconds that Flink has to compile a script.
         map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
         like: A savepoint of the new job, whose types are taken.
         no_uids: Whether both jobs run without a compiled plan.
@@ -118,19 +127,43 @@ class ChangedQuerySettings(dg.Resolvable, dg.Model):
         severity: `ERROR` or `WARN`, of the check.
     """
 
-    old_plan: str = Field(min_length=1)
-    new_plan: str = Field(min_length=1)
+    old_plan: str = ""
+    old_sql: str = ""
+    new_plan: str = ""
+    new_sql: str = ""
+    keep_plan: str = ""
+    flink_home: str = ""
+    flink_version: str = ""
+    old_flink: str = ""
+    classpath: list[str] = Field(default_factory=list)
+    timeout: float = Field(default=60, ge=1, allow_inf_nan=False)
     map: list[str] = Field(default_factory=list)
     like: str = ""
     no_uids: bool = False
     accept: list[str] = Field(default_factory=list)
     severity: Literal["ERROR", "WARN"] = "ERROR"
 
-    def arguments(self, accept: Sequence[str] = ()) -> dict[str, Any]:
+    @model_validator(mode="after")
+    def _of_two_plans(self) -> ChangedQuerySettings:
+        _ = self.plans
+        return self
+
+    @property
+    def plans(self) -> SqlPlans:
+        """Return both plans, of which scripts are compiled at their first use."""
+        return SqlPlans.named(
+            old_plan=self.old_plan, old_sql=self.old_sql, new_plan=self.new_plan,
+            new_sql=self.new_sql, keep_plan=self.keep_plan, old_flink=self.old_flink,
+            flink_home=self.flink_home, flink_version=self.flink_version,
+            classpath=tuple(self.classpath),
+        ).within(self.timeout)  # fmt: skip
+
+    def arguments(self, plans: SqlPlans, accept: Sequence[str] = ()) -> dict[str, Any]:
         """Return the arguments of `LakeSnapshot.sql_upgrade`, which accepts these words, too."""
+        old, new = plans.read()
         return {
-            "old_plan": self.old_plan, "new_plan": self.new_plan, "map": self.map,
-            "like": self.like or None, "no_uids": self.no_uids, "accept": [*self.accept, *accept],
+            "old_plan": old, "new_plan": new, "map": self.map, "like": self.like or None,
+            "no_uids": self.no_uids, "accept": [*self.accept, *accept],
         }  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import pyspark
 
-from statelake.pipelines.spark.jars import cache_directory, delta_jars, java_command
+from statelake.pipelines.java import cache_directory, java_command
+from statelake.pipelines.spark.jars import delta_jars
 
 SECONDS = 300
 QUIET = "-Xlog:disable", "-Xlog:all=error:stderr"  # an unusable file is ignored

@@ -7,7 +7,6 @@ them, would make it fail).
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -18,52 +17,37 @@ from pathlib import Path
 import pyspark
 from filelock import FileLock
 
+from statelake.pipelines.java import (
+    JavaError,
+    cache_directory,
+    java_command,
+    make_cache,
+    require_java,
+    run_java,
+)
 from statelake.state_core.errors import StateError
+
+__all__ = [
+    "JavaError",
+    "cache_directory",
+    "delta_jars",
+    "java_command",
+    "require_java",
+    "resolve_jars",
+]
 
 DELTA_VERSION = "4.4.0"
 DELTA_JARS = tuple(
     f"io.delta:{name}:{DELTA_VERSION}" for name in ("delta-spark_4.2_2.13", "delta-storage")
 )
-MINIMUM_JAVA = 17
 RETRY_SECONDS = (2.0, 10.0)
+DOWNLOAD_SECONDS = 1800.0
 # for JARs without their dependencies: Ivy requests no POM
 WITHOUT_POMS = (
     '<ivysettings><settings defaultResolver="central"/><resolvers>'
     '<ibiblio name="central" m2compatible="true" usepoms="false"/>'
     "</resolvers></ivysettings>"
 )
-
-
-class JavaError(StateError):
-    """Java is missing, or too old."""
-
-
-def cache_directory() -> Path:
-    """Return the directory of JARs: `STATELAKE_CACHE`, or below the user's cache directory."""
-    given = os.environ.get("STATELAKE_CACHE")
-    if given:
-        return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "statelake"
-
-
-def make_cache(directory: Path | None = None) -> None:
-    """Make the directory of JARs, or one below it.
-
-    Raises:
-        StateError: It can't be written.
-    """
-    for each in (cache_directory(), directory or cache_directory()):
-        reason = ""
-        try:
-            each.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = f" ({error.strerror})"
-        if reason or not os.access(each, os.W_OK | os.X_OK):
-            raise StateError(
-                f"the cache can't be written{reason}", place=str(each),
-                remedy="name another directory, STATELAKE_CACHE",
-            )  # fmt: skip
 
 
 def delta_jars() -> list[str]:
@@ -135,14 +119,20 @@ def _retrieve(module: str, part: Path, *, with_poms: bool) -> None:
     settings.write_text(WITHOUT_POMS, "utf-8")
     # JARs resolved without POMs have a cache of their own, where they seem to have no dependencies
     cache = str(cache_directory() / ("ivy" if with_poms else "ivy-alone"))
-    command = [
-        java_command(), "-jar", str(ivy), "-cache", cache,
+    words = [
+        "-jar", str(ivy), "-cache", cache,
         *(() if with_poms else ("-settings", str(settings))),
         "-ivy", str(ivy_file), "-confs", "jars",
         "-retrieve", f"{part}/jars/[artifact]-[revision](-[classifier]).[ext]", "-warn",
     ]  # fmt: skip
     for pause in (*RETRY_SECONDS, None):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        try:
+            done = run_java(words, timeout=DOWNLOAD_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise StateError(
+                f"JARs are not downloaded in {DOWNLOAD_SECONDS / 60:.0f} min",
+                remedy="check the network to the registry of Java packages, and try again",
+            ) from error
         if not done.returncode:
             return
         shutil.rmtree(part / "jars", ignore_errors=True)
@@ -154,36 +144,3 @@ def _retrieve(module: str, part: Path, *, with_poms: bool) -> None:
         f"JARs can't be downloaded: {'; '.join(missing[:5])}",
         remedy="check the network to the registry of Java packages, and try again",
     )
-
-
-def java_command() -> str:
-    """Return the `java` of `JAVA_HOME` or of the PATH; empty without one."""
-    home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return str(Path(home) / "bin" / "java")
-    return shutil.which("java") or ""
-
-
-def require_java(user: str = "Spark") -> None:
-    """Require Java 17 or later.
-
-    Args:
-        user: What needs it, for messages.
-
-    Raises:
-        JavaError: There is no Java, or it is older.
-    """
-    command = java_command()
-    if not command:
-        raise JavaError(
-            f"no Java found, and {user} needs one",
-            remedy="install Java 17 and put it on the PATH, or set JAVA_HOME",
-        )
-    text = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
-    first = text.stderr.partition('"')[2].partition('"')[0]
-    major = first.split(".")[0]
-    if not major.isdigit() or int(major) < MINIMUM_JAVA:
-        raise JavaError(
-            f"Java {first or '?'} at {command}, and {user} needs {MINIMUM_JAVA} or later",
-            remedy="install Java 17 and put it on the PATH, or set JAVA_HOME",
-        )

@@ -19,8 +19,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from statelake.pipelines.engine import SPARK_CONF, SPARK_PACK, cluster_configured, spark_master
+from statelake.pipelines.java import cache_directory
 from statelake.pipelines.spark.class_archive import sharing_options
-from statelake.pipelines.spark.jars import cache_directory, delta_jars
+from statelake.pipelines.spark.jars import delta_jars
 from statelake.state_core.errors import MissingFileError, StateError
 from statelake.state_core.extras import require_extra
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from statelake.pipelines.cli.main import end_in_order
 from statelake.pipelines.cli.main import main as statelake
 from tests.adversary.fork_server import in_child
 from tests.faults.shim import Calls, Fault, set_clock
@@ -136,6 +137,7 @@ def start(
     if child == 0:
         try:
             _dress(guise, world)
+            signal.signal(signal.SIGTERM, end_in_order)
             if calls is not None:
                 calls.arm(world, fault or Fault("count", 0))
             in_child(_entry(words), _call(words, world, *outputs))

@@ -31,7 +31,7 @@ from tests.support.jobs.committed_runs import assert_alike
 __all__ = ["RunFaults"]
 
 SOURCES = ("lake", "blob", "changelog")
-KINDS = ("kill", "half", "ENOSPC", "EIO", "full")
+KINDS = ("kill", "half", "term", "ENOSPC", "EIO", "full")
 BACKENDS = ("blob=blobs", "changelog=changelogs")
 DATA = "alerts-data"
 

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum { TRACED = 4096, LONGEST = 240 };
-enum action { COUNT, FAIL, FULL, KILL, HALF, STOP };
+enum action { COUNT, FAIL, FULL, KILL, HALF, STOP, TERM };
 
 struct shared { /* as `Shared` in shim.py has it */
   _Atomic long calls;
@@ -83,6 +83,7 @@ static int turn(const char *call, const char *path, int needs_space) {
   atomic_fetch_add(&shared->hits, 1);
   if (what_to_do == KILL) raise(SIGKILL);
   if (what_to_do == STOP) raise(SIGSTOP);
+  if (what_to_do == TERM) kill(getpid(), SIGTERM);
   if (what_to_do == HALF) return 1;
   if (what_to_do != FAIL && what_to_do != FULL) return 0;
   errno = error_number;

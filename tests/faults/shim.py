@@ -26,6 +26,7 @@ class Action(IntEnum):
     KILL = 3  # before the call
     HALF = 4  # in the middle of what is written; behind what is no write
     STOP = 5  # the process stands still before the call, until it is told to go on
+    TERM = 6  # the process is told to end in order, at the call
 
 
 class _Shared(ctypes.Structure):
@@ -40,12 +41,12 @@ class _Shared(ctypes.Structure):
 
 _ACTIONS = {
     "count": Action.COUNT, "read": Action.COUNT, "full": Action.FULL, "kill": Action.KILL,
-    "half": Action.HALF, "stop": Action.STOP,
+    "half": Action.HALF, "stop": Action.STOP, "term": Action.TERM,
 }  # fmt: skip
 
 
 class Fault:
-    """What is to happen, and at which call: `kill`, `half`, `stop`, `full` or an error's name."""
+    """What is to happen, and at which call: `kill`, `half`, `stop`, `term`, `full`, or an error."""
 
     def __init__(self, what: str, at: int) -> None:
         self.what, self.at = what, at

@@ -1,9 +1,9 @@
 """Faults and interleavings of commands on a small lake, each judged against calm runs.
 
-A fault: the command fails, is killed or writes half at one call. Then all that is in the lake is as
-before or as after, nothing in between; then, mostly, the same command is run calmly; then no file
-is too many. An interleaving: one command stands still at one call while another runs from begin to
-end, and goes on; what is there then is what those that said 0 do one after the other.
+A fault: the command fails, is killed, told to end or writes half at one call. Then all that is in
+the lake is as before or as after, nothing in between; then, mostly, the same command is run calmly;
+then no file is too many. An interleaving: one command stands still at one call while another runs
+from begin to end, and goes on; what is there then is what those that said 0 do one after the other.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from tests.faults.shim import Calls, Fault
 
 __all__ = ["Case", "Sweep", "Verdict"]
 
-INTERNAL = 4
+INTERNAL, TERMINATED = 4, 143
 WAITS_SECONDS = 3.0  # then who was to run alone waits for the one that stands still
 HOUR, DAY = 3600, 86_400
 LEASE_IN_A_BLINK = 600
 KILLS = ("kill", "half")
 # what can happen to a call, by how its name begins
 FAULTS = {
-    "open": ("kill", "half", "EIO", "ENOSPC", "EROFS", "EMFILE", "full"),
-    "fsync": ("kill", "half", "EIO", "full"),
-    "fdatasync": ("kill", "half", "EIO", "full"),
-    "syncfs": ("kill", "half", "EIO", "full"),
-    "unlink": ("kill", "half", "EIO", "EROFS"),
-    "unlinkat": ("kill", "half", "EIO", "EROFS"),
-    "rmdir": ("kill", "half", "EIO", "EROFS"),
+    "open": ("kill", "half", "term", "EIO", "ENOSPC", "EROFS", "EMFILE", "full"),
+    "fsync": ("kill", "half", "term", "EIO", "full"),
+    "fdatasync": ("kill", "half", "term", "EIO", "full"),
+    "syncfs": ("kill", "half", "term", "EIO", "full"),
+    "unlink": ("kill", "half", "term", "EIO", "EROFS"),
+    "unlinkat": ("kill", "half", "term", "EIO", "EROFS"),
+    "rmdir": ("kill", "half", "term", "EIO", "EROFS"),
 }
-ANY_FAULTS = ("kill", "half", "EIO", "ENOSPC", "EROFS", "full")
+ANY_FAULTS = ("kill", "half", "term", "EIO", "ENOSPC", "EROFS", "full")
 CLOCKS = tuple(Guise(clock=seconds) for seconds in (-DAY, -HOUR, HOUR, DAY + HOUR))
 
 
@@ -317,7 +317,7 @@ class Sweep:
         verdict.problems += [f"lost: after {name}: {fault}" for fault in seen.faults]
         if played.code == TOO_LONG:
             verdict.problems.append(f"endless: {name}")
-        if played.code == INTERNAL or played.code > INTERNAL:
+        if played.code >= INTERNAL and played.code != TERMINATED:
             verdict.problems.append(f"internal: {name}: exit {played.code}: {_last(played)}")
         if name.startswith("erase") and played.code == 0:
             left = [path for path in files_with(world, ERASED) if path not in seen.named]

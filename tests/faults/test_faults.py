@@ -42,6 +42,13 @@ def test_a_fault_at_any_call_leaves_a_lake_as_before_or_as_after() -> None:
 
 
 @pytest.mark.full
+def test_a_command_that_is_told_to_end_leaves_a_lake_as_before_or_as_after() -> None:
+    """It ends in order, wherever it is, and leaves no temporary files."""
+    cases = [f"{name}:term:{at}:1" for name in ("import", "commit") for at in range(20, 400, 60)]
+    assert tried(sweep("--again", *cases)) == len(cases)
+
+
+@pytest.mark.full
 def test_an_upgrade_that_is_killed_at_any_call_leaves_a_lake_that_opens() -> None:
     """It is of the format before, or of the one after, with all that it held."""
     assert tried(sweep("--faults", "12", "--commands", "upgrade")) == 12

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,39 +13,19 @@ from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import (
     FLINK_OF_SQL,
-    FlinkOfSql,
+    FLINK_TIMEOUT,
     NamedSnapshot,
     answer,
     engine_option,
-    flink_of_sql,
     gathered,
     source_options,
 )
+from statelake.state_core.errors import EncodeError
+
+if TYPE_CHECKING:
+    from statelake.pipelines.operations.sql_scripts import SqlPlans
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class NamedPlans:
-    """The plans of the old job and of the new one, as the command line names them.
-
-    Attributes:
-        named: Of each the file of the plan, that of the SQL script, of which one is None, the
-            file that keeps the script's plan, and the Flink that compiles it.
-    """
-
-    named: tuple[tuple[str | None, str | None, str | None, FlinkOfSql], ...]
-
-    def read(self) -> list[Any]:
-        """Return both plans: the file of one, or what Flink compiles of a script.
-
-        Raises:
-            FlinkJobError: Flink does not compile a script.
-        """
-        return [
-            plan if sql is None else sl.compile_sql(sql, kept, **flink)
-            for plan, sql, kept, flink in self.named
-        ]
 
 
 def _plans(
@@ -58,23 +38,51 @@ def _plans(
     flink_home: str | None,
     flink_version: str,
     classpath: tuple[str, ...],
-    timeout: float,
-) -> NamedPlans:
-    for word, plan, sql in (("old", old_plan, old_sql), ("new", new_plan, new_sql)):
-        if (plan is None) == (sql is None):
-            raise click.UsageError(f"give --{word}-plan, or --{word}-sql")
-    if keep_plan is not None and new_sql is None:
-        raise click.UsageError("--keep-plan is for the plan of --new-sql")
-    new = old = flink_of_sql(flink_home, flink_version, classpath, timeout)
-    if old_flink is not None:
-        is_version = old_flink.replace(".", "").isdecimal()
-        home, version = (None, old_flink) if is_version else (old_flink, "")
-        old = flink_of_sql(home, version, classpath, timeout)
-    return NamedPlans(((old_plan, old_sql, None, old), (new_plan, new_sql, keep_plan, new)))
+) -> SqlPlans:
+    from statelake.pipelines.operations.sql_scripts import SqlPlans  # noqa: PLC0415 - not for --help
+
+    try:
+        return SqlPlans.named(
+            old_plan=old_plan, old_sql=old_sql, new_plan=new_plan, new_sql=new_sql,
+            keep_plan=keep_plan, old_flink=old_flink, flink_home=flink_home,
+            flink_version=flink_version, classpath=classpath,
+        )  # fmt: skip
+    except EncodeError as error:
+        raise click.UsageError(str(error)) from error
+
+
+@wraps(_plans)
+def _plans_or_none(**named: Any) -> SqlPlans | None:
+    return _plans(**named) if any(named.values()) else None
+
+
+_PLANS = (
+    click.option("--old-plan", metavar="FILE",
+                 help="The compiled plan of the job that took the savepoint."),
+    click.option("--old-sql", metavar="FILE",
+                 help="Instead, that job's SQL script, which real Flink compiles here."),
+    click.option("--new-plan", metavar="FILE",
+                 help="The compiled plan of the new job."),
+    click.option("--new-sql", metavar="FILE", help="Instead, that job's SQL script."),
+    click.option("--keep-plan", metavar="FILE",
+                 help="Keep the plan of --new-sql here: it is what the new job is to run."),
+    *FLINK_OF_SQL,
+    click.option("--old-flink", metavar="VERSION_OR_HOME",
+                 help="The Flink that compiles --old-sql, if it is another."),
+)  # fmt: skip
 
 
 def plan_options(command: Command) -> Command:
     """Add the options that name both plans, and what they can't tell."""
+    return gathered("plans", _plans, *_PLANS)(FLINK_TIMEOUT(_matching_options(command)))
+
+
+def optional_plan_options(command: Command) -> Command:
+    """Add the same where the query may stay, to a command that has a --timeout of its own."""
+    return gathered("plans", _plans_or_none, *_PLANS)(_matching_options(command))
+
+
+def _matching_options(command: Command) -> Command:
     for option in (
         click.option("--no-uids", is_flag=True,
                      help="Both jobs run without a compiled plan."),
@@ -84,21 +92,7 @@ def plan_options(command: Command) -> Command:
                      help="Two nodes that are the same, where plans can't tell."),
     ):  # fmt: skip
         command = option(command)
-    return gathered(
-        "plans", _plans,
-        click.option("--old-plan", metavar="FILE",
-                     help="The compiled plan of the job that took the savepoint."),
-        click.option("--old-sql", metavar="FILE",
-                     help="Instead, that job's SQL script, which real Flink compiles here."),
-        click.option("--new-plan", metavar="FILE",
-                     help="The compiled plan of the new job."),
-        click.option("--new-sql", metavar="FILE", help="Instead, that job's SQL script."),
-        click.option("--keep-plan", metavar="FILE",
-                     help="Keep the plan of --new-sql here: it is what the new job is to run."),
-        *FLINK_OF_SQL,
-        click.option("--old-flink", metavar="VERSION_OR_HOME",
-                     help="The Flink that compiles --old-sql, if it is another."),
-    )(command)  # fmt: skip
+    return command
 
 
 @click.command()
@@ -117,10 +111,11 @@ def plan_options(command: Command) -> Command:
 @json_option
 def sql_upgrade(
     source: NamedSnapshot,
-    plans: NamedPlans,
+    plans: SqlPlans,
     pairs: tuple[str, ...],
     like: str | None,
     no_uids: bool,
+    timeout: float,
     target: str | None,
     accept: tuple[str, ...],
     suffix: str,
@@ -154,6 +149,7 @@ def sql_upgrade(
     """
     source.check_target(target, dry_run=dry_run)
     words: Any = {"map": pairs, "like": like, "no_uids": no_uids, "accept": accept}
+    plans = plans.within(timeout)
     old_plan, new_plan = plans.read()
     with progress_bar("upgrading", quiet=as_json_) as progress:
         if source.in_lake:
@@ -165,6 +161,8 @@ def sql_upgrade(
             done = sl.sql_upgrade(
                 source.savepoint, target, old_plan, new_plan, **words, **source.reading
             )
+    if done.made:
+        plans.keep()
     show(done, as_json_=as_json_)
     answer(yes=not done.refused)
 
@@ -176,10 +174,11 @@ def sql_upgrade(
 @json_option
 def check_sql(
     source: NamedSnapshot,
-    plans: NamedPlans,
+    plans: SqlPlans,
     pairs: tuple[str, ...],
     like: str | None,
     no_uids: bool,
+    timeout: float,
     as_json_: bool,
 ) -> None:
     """Say what a Flink SQL job keeps of a savepoint when its query has changed.
@@ -200,10 +199,13 @@ def check_sql(
           --flink-home /opt/flink
     """
     words: Any = {"map": pairs, "like": like, "no_uids": no_uids}
+    plans = plans.within(timeout)
     old_plan, new_plan = plans.read()
     if source.in_lake:
         done = source.stored().check_sql(old_plan, new_plan, **words)
     else:
         done = sl.check_sql(source.savepoint, old_plan, new_plan, **words, **source.reading)
+    if done.right:
+        plans.keep()
     show(done, as_json_=as_json_)
     answer(yes=done.right)

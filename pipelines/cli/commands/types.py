@@ -11,6 +11,7 @@ from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
     FLINK_OF_SQL,
+    FLINK_TIMEOUT,
     FlinkOfSql,
     NamedSnapshot,
     flink_of_sql,
@@ -29,7 +30,7 @@ FILES = (".yaml", ".yml", ".json", ".py")
 @click.option("--to", "target", metavar="DIRECTORY",
               help="Of --sql: keep the savepoint, which sql-upgrade takes as --like.")  # fmt: skip
 @click.option("--no-uids", is_flag=True, help="The SQL job runs without a compiled plan.")
-@gathered("flink", flink_of_sql, *FLINK_OF_SQL)
+@gathered("flink", flink_of_sql, *FLINK_OF_SQL, FLINK_TIMEOUT)
 @click.option("--entry-class", default="", help="The class with `main`; by default the JAR's.")
 @click.option("--arg", "arguments", multiple=True, help="An argument of the program.")
 @plugins_option

@@ -162,6 +162,7 @@ class SavepointDirectory:
             require_free(location)
         self.directory = self.target.confined()
         self._held: HeldDirectory | None = None
+        self._metadata: bytes | None = None
         if not self.target.local:
             self.directory.create()
             return
@@ -235,7 +236,8 @@ class SavepointDirectory:
         if self.directory.local:
             written = [path for path, _ in self.directory.files_below()]
             self.directory.sync_files([*written, *named_files(metadata)])
-        self.directory.write("_metadata", write_metadata(finished))
+        self._metadata = write_metadata(finished)
+        self.directory.write("_metadata", self._metadata)
         if self._again:
             if _content(self.target.confined()) != _content(self.directory):
                 raise _taken(self.target, "the directory is not empty")
@@ -253,10 +255,13 @@ class SavepointDirectory:
         return self.target.root if self.target.local else self.target.given
 
     def abandon(self) -> None:
-        """Remove the written files, but not another process's savepoint at the target."""
+        """Remove the written files, but not another process's savepoint at the target.
+
+        Nor this one, if it was interrupted when it was complete in its store.
+        """
         if self.directory.local or not self.directory.is_file("_metadata"):
             self.directory.delete_tree()
-        else:
+        elif self.directory.read("_metadata") != self._metadata:
             self.remove_others(())
         self._release()
 

@@ -10,7 +10,7 @@ import pytest
 import statelake as sl
 from statelake.pipelines.flink.cluster import FlinkCluster
 from tests.integration.conftest import started
-from tests.integration.flink.distribution import JAVA_SOURCES
+from tests.integration.flink.distribution import JAVA_SOURCES, flink_home
 from tests.integration.flink.live_cluster import LiveFlink, jar_of
 from tests.integration.flink.sql_jobs import MODULES, SqlFlink
 from tests.support.command import Ran, run
@@ -52,14 +52,27 @@ def counts(savepoint: str, plan: Path) -> dict[int, int]:
     return {row["key"]["k"]: row["value"]["count_v"] for row in rows}
 
 
-@pytest.mark.parametrize("comes_up", [True, False], ids=["goes on", "put back"])
+@pytest.mark.parametrize("kind", ["goes on", "put back", "of scripts"])
 def test_a_running_query_gets_another_one(
-    comes_up: bool, live: LiveFlink, plans: tuple[Path, Path], tmp_path: Path
+    kind: str, live: LiveFlink, plans: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """Without --accept it is not stopped; else it goes on, by the new plan or the old one."""
+    """Without --accept it is not stopped; else it goes on, by the new plan or the old one.
+
+    The plan of a script is kept before the job is stopped, and is what the new job runs.
+    """
     old, new = plans
+    named: tuple[object, ...] = ("--old-plan", old, "--new-plan", new)
+    if kind == "of scripts":
+        scripts = tmp_path / "old job.sql", tmp_path / "new job.sql"
+        for script, sql in zip(scripts, (OLD, NEW), strict=True):
+            script.write_text(sql)
+        new = tmp_path / "kept.json"
+        home = flink_home("2.3.0", tmp_path / "flink home", MODULES)
+        named = ("--old-sql", scripts[0], "--new-sql", scripts[1], "--keep-plan", new,
+                 "--flink-home", home)  # fmt: skip
+    comes_up = kind != "put back"
     jar = jar_of([JAVA_SOURCES / "PlanRunner.java"], tmp_path / "plan.jar", "PlanRunner", MODULES)
-    name = f"numbers {comes_up}"
+    name = f"numbers {kind}"
     with live.client() as cluster:
         uploaded = cluster.upload_jar(str(jar))
         first = cluster.run_jar(uploaded, arguments=[name, str(old)])
@@ -71,13 +84,14 @@ def test_a_running_query_gets_another_one(
                 "flink", "rescale", "--flink", live.url, "--job-name", name, "--lake",
                 tmp_path / "lake", "--job", "numbers", "--jar", jar, "--arg", name, "--arg", plan,
                 "--old-arg", name, "--old-arg", old, "--savepoints", f"file:{tmp_path}/savepoints",
-                "--exports", tmp_path, "--sql-old-plan", old, "--sql-new-plan", new,
-                "--parallelism", 2, "--engine", "local", "--json", *words,
+                "--exports", tmp_path, *named, "--parallelism", 2, "--engine", "local", "--json",
+                *words,
             )  # fmt: skip
 
         refused = rescale()
         assert refused.code == 1
         assert "--accept partly" in refused.err
+        assert new.exists() == (kind != "of scripts")
         assert cluster.job(first).runs
         done = rescale("--accept", "partly")
         assert done.json["outcome"] == ("rescaled" if comes_up else "put back"), done.json

@@ -41,6 +41,7 @@ SCRIPTS = {
     "old_flink": "given as `flink_home` or `flink_version`",
     "keep_plan": "given as `to`",
 }
+FLINK_OF_SCRIPTS = dict.fromkeys(("flink_home", "flink_version", "classpath"), "`SqlScript` has it")
 SCRIPT = {"sql": "--old-sql, --new-sql"}
 LOG = sl.Checkpoints.__init__
 PROGRAM = dict.fromkeys(
@@ -204,7 +205,9 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         PROGRAM
         | dict.fromkeys(("old_jar", "old_jar_id", "old_entry_class", "old_arg"), "given as `old`")
         | dict.fromkeys(("job_id", "job_name"), "given as `flink_job`")
-        | {"flink": "given as `cluster`", "dry_run": "`LiveRescale.plan`"},
+        | {"flink": "given as `cluster`", "dry_run": "`LiveRescale.plan`"}
+        | SCRIPTS
+        | FLINK_OF_SCRIPTS,
         CLUSTER | {"flink_job": "--job-id or --job-name", "old": "a `JarRun`, from --old-jar"},
     ),
 }  # fmt: skip

@@ -9,12 +9,15 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from pydantic import ValidationError
 
 import statelake as sl
 from statelake.dagster import StateLake
 from statelake.pipelines.orchestration.checks import changed_query
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.settings import ChangedQuerySettings, JobSettings
+from statelake.state_core.errors import FlinkJobError
+from tests.support.fake_java import fake_compiler, fake_flink, sql_script
 from tests.support.savepoints.kryo_jobs import jdk_savepoint
 from tests.support.savepoints.sql_jobs import unpack_sql_job, unpack_sql_plans
 
@@ -84,6 +87,74 @@ def test_a_changed_query_goes_on_from_each_night(tmp_path: Path) -> None:
             assert (success, told["made"]) == (True, "monday-sql")
     names = [each.snapshot_id for each in sl.Lake(tmp_path / "lake").job("shop").snapshots()]
     assert names == [*NIGHTS, "monday-sql"]
+
+
+def scripts_of(to: Path, patch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The settings of two scripts, and of a Flink that makes both plans of them."""
+    patch.setenv("JAVA_HOME", str(fake_compiler(to / "jdk")))
+    patch.setenv("STATELAKE_CACHE", str(to / "cache"))
+    old, new = (sql_script(to / f"{plan.stem} job.sql", plan) for plan in unpack_sql_plans(to))
+    return {"old_sql": str(old), "new_sql": str(new), "flink_home": str(fake_flink(to / "flink"))}
+
+
+@pytest.mark.full
+def test_a_changed_query_of_scripts_goes_on_from_each_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Real Flink's plans of them; the new one is kept when a snapshot was upgraded for it."""
+    savepoint, kept = unpack_sql_job("shop", tmp_path / "shop"), tmp_path / "kept.json"
+    words = scripts_of(tmp_path, monkeypatch)
+    query = ChangedQuerySettings(**words, keep_plan=str(kept))
+    with dagster_over(tmp_path, savepoint, changed_query=query) as run:
+        success, told = run("shop_upgrade_sql_snapshots", "monday", {})
+        assert (success, told["made"], kept.exists()) == (False, "nothing", False)
+        success, told = run("shop_upgrade_sql_snapshots", "monday", {"accept": ["partly"]})
+        assert (success, told["made"]) == (True, "monday-sql")
+    assert kept.read_bytes() == (tmp_path / "new.json").read_bytes()
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_check_of_a_changed_query_takes_scripts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or one script and one plan; it keeps no plan, and names what Flink does not take."""
+    savepoint = unpack_sql_job("shop", tmp_path / "shop")
+    words = scripts_of(tmp_path, monkeypatch)
+    sl.Lake(tmp_path / "lake").job("shop", engine="local").import_snapshot(savepoint, "monday")
+    locations = Locations(lake=str(tmp_path / "lake"), job="shop")
+    kept = tmp_path / "kept.json"
+    query = ChangedQuerySettings(**words, accept=["partly"], keep_plan=str(kept))
+    assert changed_query(locations, "monday", query)[0]
+    assert not kept.exists()
+    strict = ChangedQuerySettings(**(words | {"new_sql": ""}), new_plan=str(tmp_path / "new.json"))
+    assert not changed_query(locations, "monday", strict)[0]
+    (tmp_path / "bad.sql").write_text("INSERT INTO t WITH ('password' = 's3cret')")
+    bad = ChangedQuerySettings(**(words | {"new_sql": str(tmp_path / "bad.sql")}))
+    with pytest.raises(FlinkJobError, match=r"bad\.sql: Flink does not take it: line 1") as failed:
+        changed_query(locations, "monday", bad)
+    assert "s3cret" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "give --old-plan, or --old-sql"),
+        ({"old_plan": "a", "old_sql": "b", "new_plan": "c"}, "give --old-plan, or --old-sql"),
+        ({"old_plan": "a"}, "give --new-plan, or --new-sql"),
+        ({"old_plan": "a", "new_plan": "b", "keep_plan": "c"}, "--keep-plan is for the plan of"),
+        ({"old_sql": "a", "new_sql": "b", "flink_home": "c", "flink_version": "2"}, "one of both"),
+        ({"old_sql": "a", "new_sql": "b"}, "compiled by one Flink, which is not said"),
+        ({"old_sql": "a", "new_plan": "b", "flink_version": 1.20}, "flink_version"),
+        ({"old_plan": "a", "new_plan": "b", "timeout": 0}, "timeout"),
+        ({"old_plan": "a", "new_plan": "b", "timeout": float("nan")}, "timeout"),
+    ],
+)  # fmt: skip
+def test_settings_of_a_changed_query_that_do_not_belong_together_are_refused(
+    settings: dict[str, Any], says: str
+) -> None:
+    """When definitions are loaded; a version without quotes is a number to YAML, and no version."""
+    with pytest.raises(ValidationError, match=says):
+        ChangedQuerySettings(**settings)
 
 
 def test_the_check_of_a_changed_query_says_what_is_not_accepted(tmp_path: Path) -> None:

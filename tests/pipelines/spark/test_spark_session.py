@@ -12,22 +12,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from statelake.pipelines import java
 from statelake.pipelines.engine import choose_engine
 from statelake.pipelines.spark import class_archive, jars
 from statelake.pipelines.spark.session import open_session
 from statelake.pipelines.spark.worker_daemon import preload
 from statelake.state_core.errors import StateError
+from tests.support.fake_java import fake_java
 
 pytestmark = pytest.mark.spark
-
-
-def fake_java(folder: Path, script: str) -> Path:
-    """A `java` that does what the script says; its home."""
-    command = folder / "bin" / "java"
-    command.parent.mkdir(parents=True)
-    command.write_text(f"#!/bin/sh\n{script}\n")
-    command.chmod(0o755)
-    return folder
 
 
 class TestClassArchive:
@@ -160,6 +153,17 @@ class TestJava:
         monkeypatch.setenv("PATH", str(home / "bin"))
         jars.require_java()
         assert jars.java_command() == str(home / "bin" / "java")
+
+    def test_one_that_does_not_answer(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """It is not waited for without end, and what it started ends too."""
+        home = fake_java(tmp_path / "jdk", "sleep 1000; true")
+        monkeypatch.setenv("JAVA_HOME", str(home))
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+        monkeypatch.setattr(java, "VERSION_SECONDS", 0.2)
+        with pytest.raises(jars.JavaError, match=rf"^{home}.* has not ended in 0 s; put a Java"):
+            jars.require_java()
 
     def test_home_comes_first(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """JAVA_HOME wins over the path, as it does for Spark."""

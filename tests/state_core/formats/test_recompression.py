@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from statelake import open_snapshot
 from statelake.state_core.errors import SnapshotError, UnsupportedFormatError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import CheckpointMetadata
 from statelake.state_core.formats.rewriting import recompression
 from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
+from statelake.state_core.formats.writing import writer
 from tests.support.lakes import entries, files_of, golden, raw_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
@@ -57,6 +61,31 @@ def test_there_and_back(case: GoldenCase, tmp_path: Path) -> None:
         assert first.after_bytes == pytest.approx(second.before_bytes)
         assert first.content_bytes == pytest.approx(second.content_bytes)
         assert first.ratio == pytest.approx(first.content_bytes / first.after_bytes)
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_who_is_interrupted_leaves_a_store_with_a_whole_savepoint_or_none(
+    complete: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files stay if `_metadata`, which names them, is there already."""
+    store = MemoryFileSystem()
+    monkeypatch.setattr(writer, "Directory", lambda place: Directory(place, store))
+    target = writer.SavepointDirectory(f"/interrupted-{complete}")
+    part = f"{target.attempt}part"
+    target.directory.write(part, b"state")
+    write = Directory.write
+
+    def interrupted(directory: Directory, path: str, content: bytes) -> None:
+        if complete:
+            write(directory, path, content)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(target.directory), "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        target.commit(CheckpointMetadata(3, 1, []))
+    target.abandon()
+    stored = sorted(path.rpartition("/")[2] for path in store.find(target.target.root))
+    assert stored == (sorted([part, "_metadata"]) if complete else [])
 
 
 def test_windows_are_framed_as_one_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,10 +19,14 @@ from statelake.pipelines.cli.commands.flink.connecting import (
     timeout_option,
 )
 from statelake.pipelines.cli.commands.plugins import plugins_option
+from statelake.pipelines.cli.commands.sql_upgrade import optional_plan_options
 from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.commands.times import Duration
 from statelake.pipelines.cli.options import answer, engine_option, job_option, lake_option
 from statelake.pipelines.flink.jars import JarRun
+
+if TYPE_CHECKING:
+    from statelake.pipelines.operations.sql_scripts import SqlPlans
 
 
 @click.command()
@@ -48,15 +53,8 @@ from statelake.pipelines.flink.jars import JarRun
 )
 @path_map_option
 @click.option("--migrate", default="", metavar="FILE", help="The new types of states.")
-@click.option("--sql-old-plan", default="", metavar="FILE",
-              help="The compiled plan of the Flink SQL job that runs.")  # fmt: skip
-@click.option("--sql-new-plan", default="", metavar="FILE",
-              help="The compiled plan of the new job.")  # fmt: skip
-@click.option("--map", "pairs", multiple=True, metavar="OLD=NEW",
-              help="Two nodes of these plans that are the same.")  # fmt: skip
+@optional_plan_options
 @click.option("--accept", multiple=True, metavar="WHAT", help="As for `sql-upgrade`.")
-@click.option("--like", default="", metavar="SAVEPOINT", help="As for `sql-upgrade`.")
-@click.option("--no-uids", is_flag=True, help="As for `sql-upgrade`.")
 @click.option("--uid", "uids", multiple=True,
               help="An operator uid of the SQL job (Flink < 2.0).")  # fmt: skip
 @click.option("--against", default="", help="As for `check compatibility`: a file, or a savepoint.")
@@ -66,7 +64,7 @@ from statelake.pipelines.flink.jars import JarRun
     "--savepoint-timeout", type=Duration(), default="10min", show_default=True,
     help="The longest time of the savepoint.",
 )  # fmt: skip
-@timeout_option("5min", "the job may take to run and to complete a checkpoint")
+@timeout_option("5min", "the job may take to run and to complete a checkpoint, or SQL to compile")
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--roll-back", is_flag=True, help="Undo an earlier call that was killed.")
 @click.option("--take-over", is_flag=True, help="An earlier call on another machine has ended.")
@@ -89,11 +87,10 @@ def rescale(
     exports: str,
     path_map: tuple[str, ...],
     migrate: str,
-    sql_old_plan: str,
-    sql_new_plan: str,
+    plans: SqlPlans | None,
     pairs: tuple[str, ...],
     accept: tuple[str, ...],
-    like: str,
+    like: str | None,
     no_uids: bool,
     uids: tuple[str, ...],
     against: str,
@@ -110,8 +107,9 @@ def rescale(
     """Rescale, migrate or upgrade a running job, or put it back as it was.
 
     The job is stopped with a savepoint; that is imported, checked, migrated, exported, and the new
-    job runs from the export. With two compiled plans the state of a Flink SQL job is upgraded for
-    its new query; what it would lose is refused before the job is stopped. If the new job does not
+    job runs from the export. With the plans of two queries, or with their scripts as in `check
+    sql`, the state of a Flink SQL job is upgraded for the new query; what it would lose is refused
+    before the job is stopped, as is a script that Flink does not compile. If the new job does not
     run and complete a checkpoint in time, or anything before fails, the old JAR runs again from the
     job's own savepoint, which is never touched; the exit code is then 1. Each step is recorded in
     the lake: after a kill, the same call continues, or undoes the steps with --roll-back. An
@@ -127,16 +125,17 @@ def rescale(
           --savepoints file:///sp --exports /sp --dry-run
       statelake flink rescale --flink http://jm:8081 --job-name shop --lake lake --job shop \\
           --jar run-plan.jar --arg new.json --old-arg old.json --exports /sp \\
-          --sql-old-plan old.json --sql-new-plan new.json --accept partly
+          --old-plan old.json --new-plan new.json --accept partly
     """
     if old_jar and old_jar_id:
         raise click.UsageError("give --old-jar or --old-jar-id, not both")
     if migrate and not (old_jar or old_jar_id):
         raise click.UsageError("--migrate needs --old-jar or --old-jar-id: what to go back to")
-    if sql_new_plan and not (old_jar or old_jar_id or old_arguments):
+    if plans is not None and not (old_jar or old_jar_id or old_arguments):
         raise click.UsageError(
-            "--sql-new-plan needs --old-jar, --old-jar-id or --old-arg: what to go back to"
+            "a new query needs --old-jar, --old-jar-id or --old-arg: what to go back to"
         )
+    plans = None if plans is None else plans.within(seconds(timeout))
     with connected(flink) as cluster:
         from statelake.pipelines.api import Lake  # noqa: PLC0415 - Delta only when wanted
 
@@ -150,8 +149,9 @@ def rescale(
         asked = Lake(lake).job(job, engine=engine).live_rescale(
             cluster, flink_job, program, old=old, savepoints=savepoints, exports=exports,
             path_map=path_map, parallelism=parallelism, max_parallelism=max_parallelism,
-            migrate=migrate, sql_old_plan=sql_old_plan, sql_new_plan=sql_new_plan, map=pairs,
-            accept=accept, like=like, no_uids=no_uids, uids=uids, against=against,
+            migrate=migrate, old_plan="" if plans is None else plans.old,
+            new_plan="" if plans is None else plans.new, map=pairs,
+            accept=accept, like=like or "", no_uids=no_uids, uids=uids, against=against,
             declared=declared, format=form,
             savepoint_timeout=seconds(savepoint_timeout), timeout=seconds(timeout),
         )  # fmt: skip
