@@ -623,7 +623,7 @@ def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:
     if old.settings.get("time to live") != new.settings.get("time to live"):
         yield "its time to live is switched on or off"
     elif old.reads == new.reads and old.settings != new.settings:
-        yield "it is another one itself"
+        yield "its own part of the query is another"
 
 
 def _keys_text(old: NodeStates, new: NodeStates) -> str:
