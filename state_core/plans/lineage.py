@@ -182,7 +182,9 @@ def reads_incremental(node: PlanNode, inputs: Sequence[Relation]) -> bool:
 
 def _unknown(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     """Return the relation of a node without a rule, which its whole content identifies."""
-    left_out = ("id", "type", "description", "inputProperties", "configuration", "outputType")
+    left_out = (
+        "id", "type", "description", "inputProperties", "configuration", "outputType", "state",
+    )  # fmt: skip
     spec = _said({name: value for name, value in node.spec.items() if name not in left_out})
     reads = [(each.rows, (each.before or each).fields) for each in inputs]
     rows = _bounded(f"{node.kind}({json.dumps(spec, sort_keys=True)} OF {json.dumps(reads)})")

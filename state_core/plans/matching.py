@@ -8,7 +8,7 @@ a name, a place in the query or a number.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -34,6 +34,7 @@ from statelake.state_core.plans.states import (
     Place,
     StateColumn,
     states_of,
+    whole_node,
 )
 from statelake.state_core.plans.versions import FILTERED_CHANGES, RETRACTING_SINKS, UNFILTERED
 from statelake.state_core.serializers.sql.binary.formats import LONG_DIGITS
@@ -237,6 +238,56 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
     found: dict[int, OperatorMatch] = {
         new_: _match(before[old_], after[new_]) for old_, new_ in pairs.items()
     }
+    _pair(after, free, found)
+    for number in after:  # each after those that it reads
+        found[number] = _folded(found[number], new, relations, found)
+    ordered = [_begun(found[number], new, relations, found) for number in after]
+    return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
+
+
+def with_held(match: PlanMatch, numbers: Iterable[int]) -> PlanMatch:
+    """Return a match of more old nodes: of such as keep no state in general, and have some.
+
+    These are records that wait, for lookups in most cases: they go on in an equal node alone.
+
+    Args:
+        match: The match.
+        numbers: The numbers of old nodes that have state in a snapshot.
+    """
+    missed = {*numbers} - {each.old.node.id for each in match.operators if each.old is not None}
+    if not missed:
+        return match
+    kinds = {match.old.nodes[number].kind for number in missed}
+    taken = {each.new.node.id for each in match.operators if each.new is not None}
+    alike = {n for n, node in match.new.nodes.items() if node.kind in kinds and n not in taken}
+    free, after = _whole(match.old, missed), _whole(match.new, alike)
+    found: dict[int, OperatorMatch] = {}
+    _pair(after, free, found)
+    paired = (each for each in found.values() if each.old is not None)
+    return replace(match, operators=(*match.operators, *paired, *map(_gone, free.values())))
+
+
+def _whole(plan: Plan, numbers: Collection[int]) -> dict[int, NodeStates]:
+    relations = lineage_of(plan)
+    return {
+        node.id: whole_node(node, relations[node.id], [relations[each] for each in node.inputs])
+        for node in plan.nodes.values()
+        if node.id in numbers
+    }
+
+
+def _pair(
+    after: Mapping[int, NodeStates],
+    free: dict[int, NodeStates],
+    found: dict[int, OperatorMatch],
+) -> None:
+    """Match new operators with old ones, which are taken from those that are free.
+
+    Args:
+        after: The new operators, by number.
+        free: The old ones that none continues yet.
+        found: The matches, by the number of the new operator; those that are there stay.
+    """
     wanted = [number for number in after if number not in found]
     # the surest pairs first: an operator that is not sure takes what these have left
     for number, candidates in sorted(
@@ -259,10 +310,6 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         else:
             found[number] = match
         del free[ties[0]]
-    for number in after:  # each after those that it reads
-        found[number] = _folded(found[number], new, relations, found)
-    ordered = [_begun(found[number], new, relations, found) for number in after]
-    return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
 
 
 def _folded(
@@ -394,11 +441,21 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
 
     if old.family != new.family:
         worse(Fate.LOST, f"it was {old.node.label}, which keeps other state")
+    elif new.identity or old.identity:
+        for because in _differences(old, new):
+            worse(Fate.UNKNOWN, because)
     keys, key_fate, because = _moved(old, new)
     if _materializes_otherwise(old, new):
         worse(Fate.LOST, _materializes_text(new))
     elif because:
         worse(key_fate, because)
+    if new.identity or old.identity:
+        if fate is not Fate.KEEPS:
+            worse(fate, f"{_kept_whole(new)}: make this edit in another part of the query, or begin"
+                  f" anew what this one holds, --accept lost={new.node.label}")  # fmt: skip
+        elif old.filters != new.filters:
+            worse(Fate.FILTER, _filters_text(old, new))
+        return OperatorMatch(old, new, (), fate, tuple(why))
     if old.reads != new.reads and not _materializes_otherwise(old, new):
         worse(Fate.LOST, _reads_text(old, new))
     for name, setting in new.settings.items():
@@ -540,6 +597,36 @@ def _not_held(was: str) -> str:
 def _shown_key(states: NodeStates) -> str:
     pairs = zip(states.keys, states.key_types, strict=True)
     return ", ".join(f"{_short(text)} {kind}" for text, kind in pairs)
+
+
+# what is said of a node whose state is no more than its own, by its kind
+WHOLE = {
+    "match": "matches that have begun stand for places in MATCH_RECOGNIZE as it was",
+    "process-table-function": "what a process table function holds is its own, by its call",
+    "multi-join": "a join of several tables holds the rows of each for the conditions as they were",
+    "delta-join": "it holds records that wait for lookups, none if its sources had been idle",
+    "lookup-join": "it holds records that wait for lookups, none if its sources had been idle",
+}
+MATERIALIZED = "it holds what lookups found, by which rows are taken back"
+
+
+def _kept_whole(states: NodeStates) -> str:
+    """Return why a node's state is kept only if nothing of it changes."""
+    if states.node.spec.get("requireUpsertMaterialize"):
+        return MATERIALIZED
+    return WHOLE.get(states.family, "what it holds is known as a whole alone")
+
+
+def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:
+    """Yield what is not equal of two nodes whose state is no more than their own."""
+    if old.reads != new.reads:
+        yield _reads_text(old, new)
+    if old.settings.get("key") != new.settings.get("key"):
+        yield f"its key is {new.settings.get('key')}, and it was {old.settings.get('key')}"
+    if old.settings.get("time to live") != new.settings.get("time to live"):
+        yield "its time to live is switched on or off"
+    elif old.reads == new.reads and old.settings != new.settings:
+        yield "its own part of the query is another"
 
 
 def _keys_text(old: NodeStates, new: NodeStates) -> str:

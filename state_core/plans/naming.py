@@ -59,6 +59,7 @@ OPERATORS = {"sort-limit": "rank", "limit": "rank"}
 NAMES = (
     "source", "sink", "kafka", "values", "upsert-materialize", "constraint-validator",
     "partitioner", "rowtime-inserter", "csv-source", "filesystem", "committer", "writer",
+    "lookup-join-materialize",
 )  # fmt: skip
 
 
@@ -94,9 +95,14 @@ def nodes_by_uid(
         for node in plan.nodes.values()
         for name in (OPERATORS.get(node.kind, node.kind), *NAMES)
     }
+    own = {uid: node for node in plan.nodes.values() if (uid := node.own_uid)}
+    guesses |= {operator_id_of_uid(uid): (node.id, node.kind) for uid, node in own.items()}
     found: dict[str, tuple[int, str]] = {}
     others: dict[str, str] = {}
     for operator_id, uid in held.items():
+        if uid in own:
+            found[operator_id] = own[uid].id, own[uid].kind
+            continue
         parts = _UID.fullmatch(uid)
         number, name = (int(parts[1]), parts[2]) if parts else guesses.get(operator_id, (-1, ""))
         node = plan.nodes.get(number)
@@ -187,7 +193,11 @@ def _nodes_in(snapshot: Snapshot, plan: Plan) -> dict[str, tuple[int, str]]:
     if held and not unknown and any(each.operator_id in found for each in held):
         return found
     ids = [each.operator_id for each in held]
-    shape = None if any(each.uid for each in held) else shape_in(plan, ids)
+    shape = None
+    if not any(each.uid for each in held):
+        every = [each.operator_id for each in snapshot.operators]
+        keyed = [each.operator_id for each in held if each.keyed_states]
+        shape = shape_in(plan, ids, every, keyed)
     if shape is not None:  # a job without a compiled plan
         by_id = {operator_id: at for at, operator_id in operator_ids_of(plan, shape).items()}
         return {
@@ -228,10 +238,15 @@ def _state_names(operator: Operator, node: NodeStates) -> dict[str, RowNames]:
         )
     if node.key_names and operator.keyed_files:
         row = row_in(parse_key_serializer(operator.keyed_files[0].key_serializer).snapshot)
-        _fit(row, node.key_types or [None] * len(node.key_names), "its key")
+        if not node.identity or len(row.types) == len(node.key_names):
+            _fit(row, node.key_types or [None] * len(node.key_names), "its key")
+        else:
+            node = replace(node, key_names=())
     names = {}
     for keyed in operator.keyed_states:
         state = predicted.get(keyed.name)
+        if state is not None and node.identity and not _has_rows(keyed, state):
+            state = None
         if state is not None and keyed.kind is not StateKind.TIMERS:
             for place, columns in state.rows.items():
                 row = row_at(keyed.meta_info, place)
@@ -241,6 +256,16 @@ def _state_names(operator: Operator, node: NodeStates) -> dict[str, RowNames]:
             names[keyed.name] = view_names(node, keyed.name)
             _fit_view(node, keyed)
     return names
+
+
+def _has_rows(keyed: KeyedState, state: NodeState) -> bool:
+    """Return whether a state of a node that is kept as a whole has the rows that are known."""
+    try:
+        for place, columns in state.rows.items():
+            refuse_other_types(row_at(keyed.meta_info, place), [each.type for each in columns])
+    except IncompatibleError:
+        return False
+    return True
 
 
 def row_names(node: NodeStates, state: NodeState | None) -> RowNames:

@@ -66,6 +66,11 @@ class PlanNode:
         return f"{''.join(part.capitalize() for part in self.kind.split('-'))}[{self.id}]"
 
     @property
+    def own_uid(self) -> str:
+        """The uid that its operator has, whatever its number: of a process table function."""
+        return str(self.spec.get("uid") or "") if self.kind == "process-table-function" else ""
+
+    @property
     def title(self) -> str:
         """Flink's description, in which users recognise their query; the label without one."""
         return str(self.spec.get("description") or self.label)

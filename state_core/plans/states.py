@@ -176,7 +176,7 @@ class NodeStates:
         settings: What else must be equal, by its name.
         states: Its states; others of the operator, and timers, stay as they are.
         limits: Settings that may change, with a consequence.
-        identity: Whether no column is known, so that all must be equal.
+        identity: Whether its state is no more than its own, so that all must be equal.
         key_types: The types of its key.
         key_names: The names of the columns of its key.
         use: What becomes of a source's rows, or what comes to a sink, by which two of one table
@@ -228,8 +228,9 @@ def states_of(plan: Plan, relations: Mapping[int, Relation]) -> dict[int, NodeSt
         if rule is not None and not reads_incremental(node, inputs):
             with understood(plan, node):
                 found[node.id] = rule(plan, node, inputs)
-        elif node.kind not in STATELESS:
-            found[node.id] = _unknown(node, relations[node.id], inputs)
+        elif node.kind not in STATELESS or node.spec.get("requireUpsertMaterialize"):
+            with understood(plan, node):
+                found[node.id] = whole_node(node, relations[node.id], inputs)
     for number, use in _uses(plan, relations).items():
         found[number] = replace(found[number], use=use)
     return found
@@ -292,12 +293,78 @@ def _made(
     )  # fmt: skip
 
 
-def _unknown(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) -> NodeStates:
-    """Return a node whose states are not modelled: they stay if all of the node is equal."""
-    reads = tuple(f"{each.rows} {each.fields}" for each in inputs)
+def whole_node(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) -> NodeStates:
+    """Return a node whose state stays if all of the node is equal: only that tells what it means.
+
+    Args:
+        node: The node.
+        emitted: What it emits.
+        inputs: What it reads.
+    """
+    reads = tuple(f"{each.rows} {_typed_fields(each)}" for each in inputs)
     filters = frozenset().union(*(each.filters for each in inputs))
-    settings = {"content": f"{emitted.rows} {emitted.fields}"}
-    return NodeStates(node, node.kind, reads, filters, (), settings, (), identity=True)
+    times = [
+        not str(each.get("ttl")).startswith("0 ") for each in node.spec.get("state") or ()
+        if each.get("ttl")
+    ]  # fmt: skip
+    read, keys = _whole_keys(node, inputs)
+    settings = {
+        "content": f"{emitted.rows} {emitted.fields}", "key": str(sorted(read.named(keys))),
+        "time to live": str(times),
+    }  # fmt: skip
+    return NodeStates(
+        node, node.kind, reads, filters, (), settings, _whole_states(node, inputs), identity=True,
+        key_names=_names(read, keys),
+    )  # fmt: skip
+
+
+def _typed_fields(read: Relation) -> list[str]:
+    pairs = zip(read.fields, read.columns, strict=True)
+    return [f"{text} {column.type}" for text, column in pairs]
+
+
+def _whole_keys(node: PlanNode, inputs: Sequence[Relation]) -> tuple[Relation, Sequence[int]]:
+    """Return the input and its fields by which a node's state is kept; none if it has no key."""
+    read, spec = (*inputs, _NO_ROWS)[0], node.spec
+    if node.kind == "match":
+        return read, spec["matchSpec"]["partition"]["fields"]
+    if node.kind == "process-table-function":
+        for each in spec["functionCall"]["operands"]:
+            if each.get("partitionKeys"):
+                return inputs[each["inputIndex"]], each["partitionKeys"]
+    if node.kind == "multi-join":
+        return read, spec["inputProperties"][0]["requiredDistribution"].get("keys", ())
+    if node.kind == "lookup-join":  # Flink 1 keeps what was found by what is looked up
+        looked_up = [each["index"] for each in spec["lookupKeys"].values() if "index" in each]
+        return read, spec.get("inputUpsertKey") or looked_up
+    return read, ()
+
+
+_NO_ROWS = Relation("", frozenset(), (), (), updates=False)
+
+
+def _whole_states(node: PlanNode, inputs: Sequence[Relation]) -> tuple[NodeState, ...]:
+    """Return the states of a node of which rows are known, though not what they mean together."""
+    if node.kind == "match":
+        rows = {Place.VALUE: _columns(inputs[0])}
+        names = ("eventQueuesStateName", "sharedBuffer-events")
+        return tuple(NodeState(name, "rows", rows) for name in names)
+    if node.kind == "multi-join":
+        unique = node.spec["inputUniqueKeys"]
+        return tuple(
+            NodeState(
+                f"multi-join-input-{at}", "rows",
+                {Place.VALUE if unique[at] else Place.USER_KEY: _columns(read)}, at,
+            )
+            for at, read in enumerate(inputs)
+        )  # fmt: skip
+    if node.kind == "lookup-join" and node.spec.get("requireUpsertMaterialize"):
+        found = tuple(
+            StateColumn(column.name, column.name, column.type, column=column.name)
+            for column in node.columns[len(inputs[0].columns) :]
+        )
+        return (NodeState("values", "list of rows", {Place.VALUE: found}),)
+    return ()
 
 
 def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:

@@ -18,10 +18,12 @@ from itertools import product
 from statelake.state_core.model.key_groups import murmur3_128
 from statelake.state_core.plans.lineage import understood
 from statelake.state_core.plans.plan import Plan, PlanNode
+from statelake.state_core.plans.states import STATELESS, TIMES
 
 SOURCE, SINK = "table-source-scan", "sink"
 MOST_OPERATORS = 4  # of a source, or a sink
 MOST_HASHES = 1 << 20  # of all shapes that are tried
+TIMESTAMPS = "timestamp-inserter"  # before a pattern in the order of event time
 VIRTUAL = ("exchange", "union")  # nodes that are no operators
 
 
@@ -61,12 +63,41 @@ def shapes_of(plan: Plan) -> Iterator[Shape]:
         yield Shape(dict(zip(kinds, chosen, strict=True)))
 
 
-def shape_in(plan: Plan, operator_ids: Collection[str]) -> Shape | None:
-    """Return the shape by which a plan's operators have all of some ids; None without one."""
+def shape_in(
+    plan: Plan, held: Collection[str], every: Collection[str] = (), keyed: Collection[str] = ()
+) -> Shape | None:
+    """Return the shape by which a plan's operators have all ids of a snapshot; None without one.
+
+    In a chain an id tells no more than a place: another shape may put another operator there.
+
+    Args:
+        plan: The plan.
+        held: The ids of operators with state, all of which must be there, where state may be.
+        every: Those of all operators of the snapshot: the shape that has most of them is the best.
+        keyed: Those with keyed state.
+    """
+    best: Shape | None = None
+    most, wanted = -1, set(every)
     for shape in shapes_of(plan):
-        if set(operator_ids) <= set(operator_ids_of(plan, shape).values()):
+        found = {operator_id: at for at, operator_id in operator_ids_of(plan, shape).items()}
+        if not all(
+            each in found and _may_hold(plan, *found[each], keyed=each in keyed) for each in held
+        ):
+            continue
+        count = len(wanted & found.keys())
+        if count == len(wanted):
             return shape
-    return None
+        if count > most:
+            best, most = shape, count
+    return best
+
+
+def _may_hold(plan: Plan, number: int, name: str, *, keyed: bool) -> bool:
+    """Return whether an operator may have state."""
+    kind = plan.nodes[number].kind
+    if kind == SOURCE:
+        return not keyed
+    return name != TIMESTAMPS and (kind not in STATELESS or kind == "lookup-join")
 
 
 def operator_ids_of(plan: Plan, shape: Shape) -> dict[tuple[int, str], str]:
@@ -81,6 +112,13 @@ def operator_ids_of(plan: Plan, shape: Shape) -> dict[tuple[int, str], str]:
     """
     graph = _Graph(plan, shape)
     return {graph.names[index]: hashed.hex() for index, hashed in graph.hashes().items()}
+
+
+def _is_by_rowtime(node: PlanNode, read: PlanNode) -> bool:
+    """Return whether the rows of a pattern are in the order of event time."""
+    order = node.spec["matchSpec"]["orderBy"]["fields"]
+    kind = getattr(read.columns[order[0]["index"]].type, "kind", "") if order else ""
+    return bool(kind == TIMES[0])
 
 
 class _Graph:
@@ -126,6 +164,11 @@ class _Graph:
         if node.kind in VIRTUAL:
             return reads
         names = [node.kind]
+        if node.kind == "match" and _is_by_rowtime(node, self.plan.nodes[node.inputs[0]]):
+            names = [TIMESTAMPS, node.kind]
+        if node.kind == "lookup-join" and node.spec.get("requireUpsertMaterialize"):
+            names = ["lookup-join-materialize"]  # behind an exchange of its own
+            reads = [(index, False) for index, _ in reads]
         if node.kind == SOURCE:
             names = [f"source-{number}" for number in range(self.shape.of(node))]
         elif node.kind == SINK:
@@ -159,7 +202,8 @@ class _Graph:
             for before in self.inputs[index]:
                 for at, byte in enumerate(hashes[before]):
                     mixed[at] = mixed[at] * 37 & 0xFF ^ byte
-            hashes[index] = bytes(mixed)
+            uid = self.plan.nodes[self.names[index][0]].own_uid
+            hashes[index] = murmur3_128(uid.encode("utf-8")) if uid else bytes(mixed)
             for after, _ in self.outputs[index]:
                 if after not in seen:
                     seen.add(after)

@@ -57,6 +57,8 @@ def _unaided(
     if new.family in CONNECTORS:
         same = found.settings == new.settings
         return Unaided("restores it" if same else "gives it the state of another table", not same)
+    if new.identity and found.settings != new.settings:
+        return Unaided("restores what the old one held, if its types are equal", wrong=True)
     if not _same_types(found, new):
         return Unaided("refuses: the new state serializer must not be incompatible")
     if found.keys != new.keys:

@@ -120,6 +120,7 @@ from statelake.state_core.plans.matching import (
     PlanMatch,
     StateMatch,
     merged_by,
+    with_held,
     worst,
 )
 from statelake.state_core.plans.naming import (
@@ -573,6 +574,7 @@ def plan_sql_upgrade(
         IncompatibleError: The snapshot is not of the old plan.
     """
     named = (_named_by_topology if no_uids else _named_by_uid)(record, match)
+    match = with_held(match, named.old)
     liked = _liked(like, match, named)
     upgrades = [
         _operator_upgrade(record, each, named, liked, match.new.flink) for each in match.operators
@@ -633,7 +635,7 @@ class Named:
     def identity(self, node: PlanNode, name: str) -> Identity | None:
         """Return the identity of an operator of the new job; None if it has none of that name."""
         if not self.new:
-            uid = f"{node.id}_{name}"
+            uid = node.own_uid or f"{node.id}_{name}"
             return Identity(operator_id_of_uid(uid), uid)
         operator_id = self.new.get((node.id, name))
         return None if operator_id is None else Identity(operator_id)
@@ -657,7 +659,9 @@ def _named_by_topology(record: SnapshotRecord, match: PlanMatch) -> Named:
         IncompatibleError: The snapshot's ids are not those of the old plan's topology.
     """
     held = _with_state(record)
-    shape = shape_in(match.old, held)
+    every = [each.operator_id for each in carried_metadata(record).operators]
+    keyed = [each.operator_id for each in record.operators if each.states]
+    shape = shape_in(match.old, held, every, keyed)
     if shape is None:
         raise IncompatibleError(
             "the ids of the snapshot's operators do not follow from the old plan",
@@ -871,7 +875,8 @@ def _state_upgrade(
             return None
         if match.merges:
             raise IncompatibleError("its groups merge, and how this merges is not known")
-        ttl = _switched(state.meta_info, new, 0) if new.states else None
+        known = bool(new.states) and not new.identity
+        ttl = _switched(state.meta_info, new, 0) if known else None
         names = view_names(new, name)
         bits = _moved_bits(state, view)
         return StateUpgrade(state.name, name, state.meta_info, ttl=ttl, names=names, bits=bits)

@@ -13,6 +13,8 @@ from tests.integration.flink.oracle import ANSWER_SECONDS, AskedFlink
 
 MODULES = ("flink-table-planner_2.12", "flink-table-runtime", "flink-table-api-java-bridge")
 SOURCES = ("SqlHalves.java", "Cluster.java")
+# what Flink has since 2.1: process table functions
+NEW_SOURCES, SINCE = ("ProcessedTables.java",), (2, 1)
 FACTORY = "org.apache.flink.table.factories.Factory"
 
 
@@ -28,7 +30,9 @@ class SqlFlink(AskedFlink):
         self._to = to
         self._numbers = itertools.count()
         jars = flink_jars(version, MODULES)
-        classes = compiled([JAVA_SOURCES / name for name in SOURCES], jars, f"sql-{version}")
+        new = NEW_SOURCES if tuple(map(int, version.split(".")[:2])) >= SINCE else ()
+        sources = [JAVA_SOURCES / name for name in (*SOURCES, *new)]
+        classes = compiled(sources, jars, f"sql-{version}")
         services = to / "factories" / "META-INF" / "services"
         services.mkdir(parents=True, exist_ok=True)
         (services / FACTORY).write_text("SqlHalves\n")

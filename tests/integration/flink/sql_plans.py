@@ -273,7 +273,7 @@ ALIKE = (
          "SELECT a, SUM(b), COUNT(b) FROM MyTable GROUP BY a", "", "keeps"),
     Edit("a column of another distinct that is split",
          f"{SPLIT}SELECT a, COUNT(DISTINCT b) FROM MyTable GROUP BY a",
-         f"{SPLIT}SELECT a, COUNT(DISTINCT d) FROM MyTable GROUP BY a", "", "lost"),
+         f"{SPLIT}SELECT a, COUNT(DISTINCT d) FROM MyTable GROUP BY a", "", "unknown"),
     Edit("a key that can be null no longer", SUMS,
          OTHER_TYPE.replace("a INT", "a INT NOT NULL") + SUMS, "", "keeps"),
 )  # fmt: skip

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import statelake as sl
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
+from tests.integration.flink.sql_jobs import FACTORY
 from tests.support.lakes import entries
 from tests.support.savepoints.golden_cases import GOLDEN as DATA
 from tests.support.savepoints.golden_cases import golden_cases
@@ -26,17 +28,20 @@ SOURCES = ("SqlQueries.java", "SqlOperators.java", "IndexedTables.java")
 
 
 def run_job(
-    program: str, backend: str, to: Path, restored: Path, *options: str
+    program: str, backend: str, to: Path, restored: Path | None, *options: str
 ) -> tuple[Path, list[str]]:
-    """Restore a savepoint in a job of the same queries.
+    """Restore a savepoint in a job of the same queries, or begin without one.
 
     Returns:
         Where the savepoint lies that it took, and the lines that it printed before.
     """
     jars = flink_jars("2.3.0", MODULES)
     classes = compiled([JAVA_SOURCES / name for name in SOURCES], jars, "sql-2.3.0")
-    path = ":".join(map(str, [classes, *jars]))
-    words = [program, backend, to.as_uri(), restored.as_uri()]
+    services = to.parent / "factories" / "META-INF" / "services"  # for plans that are loaded
+    services.mkdir(parents=True, exist_ok=True)
+    (services / FACTORY).write_text("IndexedTables$Tables\n")
+    path = ":".join(map(str, [classes, services.parents[1], *jars]))
+    words = [program, backend, to.as_uri(), *([] if restored is None else [restored.as_uri()])]
     done = subprocess.run(
         [java_command(), "-Xmx2g", *options, *OPENS, "-cp", path, *words],
         capture_output=True,
@@ -107,3 +112,28 @@ def test_records_that_waited_are_joined(tmp_path: Path) -> None:
     joined = {line.partition("joined ")[2] for line in lines}
     assert joined == {f"{a} {b}" for a in range(12) for b in range(12) if a % 5 == b % 5}
     assert not any(held for (_, name), held in entries(after).items() if "wait_state" in name)
+
+
+@pytest.mark.nightly
+def test_records_that_wait_for_a_delta_join_go_on_in_a_changed_job(tmp_path: Path) -> None:
+    """Behind another query, under another id; of a job without the join they would be lost."""
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    taken, _ = run_job("SqlOperators", "hashmap", tmp_path / "taken", None, f"-Ddelta={old}")
+    options = (f"-Ddelta={new}", "-Daside=true", "-Dcompile=true")
+    run_job("SqlOperators", "hashmap", tmp_path / "none", None, *options)
+    upgraded = sl.sql_upgrade(taken, tmp_path / "upgraded", old, new)
+    (join,) = (each for each in upgraded.operators if each.operator.startswith("DeltaJoin["))
+    assert (join.fate, join.operator != join.goes_on_from) == ("keeps", True)
+    assert {each.fate for each in upgraded.operators} == {"keeps"}
+    held = [
+        sl.open_snapshot(taken, plan=old)[join.goes_on_from],
+        sl.open_snapshot(tmp_path / "upgraded", plan=new)[join.operator],
+    ]
+    rows = [each.keyed_states[0].to_arrow() for each in held]
+    assert rows[0].sort_by("key_group").equals(rows[1].sort_by("key_group"))
+    options = (f"-Ddelta={new}", "-Daside=true", "-Danswers=true")
+    _, lines = run_job(
+        "SqlOperators", "hashmap", tmp_path / "after", tmp_path / "upgraded", *options
+    )
+    joined = {line.partition("joined ")[2] for line in lines}
+    assert joined == {f"{a} {b}" for a in range(12) for b in range(12) if a % 5 == b % 5}

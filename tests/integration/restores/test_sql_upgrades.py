@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import statelake as sl
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
@@ -35,6 +36,8 @@ from tests.integration.flink.generated_queries import (
 )
 from tests.integration.flink.oracle import FlinkError
 from tests.integration.flink.sql_jobs import SqlFlink
+from tests.integration.flink.sql_versions import write_rows
+from tests.integration.flink.whole_nodes import NODES, WholeNode
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 
@@ -379,3 +382,91 @@ def test_pairs_that_are_not_drawn_have_the_numbers_that_were_promised(
         judge(flinks["2.3.0"], flinks["2.3.0"], seed, tmp_path, judged, pair=pair)
     assert not judged.wrong, "\n\n".join(judged.wrong)
     assert judged.fates == {"keeps": 10, "starts now": 8}
+
+
+def _scanned(plan: dict[str, Any], part: tuple[int, int]) -> dict[str, tuple[int, int]]:
+    """The rows that each table of a plan is to read; of tables beside the query none."""
+    scans = [node["scanTableSource"] for node in plan["nodes"] if "scanTableSource" in node]
+    names = {scan["table"]["identifier"].rpartition(".")[2].strip("`") for scan in scans}
+    return {name: (0, 0) if name == "Aside" else part for name in sorted(names)}
+
+
+def _of_query(lines: Sequence[str], sink: str) -> dict[str, int]:
+    """What a sink got, as far as it was not taken back: tables are read side by side."""
+    count: Counter[str] = Counter()
+    for line in lines:
+        name, kind, row = line.split("|", 2)
+        count[row] += (name == sink) * (1 if kind[0] == "+" else -1)
+    return {row: number for row, number in count.items() if number}
+
+
+def _bytes_of(operator: sl.Operator) -> dict[str, list[tuple[bytes, ...]]]:
+    """The bytes of all keyed state of an operator, and of its operator state."""
+    held: dict[str, list[tuple[bytes, ...]]] = {}
+    for state in operator.keyed_states:
+        table = state.to_arrow()
+        names = [name for name in table.schema.names if name.startswith("raw_")]
+        held[state.name] = sorted(tuple(row.values()) for row in table.select(names).to_pylist())
+    for other in operator.operator_states:
+        held[other.name] = [(each,) for part in other.parts for each in part.encoded()]
+    return held
+
+
+@pytest.mark.parametrize(
+    ("version", "plain"), [("2.3.0", False), ("2.3.0", True), ("1.20.0", False)]
+)
+def test_state_that_is_known_as_a_whole_goes_on_byte_for_byte(
+    version: str, plain: bool, flinks: dict[str, SqlFlink], tmp_path: Path
+) -> None:
+    """Behind another query, under other ids, with all results; of a changed query it is refused."""
+    for number, node in enumerate(NODES):
+        if node.since <= version:
+            to = tmp_path / str(number)
+            to.mkdir()
+            (to / "Aside").touch()
+            judge_whole(flinks[version], node, to, plain=plain)
+
+
+def judge_whole(flink: SqlFlink, node: WholeNode, to: Path, *, plain: bool) -> None:
+    """Upgrade a job of a node whose state is known as a whole, and hold it to one that stays."""
+
+    def compiled(sql: str) -> tuple[Path, dict[str, Any]]:
+        return flink.compile(write_rows(sql, to).replace("'none'", f"'{to / 'Aside'}'"))
+
+    (old, nodes), (new, more), (changed, _) = map(
+        compiled, (node.old(), node.new(), node.old(node.changed))
+    )
+    jobs = [each.with_suffix(".sql") if plain else each for each in (old, new)]
+    taken, _ = flink.run(jobs[0], _scanned(nodes, (0, 12)))
+    words: Any = {"no_uids": plain, "uids": [] if plain else UIDS}
+    upgraded = sl.sql_upgrade(taken, to / "upgraded", old, new, **words)
+    assert {each.fate for each in upgraded.operators} == {"keeps"}, str(upgraded)
+    (whole,) = (each for each in upgraded.operators if each.operator.startswith(_label(node)))
+    assert whole.operator != whole.goes_on_from
+    assert whole.entries
+    held = []
+    for at, plan, label in (
+        (taken, old, whole.goes_on_from), (to / "upgraded", new, whole.operator),
+    ):  # fmt: skip
+        snapshot = sl.open_snapshot(at, plan=plan, uids=words["uids"])
+        (operator,) = (each for each in snapshot.operators if each.node == label)
+        held.append(_bytes_of(operator))
+        if node.keys:
+            key = operator.keyed_states[0].schema.field("key").type
+            keys = (flink.version.startswith("1.") and node.old_keys) or node.keys
+            assert tuple(field.name for field in key) == keys
+    assert held[0] == held[1]
+    assert any(held[0].values())
+    rest = (12, 25)
+    _, wanted = flink.run(jobs[0], _scanned(nodes, rest), taken)
+    _, got = flink.run(jobs[1], _scanned(more, rest), to / "upgraded")
+    assert _of_query(got, "sink_1") == _of_query(wanted, "sink_0") != {}
+    verdict = sl.check_sql(taken, old, changed, **words)
+    (refused,) = (each for each in verdict.operators if each.fate != "keeps")
+    assert (refused.fate, refused.goes_on_from) == ("unknown", whole.goes_on_from)
+    assert node.says in refused.why[-1]
+    assert f"--accept lost={refused.operator}" in refused.why[-1]
+
+
+def _label(node: WholeNode) -> str:
+    return f"{''.join(part.capitalize() for part in node.kind.split('-'))}["

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -14,8 +15,15 @@ import pytest
 
 from statelake.state_core.errors import StateError
 from statelake.state_core.plans.lineage import bare, lineage_of, widens
-from statelake.state_core.plans.matching import Fate, PlanMatch, match_plans, same_bytes, worst
-from statelake.state_core.plans.plan import parse_plan
+from statelake.state_core.plans.matching import (
+    Fate,
+    PlanMatch,
+    match_plans,
+    same_bytes,
+    with_held,
+    worst,
+)
+from statelake.state_core.plans.plan import Plan, parse_plan
 from statelake.state_core.plans.states import Place, states_of
 from statelake.state_core.plans.unaided import flink_unaided
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
@@ -30,6 +38,8 @@ from tests.integration.flink.sql_plans import (
     TWO_SCANS,
     Edit,
 )
+from tests.integration.flink.whole_nodes import GOLDEN as WHOLE_PLANS
+from tests.integration.flink.whole_nodes import NODES, WholeNode
 
 ALL = (*EDITS, *KEY_EDITS, *FOLD_EDITS)
 
@@ -382,3 +392,88 @@ def test_the_page_has_a_row_for_each_edit() -> None:
         said = edit.ours if edit.ours != "counted by another filter" else "--accept filter"
         assert said in ours
         assert bool(flink) is bool(edit.flink)
+
+
+def whole_plans() -> Iterator[tuple[str, WholeNode, list[Plan]]]:
+    """Of each node whose state is known as a whole, by version: the plans of its three queries."""
+    for line in map(json.loads, lzma.decompress(WHOLE_PLANS.read_bytes()).splitlines()):
+        parsed = [parse_plan(json.dumps(plan), "plan") for plan in line["plans"]]
+        yield line["flink"], NODES[line["node"]], parsed
+
+
+def held_match(old: Plan, new: Plan, kind: str) -> PlanMatch:
+    """The match of two plans of a job whose savepoint has state of all nodes of a kind."""
+    held = [node.id for node in old.nodes.values() if node.kind == kind]
+    assert held
+    return with_held(match_plans(old, new), held)
+
+
+def test_what_is_known_as_a_whole_keeps_if_nothing_of_it_changes() -> None:
+    """Behind another query, by which it has another number; nothing of it is rewritten."""
+    for _, node, (old, new, _) in whole_plans():
+        match = held_match(old, new, node.kind)
+        (whole,) = (each for each in match.operators if each.node.kind == node.kind)
+        assert whole.old is not None
+        assert whole.new is not None
+        assert whole.old.node.id != whole.new.node.id
+        assert (whole.fate, whole.why, whole.states) == (Fate.KEEPS, (), ())
+        assert worst_of(match) is Fate.KEEPS
+        assert {each.worst for each in held_match(old, old, node.kind).operators} == {Fate.KEEPS}
+
+
+def test_what_is_known_as_a_whole_is_unknown_if_it_changes() -> None:
+    """And it is said why, and what to do; Flink by itself may restore it all the same."""
+    for _, node, (old, _, changed) in whole_plans():
+        match = held_match(old, changed, node.kind)
+        (whole,) = (each for each in match.operators if each.node.kind == node.kind)
+        assert whole.fate is Fate.UNKNOWN
+        assert len(whole.why) > 1
+        assert node.says in whole.why[-1]
+        assert whole.why[-1].endswith(f"--accept lost={whole.label}")
+        assert all(len(why) < 600 for why in whole.why)
+        unaided = flink_unaided(match)[match.operators.index(whole)]
+        assert unaided.wrong
+        others = (each for each in match.operators if each is not whole and each.old is not None)
+        assert {each.worst for each in others} <= {Fate.KEEPS}
+
+
+def test_what_lookups_found_has_another_key_in_flink_2() -> None:
+    """It is kept by what is looked up in Flink 1, and then by the rows' own key; patterns stay."""
+    plans = {(version, node.kind, node.says): three[0] for version, node, three in whole_plans()}
+    fates = {}
+    for (version, kind, says), old in plans.items():
+        new = plans["2.3.0", kind, says]
+        match = held_match(old, new, kind)
+        (whole,) = (each for each in match.operators if each.node.kind == kind)
+        fates[version, says] = whole.fate
+    changed = {at for at, fate in fates.items() if fate is not Fate.KEEPS}
+    assert changed == {("1.20.0", "by which rows are taken back")}
+
+
+def test_a_type_of_what_is_known_as_a_whole_is_a_change() -> None:
+    """Its rows have another serializer, though the query is the same; a time to live may differ."""
+    for _, node, (old, _, _) in whole_plans():
+        text = json.dumps([each.spec for each in old.nodes.values()])
+        other = _with_text(old, "`d` INT", "`d` SMALLINT")
+        other = _with_text(other, '"d", "fieldType": "INT"', '"d", "fieldType": "SMALLINT"')
+        (whole,) = (each for each in held_match(old, other, node.kind).operators
+                    if each.node.kind == node.kind)  # fmt: skip
+        assert whole.fate is Fate.UNKNOWN
+        if '"ttl": "0 ms"' in text:
+            lives = [_with_text(old, '"ttl": "0 ms"', f'"ttl": "{h} h"') for h in (1, 2)]
+            fates = [held_match(one, lives[1], node.kind).operators for one in (old, lives[0])]
+            assert [worst(each.fate for each in found) for found in fates] == [
+                Fate.UNKNOWN, Fate.KEEPS,
+            ]  # fmt: skip
+
+
+def _with_text(plan: Plan, old: str, new: str) -> Plan:
+    """A plan in whose JSON a text is another."""
+    nodes = [each.spec for each in plan.nodes.values()]
+    edges = [
+        {"source": source, "target": each.id}
+        for each in plan.nodes.values() for source in each.inputs
+    ]  # fmt: skip
+    version = ".".join(map(str, plan.flink))
+    text = json.dumps({"flinkVersion": version, "nodes": nodes, "edges": edges})
+    return parse_plan(text.replace(old, new), "plan")

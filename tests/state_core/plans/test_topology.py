@@ -23,16 +23,24 @@ def plan_of(case: dict[str, Any]) -> Plan:
 @pytest.mark.parametrize("case", CASES)
 def test_the_ids_of_a_job_follow_from_its_plan(case: dict[str, Any]) -> None:
     """All of them, once it is known how many operators a connector has: two for each here."""
-    shape = shape_in(plan_of(case), case["ids"])
+    shape = shape_in(plan_of(case), (), case["ids"])
     assert shape is not None
     assert set(shape.counts.values()) == {2}
     assert sorted(operator_ids_of(plan_of(case), shape).values()) == case["ids"]
 
 
 def test_ids_of_another_job_fit_no_shape() -> None:
-    """Nor does a single id that is not of the job."""
+    """If an operator has state whose id is not of the job, or whose node keeps none."""
     for case in CASES:
-        assert shape_in(plan_of(case), [*case["ids"], "0" * 32]) is None
+        plan = plan_of(case)
+        assert shape_in(plan, ["0" * 32], case["ids"]) is None
+        shape = shape_in(plan, (), case["ids"])
+        assert shape is not None
+        ids = operator_ids_of(plan, shape)
+        first, calc = ids[1, "source-0"], next(at for at in ids if at[1] == "calc")
+        assert shape_in(plan, [first], case["ids"]) == shape
+        assert shape_in(plan, [first], case["ids"], keyed=[first]) != shape
+        assert shape_in(plan, [ids[calc]], case["ids"]) != shape
 
 
 def test_a_shape_says_how_many_operators_connectors_have() -> None:

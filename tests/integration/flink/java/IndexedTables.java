@@ -162,7 +162,7 @@ public class IndexedTables extends GenericInMemoryCatalog {
 
         @Override
         public DataStream<RowData> produceDataStream(ProviderContext context, StreamExecutionEnvironment env) {
-            return env.fromSequence(0, Long.MAX_VALUE - 1).setParallelism(1).uid(name + "-source")
+            return env.fromSequence(0, Long.MAX_VALUE - 1).setParallelism(1).uid(context.generateUid("source").orElse(name + "-source"))
                     .flatMap((FlatMapFunction<Long, RowData>) (number, out) -> {
                         if (number < ROWS) {
                             out.collect(row(number));
@@ -172,7 +172,7 @@ public class IndexedTables extends GenericInMemoryCatalog {
                         }
                     })
                     .returns(InternalTypeInfo.of(type))
-                    .setParallelism(1).uid(name);
+                    .setParallelism(1).uid(context.generateUid("rows").orElse(name));
         }
     }
 

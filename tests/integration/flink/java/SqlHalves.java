@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Queue;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
@@ -50,6 +51,7 @@ import org.apache.flink.table.connector.source.DataStreamScanProvider;
 import org.apache.flink.table.connector.source.DynamicTableSource;
 import org.apache.flink.table.connector.source.LookupTableSource;
 import org.apache.flink.table.connector.source.ScanTableSource;
+import org.apache.flink.table.connector.source.lookup.AsyncLookupFunctionProvider;
 import org.apache.flink.table.connector.source.lookup.LookupFunctionProvider;
 import org.apache.flink.table.data.DecimalData;
 import org.apache.flink.table.data.GenericRowData;
@@ -60,6 +62,7 @@ import org.apache.flink.table.factories.DynamicTableFactory;
 import org.apache.flink.table.factories.DynamicTableSinkFactory;
 import org.apache.flink.table.factories.DynamicTableSourceFactory;
 import org.apache.flink.table.factories.FactoryUtil;
+import org.apache.flink.table.functions.AsyncLookupFunction;
 import org.apache.flink.table.functions.LookupFunction;
 import org.apache.flink.table.planner.plan.nodes.exec.ExecNodeContext;
 import org.apache.flink.table.runtime.typeutils.InternalTypeInfo;
@@ -77,16 +80,19 @@ import org.apache.flink.types.RowKind;
  *
  * A table of the connector `halves` has its rows in the file of its option `rows`; RANGES says which of
  * them a job reads (`o:0-10,p:5-20`), by table. When all are read the job stops with a savepoint, so that
- * everything that was read is processed. What its sinks got is in OUTPUT_FILE. A PLAN_FILE that ends in
+ * everything that was read is processed; lookups of a table with the option `async` are answered in jobs
+ * that are restored, and wait in all others. What its sinks got is in OUTPUT_FILE. A PLAN_FILE that ends in
  * `.sql` is run without a plan.
  */
 public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFactory {
     static final AtomicLong SEEN = new AtomicLong();
+    static volatile boolean answers;
     static final Map<String, long[]> RANGES = new ConcurrentHashMap<>();
     static final Queue<String> OUTPUT = new ConcurrentLinkedQueue<>();
     static final ConfigOption<String> ROWS = ConfigOptions.key("rows").stringType().defaultValue("");
     static final ConfigOption<String> FORMAT = ConfigOptions.key("format").stringType().defaultValue("");
     static final ConfigOption<Boolean> UPDATING = ConfigOptions.key("updating").booleanType().defaultValue(false);
+    static final ConfigOption<Boolean> ASYNC = ConfigOptions.key("async").booleanType().defaultValue(false);
     static final ConfigOption<Boolean> UPSERTS = ConfigOptions.key("upserts").booleanType().defaultValue(false);
 
     @Override
@@ -101,7 +107,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
 
     @Override
     public Set<ConfigOption<?>> optionalOptions() {
-        return new HashSet<>(List.of(ROWS, FORMAT, UPDATING, UPSERTS));
+        return new HashSet<>(List.of(ROWS, FORMAT, UPDATING, ASYNC, UPSERTS));
     }
 
     @Override
@@ -109,7 +115,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
         FactoryUtil.TableFactoryHelper helper = FactoryUtil.createTableFactoryHelper(this, context);
         return new Rows(
                 context.getObjectIdentifier().getObjectName(), helper.getOptions().get(ROWS),
-                helper.getOptions().get(UPDATING),
+                helper.getOptions().get(UPDATING), helper.getOptions().get(ASYNC),
                 context.getPhysicalRowDataType().getLogicalType());
     }
 
@@ -126,12 +132,14 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
         private final String table;
         private final String file;
         private final boolean updating;
+        private final boolean async;
         private final LogicalType type;
 
-        Rows(String table, String file, boolean updating, LogicalType type) {
+        Rows(String table, String file, boolean updating, boolean async, LogicalType type) {
             this.table = table;
             this.file = file;
             this.updating = updating;
+            this.async = async;
             this.type = type;
         }
 
@@ -166,12 +174,13 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
 
         @Override
         public LookupRuntimeProvider getLookupRuntimeProvider(LookupContext context) {
-            return LookupFunctionProvider.of(new Lookup(file, type.getChildren(), context.getKeys()));
+            Lookup lookup = new Lookup(file, type.getChildren(), context.getKeys());
+            return async ? AsyncLookupFunctionProvider.of(new LateLookup(lookup)) : LookupFunctionProvider.of(lookup);
         }
 
         @Override
         public DynamicTableSource copy() {
-            return new Rows(table, file, updating, type);
+            return new Rows(table, file, updating, async, type);
         }
 
         @Override
@@ -207,6 +216,24 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
                 }
             }
             return found;
+        }
+    }
+
+    /** Answers in a job that is restored alone: in any other all records wait. */
+    public static class LateLookup extends AsyncLookupFunction {
+        private final Lookup lookup;
+
+        LateLookup(Lookup lookup) {
+            this.lookup = lookup;
+        }
+
+        @Override
+        public CompletableFuture<Collection<RowData>> asyncLookup(RowData key) {
+            try {
+                return answers ? CompletableFuture.completedFuture(lookup.lookup(key)) : new CompletableFuture<>();
+            } catch (IOException problem) {
+                return CompletableFuture.failedFuture(problem);
+            }
         }
     }
 
@@ -478,6 +505,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
         RANGES.clear();
         OUTPUT.clear();
         SEEN.set(0);
+        answers = !words[3].isEmpty();
         for (String range : words[2].split(",")) {
             String[] parts = range.split("[:-]");
             RANGES.put(parts[0], new long[] {Long.parseLong(parts[1]), Long.parseLong(parts[2])});

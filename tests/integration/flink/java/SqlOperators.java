@@ -1,3 +1,5 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Instant;
 import java.time.ZoneId;
 import org.apache.flink.core.execution.JobClient;
@@ -6,7 +8,9 @@ import org.apache.flink.table.annotation.ArgumentHint;
 import org.apache.flink.table.annotation.ArgumentTrait;
 import org.apache.flink.table.annotation.StateHint;
 import org.apache.flink.table.api.DataTypes;
+import org.apache.flink.table.api.PlanReference;
 import org.apache.flink.table.api.Schema;
+import org.apache.flink.table.api.StatementSet;
 import org.apache.flink.table.api.TableDescriptor;
 import org.apache.flink.table.api.bridge.java.StreamStatementSet;
 import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
@@ -25,8 +29,15 @@ import org.apache.flink.types.Row;
  * </pre>
  *
  * With `-Danswers=true` lookups are answered, and what is joined is printed. Prints where the savepoint is.
+ *
+ * With `-Ddelta=PLAN_FILE` the job is the delta join alone, by its compiled plan, which is compiled if the file
+ * is not there; with `-Daside=true` behind another query. With `-Dcompile=true` nothing is run.
  */
 public class SqlOperators {
+    private static final String DELTA = System.getProperty("delta");
+    private static final String DELTA_JOIN = "INSERT INTO indexed.`default`.joined "
+            + "SELECT * FROM indexed.`default`.l AS a JOIN indexed.`default`.r AS b ON a.g = b.g";
+
     public static void main(String[] words) {
         try {
             System.out.println(savepoint(words));
@@ -51,12 +62,12 @@ public class SqlOperators {
         indexed(tables, "r");
         SqlQueries.table(tables, env, "o");
         tables.createTemporarySystemFunction("visits", Visits.class);
+        if (DELTA != null) {
+            return delta(tables, words);
+        }
         StreamStatementSet statements = tables.createStatementSet();
-        tables.executeSql("CREATE TABLE indexed.`default`.joined (id BIGINT, g BIGINT, name STRING, price DECIMAL(10, 2), "
-                + "id2 BIGINT, g2 BIGINT, name2 STRING, price2 DECIMAL(10, 2), PRIMARY KEY (id, g, id2, g2) NOT ENFORCED) "
-                + "WITH ('connector' = 'indexed')");
-        statements.addInsertSql("INSERT INTO indexed.`default`.joined SELECT * FROM indexed.`default`.l AS a "
-                + "JOIN indexed.`default`.r AS b ON a.g = b.g");
+        joined(tables);
+        statements.addInsertSql(DELTA_JOIN);
         tables.executeSql("CREATE TEMPORARY TABLE visited (g BIGINT, said STRING, happened TIMESTAMP_LTZ(3)) "
                 + "WITH ('connector' = 'blackhole')");
         statements.addInsertSql("INSERT INTO visited SELECT * FROM visits("
@@ -86,6 +97,32 @@ public class SqlOperators {
         statements.attachAsDataStream();
         JobClient job = env.executeAsync("operators");
         return SqlQueries.savepointOf(job, words, SqlQueries.SEEN, SqlQueries.ROWS + 2 * IndexedTables.ROWS);
+    }
+
+    private static void joined(StreamTableEnvironment tables) {
+        tables.executeSql("CREATE TABLE indexed.`default`.joined (id BIGINT, g BIGINT, name STRING, price DECIMAL(10, 2), "
+                + "id2 BIGINT, g2 BIGINT, name2 STRING, price2 DECIMAL(10, 2), PRIMARY KEY (id, g, id2, g2) NOT ENFORCED) "
+                + "WITH ('connector' = 'indexed')");
+    }
+
+    private static String delta(StreamTableEnvironment tables, String[] words) throws Exception {
+        Path file = Path.of(DELTA);
+        joined(tables);
+        indexed(tables, "m");
+        tables.executeSql("CREATE TABLE counted (g BIGINT, c BIGINT) WITH ('connector' = 'blackhole')");
+        if (!Files.exists(file)) {
+            StatementSet statements = tables.createStatementSet();
+            if (Boolean.getBoolean("aside")) {
+                statements.addInsertSql("INSERT INTO counted SELECT g, COUNT(*) FROM indexed.`default`.m GROUP BY g");
+            }
+            statements.addInsertSql(DELTA_JOIN);
+            Files.writeString(file, statements.compilePlan().asJsonString());
+        }
+        if (Boolean.getBoolean("compile")) {
+            return DELTA;
+        }
+        JobClient job = tables.loadPlan(PlanReference.fromFile(file)).execute().getJobClient().get();
+        return SqlQueries.savepointOf(job, words, SqlQueries.SEEN, 2 * IndexedTables.ROWS);
     }
 
     private static void indexed(StreamTableEnvironment tables, String name) {
