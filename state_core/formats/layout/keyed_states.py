@@ -138,6 +138,40 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer, names: RowNames = NO_NA
     )
 
 
+def walking_layout(
+    state: StateMetaInfo, layout: KeyedLayout, key: TypeSerializerSnapshot
+) -> KeyedLayout:
+    """Return a layout of the same bytes, in which more parts know where they end.
+
+    It is for formats without lengths, and decodes nothing: a key by Kryo may have several forms for
+    equal values, and so stays bytes in columns, but each of its forms ends somewhere.
+
+    Args:
+        state: The state.
+        layout: Its layout.
+        key: The key's serializer snapshot.
+    """
+    if layout.kind is StateKind.TIMERS:  # whose parts do
+        return layout
+    value, user_key = _parts(state, layout.kind)
+    value = value.nested[1] if isinstance(value, TtlSerializerSnapshot) else value
+    assert layout.value is not None  # noqa: S101 - not of timers
+    walking = replace(
+        layout,
+        key=_delimited(layout.key, key),
+        namespace=_delimited(layout.namespace, _snapshot(state, NAMESPACE_SERIALIZER)),
+        value=_delimited(layout.value, value),
+    )
+    if layout.user_key is None or user_key is None:
+        return walking
+    return replace(walking, user_key=_delimited(layout.user_key, user_key))
+
+
+def _delimited(part: TypeSerializer, snapshot: TypeSerializerSnapshot) -> TypeSerializer:
+    """Return the serializer of a part that knows where it ends, as far as there is one."""
+    return part if part.self_delimiting else snapshot.restore_nested()
+
+
 def _held(value: TypeSerializer, names: RowNames) -> TypeSerializer:
     """Return the serializer of a value whose text or bytes may hold something else.
 
