@@ -1,4 +1,4 @@
-"""Objects of Flink 1's Kryo, many at a time: as a table of their parts, and as Flink 2's bytes.
+"""Objects of Kryo, many at a time: as a table of their parts, and as the bytes of either Flink.
 
 Kernels know the most frequent forms; an object with another one is read by itself, as an item.
 """
@@ -115,7 +115,7 @@ class ClassTable:
     """The classes of a job, as kernels know them.
 
     Args:
-        classes: The classes of Flink 1.
+        classes: The classes.
 
     Attributes:
         names: Their names; the last one is of all that have no form.
@@ -236,8 +236,16 @@ def _hash(name: bytes) -> int:
 
 @dataclass(frozen=True)
 class Parts:
-    """A table of parts of objects, as in `kernels.kryo`; the last line is null."""
+    """A table of parts of objects, as in `kernels.kryo`; the last line is null.
 
+    Attributes:
+        version: The Kryo that wrote the objects, or is to write them.
+        classes: The classes.
+        data: The bytes that the table refers to.
+        kind, start, end, number, behind: The table.
+    """
+
+    version: KryoVersion
     classes: ClassTable
     data: U8Array
     kind: I64Array
@@ -259,20 +267,20 @@ class Parts:
     def compared(
         self, lines: I64Array, first: I64Array, ends: I64Array
     ) -> tuple[BoolArray, BoolArray]:
-        """Return which objects can be compared, and which of them Kryo 2.24 writes as they are.
+        """Return which objects can be compared, and which of them Kryo writes as they are.
 
         Args:
             lines: Their lines.
             first: Where each begins.
             ends: Where each ends.
         """
-        out, sizes, told = self.written_as_before(lines, int((ends - first).sum()))
+        out, sizes, told = self.written_back(lines, int((ends - first).sum()))
         same = np.empty(len(lines), np.uint8)
         kernels.compare_pieces(self.data, first, ends, out, sizes, same)
         return told != kernels.UNTOLD, same != 0
 
-    def written_as_before(self, lines: I64Array, size: int) -> tuple[U8Array, I64Array, U8Array]:
-        """Return objects as Kryo 2.24 writes them, one behind the other.
+    def written_back(self, lines: I64Array, size: int) -> tuple[U8Array, I64Array, U8Array]:
+        """Return objects as the same Kryo writes them, one behind the other.
 
         Args:
             lines: Their lines; no two parts of an object are one.
@@ -281,6 +289,13 @@ class Parts:
         Returns:
             The bytes, the size of each object, and what became of it, as in `write_objects_2`.
         """
+        if self.version is KryoVersion.FLINK_1:
+            return self._written_as_before(lines, size)
+        out, sizes, done = self.written(lines, self.classes.classes)
+        done &= ~self.has_within(self.kind == kernels.REFERENCE, lines)
+        return out, sizes, np.where(done, kernels.WRITTEN, kernels.UNTOLD).astype(np.uint8)
+
+    def _written_as_before(self, lines: I64Array, size: int) -> tuple[U8Array, I64Array, U8Array]:
         table = self.classes
         ends, told = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.uint8)
         out = np.empty(kernels.ROOM * 4 + size, np.uint8)
@@ -518,11 +533,13 @@ class Placed:
     """A table of parts that is made of columns, and the bytes that it refers to.
 
     Args:
+        version: The Kryo that is to write them.
         classes: The classes.
         lines: The number of its lines.
     """
 
-    def __init__(self, classes: ClassTable, lines: int) -> None:
+    def __init__(self, version: KryoVersion, classes: ClassTable, lines: int) -> None:
+        self.version = version
         self.classes = classes
         self.kind = np.full(lines, kernels.NULL, np.int64)
         self.start, self.end, self.number = np.zeros((3, lines), np.int64)
@@ -557,10 +574,13 @@ class Placed:
         self.put_bytes(lines, data, bounds)
 
     def written(self, lines: I64Array) -> tuple[U8Array, I64Array, U8Array]:
-        """Return objects as `Parts.written_as_before` does."""
+        """Return objects as `Parts.written_back` does."""
         data = np.concatenate([*self.data, np.empty(0, np.uint8)])
-        parts = Parts(self.classes, data, self.kind, self.start, self.end, self.number, self.kind)
-        return parts.written_as_before(lines, len(data) + 8 * len(self.kind))
+        table, behind = self.classes, np.empty_like(self.kind)
+        kernels.find_ends(self.kind, self.number, table.lines, table.fields, behind)
+        columns = self.kind, self.start, self.end, self.number, behind
+        parts = Parts(self.version, table, data, *columns)
+        return parts.written_back(lines, len(data) + 8 * len(self.kind))
 
 
 class Plan(NamedTuple):
@@ -577,7 +597,7 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True)
 class Objects:
-    """Objects of Flink 1's Kryo, one for each of some places.
+    """Objects of Kryo, one for each of some places.
 
     Attributes:
         starts: Where each begins.
@@ -624,7 +644,7 @@ def read_objects(
 
     def read(start: int, limit: int) -> tuple[Item | None, int]:
         source = DataInput(data.data[start:limit], place(start))
-        item = values.read_next(source, KryoVersion.FLINK_1)
+        item = values.read_next(source, values.version)
         return item, start + source.position
 
     for begin, stop, parts, roots, ends in tables_of(values, data, starts, limits):
@@ -647,19 +667,21 @@ def tables_of(
     bounds = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(starts)]
     for begin, stop in pairwise(bounds):
         first = starts[begin:stop].copy()
-        yield (begin, stop, *_tabled(values.table, data, first, first + sizes[begin:stop]))
+        yield (begin, stop, *_tabled(values, data, first, first + sizes[begin:stop]))
 
 
 def _tabled(
-    table: ClassTable, data: U8Array, first: I64Array, limit: I64Array
+    values: KryoValues, data: U8Array, first: I64Array, limit: I64Array
 ) -> tuple[Parts, I64Array, I64Array]:
     """Return a table of objects, the line of each, and where each ends."""
+    table = values.table
+    newer = kernels.OLDER if values.version is KryoVersion.FLINK_1 else kernels.NEWER
     lines = int((limit - first).sum()) + len(first) + 1
     kind, start, end, number, behind, scratch = np.empty((6, lines), np.int64)
     roots, ends = np.full((2, len(first)), kernels.FAILED, np.int64)
     if len(first) >= FEW:
         kernels.read_objects(
-            data, first, limit, table.lines, table.fields, table.arguments,
+            newer, data, first, limit, table.lines, table.fields, table.arguments,
             table.ids, table.name_hashes, table.name_classes, table.name_offsets, table.name_bytes,
             kind, start, end, number, behind, roots, ends, scratch,
             np.empty(kernels.MOST_NAMES, np.int64),
@@ -670,4 +692,4 @@ def _tabled(
     kind[used], behind[used] = kernels.NULL, used + 1  # one more, for what has no line
     start[used] = end[used] = number[used] = 0
     columns = [column[: used + 1].copy() for column in (kind, start, end, number, behind)]
-    return Parts(table, data, *columns), roots, ends
+    return Parts(values.version, table, data, *columns), roots, ends

@@ -339,17 +339,18 @@ OF_COLUMNS = {"com.acme.Shop": "com.acme.Shop", "com.acme.Kind": "com.acme.Kind"
 
 @st.composite
 def columns(draw: Any) -> tuple[KryoSerializer, list[bytes]]:
-    """A column of objects of a class, alone or within other values, some of them damaged."""
+    """A column of objects of a class and a Flink, alone or within values, some of them damaged."""
     name = draw(st.sampled_from(sorted(OF_COLUMNS)))
     kryo = kryo_snapshot().of_class(name)
-    values = KryoValues(kryo.registered, FLINK_1, recorded=True)
+    version = draw(st.sampled_from(KryoVersion))
+    values = KryoValues(kryo.registered, version, recorded=True)
     decoder = KryoDecoder(values, parse_java_type(OF_COLUMNS[name]))
     serializer = draw(st.sampled_from([KryoSerializer, NestedKryoSerializer]))(name, decoder)
     own = SIMPLE[name].map(lambda value: Item(name, value)) if name in SIMPLE else ITEMS
     stored = []
     for _ in range(draw(st.integers(FEW, FEW + 4))):
         item = draw(own | (containers(ITEMS) if name not in SIMPLE else own))
-        data = values.write(item, FLINK_1)
+        data = values.write(item, version)
         if draw(st.integers(0, 5)) == 0 and data:
             place = draw(st.integers(0, len(data) - 1))
             data = data[:place] + bytes([draw(st.integers(0, 255))]) + data[place + 1 :]
