@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 FEW = 8  # so many are read faster by themselves
 AT_ONCE = 1 << 23  # bytes of objects in one table
 LARGEST = 1 << 26  # bytes of an object in a table
+WORD = 8  # bytes of a number that NumPy has
 # shared objects stand in a column each by itself: limits of elements, for each line; and of text
 MOST_SHARED, MOST_TEXT = 4, 1 << 28
 COLLECTIONS = frozenset({kernels.COLLECTION, kernels.SORTED, kernels.QUEUE, kernels.AS_LIST,
@@ -358,6 +359,22 @@ class Parts:
         """Return a large number."""
         return int.from_bytes(self.content(line), "big", signed=True)
 
+    def small_integers(self, lines: I64Array) -> I64Array | None:
+        """Return large numbers, 0 for null; None if one does not fit into 64 bits."""
+        null = self.kind[lines] == kernels.NULL
+        starts, sizes = self.start[lines], np.where(null, 0, self.end[lines] - self.start[lines])
+        if (sizes > WORD).any():
+            return None
+        numbers = np.zeros(len(lines), np.int64)
+        for step in range(int(sizes.max(initial=0))):
+            there = sizes > step
+            byte = self.data[np.where(there, starts + step, 0)]
+            if step == 0:  # which has the sign
+                numbers = np.where(there, byte.astype(np.int8), 0).astype(np.int64)
+            else:
+                numbers = np.where(there, numbers << 8 | byte, numbers)
+        return numbers
+
     def uuids(self, lines: I64Array) -> pa.Array:
         """Return the text of UUIDs, and null."""
         halves = np.stack((self.number[lines], self.start[lines]), 1).view(np.uint64)
@@ -557,6 +574,16 @@ class Placed:
         self.start[lines], self.end[lines] = bounds[:-1] + self.size, bounds[1:] + self.size
         self.data.append(data)
         self.size += len(data)
+
+    def put_integers(self, lines: I64Array, numbers: I64Array) -> None:
+        """Give lines the shortest bytes of numbers, high byte first."""
+        size = np.ones(len(numbers), np.int64)
+        magnitude = numbers ^ numbers >> 63
+        for more in range(1, WORD):
+            size += magnitude >> 8 * more - 1 != 0
+        words = numbers.astype(">i8").view(np.uint8).reshape(len(numbers), WORD)
+        used = np.arange(WORD) >= WORD - size[:, None]
+        self.put_bytes(lines, words[used], np.concatenate(([0], np.cumsum(size))))
 
     def put_texts(self, lines: I64Array, texts: pa.Array) -> None:
         """Give lines their text.

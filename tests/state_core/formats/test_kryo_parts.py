@@ -40,6 +40,7 @@ from statelake.state_core.serializers.kryo.decoding import (
     KryoValues,
     declare_classes,
 )
+from statelake.state_core.serializers.kryo.forms import decimal_parts, decimal_text
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.java_types import JavaType, parse_java_type
 from statelake.state_core.serializers.kryo.serializer import KryoSerializer, NestedKryoSerializer
@@ -402,6 +403,31 @@ def test_many_objects_are_written_as_each_is(drawn: tuple[KryoSerializer, list[b
     assert found[0] == found[1]
 
 
+SMALL = st.integers(-(2**63), 2**63 - 1) | st.integers(-1000, 1000)
+NUMBERS = {
+    "java.math.BigInteger": SMALL | st.integers(-(10**38), 10**38),
+    "java.math.BigDecimal": st.tuples(SMALL, st.integers(-1, 32))
+    | st.tuples(SMALL | st.integers(-(2**70), 2**70), st.integers(0, 9)),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@settings(max_examples=100)
+@given(st.data())
+def test_numbers_of_many_digits_and_of_few_are_the_same(name: str, data: st.DataObject) -> None:
+    """Those of 64 bits are made many at a time, the others one by one."""
+    version = data.draw(st.sampled_from(KryoVersion))
+    values = KryoValues(kryo_snapshot().of_class(name).registered, version, recorded=True)
+    serializer = KryoSerializer(name, KryoDecoder(values, JavaType(name)))
+    drawn = data.draw(st.lists(st.none() | NUMBERS[name], min_size=FEW, max_size=FEW + 2))
+    items = [None if each is None else Item(name, each) for each in drawn]
+    stored = [values.write(item, version) for item in items]
+    column = serializer.decode(cursor_over(stored))
+    assert column.to_pylist() == [serializer.decoder.decode(each) for each in stored]
+    there = column.filter(column.is_valid())
+    assert encode(serializer, there) == list(map(serializer.decoder.encode, there.to_pylist()))
+
+
 DEEP = "[" * 150 + "]" * 150
 EDITED: list[tuple[str, list[Any], str]] = [
     ("Long[]", [[1, None], [], [-5]], ""),
@@ -415,6 +441,9 @@ EDITED: list[tuple[str, list[Any], str]] = [
     ("Optional<String>", [["a", "b"]], "of 2 parts, which has 1"),
     ("java.lang.Object", ["[" * 99 + "]" * 99, "[" * 100 + "]" * 100], ""),
     ("java.lang.Object", [DEEP], "objects 100 deep in each other"),
+    ("java.math.BigDecimal", ["-0.50", "007", "-0.00", "0", "12345678.123456789"], ""),
+    ("java.math.BigDecimal", ["1.", ".5", "+5", "1E+3", "123456789012345678901"], ""),
+    ("java.math.BigDecimal", ["1,5"], "can't be written"),
     ("java.util.UUID", ["x"], "'x' can't be written as UUID"),
     ("java.time.Duration", [{"seconds": 1, "nanos": None}], "can't be written as"),
     ("java.lang.Object", ['{"@class":"java.lang.Byte","value":200}'], "can't be written as"),
@@ -439,7 +468,12 @@ def test_edited_values_are_written_as_each_is_or_refused(
     written = encode(serializer, column)
     assert written == [decoder.encode(value) for value in column.to_pylist()]
     cursor = cursor_over(written)
-    assert serializer.decode(cursor).to_pylist() == column.to_pylist()
+    shown = (
+        column
+        if kind.name != "java.math.BigDecimal"
+        else [decimal_text(*decimal_parts(text)) for text in column.to_pylist()]
+    )
+    assert serializer.decode(cursor).to_pylist() == pa.array(shown, column.type).to_pylist()
     assert not cursor.inexact.any()
 
 
