@@ -10,21 +10,33 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from statelake.state_core.errors import EncodeError, UnsupportedFormatError
-from statelake.state_core.kernels.kryo import BOOLEAN, COLLECTION, MAP, NULL
-from statelake.state_core.serializers.framework.columns import I64Array
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.kernels import kryo_json as kernels
+from statelake.state_core.kernels.kryo import COLLECTION, DEEPEST, MAP, NULL, UNKNOWN
+from statelake.state_core.serializers.composite.collections import offsets_of
+from statelake.state_core.serializers.framework.columns import (
+    I64Array,
+    U8Array,
+    arrow_buffer,
+    validity,
+)
 from statelake.state_core.serializers.kryo.containers import ArrayForm, CollectionForm, MapForm
 from statelake.state_core.serializers.kryo.forms import TIMES, decimal_parts, decimal_text
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES
 from statelake.state_core.serializers.kryo.objects import FieldForm
-from statelake.state_core.serializers.kryo.tables import Marked, Parts, Placed, Plan
+from statelake.state_core.serializers.kryo.tables import (
+    MOST_TEXT,
+    ClassTable,
+    Marked,
+    Placed,
+    Plan,
+)
 
 CLASS = "@class"
 HOLDERS = ("java.util.Collections$", "java.util.Optional")
@@ -154,91 +166,62 @@ def _unsaid(content: Any, java_class: str) -> Any:
     return tuple(content) if java_class in TIMES or java_class in several else content
 
 
-class JsonParts:
-    """A converter of many objects of the usual classes to JSON, as `JsonValues` does each.
-
-    Args:
-        table: The table of their parts; what is not of these classes is marked as untold.
-    """
-
-    def __init__(self, table: Marked) -> None:
-        self.table = table
-        parts = table.parts
-        self.names = [*parts.classes.names, ""]  # of null, which is -1
-        self.forms = [form for form, _ in parts.classes.forms]
-        self.kind, self.behind = parts.kind.tolist(), parts.behind.tolist()
-        self.number = parts.number.tolist()
-        self.held: dict[int, Any] = {}
-        for java_class, values in _TEXT_OF.items():
-            lines = np.flatnonzero(parts.kind == parts.classes.number_of(java_class))
-            self.held.update(zip(lines.tolist(), values(parts, lines).to_pylist(), strict=True))
-
-    @classmethod
-    def of(cls, table: Marked) -> JsonParts:
-        """Return the converter of a table, which all of its columns share."""
-        table.json = table.json or cls(table)
-        return table.json
-
-    def texts(self, lines: I64Array) -> pa.Array:
-        """Return the JSON of objects."""
-        texts: list[str | None] = []
-        for line in lines.tolist():
-            if self.kind[line] == NULL:
-                texts.append(None)
-                continue
-            try:
-                texts.append(json.dumps(self.value(line), ensure_ascii=False))
-            except UnsupportedFormatError:
-                texts.append(None)
-                self.table.untold[line] = True
-        return pa.array(texts, pa.string())
-
-    def value(self, line: int) -> Any:
-        """Return an object as a JSON value.
-
-        Raises:
-            UnsupportedFormatError: It has to be read by itself.
-        """
-        kind = self.kind[line]
-        if kind == NULL:
-            return None
-        name, form = self.names[kind], self.forms[kind]
-        content: Any
-        if name in _TEXT_OF:
-            content = self.held[line]
-        elif form == COLLECTION:
-            content = [self.value(part) for part in self._within(line, self.number[line])]
-        elif form == MAP:
-            parts = [self.value(part) for part in self._within(line, 2 * self.number[line])]
-            content = [list(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
-            keys = parts[::2]
-            plain = all(isinstance(key, str) and not key.startswith("@") for key in keys)
-            if name == BARE[dict] and plain and len(set(keys)) == len(keys):
-                content = dict(content)
-        elif name in _WHOLE:
-            content = bool(self.number[line]) if form == BOOLEAN else self.number[line]
-        else:
-            raise UnsupportedFormatError(f"a {name} that is read by itself")
-        return content if BARE.get(type(content)) == name else {CLASS: name, "value": content}
-
-    def _within(self, line: int, count: int) -> list[int]:
-        """Return the lines of the parts right within an object."""
-        found, part = [], line + 1
-        for _ in range(count):
-            found.append(part)
-            part = self.behind[part]
-        return found
-
-
 _WHOLE_BITS = {
     f"java.lang.{name}": bits
     for name, bits in {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}.items()
 }
-_WHOLE = frozenset(("java.lang.Boolean", *_WHOLE_BITS))
-_TEXT_OF: dict[str, Callable[[Parts, I64Array], pa.Array]] = {
-    "java.lang.String": Parts.texts,
-    "java.util.UUID": Parts.uuids,
+# the ways of classes that kernels make JSON of, beside all collections and maps
+_WAYS = {
+    "java.lang.String": kernels.TEXT,
+    "java.util.UUID": kernels.UUID,
+    "java.lang.Boolean": kernels.BOOLEAN,
+    **dict.fromkeys(_WHOLE_BITS, kernels.WHOLE),
+    BARE[dict]: kernels.DICT,
 }
+
+
+def _ways(classes: ClassTable) -> tuple[I64Array, I64Array, U8Array]:
+    """Return the way of each class, and what names it: where that begins, and its bytes."""
+    ways, tags = [], []
+    for name, (form, _) in zip(classes.names, classes.forms, strict=True):
+        way = {COLLECTION: kernels.LIST, MAP: kernels.ENTRIES}.get(form, kernels.UNTOLD)
+        way = _WAYS.get(name, way) if form != UNKNOWN else kernels.UNTOLD
+        named = name != BARE[dict] and name in BARE.values()
+        told = way != kernels.UNTOLD and not named
+        ways.append(way)
+        tags.append(f'{{"{CLASS}": "{name}", "value": '.encode() if told else b"")
+    offsets = offsets_of(np.array(list(map(len, tags)), np.int64))
+    return np.array(ways, np.int64), offsets, np.frombuffer(b"".join(tags), np.uint8)
+
+
+def json_of(table: Marked, lines: I64Array) -> pa.Array:
+    """Return the JSON of many objects of the usual classes, as `JsonValues` makes it of each.
+
+    Those of other classes are marked as untold.
+    """
+    parts, row = table.parts, 0
+    ways = _ways(parts.classes)
+    ends = np.zeros(len(lines), np.int64)
+    sizes = int((parts.behind[lines] - lines).sum())
+    out = np.empty(kernels.ROOM * 2 + sizes * 16, np.uint8)
+    seen = np.empty(kernels.SEEN, np.int64)
+    stack = np.empty((DEEPEST + 1) * kernels.LEVEL_WIDTH, np.int64)
+    while True:
+        row = kernels.write_json(
+            row, lines, parts.data, parts.kind, parts.start, parts.end, parts.number, parts.behind,
+            *ways, out, ends, seen, stack,
+        )  # fmt: skip
+        if row == len(lines):
+            break
+        out = np.concatenate((out, np.empty_like(out)))
+    done = ends >= 0
+    table.untold[lines[~done]] = True
+    offsets = np.concatenate(([0], np.where(done, ends, ~ends)))
+    if offsets[-1] > MOST_TEXT:
+        raise EncodeError("JSON that is too long in a column")
+    bitmap, nulls = validity((done & (parts.kind[lines] != NULL)).astype(np.uint8))
+    buffers = [bitmap, arrow_buffer(offsets.astype(np.int32)), arrow_buffer(out[: offsets[-1]])]
+    return pa.Array.from_buffers(pa.string(), len(lines), buffers, nulls)
 
 
 class _JsonLines:

@@ -35,7 +35,6 @@ from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 if TYPE_CHECKING:
     from statelake.state_core.serializers.kryo.decoding import KryoValues
-    from statelake.state_core.serializers.kryo.json_values import JsonParts
 
 FEW = 8  # so many are read faster by themselves
 AT_ONCE = 1 << 23  # bytes of objects in one table
@@ -490,14 +489,12 @@ class Marked:
         unfit: Objects that no column holds, so that the whole value is null.
         loose: Objects that would be written otherwise.
         untold: Objects that are to be read by themselves.
-        json: What makes JSON of it, once it was asked for.
     """
 
     parts: Parts
     unfit: BoolArray
     loose: BoolArray
     untold: BoolArray
-    json: JsonParts | None = None
 
     @classmethod
     def of(cls, parts: Parts) -> Marked:
