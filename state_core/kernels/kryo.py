@@ -185,7 +185,7 @@ def _text(data, at, end):
 
 
 @helper
-def _class_named(data, start, end, name_hashes, name_classes, name_offsets, name_bytes):
+def class_named(data, start, end, name_hashes, name_classes, name_offsets, name_bytes):
     """Return the class of a name of ASCII; -1 if it is not known."""
     wanted = np.int64(0)
     for at in range(start, end):
@@ -227,7 +227,7 @@ def _read_class(
         start, at, size = _text(data, at, end)
         if at < 0 or at - start != size:
             return np.int64(NULL), np.int64(-1), count
-        names[count] = _class_named(
+        names[count] = class_named(
             data, start, at, name_hashes, name_classes, name_offsets, name_bytes
         )
         count += 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 from typing import Any
 
 import numpy as np
@@ -24,14 +23,18 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     arrow_buffer,
     validity,
+    variable_values,
 )
 from statelake.state_core.serializers.kryo.containers import ArrayForm, CollectionForm, MapForm
 from statelake.state_core.serializers.kryo.forms import TIMES, decimal_parts, decimal_text
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES
 from statelake.state_core.serializers.kryo.objects import FieldForm
+from statelake.state_core.serializers.kryo.scalars import present_mask
 from statelake.state_core.serializers.kryo.tables import (
+    KNOWN,
     MOST_TEXT,
+    ClassNames,
     ClassTable,
     Marked,
     Placed,
@@ -180,12 +183,18 @@ _WAYS = {
 }
 
 
+def _way(name: str) -> int:
+    """Return the way of a class of the JDK."""
+    form = KNOWN.get(name, (UNKNOWN, 0))[0]
+    way = {COLLECTION: kernels.LIST, MAP: kernels.ENTRIES}.get(form, kernels.UNTOLD)
+    return _WAYS.get(name, way)
+
+
 def _ways(classes: ClassTable) -> tuple[I64Array, I64Array, U8Array]:
     """Return the way of each class, and what names it: where that begins, and its bytes."""
     ways, tags = [], []
     for name, (form, _) in zip(classes.names, classes.forms, strict=True):
-        way = {COLLECTION: kernels.LIST, MAP: kernels.ENTRIES}.get(form, kernels.UNTOLD)
-        way = _WAYS.get(name, way) if form != UNKNOWN else kernels.UNTOLD
+        way = _way(name) if form != UNKNOWN else kernels.UNTOLD
         named = name != BARE[dict] and name in BARE.values()
         told = way != kernels.UNTOLD and not named
         ways.append(way)
@@ -224,74 +233,42 @@ def json_of(table: Marked, lines: I64Array) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(lines), buffers, nulls)
 
 
-class _JsonLines:
-    """The lines of a table, made of JSON of the usual classes."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.numbers: list[int] = []
-        self.texts: list[str] = []
-
-    def add(self, value: Any) -> None:
-        """Add the lines of a JSON value.
-
-        Raises:
-            EncodeError: It has another class.
-        """
-        name = "" if value is None else BARE[type(value)]
-        if isinstance(value, dict) and CLASS in value:
-            name = value[CLASS]
-            if len(value) != 2 or name not in _WHOLE_BITS or type(value["value"]) is not int:
-                raise EncodeError("an object that is written by itself")
-            value = value["value"]
-        if name in _WHOLE_BITS and not -1 <= value >> _WHOLE_BITS[name] - 1 <= 0:
-            raise EncodeError(f"{value} is no {name}")
-        at = len(self.names)
-        self.names.append(name)
-        self.numbers.append(0)
-        if name == BARE[str]:
-            self.texts.append(value)
-        elif name == BARE[list]:
-            self.numbers[at] = len(value)
-            for part in value:
-                self.add(part)
-        elif name == BARE[dict]:
-            self.numbers[at] = len(value)
-            for key, part in value.items():
-                self.add(key)
-                self.add(part)
-        elif name == BARE[float]:
-            self.numbers[at] = struct.unpack("<q", struct.pack("<d", value))[0]
-        elif name:
-            self.numbers[at] = int(value)
+# the classes of JSON that kernels read, and of each its way and the bits of a whole number
+_NAMES = (BARE[float], *_WAYS, *(name for name in KNOWN if name not in _WAYS and _way(name)))
+_BY_NAME = ClassNames.of(_NAMES)
+_READ_WAYS = np.array([_way(name) for name in _NAMES], np.int64)
+_BITS = np.array([_WHOLE_BITS.get(name, 64) for name in _NAMES], np.int64)
+_BARE = np.array([_NAMES.index(BARE[kind]) for kind in (str, bool, int, float, list, dict)])
 
 
 def plan_of_json(values: pa.Array) -> Plan:
     """Return the plan by which many values of JSON are written.
 
-    Raises:
-        EncodeError: One has another class than the usual ones, or is no JSON.
+    What has other classes than the usual ones, or is no JSON, is an object of no known class there.
     """
-    lines, ends = _JsonLines(), []
-    try:
-        for text in values.to_pylist():
-            lines.add(None if text is None else json.loads(text))
-            ends.append(len(lines.names))
-        texts = pa.array(lines.texts, pa.string())
-    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        raise EncodeError(f"a value that is written by itself ({error})") from error
-    behind: I64Array = np.array([0, *ends], np.int64)
-    sizes = np.diff(behind)
-    names, which = np.unique(np.array(lines.names, "O"), return_inverse=True)
-    numbers = np.array(lines.numbers, np.int64)
+    offsets, data = variable_values(values)
+    present = present_mask(values).astype(np.uint8)
+    size = int(offsets[-1] - offsets[0])
+    kind, number, start, end, behind = np.zeros((5, size + len(values)), np.int64)
+    out, ends = np.empty(size, np.uint8), np.zeros(len(values), np.int64)
+    kernels.read_json(
+        offsets, data, present, *_BY_NAME, _READ_WAYS, _BITS, _BARE, kind, number, start, end,
+        behind, out, ends, np.empty(kernels.SEEN, np.int64),
+        np.empty((DEEPEST + 1) * kernels.LEVEL_WIDTH, np.int64),
+    )  # fmt: skip
+    sizes = np.diff(ends, prepend=0)
+    kind, number, start, end = (each[: int(sizes.sum())] for each in (kind, number, start, end))
+    floats = np.flatnonzero(kind == _BARE[3])
+    texts = [data[a:b].tobytes() for a, b in zip(start[floats], end[floats], strict=True)]
+    number[floats] = np.array(list(map(float, texts)), np.float64).view(np.int64)
 
     def place(table: Placed, first: I64Array) -> None:
-        at = np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
-        for number, name in enumerate(names.tolist()):
-            mine = which == number
-            if name:
-                table.put(at[mine], name, numbers[mine])
-            if name == BARE[str]:
-                table.put_texts(at[mine], texts)
+        at = np.repeat(first - (ends - sizes), sizes) + np.arange(len(kind))
+        table.put_all(at, np.where(kind == kernels.FAILED, len(_NAMES), kind), _NAMES)
+        table.number[at], table.start[at] = number, start
+        text = kind == _BARE[0]
+        table.start[at[text]] += table.size
+        table.end[at[text]] = end[text] + table.size
+        table.put_data(out)
 
     return Plan(sizes, place)

@@ -5,7 +5,7 @@ Kernels know the most frequent forms; an object with another one is read by itse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 FEW = 8  # so many are read faster by themselves
 AT_ONCE = 1 << 23  # bytes of objects in one table
 LARGEST = 1 << 26  # bytes of an object in a table
+UNNAMED = "?"  # the class of all that have no form
 WORD = 8  # bytes of a number that NumPy has
 # shared objects stand in a column each by itself: limits of elements, for each line; and of text
 MOST_SHARED, MOST_TEXT = 4, 1 << 28
@@ -50,7 +51,7 @@ MAPS = frozenset({kernels.MAP, kernels.SORTED_MAP, kernels.IMMUTABLE_MAP, kernel
 _OBJECTS, _TEXTS = "[Ljava.lang.Object;", "[Ljava.lang.String;"
 _UTIL = "java.util."
 # kernels' forms of classes of the JDK, each with its operand
-_KNOWN: dict[str, tuple[int, int]] = {
+KNOWN: dict[str, tuple[int, int]] = {
     "java.lang.Boolean": (kernels.BOOLEAN, 1),
     "java.lang.Byte": (kernels.FIXED, 1),
     "java.lang.Character": (kernels.FIXED, 2),
@@ -125,7 +126,7 @@ class ClassTable:
         self.classes = classes
         names = [name for name in classes.forms if name.isascii() and len(name) > 1]
         names += [_TEXTS, *(f"[L{name};" for name in classes.users if name.isascii())]
-        self.names = [*dict.fromkeys(names), "?"]
+        self.names = [*dict.fromkeys(names), UNNAMED]
         self.numbers = {name: number for number, name in enumerate(self.names)}
         self._fields: list[int] = []
         self._arguments: dict[tuple[JavaType, ...], int] = {}
@@ -135,13 +136,7 @@ class ClassTable:
         self.forms = [self._form(name) for name in self.names]
         self.fields = np.array(self._fields or [0], np.int64)
         self.arguments = np.array(self._argument_lines, np.int64)
-        encoded = [name.encode() for name in self.names[:-1]] + [b""]
-        sizes = [len(name) for name in encoded]
-        self.name_offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-        self.name_bytes = np.frombuffer(b"".join(encoded), np.uint8)
-        hashes = np.array([_hash(name) for name in encoded[:-1]], np.int64)
-        self.name_classes = np.argsort(hashes, kind="stable")
-        self.name_hashes = hashes[self.name_classes]
+        self.by_name = ClassNames.of(self.names[:-1])
         highest = max(classes.ids, default=0)
         self.ids = np.full(highest + 1, -1, np.int64)
         for number, name in classes.ids.items():
@@ -153,7 +148,7 @@ class ClassTable:
 
     def _form(self, name: str) -> tuple[int, int]:
         form = self.classes.forms.get(name)
-        if name == "?":
+        if name == UNNAMED:
             return kernels.UNKNOWN, 0
         if name.startswith("[L") and (form is None or name == _OBJECTS):
             component = name[2:-1]
@@ -171,7 +166,7 @@ class ClassTable:
             for each in _DATE_TIME:
                 self._fields += [kernels.OR_NULL, self.number_of(each), 0]
             return kernels.DATE_TIME, place
-        return _KNOWN.get(name, (kernels.UNKNOWN, 0))
+        return KNOWN.get(name, (kernels.UNKNOWN, 0))
 
     def _laid_out(self, form: FieldForm) -> int:
         place = len(self._fields)
@@ -225,6 +220,32 @@ class ClassTable:
     def _same(self, name: str, target: Classes) -> bool:
         forms = self.classes.form_of(name), target.form_of(name)
         return forms[0] == forms[1] and self.classes.is_final(name) == target.is_final(name)
+
+
+class ClassNames(NamedTuple):
+    """The names of classes, as kernels find them.
+
+    Attributes:
+        hashes: The hashes of names, ascending.
+        classes: The class of each.
+        offsets: Where each class's name begins, and the end.
+        bytes: The names, by class.
+    """
+
+    hashes: I64Array
+    classes: I64Array
+    offsets: I64Array
+    bytes: U8Array
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> ClassNames:
+        """Return those of classes by number; one more has no name."""
+        encoded = [name.encode() for name in names]
+        hashes = np.array([_hash(name) for name in encoded], np.int64)
+        classes = np.argsort(hashes, kind="stable")
+        sizes = [0, *map(len, encoded), 0]
+        joined = np.frombuffer(b"".join(encoded), np.uint8)
+        return cls(hashes[classes], classes, np.cumsum(sizes).astype(np.int64), joined)
 
 
 def _hash(name: bytes) -> int:
@@ -305,8 +326,8 @@ class Parts:
         while True:
             row = kernels.write_objects_2(
                 row, lines, self.data, self.kind, self.start, self.end, self.number,
-                table.lines, table.fields, table.arguments, table.name_offsets, table.name_bytes,
-                out, ends, told, names, alone, stack,
+                table.lines, table.fields, table.arguments,
+                table.by_name.offsets, table.by_name.bytes, out, ends, told, names, alone, stack,
             )  # fmt: skip
             if row == len(lines):
                 break
@@ -469,8 +490,8 @@ class Parts:
             numbers = np.full(len(self.kind), -1, np.int64)
             row = kernels.write_objects(
                 row, lines, self.data, self.kind, self.start, self.end, self.number, self.behind,
-                table.lines_for(target), table.fields, table.arguments, table.name_offsets,
-                table.name_bytes, out, ends, numbers, names, alone, stack,
+                table.lines_for(target), table.fields, table.arguments,
+                table.by_name.offsets, table.by_name.bytes, out, ends, numbers, names, alone, stack,
             )  # fmt: skip
             if row == len(lines):
                 break
@@ -566,9 +587,21 @@ class Placed:
         if number is not None:
             self.number[lines] = number
 
+    def put_all(self, lines: I64Array, which: I64Array, names: Sequence[str]) -> None:
+        """Make lines objects of the class that each one's number is; -1 for null.
+
+        One number more than there are names is for objects that are written by themselves.
+        """
+        numbers = [*map(self.classes.number_of, (*names, UNNAMED)), kernels.NULL]
+        self.kind[lines] = np.array(numbers, np.int64)[which]
+
     def put_bytes(self, lines: I64Array, data: U8Array, bounds: I64Array) -> None:
         """Give lines their bytes, between neighbouring bounds."""
         self.start[lines], self.end[lines] = bounds[:-1] + self.size, bounds[1:] + self.size
+        self.put_data(data)
+
+    def put_data(self, data: U8Array) -> None:
+        """Add bytes that lines refer to from `size` on."""
         self.data.append(data)
         self.size += len(data)
 
@@ -706,7 +739,7 @@ def _tabled(
     if len(first) >= FEW:
         kernels.read_objects(
             newer, data, first, limit, table.lines, table.fields, table.arguments,
-            table.ids, table.name_hashes, table.name_classes, table.name_offsets, table.name_bytes,
+            table.ids, *table.by_name,
             kind, start, end, number, behind, roots, ends, scratch,
             np.empty(kernels.MOST_NAMES, np.int64),
             np.empty(kernels.DEEPEST * kernels.STACK_WIDTH, np.int64),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -392,15 +394,119 @@ def test_many_objects_are_written_as_each_is(drawn: tuple[KryoSerializer, list[b
     except StateError:
         reject()
     column = column.filter(column.is_valid())
-    found: list[list[bytes] | str] = []
+    found = either_way(lambda: encode(serializer, column))
+    assert found[0] == found[1]
+
+
+def either_way(act: Callable[[], Any]) -> list[Any]:
+    """What comes of it many at a time, and one by one: a result, or the problem."""
+    found = []
     for few in (0, 1 << 30):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kryo_serializer, "FEW", few)
             try:
-                found.append(encode(serializer, column))
+                found.append(act())
             except StateError as error:
                 found.append(error.problem)
-    assert found[0] == found[1]
+    return found
+
+
+def anything(version: KryoVersion) -> KryoSerializer:
+    """The column of objects of any class, which is JSON."""
+    values = KryoValues(ANYTHING.registered, version, recorded=True)
+    return KryoSerializer("java.lang.Object", KryoDecoder(values, JavaType("java.lang.Object")))
+
+
+ODD = st.text(st.sampled_from('"\\/\b\f\n\r\t\x00\x1f\x7f@aé€\ud83d\U0001f600\u2028'), max_size=4)
+NAMES = st.sampled_from(["", "a", "b", "@", "@class", "é"]) | ODD
+USUAL = st.recursive(
+    st.none() | st.booleans().map(lambda each: Item("java.lang.Boolean", each))
+    | ODD.map(lambda each: Item("java.lang.String", each)) | UUIDS
+    | INTS.map(lambda each: Item("java.lang.Integer", each))
+    | LONGS.map(lambda each: Item("java.lang.Long", each))
+    | st.integers(-128, 127).map(lambda each: Item("java.lang.Byte", each))
+    | st.sampled_from([Item("java.lang.Double", 0.1), Item("java.util.Date", 5)]),
+    lambda inner: st.builds(
+        Item, st.sampled_from(["java.util.ArrayList", "java.util.HashSet"]),
+        st.lists(inner, max_size=4),
+    ) | st.builds(
+        Item, st.sampled_from(["java.util.HashMap", "java.util.LinkedHashMap"]),
+        st.lists(st.tuples(NAMES.map(lambda each: Item("java.lang.String", each)) | inner, inner),
+                 max_size=4),
+    ),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(KryoVersion), st.lists(USUAL, min_size=FEW, max_size=FEW + 2))
+def test_json_of_many_is_that_of_each(version: KryoVersion, items: list[Item | None]) -> None:
+    """And is written back as that of each."""
+    serializer = anything(version)
+    stored = [serializer.decoder.values.write(item, version) for item in items]
+
+    def decoded() -> tuple[pa.Array, list[int]]:
+        cursor = cursor_over(stored)
+        return serializer.decode(cursor), cursor.inexact.tolist()
+
+    many, each = either_way(decoded)
+    assert many[0].to_pylist() == each[0].to_pylist()
+    assert many[1] == each[1]
+    column = many[0].filter(many[0].is_valid())
+    written, wanted = either_way(lambda: encode(serializer, column))
+    assert written == wanted
+
+
+@pytest.mark.parametrize("count", [100, 5000, 10_000])
+def test_json_of_large_maps_is_that_of_each(count: int) -> None:
+    """Whose keys are compared."""
+    serializer = anything(FLINK_2)
+    pairs = [(Item("java.lang.String", str(place)), None) for place in range(count)]
+    twice = [*pairs[1:], (Item("java.lang.String", "7"), None)]
+    stored = [
+        serializer.decoder.values.write(Item("java.util.HashMap", each), FLINK_2)
+        for each in (pairs, twice) * FEW
+    ]
+    many, each = either_way(lambda: serializer.decode(cursor_over(stored)).to_pylist())
+    assert many == each
+    assert many[0].startswith('{"0": null')
+    assert many[1].startswith('{"@class": "java.util.HashMap"')
+    assert encode(serializer, pa.array(many)) == stored
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | INTS | LONGS | st.floats() | ODD | st.uuids().map(str),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3)
+    | st.fixed_dictionaries({
+        "@class": st.sampled_from(["java.lang.Long", "java.lang.Byte", "java.util.HashSet", "a",
+                                   "java.util.UUID", "java.util.LinkedHashMap"]),
+        "value": inner | st.lists(st.tuples(inner, inner), max_size=2),
+    }),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@st.composite
+def json_texts(draw: Any) -> str:
+    """JSON in any form, some of it damaged."""
+    text = json.dumps(
+        draw(JSON), ensure_ascii=draw(st.booleans()), indent=draw(st.none() | st.just(1)),
+        separators=draw(st.sampled_from([None, (",", ":")])),
+    ).encode("utf-8", "replace").decode()  # fmt: skip
+    if draw(st.integers(0, 3)) == 0:
+        place = draw(st.integers(0, len(text) - 1))
+        other = draw(st.sampled_from(['"', "[", "]", "{", "}", ",", ":", "0", "-", ".", "e", ""]))
+        text = text[:place] + other + text[place + draw(st.integers(0, 1)) :]
+    return text
+
+
+@settings(max_examples=500)
+@given(st.sampled_from(KryoVersion), st.lists(json_texts(), min_size=1, max_size=3))
+def test_json_texts_are_written_as_each_is(version: KryoVersion, texts: list[str]) -> None:
+    """Whatever JSON has, and what is none: the same bytes, or the same problem."""
+    serializer = anything(version)
+    written, wanted = either_way(lambda: encode(serializer, pa.array(texts, pa.string())))
+    assert written == wanted
 
 
 SMALL = st.integers(-(2**63), 2**63 - 1) | st.integers(-1000, 1000)
