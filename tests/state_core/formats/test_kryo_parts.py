@@ -16,17 +16,25 @@ from hypothesis import strategies as st
 
 from statelake.state_core.errors import EncodeError, StateError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keyed_layout import (
+    NAMESPACE,
+    USER_KEY,
+    KeyedLayout,
+    LengthTrailer,
+)
+from statelake.state_core.formats.rewriting import kryo_upgrade
 from statelake.state_core.formats.rewriting.kryo_parts import PartsOfKryo
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
     collection_of,
     for_flink_2,
+    upgrade_keys,
     upgrade_rows,
 )
 from statelake.state_core.formats.rewriting.value_migration import rewritten_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
@@ -36,6 +44,7 @@ from statelake.state_core.serializers.composite.structs import TupleSerializerSn
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT
 from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.framework.opaque_values import as_key, restore_key
 from statelake.state_core.serializers.kryo import serializer as kryo_serializer
 from statelake.state_core.serializers.kryo.decoding import (
     KryoDecoder,
@@ -48,7 +57,7 @@ from statelake.state_core.serializers.kryo.java_types import JavaType, parse_jav
 from statelake.state_core.serializers.kryo.serializer import KryoSerializer, NestedKryoSerializer
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.tables import FEW, read_objects
-from statelake.state_core.serializers.kryo.uuids import uuid_halves, uuid_texts
+from statelake.state_core.serializers.kryo.uuids import NO_UUID, uuid_halves, uuid_texts
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.optional_map import write_raw_map
 from statelake.state_core.serializers.type_spec import parse_type
@@ -283,6 +292,95 @@ def test_damaged_values_give_the_same_errors(
     except StateError:  # they are not even rows
         reject()
     assert upgraded(value, rows) == one_by_one(value, rows)
+
+
+@st.composite
+def keys(draw: Any) -> tuple[dict[str, TypeSerializerSnapshot], StateRows]:
+    """The types of namespaces and of a map's keys, and rows with both, some of them damaged."""
+    kind = draw(st.sampled_from([StateKind.VALUE, StateKind.MAP, StateKind.TIMERS]))
+    types = {NAMESPACE: TYPES[draw(st.sampled_from(["uuid", "anything", "pair"]))]}
+    if kind is StateKind.MAP:
+        types[USER_KEY] = draw(st.sampled_from([UUID, PAIR, LONG]))
+    key = draw(st.sampled_from([LongSerializer(), StringSerializer()]))
+    with undecoded(), as_key():
+        parts = {
+            name: each.restore_nested() if kind is StateKind.TIMERS else each.restore_serializer()
+            for name, each in types.items()
+        }
+    value = None if kind is StateKind.TIMERS else LongSerializer()
+    layout = KeyedLayout(kind, key, parts[NAMESPACE], value, parts.get(USER_KEY))
+
+    def stored() -> bytes:
+        out = DataOutput()
+        if kind is StateKind.TIMERS:
+            out.write_long(draw(LONGS))
+        own = DataOutput()
+        key.write("k" * draw(st.integers(0, 300)) if key.name == "String" else draw(LONGS), own)
+        namespace = written(types[NAMESPACE], draw)
+        for part in (own.to_bytes(), namespace):
+            out.write_bytes(part)
+            if layout.ambiguous:
+                LengthTrailer().write(len(part), out)
+        if USER_KEY in types:
+            out.write_bytes(written(types[USER_KEY], draw))
+        data = out.to_bytes()
+        if draw(st.integers(0, 15)) == 0:
+            place = draw(st.integers(0, len(data) - 1))
+            data = data[:place] + bytes([draw(st.integers(0, 255))]) + data[place + 1 :]
+        return data
+
+    held = [stored() for _ in range(draw(st.integers(1, FEW + 2)))]
+    try:
+        columns = layout.decode_keys(cursor_over(held))
+    except StateError:  # they are not even rows
+        reject()
+    arrays = [columns.get(field.name, pa.nulls(len(held), field.type)) for field in layout.schema
+              if field.name != "key_group"]  # fmt: skip
+    arrays = [pa.array([0] * len(held), pa.int32()), *arrays]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=layout.schema)
+    return types, StateRows(0, "ids", layout, batch)
+
+
+@settings(max_examples=200)
+@given(keys())
+def test_namespaces_at_once_and_one_by_one_are_the_same(
+    drawn: tuple[dict[str, TypeSerializerSnapshot], StateRows],
+) -> None:
+    """Of values, maps and timers, behind keys with lengths and without; also of damaged bytes."""
+    before, rows = drawn
+    after = {name: for_flink_2(each, {}) for name, each in before.items()}
+
+    def new_keys() -> list[bytes] | str:
+        try:
+            made = upgrade_keys(rows, before, after, plain=True)
+        except StateError as error:
+            return str(error)
+        return list(made.layout.key_writer(made.batch).to_binary().to_pylist())
+
+    def refused(*_: object) -> None:
+        raise EncodeError("one by one")
+
+    found = new_keys()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kryo_upgrade, "_with_namespaces_at_once", refused)
+        assert found == new_keys()
+
+
+def test_namespaces_are_rewritten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is looked at by itself."""
+    stored = [bytes(8) + UUID.values(FLINK_1).write(Item("java.util.UUID", NO_UUID), FLINK_1)] * FEW
+    layout = KeyedLayout(StateKind.VALUE, LongSerializer(), restore_key(UUID), LongSerializer())
+    columns = layout.decode_keys(cursor_over(stored))
+    arrays = [columns.get(field.name, pa.nulls(FEW, field.type)) for field in layout.schema]
+    arrays[0] = pa.array([0] * FEW, pa.int32())
+    rows = StateRows(0, "ids", layout, pa.RecordBatch.from_arrays(arrays, schema=layout.schema))
+    monkeypatch.setattr(kryo_upgrade, "_with_namespaces_one_by_one", pytest.fail)
+    after = {NAMESPACE: for_flink_2(UUID, {})}
+    made = upgrade_keys(rows, {NAMESPACE: UUID}, after, plain=True)
+    assert (
+        made.layout.key_writer(made.batch).to_binary().to_pylist()
+        == [bytes(8) + UUID.values(FLINK_2).write(Item("java.util.UUID", NO_UUID), FLINK_2)] * FEW
+    )
 
 
 @given(st.lists(ITEMS, min_size=FEW, max_size=2 * FEW))
