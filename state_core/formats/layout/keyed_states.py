@@ -112,7 +112,9 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer, names: RowNames = NO_NA
                 place=f"state {state.name!r}",
                 remedy="drop the state before the savepoint is taken",
             )
-        return KeyedLayout(StateKind.TIMERS, key if names.key else timer.key, timer.namespace)
+        # a part of a timer may be typed, but as in all other states a key by Kryo stays bytes
+        own = timer.key if key.self_delimiting and not names.key else key
+        return KeyedLayout(StateKind.TIMERS, own, timer.namespace)
     if state.kind not in (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2):
         raise CorruptSnapshotError(
             f"{state.kind.name} state in a file of keyed state", place=f"state {state.name!r}"
@@ -151,8 +153,8 @@ def walking_layout(
         layout: Its layout.
         key: The key's serializer snapshot.
     """
-    if layout.kind is StateKind.TIMERS:  # whose parts do
-        return layout
+    if layout.kind is StateKind.TIMERS:
+        return replace(layout, key=_delimited(layout.key, _timer(state).nested[0]))
     value, user_key = _parts(state, layout.kind)
     value = value.nested[1] if isinstance(value, TtlSerializerSnapshot) else value
     assert layout.value is not None  # noqa: S101 - not of timers

@@ -201,7 +201,7 @@ class KryoJobs {
         }
     }
 
-    /** Kryo where an entry's key is: of maps, of the stream, and in lists. */
+    /** Kryo where an entry's key is: of maps, of the stream, its timers, and in lists. */
     static void keys(DataStream<Long> numbers, boolean restoring) {
         Jobs.finish(numbers.keyBy(k -> k).process(new Mapped(restoring)).uid("mapped").name("mapped"));
         Jobs.finish(numbers.keyBy(KryoJobs::id, Types.GENERIC(UUID.class))
@@ -248,6 +248,7 @@ class KryoJobs {
                 lists.put(new ArrayList(Arrays.asList(k, "größe " + i, null)), i == 1 ? null : "list " + i);
                 ids.add(id(i));
             }
+            context.timerService().registerEventTimeTimer(Long.MAX_VALUE - k);
             Jobs.SEEN.incrementAndGet();
         }
 
@@ -295,6 +296,7 @@ class KryoJobs {
                 return;
             }
             number.update(k);
+            context.timerService().registerEventTimeTimer(Long.MAX_VALUE - k);
             Jobs.SEEN.incrementAndGet();
         }
     }
