@@ -1,4 +1,4 @@
-"""Values of Flink 1's Kryo rewritten for Flink 2: `python -m benchmarks.kryo_upgrade`."""
+"""Values of Kryo rewritten for Flink 2, and as columns: `python -m benchmarks.kryo_upgrade`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import itertools
 import tempfile
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -22,6 +23,7 @@ from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOp
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.framework.plugins import forget_declarations
 from statelake.state_core.serializers.kryo.decoding import declare_classes
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.wire import KryoVersion
@@ -33,12 +35,13 @@ JOB = "bench"
 UUID, LIST, TEXT = "java.util.UUID", "java.util.ArrayList", "java.lang.String"
 MAP, LONG, SHOP = "java.util.HashMap", "java.lang.Long", "com.acme.Shop"
 FIELDS = {"id": "long", "name": "String", "opened": "Instant", "tags": "List<String>"}
+RECEIPT = "com.acme.Receipt"
+SUMS = {"price": "BigDecimal", "day": "LocalDate", "at": "LocalDateTime", "count": "int"}
 ONE_CORE = LocalEngine(1)
 
 
-def _written(java_class: str, value: object) -> bytes:
-    """Return an object as Flink 1 writes it."""
-    version = KryoVersion.FLINK_1
+def _written(java_class: str, value: object, version: KryoVersion) -> bytes:
+    """Return an object as a Flink writes it."""
     return (
         kryo_snapshot().of_class(java_class).values(version).write(Item(java_class, value), version)
     )
@@ -49,19 +52,25 @@ def _texts(number: int) -> list[Item]:
     return [Item(TEXT, f"tag-{number % 1000}-{place}") for place in range(3)]
 
 
-def _states(count: int) -> dict[str, tuple[TypeSerializerSnapshot, pa.Array]]:
+def _states(count: int, version: KryoVersion) -> dict[str, tuple[TypeSerializerSnapshot, pa.Array]]:
     """Return the type, and the values, of each state."""
     random = Random(31)  # noqa: S311 - values that are the same in each run
-    uuids = [_written(UUID, str(uuid.UUID(int=random.getrandbits(128)))) for _ in range(count)]
-    lists = [_written(LIST, _texts(each)) for each in range(count)]
-    maps = [
-        _written(MAP, [(text, Item(LONG, each)) for text in _texts(each)]) for each in range(count)
-    ]
-    objects = [
-        _written(SHOP, {"id": each, "name": Item(TEXT, f"shop {each}"), "opened": Item(
-            "java.time.Instant", (each, 0)), "tags": Item(LIST, _texts(each))})
-        for each in range(count)
-    ]  # fmt: skip
+
+    def written(java_class: str, value: Callable[[int], object]) -> list[bytes]:
+        return [_written(java_class, value(each), version) for each in range(count)]
+
+    uuids = written(UUID, lambda _: str(uuid.UUID(int=random.getrandbits(128))))
+    lists = written(LIST, _texts)
+    maps = written(MAP, lambda each: [(text, Item(LONG, each)) for text in _texts(each)])
+    objects = written(SHOP, lambda each: {
+        "id": each, "name": Item(TEXT, f"shop {each}"),
+        "opened": Item("java.time.Instant", (each, 0)), "tags": Item(LIST, _texts(each)),
+    })  # fmt: skip
+    receipts = written(RECEIPT, lambda each: {
+        "price": Item("java.math.BigDecimal", (each, 2)), "count": each,
+        "day": Item("java.time.LocalDate", (2024, 2, each % 28 + 1)),
+        "at": Item("java.time.LocalDateTime", (2024, 2, 1, each % 24, each % 60, 0, 0)),
+    })  # fmt: skip
     pair = TupleSerializerSnapshot.around(parse_type("Long"), kryo_snapshot().of_class(UUID))
     pair.tuple_class = "org.apache.flink.api.java.tuple.Tuple2"
     pairs = [number.to_bytes(8, "big") + each for number, each in enumerate(uuids)]
@@ -71,6 +80,7 @@ def _states(count: int) -> dict[str, tuple[TypeSerializerSnapshot, pa.Array]]:
         "lists of three texts": (kryo_snapshot().of_class(LIST), pa.array(lists)),
         "maps of three texts": (kryo_snapshot().of_class(MAP), pa.array(maps)),
         "objects of four fields": (kryo_snapshot().of_class(SHOP), pa.array(objects)),
+        "objects of sums and dates": (kryo_snapshot().of_class(RECEIPT), pa.array(receipts)),
     }
 
 
@@ -82,7 +92,9 @@ def measure(work: Path, count: int) -> list[Row]:
     with undecoded():
         return [
             _measured(work / str(number), what, kind, values)
-            for number, (what, (kind, values)) in enumerate(_states(count).items())
+            for number, (what, (kind, values)) in enumerate(
+                _states(count, KryoVersion.FLINK_1).items()
+            )
         ]
 
 
@@ -101,11 +113,11 @@ def _measured(work: Path, what: str, kind: TypeSerializerSnapshot, values: pa.Ar
     return Row(what, rate(count, upgrade), f"export {rate(count, export)}", export / upgrade)
 
 
-def measure_columns(work: Path, count: int) -> list[Row]:
+def measure_columns(work: Path, count: int, version: KryoVersion) -> list[Row]:
     """All on one core: an import that makes columns, beside one of the bytes, and its export."""
     rows = []
-    for number, (what, (kind, values)) in enumerate(_states(count).items()):
-        place, names = work / f"columns-{number}", itertools.count()
+    for number, (what, (kind, values)) in enumerate(_states(count, version).items()):
+        place, names = work / f"columns-{version.value}-{number}", itertools.count()
         table = pa.table({"key": pa.array(range(count)), "value": values})
         operator = NewOperator("operator", "Long", (NewKeyedState("state", table, value=kind),))
         with undecoded():
@@ -128,16 +140,23 @@ def measure_columns(work: Path, count: int) -> list[Row]:
 
 
 def main() -> None:
-    """Measure, and print the table."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--values", type=int, default=VALUES)
-    given = parser.parse_args()
-    declare_classes({"flink": 1, "classes": {SHOP: {"fields": FIELDS}}})
+    count = parser.parse_args().values
+    classes = {SHOP: {"fields": FIELDS}, RECEIPT: {"fields": SUMS}}
     with tempfile.TemporaryDirectory() as name:
-        rows = measure(Path(name), given.values)
-        columns = measure_columns(Path(name), given.values)
-    print_table(f"{given.values:,} values of Flink 1's Kryo, on one core", rows)
-    print_table(f"{given.values:,} values as columns of a lake, on one core", columns)
+        declare_classes({"flink": 1, "classes": classes})
+        upgraded = measure(Path(name), count)
+        columns = {}
+        for version in KryoVersion:
+            forget_declarations()
+            declare_classes({"flink": version.value, "classes": classes})
+            columns[version] = measure_columns(Path(name), count, version)
+    print_table(f"{count:,} values of Flink 1's Kryo, on one core", upgraded)
+    for version, rows in columns.items():
+        what = f"{count:,} values of Flink {version.value}'s Kryo as columns of a lake, on one core"
+        print_table(what, rows)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ entry before a byte behind it is read, and the first row that does not fit is re
 `frames`       Snappy-framed streams, without decompressing them
 `sst`          blocks of RocksDB's tables; `sst_merge` merges entries; `bytes_at` is inlined
 `changes`      changes of the changelog backend, and the changed entries
-`kryo`         objects that Kryo 2.24 wrote, as a table of their parts, and as Kryo 5.6 writes them
+`kryo`         objects that Kryo wrote, as a table of their parts, and as either Kryo writes them;
+               `kryo_json` makes JSON of the table, and the reverse
 `elements`     elements of a stream between two operators
 `search`       search of many short pieces of bytes at once
 `hashing`      Java hash codes, murmur key groups, order-free content fingerprints

@@ -1,4 +1,4 @@
-"""Objects that Kryo 2.24 wrote, as a table of their parts, and from it the bytes of Kryo 5.6.
+"""Objects that Kryo 2.24 or 5.6 wrote, as a table of their parts, and from it the bytes of either.
 
 The table has one line for each part, in the order of the bytes: an object, null, a reference, a
 primitive in a field. Its columns:
@@ -11,6 +11,8 @@ primitive in a field. Its columns:
            referred to
 `behind`   the line behind the part and all within it
 =========  ===================================================================================
+
+The table is the same for both, but for arrays of numbers, which are the bytes of Kryo 2.24.
 
 A class is six numbers of `classes`: its form below, an operand, whether Kryo 2.24 and Kryo 5.6
 number its objects, and its ids in Kryo 5.6 and in Kryo 2.24, or -1. Type arguments are five numbers
@@ -33,6 +35,8 @@ from statelake.state_core.kernels.bytes_at import copy, u8
 from statelake.state_core.kernels.compiler import helper, kernel
 
 NULL, REFERENCE = -1, -2
+# the Kryo that wrote the objects
+OLDER, NEWER = 0, 1
 # what a class is: numbers in `classes`
 FORM, OPERAND, NUMBERED, NUMBERED_5, ID_5, ID_2, CLASS_WIDTH = 0, 1, 2, 3, 4, 5, 6
 # type arguments: numbers in `arguments`
@@ -103,12 +107,47 @@ def _signed(value):
 
 
 @helper
+def _of_32_bits(value):
+    """Return a number that was read as unsigned as a signed one."""
+    return value - (value >> 31 << 32)
+
+
+@helper
+def _little_endian(data, at, width):
+    value = np.int64(0)
+    for step in range(width):
+        value |= u8(data, at + step) << np.int64(8 * step)
+    bits = np.int64(64 - 8 * width)
+    return value << bits >> bits
+
+
+@helper
 def _big_endian(data, at, width):
     value = np.int64(0)
     for step in range(width):
         value = value << np.int64(8) | u8(data, at + step)
     bits = np.int64(64 - 8 * width)
     return value << bits >> bits
+
+
+@helper
+def _flagged(data, at, end):
+    """Return a number behind a flag, and the position behind both: -1 on a fault."""
+    if at >= end:
+        return np.int64(0), np.int64(-1)
+    first = u8(data, at)
+    value = first & 0x3F
+    at += 1
+    if first & 0x40:
+        for shift in (6, 13, 20, 27):
+            if at >= end:
+                return value, np.int64(-1)
+            byte = u8(data, at)
+            at += 1
+            value |= (byte & 0x7F) << np.int64(shift)
+            if byte < 0x80:
+                break
+    return value & 0xFFFFFFFF, at
 
 
 @helper
@@ -124,19 +163,8 @@ def _text(data, at, end):
         if at >= end:
             return start, np.int64(-1), np.int64(0)
         return start, at + 1, at + 1 - start
-    count = first & 0x3F
-    at += 1
-    if first & 0x40:
-        for shift in (6, 13, 20, 27):
-            if at >= end:
-                return start, np.int64(-1), np.int64(0)
-            byte = u8(data, at)
-            at += 1
-            count |= (byte & 0x7F) << np.int64(shift)
-            if byte < 0x80:
-                break
-    count &= 0xFFFFFFFF
-    if count == 0 or count - 1 > end - at:
+    count, at = _flagged(data, at, end)
+    if at < 0 or count == 0 or count - 1 > end - at:
         return start, np.int64(-1), np.int64(0)
     count -= 1
     start = at
@@ -157,7 +185,7 @@ def _text(data, at, end):
 
 
 @helper
-def _class_named(data, start, end, name_hashes, name_classes, name_offsets, name_bytes):
+def class_named(data, start, end, name_hashes, name_classes, name_offsets, name_bytes):
     """Return the class of a name of ASCII; -1 if it is not known."""
     wanted = np.int64(0)
     for at in range(start, end):
@@ -199,7 +227,7 @@ def _read_class(
         start, at, size = _text(data, at, end)
         if at < 0 or at - start != size:
             return np.int64(NULL), np.int64(-1), count
-        names[count] = _class_named(
+        names[count] = class_named(
             data, start, at, name_hashes, name_classes, name_offsets, name_bytes
         )
         count += 1
@@ -217,7 +245,86 @@ def _sized(data, at, end):
 
 
 @helper
-def _read_content(data, at, end, form, operand, line, start, stop, number):
+def _read_moment(newer, data, at, end, form, line, start, number):
+    """Read a date, a time or both; return the position behind it, -1 on a fault."""
+    if form == MILLIS:
+        number[line], at = _unsigned(data, at, end, 9)
+        return at
+    if form == TIMESTAMP:
+        number[line], at = _unsigned(data, at, end, 9)
+        if at < 0:
+            return at
+        nanos, at = _varint(data, at, end)
+        if not newer:
+            number[line] -= nanos // 1000000
+        start[line] = nanos
+        return at
+    if form == INSTANT or form == DURATION:
+        if not newer:
+            nanos, at = _varint(data, at, end)
+            if at < 0:
+                return at
+            seconds, at = _unsigned(data, at, end, 9)
+            number[line], start[line] = _signed(seconds), _signed(nanos)
+            return at
+        if form == INSTANT:
+            number[line], at = _unsigned(data, at, end, 9)
+        elif end - at < 8:
+            at = np.int64(-1)
+        else:
+            number[line] = _little_endian(data, at, 8)
+            at += 8
+        if at < 0:
+            return at
+        nanos, at = _varint(data, at, end)
+        start[line] = _of_32_bits(nanos)
+        return at
+    if form == DATE:
+        if newer:
+            year, at = _varint(data, at, end)
+            if at < 0 or end - at < 2:
+                return np.int64(-1)
+            month, day = u8(data, at), u8(data, at + 1)
+            number[line] = _of_32_bits(year)
+            at += 2
+        else:
+            if end - at < 4:
+                return np.int64(-1)
+            day, month = _big_endian(data, at, 2), _big_endian(data, at + 2, 2)
+            year, at = _varint(data, at + 4, end)
+            number[line] = _signed(year)
+        start[line] = month << 8 | day
+        return at if day > 0 and day < 32 and month > 0 and month < 13 else np.int64(-1)
+    hour, minute, second, nanos = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    if newer:  # the last unit that is not 0 is inverted
+        clock, units, byte = np.int64(0), 0, np.int64(0)
+        while units < 3 and byte < 0x80:
+            if at >= end:
+                return np.int64(-1)
+            byte = u8(data, at)
+            at += 1
+            clock = clock << 8 | (byte if byte < 0x80 else byte ^ 0xFF)
+            units += 1
+        if byte < 0x80:
+            nanos, at = _varint(data, at, end)
+        clock <<= np.int64(8 * (3 - units))
+        hour, minute, second = clock >> 16, clock >> 8 & 0xFF, clock & 0xFF
+    else:
+        if end - at < 2:
+            return np.int64(-1)
+        hour, minute = u8(data, at), u8(data, at + 1)
+        nanos, at = _varint(data, at + 2, end)
+        if at < 0 or at >= end:
+            return np.int64(-1)
+        second, nanos = u8(data, at), _signed(nanos)
+        at += 1
+    number[line], start[line] = hour << 16 | minute << 8 | second, nanos
+    fits = hour < 24 and minute < 60 and second < 60 and nanos >= 0
+    return at if fits else np.int64(-1)
+
+
+@helper
+def _read_content(newer, data, at, end, form, operand, line, start, stop, number):
     """Read what has no objects within it; return the position behind it, -1 on a fault."""
     if form == TEXT:
         start[line], at, number[line] = _text(data, at, end)
@@ -234,11 +341,19 @@ def _read_content(data, at, end, form, operand, line, start, stop, number):
     if form == BOOLEAN or form == FIXED:
         if operand > end - at:
             return np.int64(-1)
-        number[line] = _big_endian(data, at, operand)
+        if newer:
+            number[line] = _little_endian(data, at, operand)
+        else:
+            number[line] = _big_endian(data, at, operand)
         if form == BOOLEAN and number[line] >> 1 != 0:
             return np.int64(-1)
         return at + operand
     if form == UUID:
+        if newer:
+            if end - at < 16:
+                return np.int64(-1)
+            number[line], start[line] = _little_endian(data, at, 8), _little_endian(data, at + 8, 8)
+            return at + 16
         high, at = _unsigned(data, at, end, 9)
         if at < 0:
             return at
@@ -249,42 +364,8 @@ def _read_content(data, at, end, form, operand, line, start, stop, number):
         value, at = _varint(data, at, end)
         number[line] = value
         return at if value > 0 and value <= operand else np.int64(-1)
-    if form == MILLIS:
-        number[line], at = _unsigned(data, at, end, 9)
-        return at
-    if form == TIMESTAMP:
-        number[line], at = _unsigned(data, at, end, 9)
-        if at < 0:
-            return at
-        nanos, at = _varint(data, at, end)
-        number[line] -= nanos // 1000000
-        start[line] = nanos
-        return at
-    if form == INSTANT or form == DURATION:
-        nanos, at = _varint(data, at, end)
-        if at < 0:
-            return at
-        seconds, at = _unsigned(data, at, end, 9)
-        number[line], start[line] = _signed(seconds), _signed(nanos)
-        return at
-    if form == DATE:
-        if end - at < 4:
-            return np.int64(-1)
-        day, month = _big_endian(data, at, 2), _big_endian(data, at + 2, 2)
-        year, at = _varint(data, at + 4, end)
-        number[line], start[line] = _signed(year), month << 8 | day
-        return at if day > 0 and day < 32 and month > 0 and month < 13 else np.int64(-1)
-    if form == TIME:
-        if end - at < 2:
-            return np.int64(-1)
-        hour, minute = u8(data, at), u8(data, at + 1)
-        nanos, at = _varint(data, at + 2, end)
-        if at < 0 or at >= end:
-            return np.int64(-1)
-        second = u8(data, at)
-        number[line], start[line] = hour << 16 | minute << 8 | second, _signed(nanos)
-        fits = hour < 24 and minute < 60 and second < 60 and start[line] >= 0
-        return at + 1 if fits else np.int64(-1)
+    if form >= MILLIS and form <= TIME:
+        return _read_moment(newer, data, at, end, form, line, start, number)
     if form == INT_ARRAY or form == LONG_ARRAY:
         count, at = _varint(data, at, end)
         if at < 0 or count == 0 or count - 1 > end - at:
@@ -300,7 +381,7 @@ def _read_content(data, at, end, form, operand, line, start, stop, number):
                 return np.int64(-1)
         stop[line] = at
         return at
-    if form == FIXED_ARRAY:
+    if form == FIXED_ARRAY and not (newer and operand > 1):  # the bytes of Kryo 5 are reversed
         count, at = _varint(data, at, end)
         if at < 0 or count == 0 or count - 1 > (end - at) // operand:
             return np.int64(-1)
@@ -326,17 +407,24 @@ def _read_content(data, at, end, form, operand, line, start, stop, number):
     return np.int64(-1)
 
 
+@helper
+def _no_comparator(data, at, end):
+    """Return the position behind a comparator that is null, -1 for another one."""
+    return at + 1 if at < end and u8(data, at) == 0 else np.int64(-1)
+
+
 @kernel(
-    "void(U8R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, U8R,"
+    "void(int64, U8R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, U8R,"
     " I64, I64, I64, I64, I64, I64, I64, I64, I64, I64)"
 )
 def read_objects(
-    data, first, limit, classes, fields, arguments, ids, name_hashes, name_classes, name_offsets,
-    name_bytes, kind, start, end, number, behind, root, done, objects, names, stack,
+    newer, data, first, limit, classes, fields, arguments, ids, name_hashes, name_classes,
+    name_offsets, name_bytes, kind, start, end, number, behind, root, done, objects, names, stack,
 ):  # fmt: skip
     """Read an object of any class, or null, of each row.
 
     Args:
+        newer: The Kryo that wrote them: `OLDER` or `NEWER`.
         data: The bytes.
         first: Where each row's object begins.
         limit: The position that it does not pass.
@@ -358,6 +446,7 @@ def read_objects(
         root[row] = lines
         counted, named, depth = np.int64(0), np.int64(0), np.int64(1)
         stack[LEFT], stack[HOW], stack[HOW_ODD] = 1, ANY, ANY
+        stack[ARGUMENTS], stack[ARGUMENTS_ODD] = 0, 0
         stack[LINE] = -1
         while depth > 0:
             top = (depth - 1) * STACK_WIDTH
@@ -368,15 +457,16 @@ def read_objects(
                 depth -= 1
                 continue
             stack[top + LEFT] = left - 1
-            types = np.int64(0)
             if stack[top + HOW] == FIELDS:
                 field = stack[top + CLASS]
                 how, what, types = fields[field], fields[field + 1], fields[field + 2]
                 stack[top + CLASS] = field + FIELD_WIDTH
             elif left & 1:
                 how, what = stack[top + HOW_ODD], stack[top + CLASS_ODD]
+                types = stack[top + ARGUMENTS_ODD]
             else:
                 how, what = stack[top + HOW], stack[top + CLASS]
+                types = stack[top + ARGUMENTS]
             line = lines
             lines += 1
             behind[line] = lines
@@ -391,10 +481,10 @@ def read_objects(
                     kind[line] = NULL
                     continue
             kind[line] = what
-            numbered = classes[what * CLASS_WIDTH + NUMBERED]
-            if how == OR_NULL or (how == ANY and numbered):
+            numbered = classes[what * CLASS_WIDTH + (NUMBERED_5 if newer else NUMBERED)]
+            if how == OR_NULL or (how != BARE and numbered):
                 mark, at = _varint(data, at, stop)
-                if at < 0 or (mark == 0 and how == ANY):
+                if at < 0 or (mark == 0 and how != OR_NULL):
                     at = np.int64(-1)
                     break
                 if mark == 0:
@@ -412,31 +502,56 @@ def read_objects(
             form = classes[what * CLASS_WIDTH + FORM]
             operand = classes[what * CLASS_WIDTH + OPERAND]
             if form < COLLECTION and form != DATE_TIME:
-                at = _read_content(data, at, stop, form, operand, line, start, end, number)
+                at = _read_content(newer, data, at, stop, form, operand, line, start, end, number)
                 if at < 0:
                     break
                 continue
-            count = np.int64(0)
+            is_map = form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP
+            first_class = arguments[types * ARGUMENTS_WIDTH + FIRST]
+            count, same, nulls = np.int64(0), first_class, True
             start[line] = at
             if form != OBJECT and form != DATE_TIME and form != SINGLE and form != EMPTY:
-                if form == SORTED or form == QUEUE or form == SORTED_MAP:
-                    if at >= stop or u8(data, at) != 0:  # a comparator
-                        at = np.int64(-1)
-                        break
-                    at += 1
-                count, at = _varint(data, at, stop)
-                if form == ARRAY:
+                is_sorted = form == SORTED or form == QUEUE or form == SORTED_MAP
+                if is_sorted and not newer:
+                    at = _no_comparator(data, at, stop)
+                flag = False
+                if newer and not is_map and form != ARRAY:
+                    flag = at < stop and u8(data, at) >= 0x80
+                    if form == IMMUTABLE and first_class >= 0:
+                        flag = False
+                        count, at = _varint(data, at, stop)
+                    else:
+                        count, at = _flagged(data, at, stop)
+                elif at >= 0:
+                    count, at = _varint(data, at, stop)
+                if newer or form == ARRAY:
                     count -= 1
+                if is_sorted and newer and at >= 0:
+                    at = _no_comparator(data, at, stop)
                 if at < 0 or count < 0 or count > stop - at:
                     at = np.int64(-1)
                     break
-                if form == AS_LIST:
+                if form == AS_LIST and not newer:
                     _, at, named = _read_class(
                         data, at, stop, ids, name_hashes, name_classes, name_offsets,
                         name_bytes, names, named,
                     )  # fmt: skip
                     if at < 0:
                         break
+                if newer and not is_map and form != ARRAY:
+                    nulls = flag
+                    if count > 0 and flag and first_class < 0:  # one class for all elements
+                        same, at, named = _read_class(
+                            data, at, stop, ids, name_hashes, name_classes, name_offsets,
+                            name_bytes, names, named,
+                        )  # fmt: skip
+                        nulls = False
+                        if at >= 0 and form != IMMUTABLE:
+                            nulls = at < stop and u8(data, at) == 1
+                            at = at + 1 if at < stop and u8(data, at) < 2 else np.int64(-1)
+                        if at < 0 or same == NULL:  # all are null, which takes no bytes
+                            at = np.int64(-1)
+                            break
             number[line] = count
             if depth == DEEPEST:
                 at = np.int64(-1)
@@ -446,10 +561,16 @@ def read_objects(
             stack[top + LINE] = line
             stack[top + LEFT] = count
             stack[top + HOW], stack[top + HOW_ODD] = ANY, ANY
-            if form == OBJECT or form == DATE_TIME:
+            stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = 0, 0
+            if form == OBJECT or (form == DATE_TIME and not newer):
                 stack[top + HOW] = FIELDS
                 stack[top + LEFT] = fields[operand]
                 stack[top + CLASS] = operand + 1
+            elif form == DATE_TIME:
+                stack[top + LEFT] = 2
+                stack[top + HOW], stack[top + CLASS] = BARE, fields[operand + 2]
+                stack[top + HOW_ODD] = BARE
+                stack[top + CLASS_ODD] = fields[operand + 2 + FIELD_WIDTH]
             elif form == SINGLE:
                 stack[top + LEFT] = operand
                 number[line] = operand
@@ -457,21 +578,56 @@ def read_objects(
                 if operand >= 0:
                     stack[top + HOW], stack[top + CLASS] = OR_NULL, operand
                     stack[top + HOW_ODD], stack[top + CLASS_ODD] = OR_NULL, operand
-            elif form != AS_LIST and form != QUEUE:
-                if form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP:
-                    stack[top + LEFT] = 2 * count
-                    odd = arguments[types * ARGUMENTS_WIDTH + SECOND]
-                else:
-                    odd = arguments[types * ARGUMENTS_WIDTH + FIRST]
-                even = arguments[types * ARGUMENTS_WIDTH + FIRST]
-                if even >= 0:
-                    stack[top + HOW], stack[top + CLASS] = OR_NULL, even
-                if odd >= 0:
-                    stack[top + HOW_ODD], stack[top + CLASS_ODD] = OR_NULL, odd
+            elif is_map:
+                stack[top + LEFT] = 2 * count
+                second = arguments[types * ARGUMENTS_WIDTH + SECOND]
+                known = NEVER_NULL if newer and form == IMMUTABLE_MAP else OR_NULL
+                if first_class >= 0:
+                    stack[top + HOW], stack[top + CLASS] = known, first_class
+                if second >= 0:
+                    stack[top + HOW_ODD], stack[top + CLASS_ODD] = known, second
+                if newer:
+                    stack[top + ARGUMENTS] = arguments[types * ARGUMENTS_WIDTH + IN_KEYS]
+                    stack[top + ARGUMENTS_ODD] = arguments[types * ARGUMENTS_WIDTH + IN_VALUES]
+            elif newer or (form != AS_LIST and form != QUEUE):
+                if same >= 0:
+                    known = OR_NULL if nulls else NEVER_NULL
+                    stack[top + HOW], stack[top + CLASS] = known, same
+                    stack[top + HOW_ODD], stack[top + CLASS_ODD] = known, same
+                if newer:
+                    within = arguments[types * ARGUMENTS_WIDTH + IN_ELEMENTS]
+                    stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = within, within
         done[row] = at
         if at < 0:
             lines = root[row]
             root[row] = FAILED
+
+
+@kernel("void(I64R, I64R, I64R, I64R, I64)")
+def find_ends(kind, number, classes, fields, behind):
+    """Fill the column `behind` of a table without references, from its others.
+
+    Args:
+        kind, number: The table.
+        classes, fields: As above.
+        behind: Filled.
+    """
+    for step in range(kind.size):
+        line = kind.size - 1 - step
+        at = line + 1
+        if kind[line] != NULL:
+            form = classes[kind[line] * CLASS_WIDTH + FORM]
+            operand = classes[kind[line] * CLASS_WIDTH + OPERAND]
+            count = np.int64(0)
+            if form == OBJECT or form == DATE_TIME:
+                count = fields[operand]
+            elif form >= COLLECTION:
+                is_map = form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP
+                count = number[line] * (2 if is_map else 1)
+            for _ in range(count):
+                if at < kind.size:
+                    at = behind[at]
+        behind[line] = at
 
 
 @kernel("void(I64R, I64R, I64R, I64R, I64)")
@@ -783,10 +939,11 @@ def write_objects(
                     data, form, operand, start[content], end[content], number[content], out, at
                 )
                 continue
-            if content != here or depth == DEEPEST:
+            count = number[here]
+            uncounted = (form == SINGLE or form == EMPTY) and count != operand
+            if content != here or depth == DEEPEST or uncounted:
                 failed = True
                 break
-            count = number[here]
             top += STACK_WIDTH
             depth += 1
             stack[top + LEFT] = count

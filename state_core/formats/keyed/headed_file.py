@@ -19,6 +19,7 @@ from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keyed_states import (
     describe_state,
     layout_of,
+    walking_layout,
     with_row_names,
 )
 from statelake.state_core.formats.layout.meta_info import (
@@ -30,7 +31,7 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import NO_NAMES, Entries, KeyedState, RowNames
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.decoders import undecoded, written_by
+from statelake.state_core.serializers.framework.decoders import decoded, undecoded, written_by
 from statelake.state_core.serializers.framework.opaque_values import count_columns, restore_key
 
 
@@ -83,15 +84,27 @@ class Head:
         with written_by(self.flink):
             return layout_of(state, self.key, self.names.get(state.name, NO_NAMES))
 
-    def without_decoders(self) -> tuple[KeyedLayout, ...]:
-        """Return the layouts in which values of Kryo are bytes; empty if all are the same."""
+    def walking(self) -> tuple[KeyedLayout, ...]:
+        """Return the layouts in which parts by Kryo know where they end, if their class is known.
+
+        They are for formats without lengths, also where decoders are ignored.
+        """
+        key = self.header.key_serializer.snapshot
+        with written_by(self.flink), decoded():
+            return tuple(
+                walking_layout(state, layout, key)
+                for state, layout in zip(self.header.states, self.layouts, strict=True)
+            )
+
+    def without_decoders(self, walking: tuple[KeyedLayout, ...]) -> tuple[KeyedLayout, ...]:
+        """Return the layouts in which what Kryo wrote is bytes; empty if those for walking are."""
         with undecoded():
             bare = tuple(
                 layout_of(state, self.key, self.names.get(state.name, NO_NAMES))
                 for state in self.header.states
             )
         same = all(
-            layout.schema == other.schema for layout, other in zip(bare, self.layouts, strict=True)
+            layout.schema == other.schema for layout, other in zip(bare, walking, strict=True)
         )
         return () if same else bare
 

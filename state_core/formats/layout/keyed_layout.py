@@ -290,7 +290,7 @@ class KeyedLayout:
                 inner = Cursor(cursor.data, cursor.position, ends, cursor.place)
                 columns.append(part.decode(inner))
             if self.ambiguous:
-                _skip_lengths(cursor, cursor.position - start)
+                skip_lengths(cursor, cursor.position - start)
         if self.user_key is not None:
             columns.append(self.user_key.decode(cursor))
         cursor.check_at_end()
@@ -393,7 +393,7 @@ def raw_column(cursor: Cursor, start: I64Array, end: I64Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), cursor.rows, buffers, nulls)
 
 
-def _skip_lengths(cursor: Cursor, lengths: I64Array) -> None:
+def skip_lengths(cursor: Cursor, lengths: I64Array) -> None:
     """Skip the length trailers, which must be equal to `lengths`, of all rows that are not lost."""
     sizes = trailer_sizes(lengths)
     if cursor.present.size:

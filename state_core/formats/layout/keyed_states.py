@@ -112,7 +112,9 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer, names: RowNames = NO_NA
                 place=f"state {state.name!r}",
                 remedy="drop the state before the savepoint is taken",
             )
-        return KeyedLayout(StateKind.TIMERS, key if names.key else timer.key, timer.namespace)
+        # a part of a timer may be typed, but as in all other states a key by Kryo stays bytes
+        own = timer.key if key.self_delimiting and not names.key else key
+        return KeyedLayout(StateKind.TIMERS, own, timer.namespace)
     if state.kind not in (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2):
         raise CorruptSnapshotError(
             f"{state.kind.name} state in a file of keyed state", place=f"state {state.name!r}"
@@ -136,6 +138,40 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer, names: RowNames = NO_NA
         None if user_key is None else restore_key(with_row_names(user_key, names.user_key)),
         with_ttl,
     )
+
+
+def walking_layout(
+    state: StateMetaInfo, layout: KeyedLayout, key: TypeSerializerSnapshot
+) -> KeyedLayout:
+    """Return a layout of the same bytes, in which more parts know where they end.
+
+    It is for formats without lengths, and decodes nothing: a key by Kryo may have several forms for
+    equal values, and so stays bytes in columns, but each of its forms ends somewhere.
+
+    Args:
+        state: The state.
+        layout: Its layout.
+        key: The key's serializer snapshot.
+    """
+    if layout.kind is StateKind.TIMERS:
+        return replace(layout, key=_delimited(layout.key, _timer(state).nested[0]))
+    value, user_key = _parts(state, layout.kind)
+    value = value.nested[1] if isinstance(value, TtlSerializerSnapshot) else value
+    assert layout.value is not None  # noqa: S101 - not of timers
+    walking = replace(
+        layout,
+        key=_delimited(layout.key, key),
+        namespace=_delimited(layout.namespace, _snapshot(state, NAMESPACE_SERIALIZER)),
+        value=_delimited(layout.value, value),
+    )
+    if layout.user_key is None or user_key is None:
+        return walking
+    return replace(walking, user_key=_delimited(layout.user_key, user_key))
+
+
+def _delimited(part: TypeSerializer, snapshot: TypeSerializerSnapshot) -> TypeSerializer:
+    """Return the serializer of a part that knows where it ends, as far as there is one."""
+    return part if part.self_delimiting else snapshot.restore_nested()
 
 
 def _held(value: TypeSerializer, names: RowNames) -> TypeSerializer:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,11 @@ from statelake.state_core.formats.layout.keyed_layout import (
     NAMESPACE,
     RAW_KEY,
     USER_KEY,
+    KeyedLayout,
     LengthTrailer,
     RowPart,
     RowWriter,
+    skip_lengths,
 )
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.kryo_parts import (
@@ -80,6 +82,7 @@ from statelake.state_core.serializers.framework.columns import (
 )
 from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.framework.opaque_values import (
+    OpaqueSerializer,
     as_key,
     restore_bounded,
     restore_key,
@@ -94,6 +97,8 @@ from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.type_spec import parse_type
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
+# the parts of namespaces and user keys, and what writes them
+KeyParts: TypeAlias = "dict[str, tuple[PartsOfKryo, _Writers]]"
 
 TIME_BYTES = 8  # of a timer
 LISTS = ("java.util.List", "java.util.Collection")
@@ -683,7 +688,80 @@ def _with_namespaces(
             for name, snapshot in after.items()
         }
     new = replace(layout, namespace=restored[NAMESPACE], user_key=restored.get(USER_KEY))
-    ambiguous = layout.ambiguous
+    stored = layout.key_writer(rows.batch).to_binary()
+    try:
+        keys = _with_namespaces_at_once(layout, stored, parts)
+    except StateError:  # say which row it is, or read each by itself
+        keys = _with_namespaces_one_by_one(rows, stored, parts)
+    columns = new.decode_keys(binary_cursor(keys))
+    return replace(rows, layout=new, batch=with_columns(rows, new, columns))
+
+
+def _with_namespaces_at_once(
+    layout: KeyedLayout, stored: pa.LargeBinaryArray, parts: KeyParts
+) -> pa.LargeBinaryArray:
+    """Return the bytes of keys with other namespaces and user keys, a column at a time.
+
+    Raises:
+        StateError: A key can't be parsed, or has a part whose end only a look at each tells.
+    """
+    cursor = binary_cursor(stored)
+    begin, last = cursor.position.copy(), cursor.end.copy()
+    if layout.kind is StateKind.TIMERS:
+        cursor.position += TIME_BYTES
+    place = cursor.position.copy()
+    layout.key.decode(cursor)
+    if layout.ambiguous:
+        skip_lengths(cursor, cursor.position - place)
+    place = cursor.position.copy()
+    parts[NAMESPACE][0].serializer.decode(cursor)
+    end = cursor.position.copy()
+    if layout.ambiguous:
+        skip_lengths(cursor, end - place)
+    if cursor.present.size:
+        raise EncodeError("a key that has to be read by itself")
+    namespace = _spliced_alone(_pieces(cursor.data, place, end), parts[NAMESPACE])
+    columns = [_pieces(cursor.data, begin, place), namespace]
+    written = [RowPart(OpaqueSerializer(), column.cast(pa.binary())) for column in columns]
+    if layout.ambiguous:
+        lengths = np.diff(np.frombuffer(namespace.buffers()[1], np.int64, len(namespace) + 1))
+        written.append(RowPart(LengthTrailer(), pa.array(lengths)))
+    user_key = _pieces(cursor.data, cursor.position, last)
+    if USER_KEY in parts:
+        user_key = _spliced_alone(user_key, parts[USER_KEY])
+    elif (cursor.position != last).any():
+        raise EncodeError("bytes behind a key")
+    written.append(RowPart(OpaqueSerializer(), user_key.cast(pa.binary())))
+    return RowWriter(written, len(stored), ALL_PRESENT, None).to_binary()
+
+
+def _spliced_alone(
+    stored: pa.LargeBinaryArray, part: tuple[PartsOfKryo, _Writers]
+) -> pa.LargeBinaryArray:
+    """Return values that have nothing around them for Flink 2."""
+    places = part[0].located_alone(stored)
+    return spliced(stored, places, [part[1].write_all(each) for each in places])
+
+
+def _pieces(data: U8Array, starts: I64Array, ends: I64Array) -> pa.LargeBinaryArray:
+    """Return the bytes between two places of each row."""
+    offsets = offsets_of(ends - starts)
+    out = np.empty(int(offsets[-1]), np.uint8)
+    copy_pieces(data, starts, ends, out, offsets[:-1].copy())
+    buffers = [None, arrow_buffer(offsets), arrow_buffer(out)]
+    return pa.Array.from_buffers(pa.large_binary(), len(starts), buffers)
+
+
+def _with_namespaces_one_by_one(
+    rows: StateRows, stored: pa.LargeBinaryArray, parts: KeyParts
+) -> pa.LargeBinaryArray:
+    """Return the same, key by key.
+
+    Raises:
+        StateError: A key can't be parsed, or Flink 2 has no form for it.
+    """
+    layout = rows.layout
+    timers, ambiguous = layout.kind is StateKind.TIMERS, layout.ambiguous
 
     def upgraded(source: DataInput) -> bytes:
         source.read_bytes(TIME_BYTES * timers)
@@ -703,14 +781,13 @@ def _with_namespaces(
         return unchanged + namespace + user_key
 
     keys = []
-    for row, data in enumerate(layout.key_writer(rows.batch).to_binary().to_pylist()):
+    for row, data in enumerate(stored.to_pylist()):
         place = f"state {rows.name!r}, row {row}"
         try:
             keys.append(upgraded(DataInput(data, place)))
         except StateError as error:
             raise _at(error, place) from error
-    columns = new.decode_keys(binary_cursor(pa.array(keys, pa.large_binary())))
-    return replace(rows, layout=new, batch=with_columns(rows, new, columns))
+    return pa.array(keys, pa.large_binary())
 
 
 def _read_length(source: DataInput, length: int) -> None:
@@ -755,10 +832,9 @@ def _upgraded_keys(
     stored = RowWriter(
         [RowPart(old, batch.column(name))], len(batch), ALL_PRESENT, None
     ).to_binary()
-    parts, writers = PartsOfKryo(before), _Writers(before, after)
+    part = PartsOfKryo(before), _Writers(before, after)
     try:
-        places = parts.located_alone(stored)
-        new = spliced(stored, places, [writers.write_all(each) for each in places])
+        new = _spliced_alone(stored, part)
         serializer = restore_key(after)
         cursor = binary_cursor(new)
         column = serializer.decode(cursor)

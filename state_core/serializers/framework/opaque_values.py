@@ -119,6 +119,8 @@ class OpaqueSerializer(TypeSerializer):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return the lengths of the bytes."""
+        if not pa.types.is_binary(values.type):
+            raise EncodeError(f"{values.type} where there should be bytes, of a {self.name}")
         require_values(values, present, self.name)
         return variable_sizes(values, present)
 

@@ -13,7 +13,7 @@
 `json_values`         objects as JSON, if their type is not declared
 `decoding`            the decoder of a class, and the version of Kryo
 `uuids`               UUIDs, a column at a time
-`tables`              many objects of Flink 1 at once, by kernels, and their bytes for both Flinks
+`tables`              many objects at once, by kernels, and their bytes for both Flinks
 `serializer`          values of Kryo within other types, whose ends only Kryo knows
 `snapshot`            `KryoSerializerSnapshot`: the classes that a job has registered
 ====================  ===============================================================

@@ -29,8 +29,8 @@ from statelake.state_core.serializers.kryo.containers import MapForm
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType, component_of
 from statelake.state_core.serializers.kryo.json_values import (
-    JsonParts,
     JsonValues,
+    json_of,
     plan_of_json,
 )
 from statelake.state_core.serializers.kryo.objects import (
@@ -164,7 +164,7 @@ class JsonColumn(Column):
 
     def many(self, table: Marked, lines: I64Array) -> pa.Array:
         """Return the JSON of many objects, if they are of the usual classes."""
-        return JsonParts.of(table).texts(lines)
+        return json_of(table, lines)
 
     def plan(self, values: pa.Array) -> Plan:
         """Return the plan by which values of the usual classes are written."""

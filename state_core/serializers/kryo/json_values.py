@@ -9,22 +9,37 @@ from __future__ import annotations
 
 import json
 import math
-import struct
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from statelake.state_core.errors import EncodeError, UnsupportedFormatError
-from statelake.state_core.kernels.kryo import BOOLEAN, COLLECTION, MAP, NULL
-from statelake.state_core.serializers.framework.columns import I64Array
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.kernels import kryo_json as kernels
+from statelake.state_core.kernels.kryo import COLLECTION, DEEPEST, MAP, NULL, UNKNOWN
+from statelake.state_core.serializers.composite.collections import offsets_of
+from statelake.state_core.serializers.framework.columns import (
+    I64Array,
+    U8Array,
+    arrow_buffer,
+    validity,
+    variable_values,
+)
 from statelake.state_core.serializers.kryo.containers import ArrayForm, CollectionForm, MapForm
 from statelake.state_core.serializers.kryo.forms import TIMES, decimal_parts, decimal_text
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES
 from statelake.state_core.serializers.kryo.objects import FieldForm
-from statelake.state_core.serializers.kryo.tables import Marked, Parts, Placed, Plan
+from statelake.state_core.serializers.kryo.scalars import present_mask
+from statelake.state_core.serializers.kryo.tables import (
+    KNOWN,
+    MOST_TEXT,
+    ClassNames,
+    ClassTable,
+    Marked,
+    Placed,
+    Plan,
+)
 
 CLASS = "@class"
 HOLDERS = ("java.util.Collections$", "java.util.Optional")
@@ -154,161 +169,106 @@ def _unsaid(content: Any, java_class: str) -> Any:
     return tuple(content) if java_class in TIMES or java_class in several else content
 
 
-class JsonParts:
-    """A converter of many objects of the usual classes to JSON, as `JsonValues` does each.
-
-    Args:
-        table: The table of their parts; what is not of these classes is marked as untold.
-    """
-
-    def __init__(self, table: Marked) -> None:
-        self.table = table
-        parts = table.parts
-        self.names = [*parts.classes.names, ""]  # of null, which is -1
-        self.forms = [form for form, _ in parts.classes.forms]
-        self.kind, self.behind = parts.kind.tolist(), parts.behind.tolist()
-        self.number = parts.number.tolist()
-        self.held: dict[int, Any] = {}
-        for java_class, values in _TEXT_OF.items():
-            lines = np.flatnonzero(parts.kind == parts.classes.number_of(java_class))
-            self.held.update(zip(lines.tolist(), values(parts, lines).to_pylist(), strict=True))
-
-    @classmethod
-    def of(cls, table: Marked) -> JsonParts:
-        """Return the converter of a table, which all of its columns share."""
-        table.json = table.json or cls(table)
-        return table.json
-
-    def texts(self, lines: I64Array) -> pa.Array:
-        """Return the JSON of objects."""
-        texts: list[str | None] = []
-        for line in lines.tolist():
-            if self.kind[line] == NULL:
-                texts.append(None)
-                continue
-            try:
-                texts.append(json.dumps(self.value(line), ensure_ascii=False))
-            except UnsupportedFormatError:
-                texts.append(None)
-                self.table.untold[line] = True
-        return pa.array(texts, pa.string())
-
-    def value(self, line: int) -> Any:
-        """Return an object as a JSON value.
-
-        Raises:
-            UnsupportedFormatError: It has to be read by itself.
-        """
-        kind = self.kind[line]
-        if kind == NULL:
-            return None
-        name, form = self.names[kind], self.forms[kind]
-        content: Any
-        if name in _TEXT_OF:
-            content = self.held[line]
-        elif form == COLLECTION:
-            content = [self.value(part) for part in self._within(line, self.number[line])]
-        elif form == MAP:
-            parts = [self.value(part) for part in self._within(line, 2 * self.number[line])]
-            content = [list(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
-            keys = parts[::2]
-            plain = all(isinstance(key, str) and not key.startswith("@") for key in keys)
-            if name == BARE[dict] and plain and len(set(keys)) == len(keys):
-                content = dict(content)
-        elif name in _WHOLE:
-            content = bool(self.number[line]) if form == BOOLEAN else self.number[line]
-        else:
-            raise UnsupportedFormatError(f"a {name} that is read by itself")
-        return content if BARE.get(type(content)) == name else {CLASS: name, "value": content}
-
-    def _within(self, line: int, count: int) -> list[int]:
-        """Return the lines of the parts right within an object."""
-        found, part = [], line + 1
-        for _ in range(count):
-            found.append(part)
-            part = self.behind[part]
-        return found
-
-
 _WHOLE_BITS = {
     f"java.lang.{name}": bits
     for name, bits in {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}.items()
 }
-_WHOLE = frozenset(("java.lang.Boolean", *_WHOLE_BITS))
-_TEXT_OF: dict[str, Callable[[Parts, I64Array], pa.Array]] = {
-    "java.lang.String": Parts.texts,
-    "java.util.UUID": Parts.uuids,
+# the ways of classes that kernels make JSON of, beside all collections and maps
+_WAYS = {
+    "java.lang.String": kernels.TEXT,
+    "java.util.UUID": kernels.UUID,
+    "java.lang.Boolean": kernels.BOOLEAN,
+    **dict.fromkeys(_WHOLE_BITS, kernels.WHOLE),
+    BARE[dict]: kernels.DICT,
 }
 
 
-class _JsonLines:
-    """The lines of a table, made of JSON of the usual classes."""
+def _way(name: str) -> int:
+    """Return the way of a class of the JDK."""
+    form = KNOWN.get(name, (UNKNOWN, 0))[0]
+    way = {COLLECTION: kernels.LIST, MAP: kernels.ENTRIES}.get(form, kernels.UNTOLD)
+    return _WAYS.get(name, way)
 
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.numbers: list[int] = []
-        self.texts: list[str] = []
 
-    def add(self, value: Any) -> None:
-        """Add the lines of a JSON value.
+def _ways(classes: ClassTable) -> tuple[I64Array, I64Array, U8Array]:
+    """Return the way of each class, and what names it: where that begins, and its bytes."""
+    ways, tags = [], []
+    for name, (form, _) in zip(classes.names, classes.forms, strict=True):
+        way = _way(name) if form != UNKNOWN else kernels.UNTOLD
+        named = name != BARE[dict] and name in BARE.values()
+        told = way != kernels.UNTOLD and not named
+        ways.append(way)
+        tags.append(f'{{"{CLASS}": "{name}", "value": '.encode() if told else b"")
+    offsets = offsets_of(np.array(list(map(len, tags)), np.int64))
+    return np.array(ways, np.int64), offsets, np.frombuffer(b"".join(tags), np.uint8)
 
-        Raises:
-            EncodeError: It has another class.
-        """
-        name = "" if value is None else BARE[type(value)]
-        if isinstance(value, dict) and CLASS in value:
-            name = value[CLASS]
-            if len(value) != 2 or name not in _WHOLE_BITS or type(value["value"]) is not int:
-                raise EncodeError("an object that is written by itself")
-            value = value["value"]
-        if name in _WHOLE_BITS and not -1 <= value >> _WHOLE_BITS[name] - 1 <= 0:
-            raise EncodeError(f"{value} is no {name}")
-        at = len(self.names)
-        self.names.append(name)
-        self.numbers.append(0)
-        if name == BARE[str]:
-            self.texts.append(value)
-        elif name == BARE[list]:
-            self.numbers[at] = len(value)
-            for part in value:
-                self.add(part)
-        elif name == BARE[dict]:
-            self.numbers[at] = len(value)
-            for key, part in value.items():
-                self.add(key)
-                self.add(part)
-        elif name == BARE[float]:
-            self.numbers[at] = struct.unpack("<q", struct.pack("<d", value))[0]
-        elif name:
-            self.numbers[at] = int(value)
+
+def json_of(table: Marked, lines: I64Array) -> pa.Array:
+    """Return the JSON of many objects of the usual classes, as `JsonValues` makes it of each.
+
+    Those of other classes are marked as untold.
+    """
+    parts, row = table.parts, 0
+    ways = _ways(parts.classes)
+    ends = np.zeros(len(lines), np.int64)
+    sizes = int((parts.behind[lines] - lines).sum())
+    out = np.empty(kernels.ROOM * 2 + sizes * 16, np.uint8)
+    seen = np.empty(kernels.SEEN, np.int64)
+    stack = np.empty((DEEPEST + 1) * kernels.LEVEL_WIDTH, np.int64)
+    while True:
+        row = kernels.write_json(
+            row, lines, parts.data, parts.kind, parts.start, parts.end, parts.number, parts.behind,
+            *ways, out, ends, seen, stack,
+        )  # fmt: skip
+        if row == len(lines):
+            break
+        out = np.concatenate((out, np.empty_like(out)))
+    done = ends >= 0
+    table.untold[lines[~done]] = True
+    offsets = np.concatenate(([0], np.where(done, ends, ~ends)))
+    if offsets[-1] > MOST_TEXT:
+        raise EncodeError("JSON that is too long in a column")
+    bitmap, nulls = validity((done & (parts.kind[lines] != NULL)).astype(np.uint8))
+    buffers = [bitmap, arrow_buffer(offsets.astype(np.int32)), arrow_buffer(out[: offsets[-1]])]
+    return pa.Array.from_buffers(pa.string(), len(lines), buffers, nulls)
+
+
+# the classes of JSON that kernels read, and of each its way and the bits of a whole number
+_NAMES = (BARE[float], *_WAYS, *(name for name in KNOWN if name not in _WAYS and _way(name)))
+_BY_NAME = ClassNames.of(_NAMES)
+_READ_WAYS = np.array([_way(name) for name in _NAMES], np.int64)
+_BITS = np.array([_WHOLE_BITS.get(name, 64) for name in _NAMES], np.int64)
+_BARE = np.array([_NAMES.index(BARE[kind]) for kind in (str, bool, int, float, list, dict)])
 
 
 def plan_of_json(values: pa.Array) -> Plan:
     """Return the plan by which many values of JSON are written.
 
-    Raises:
-        EncodeError: One has another class than the usual ones, or is no JSON.
+    What has other classes than the usual ones, or is no JSON, is an object of no known class there.
     """
-    lines, ends = _JsonLines(), []
-    try:
-        for text in values.to_pylist():
-            lines.add(None if text is None else json.loads(text))
-            ends.append(len(lines.names))
-        texts = pa.array(lines.texts, pa.string())
-    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        raise EncodeError(f"a value that is written by itself ({error})") from error
-    behind: I64Array = np.array([0, *ends], np.int64)
-    sizes = np.diff(behind)
-    names, which = np.unique(np.array(lines.names, "O"), return_inverse=True)
-    numbers = np.array(lines.numbers, np.int64)
+    offsets, data = variable_values(values)
+    present = present_mask(values).astype(np.uint8)
+    size = int(offsets[-1] - offsets[0])
+    kind, number, start, end, behind = np.zeros((5, size + len(values)), np.int64)
+    out, ends = np.empty(size, np.uint8), np.zeros(len(values), np.int64)
+    kernels.read_json(
+        offsets, data, present, *_BY_NAME, _READ_WAYS, _BITS, _BARE, kind, number, start, end,
+        behind, out, ends, np.empty(kernels.SEEN, np.int64),
+        np.empty((DEEPEST + 1) * kernels.LEVEL_WIDTH, np.int64),
+    )  # fmt: skip
+    sizes = np.diff(ends, prepend=0)
+    kind, number, start, end = (each[: int(sizes.sum())] for each in (kind, number, start, end))
+    floats = np.flatnonzero(kind == _BARE[3])
+    texts = [data[a:b].tobytes() for a, b in zip(start[floats], end[floats], strict=True)]
+    number[floats] = np.array(list(map(float, texts)), np.float64).view(np.int64)
 
     def place(table: Placed, first: I64Array) -> None:
-        at = np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
-        for number, name in enumerate(names.tolist()):
-            mine = which == number
-            if name:
-                table.put(at[mine], name, numbers[mine])
-            if name == BARE[str]:
-                table.put_texts(at[mine], texts)
+        at = np.repeat(first - (ends - sizes), sizes) + np.arange(len(kind))
+        table.put_all(at, np.where(kind == kernels.FAILED, len(_NAMES), kind), _NAMES)
+        table.number[at], table.start[at] = number, start
+        text = kind == _BARE[0]
+        table.start[at[text]] += table.size
+        table.end[at[text]] = end[text] + table.size
+        table.put_data(out)
 
     return Plan(sizes, place)

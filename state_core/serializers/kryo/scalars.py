@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.kernels.kryo import NULL
@@ -24,6 +25,8 @@ from statelake.state_core.serializers.composite.collections import offsets_of
 from statelake.state_core.serializers.framework.columns import (
     BoolArray,
     I64Array,
+    U8Array,
+    arrow_buffer,
     fixed_values,
     variable_values,
 )
@@ -40,6 +43,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 UTC_MICROS, MICROS = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")
 DECIMAL_DIGITS = 38
+# numbers of which `BigDecimal.toString` has no exponent, as far as they are made many at a time
+MOST_PLACES, LEAST_EXPONENT = 30, -6
+_PLAIN_DECIMAL = r"^-?[0-9]{1,9}(\.[0-9]{1,9})?$"
 NANOS = 1_000_000_000  # of a second
 _LOCAL_DATE_TIME = "java.time.LocalDateTime"
 _MILLIS_ONLY = ("java.util.Date", "java.sql.Date", "java.sql.Time")
@@ -343,11 +349,24 @@ def _many_bytes(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
 
 
 def _many_integers(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
-    return _each(column, table, lines, table.parts.integer)
+    numbers = table.parts.small_integers(lines)
+    if numbers is None:
+        return _each(column, table, lines, table.parts.integer)
+    return _with_nulls(_decimals(numbers, column.arrow_type), table.present(lines))
 
 
 def _many_decimals(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
     parts = table.parts
+    scales, numbers = parts.number[lines], parts.small_integers(lines)
+    if numbers is not None and _are_plain(numbers, scales):
+        texts = pa.nulls(len(lines), pa.string())
+        for scale in np.unique(scales).tolist():
+            mine = scales == scale
+            kind = pa.decimal128(DECIMAL_DIGITS, scale)
+            texts = pc.replace_with_mask(
+                texts, mine, _decimals(numbers[mine], kind).cast(texts.type)
+            )
+        return _with_nulls(texts, table.present(lines))
 
     def value(line: int) -> tuple[int, int]:
         unscaled = parts.integer(line)
@@ -357,6 +376,26 @@ def _many_decimals(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
         return unscaled, int(parts.number[line])
 
     return _each(column, table, lines, value)
+
+
+def _decimals(unscaled: I64Array, kind: pa.DataType) -> pa.Array:
+    """Return decimals of a type from their unscaled numbers."""
+    words = np.stack((unscaled, unscaled >> 63), 1)
+    return pa.Array.from_buffers(kind, len(unscaled), [None, arrow_buffer(words.reshape(-1))])
+
+
+def _are_plain(unscaled: I64Array, scales: I64Array) -> bool:
+    """Return whether `BigDecimal.toString` writes all of some numbers without an exponent."""
+    size = np.abs(unscaled.astype(np.float64))
+    exponent = np.floor(np.log10(np.maximum(size, 1))) - scales
+    return bool(((scales >= 0) & (scales <= MOST_PLACES) & (exponent >= LEAST_EXPONENT)).all())
+
+
+def _with_nulls(values: pa.Array, present: U8Array) -> pa.Array:
+    """Return values, those of rows that are not present replaced by null."""
+    if present.all():
+        return values
+    return pc.if_else(pa.array(present != 0), values, pa.scalar(None, values.type))
 
 
 def _many_clocks(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
@@ -491,6 +530,13 @@ def _put_integers(table: Placed, lines: I64Array, numbers: list[int]) -> None:
 
 
 def _place_decimals(table: Placed, lines: I64Array, values: pa.Array) -> None:
+    if pc.all(pc.match_substring_regex(values, _PLAIN_DECIMAL)).as_py() is not False:
+        point = pc.find_substring(values, ".").to_numpy(zero_copy_only=False)
+        behind = pc.binary_length(values).to_numpy(zero_copy_only=False) - 1 - point
+        table.number[lines] = np.where(point < 0, 0, behind)
+        digits = pc.replace_substring(values, ".", "")
+        table.put_integers(lines, digits.cast(pa.int64()).to_numpy(zero_copy_only=False))
+        return
     parts = [keep_value(decimal_parts, text) for text in values.to_pylist()]
     table.number[lines] = [scale for _, scale in parts]
     _put_integers(table, lines, [unscaled for unscaled, _ in parts])

@@ -4,7 +4,7 @@ Of a part of another type (a field of a POJO or a tuple, an element of a list) n
 itself tells where it ends. If it holds a class whose form is not known, the rest of its row can't
 be read: the whole row is null then, with its exact bytes beside it.
 
-Objects of Flink 1 are read many at a time, as tables of their parts; so are UUIDs of both.
+Objects are read many at a time, as tables of their parts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from statelake.state_core.serializers.kryo.decoding import KryoDecoder
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.tables import FEW, Marked, Parts, Placed, tables_of
 from statelake.state_core.serializers.kryo.uuids import UUID, KryoUuids, uuid_halves, uuid_texts
-from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 _measured = threading.local()  # by each thread, the column whose sizes it has asked last
 
@@ -59,9 +58,7 @@ class KryoSerializer(DecodedSerializer):
         column = self._decode_uuids(cursor) if self.java_class == UUID else None
         if column is not None:
             return column
-        if self.decoder.values.version is KryoVersion.FLINK_1 and cursor.rows >= FEW:
-            return self._decode_many(cursor)
-        return super().decode(cursor)
+        return self._decode_many(cursor) if cursor.rows >= FEW else super().decode(cursor)
 
     @cached_property
     def _uuids(self) -> KryoUuids:
@@ -107,8 +104,7 @@ class KryoSerializer(DecodedSerializer):
         rows = np.flatnonzero(present) if present.size else np.arange(len(values))
         held = values.take(pa.array(rows)) if present.size else values
         written = self._uuid_bytes(held)
-        older = self.decoder.values.version is KryoVersion.FLINK_1
-        if written is None and older and len(values) >= FEW:
+        if written is None and len(values) >= FEW:
             written = self._planned_bytes(held)
         if written is None:
             return None
@@ -124,12 +120,13 @@ class KryoSerializer(DecodedSerializer):
         return None if halves is None else self._uuids.write(halves)
 
     def _planned_bytes(self, values: pa.Array) -> tuple[U8Array, I64Array] | None:
-        """Return the bytes and sizes of objects of Flink 1; None if their column has no plan."""
+        """Return the bytes and sizes of objects; None if their column has no plan."""
         if values.null_count:
             return None
         try:
             plan = self.decoder.column.plan(values)
-            table = Placed(self.decoder.values.table, int(plan.sizes.sum()))
+            stored = self.decoder.values
+            table = Placed(stored.version, stored.table, int(plan.sizes.sum()))
             lines = np.cumsum(plan.sizes) - plan.sizes
             plan.place(table, lines)
         except EncodeError:  # which writing one by one says better
@@ -148,7 +145,7 @@ class KryoSerializer(DecodedSerializer):
         return np.concatenate(pieces), np.array([len(piece) for piece in pieces], np.int64)
 
     def _decode_many(self, cursor: Cursor) -> pa.Array:
-        """Read a column of Flink 1's objects from tables of their parts; the others by themselves.
+        """Read a column of objects from tables of their parts; the others by themselves.
 
         An object that is shared, or of a class that kernels do not know, is read by itself.
         """

@@ -1,11 +1,11 @@
-"""Objects of Flink 1's Kryo, many at a time: as a table of their parts, and as Flink 2's bytes.
+"""Objects of Kryo, many at a time: as a table of their parts, and as the bytes of either Flink.
 
 Kernels know the most frequent forms; an object with another one is read by itself, as an item.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -35,11 +35,12 @@ from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 if TYPE_CHECKING:
     from statelake.state_core.serializers.kryo.decoding import KryoValues
-    from statelake.state_core.serializers.kryo.json_values import JsonParts
 
 FEW = 8  # so many are read faster by themselves
 AT_ONCE = 1 << 23  # bytes of objects in one table
 LARGEST = 1 << 26  # bytes of an object in a table
+UNNAMED = "?"  # the class of all that have no form
+WORD = 8  # bytes of a number that NumPy has
 # shared objects stand in a column each by itself: limits of elements, for each line; and of text
 MOST_SHARED, MOST_TEXT = 4, 1 << 28
 COLLECTIONS = frozenset({kernels.COLLECTION, kernels.SORTED, kernels.QUEUE, kernels.AS_LIST,
@@ -50,7 +51,7 @@ MAPS = frozenset({kernels.MAP, kernels.SORTED_MAP, kernels.IMMUTABLE_MAP, kernel
 _OBJECTS, _TEXTS = "[Ljava.lang.Object;", "[Ljava.lang.String;"
 _UTIL = "java.util."
 # kernels' forms of classes of the JDK, each with its operand
-_KNOWN: dict[str, tuple[int, int]] = {
+KNOWN: dict[str, tuple[int, int]] = {
     "java.lang.Boolean": (kernels.BOOLEAN, 1),
     "java.lang.Byte": (kernels.FIXED, 1),
     "java.lang.Character": (kernels.FIXED, 2),
@@ -115,7 +116,7 @@ class ClassTable:
     """The classes of a job, as kernels know them.
 
     Args:
-        classes: The classes of Flink 1.
+        classes: The classes.
 
     Attributes:
         names: Their names; the last one is of all that have no form.
@@ -125,7 +126,7 @@ class ClassTable:
         self.classes = classes
         names = [name for name in classes.forms if name.isascii() and len(name) > 1]
         names += [_TEXTS, *(f"[L{name};" for name in classes.users if name.isascii())]
-        self.names = [*dict.fromkeys(names), "?"]
+        self.names = [*dict.fromkeys(names), UNNAMED]
         self.numbers = {name: number for number, name in enumerate(self.names)}
         self._fields: list[int] = []
         self._arguments: dict[tuple[JavaType, ...], int] = {}
@@ -135,13 +136,7 @@ class ClassTable:
         self.forms = [self._form(name) for name in self.names]
         self.fields = np.array(self._fields or [0], np.int64)
         self.arguments = np.array(self._argument_lines, np.int64)
-        encoded = [name.encode() for name in self.names[:-1]] + [b""]
-        sizes = [len(name) for name in encoded]
-        self.name_offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-        self.name_bytes = np.frombuffer(b"".join(encoded), np.uint8)
-        hashes = np.array([_hash(name) for name in encoded[:-1]], np.int64)
-        self.name_classes = np.argsort(hashes, kind="stable")
-        self.name_hashes = hashes[self.name_classes]
+        self.by_name = ClassNames.of(self.names[:-1])
         highest = max(classes.ids, default=0)
         self.ids = np.full(highest + 1, -1, np.int64)
         for number, name in classes.ids.items():
@@ -153,7 +148,7 @@ class ClassTable:
 
     def _form(self, name: str) -> tuple[int, int]:
         form = self.classes.forms.get(name)
-        if name == "?":
+        if name == UNNAMED:
             return kernels.UNKNOWN, 0
         if name.startswith("[L") and (form is None or name == _OBJECTS):
             component = name[2:-1]
@@ -171,7 +166,7 @@ class ClassTable:
             for each in _DATE_TIME:
                 self._fields += [kernels.OR_NULL, self.number_of(each), 0]
             return kernels.DATE_TIME, place
-        return _KNOWN.get(name, (kernels.UNKNOWN, 0))
+        return KNOWN.get(name, (kernels.UNKNOWN, 0))
 
     def _laid_out(self, form: FieldForm) -> int:
         place = len(self._fields)
@@ -227,6 +222,32 @@ class ClassTable:
         return forms[0] == forms[1] and self.classes.is_final(name) == target.is_final(name)
 
 
+class ClassNames(NamedTuple):
+    """The names of classes, as kernels find them.
+
+    Attributes:
+        hashes: The hashes of names, ascending.
+        classes: The class of each.
+        offsets: Where each class's name begins, and the end.
+        bytes: The names, by class.
+    """
+
+    hashes: I64Array
+    classes: I64Array
+    offsets: I64Array
+    bytes: U8Array
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> ClassNames:
+        """Return those of classes by number; one more has no name."""
+        encoded = [name.encode() for name in names]
+        hashes = np.array([_hash(name) for name in encoded], np.int64)
+        classes = np.argsort(hashes, kind="stable")
+        sizes = [0, *map(len, encoded), 0]
+        joined = np.frombuffer(b"".join(encoded), np.uint8)
+        return cls(hashes[classes], classes, np.cumsum(sizes).astype(np.int64), joined)
+
+
 def _hash(name: bytes) -> int:
     value = 0
     for byte in name:
@@ -236,8 +257,16 @@ def _hash(name: bytes) -> int:
 
 @dataclass(frozen=True)
 class Parts:
-    """A table of parts of objects, as in `kernels.kryo`; the last line is null."""
+    """A table of parts of objects, as in `kernels.kryo`; the last line is null.
 
+    Attributes:
+        version: The Kryo that wrote the objects, or is to write them.
+        classes: The classes.
+        data: The bytes that the table refers to.
+        kind, start, end, number, behind: The table.
+    """
+
+    version: KryoVersion
     classes: ClassTable
     data: U8Array
     kind: I64Array
@@ -259,20 +288,20 @@ class Parts:
     def compared(
         self, lines: I64Array, first: I64Array, ends: I64Array
     ) -> tuple[BoolArray, BoolArray]:
-        """Return which objects can be compared, and which of them Kryo 2.24 writes as they are.
+        """Return which objects can be compared, and which of them Kryo writes as they are.
 
         Args:
             lines: Their lines.
             first: Where each begins.
             ends: Where each ends.
         """
-        out, sizes, told = self.written_as_before(lines, int((ends - first).sum()))
+        out, sizes, told = self.written_back(lines, int((ends - first).sum()))
         same = np.empty(len(lines), np.uint8)
         kernels.compare_pieces(self.data, first, ends, out, sizes, same)
         return told != kernels.UNTOLD, same != 0
 
-    def written_as_before(self, lines: I64Array, size: int) -> tuple[U8Array, I64Array, U8Array]:
-        """Return objects as Kryo 2.24 writes them, one behind the other.
+    def written_back(self, lines: I64Array, size: int) -> tuple[U8Array, I64Array, U8Array]:
+        """Return objects as the same Kryo writes them, one behind the other.
 
         Args:
             lines: Their lines; no two parts of an object are one.
@@ -281,6 +310,13 @@ class Parts:
         Returns:
             The bytes, the size of each object, and what became of it, as in `write_objects_2`.
         """
+        if self.version is KryoVersion.FLINK_1:
+            return self._written_as_before(lines, size)
+        out, sizes, done = self.written(lines, self.classes.classes)
+        done &= ~self.has_within(self.kind == kernels.REFERENCE, lines)
+        return out, sizes, np.where(done, kernels.WRITTEN, kernels.UNTOLD).astype(np.uint8)
+
+    def _written_as_before(self, lines: I64Array, size: int) -> tuple[U8Array, I64Array, U8Array]:
         table = self.classes
         ends, told = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.uint8)
         out = np.empty(kernels.ROOM * 4 + size, np.uint8)
@@ -290,8 +326,8 @@ class Parts:
         while True:
             row = kernels.write_objects_2(
                 row, lines, self.data, self.kind, self.start, self.end, self.number,
-                table.lines, table.fields, table.arguments, table.name_offsets, table.name_bytes,
-                out, ends, told, names, alone, stack,
+                table.lines, table.fields, table.arguments,
+                table.by_name.offsets, table.by_name.bytes, out, ends, told, names, alone, stack,
             )  # fmt: skip
             if row == len(lines):
                 break
@@ -342,6 +378,22 @@ class Parts:
     def integer(self, line: int) -> int:
         """Return a large number."""
         return int.from_bytes(self.content(line), "big", signed=True)
+
+    def small_integers(self, lines: I64Array) -> I64Array | None:
+        """Return large numbers, 0 for null; None if one does not fit into 64 bits."""
+        null = self.kind[lines] == kernels.NULL
+        starts, sizes = self.start[lines], np.where(null, 0, self.end[lines] - self.start[lines])
+        if (sizes > WORD).any():
+            return None
+        numbers = np.zeros(len(lines), np.int64)
+        for step in range(int(sizes.max(initial=0))):
+            there = sizes > step
+            byte = self.data[np.where(there, starts + step, 0)]
+            if step == 0:  # which has the sign
+                numbers = np.where(there, byte.astype(np.int8), 0).astype(np.int64)
+            else:
+                numbers = np.where(there, numbers << 8 | byte, numbers)
+        return numbers
 
     def uuids(self, lines: I64Array) -> pa.Array:
         """Return the text of UUIDs, and null."""
@@ -438,8 +490,8 @@ class Parts:
             numbers = np.full(len(self.kind), -1, np.int64)
             row = kernels.write_objects(
                 row, lines, self.data, self.kind, self.start, self.end, self.number, self.behind,
-                table.lines_for(target), table.fields, table.arguments, table.name_offsets,
-                table.name_bytes, out, ends, numbers, names, alone, stack,
+                table.lines_for(target), table.fields, table.arguments,
+                table.by_name.offsets, table.by_name.bytes, out, ends, numbers, names, alone, stack,
             )  # fmt: skip
             if row == len(lines):
                 break
@@ -458,14 +510,12 @@ class Marked:
         unfit: Objects that no column holds, so that the whole value is null.
         loose: Objects that would be written otherwise.
         untold: Objects that are to be read by themselves.
-        json: What makes JSON of it, once it was asked for.
     """
 
     parts: Parts
     unfit: BoolArray
     loose: BoolArray
     untold: BoolArray
-    json: JsonParts | None = None
 
     @classmethod
     def of(cls, parts: Parts) -> Marked:
@@ -518,11 +568,13 @@ class Placed:
     """A table of parts that is made of columns, and the bytes that it refers to.
 
     Args:
+        version: The Kryo that is to write them.
         classes: The classes.
         lines: The number of its lines.
     """
 
-    def __init__(self, classes: ClassTable, lines: int) -> None:
+    def __init__(self, version: KryoVersion, classes: ClassTable, lines: int) -> None:
+        self.version = version
         self.classes = classes
         self.kind = np.full(lines, kernels.NULL, np.int64)
         self.start, self.end, self.number = np.zeros((3, lines), np.int64)
@@ -535,11 +587,33 @@ class Placed:
         if number is not None:
             self.number[lines] = number
 
+    def put_all(self, lines: I64Array, which: I64Array, names: Sequence[str]) -> None:
+        """Make lines objects of the class that each one's number is; -1 for null.
+
+        One number more than there are names is for objects that are written by themselves.
+        """
+        numbers = [*map(self.classes.number_of, (*names, UNNAMED)), kernels.NULL]
+        self.kind[lines] = np.array(numbers, np.int64)[which]
+
     def put_bytes(self, lines: I64Array, data: U8Array, bounds: I64Array) -> None:
         """Give lines their bytes, between neighbouring bounds."""
         self.start[lines], self.end[lines] = bounds[:-1] + self.size, bounds[1:] + self.size
+        self.put_data(data)
+
+    def put_data(self, data: U8Array) -> None:
+        """Add bytes that lines refer to from `size` on."""
         self.data.append(data)
         self.size += len(data)
+
+    def put_integers(self, lines: I64Array, numbers: I64Array) -> None:
+        """Give lines the shortest bytes of numbers, high byte first."""
+        size = np.ones(len(numbers), np.int64)
+        magnitude = numbers ^ numbers >> 63
+        for more in range(1, WORD):
+            size += magnitude >> 8 * more - 1 != 0
+        words = numbers.astype(">i8").view(np.uint8).reshape(len(numbers), WORD)
+        used = np.arange(WORD) >= WORD - size[:, None]
+        self.put_bytes(lines, words[used], np.concatenate(([0], np.cumsum(size))))
 
     def put_texts(self, lines: I64Array, texts: pa.Array) -> None:
         """Give lines their text.
@@ -557,10 +631,13 @@ class Placed:
         self.put_bytes(lines, data, bounds)
 
     def written(self, lines: I64Array) -> tuple[U8Array, I64Array, U8Array]:
-        """Return objects as `Parts.written_as_before` does."""
+        """Return objects as `Parts.written_back` does."""
         data = np.concatenate([*self.data, np.empty(0, np.uint8)])
-        parts = Parts(self.classes, data, self.kind, self.start, self.end, self.number, self.kind)
-        return parts.written_as_before(lines, len(data) + 8 * len(self.kind))
+        table, behind = self.classes, np.empty_like(self.kind)
+        kernels.find_ends(self.kind, self.number, table.lines, table.fields, behind)
+        columns = self.kind, self.start, self.end, self.number, behind
+        parts = Parts(self.version, table, data, *columns)
+        return parts.written_back(lines, len(data) + 8 * len(self.kind))
 
 
 class Plan(NamedTuple):
@@ -577,7 +654,7 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True)
 class Objects:
-    """Objects of Flink 1's Kryo, one for each of some places.
+    """Objects of Kryo, one for each of some places.
 
     Attributes:
         starts: Where each begins.
@@ -624,7 +701,7 @@ def read_objects(
 
     def read(start: int, limit: int) -> tuple[Item | None, int]:
         source = DataInput(data.data[start:limit], place(start))
-        item = values.read_next(source, KryoVersion.FLINK_1)
+        item = values.read_next(source, values.version)
         return item, start + source.position
 
     for begin, stop, parts, roots, ends in tables_of(values, data, starts, limits):
@@ -647,20 +724,22 @@ def tables_of(
     bounds = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(starts)]
     for begin, stop in pairwise(bounds):
         first = starts[begin:stop].copy()
-        yield (begin, stop, *_tabled(values.table, data, first, first + sizes[begin:stop]))
+        yield (begin, stop, *_tabled(values, data, first, first + sizes[begin:stop]))
 
 
 def _tabled(
-    table: ClassTable, data: U8Array, first: I64Array, limit: I64Array
+    values: KryoValues, data: U8Array, first: I64Array, limit: I64Array
 ) -> tuple[Parts, I64Array, I64Array]:
     """Return a table of objects, the line of each, and where each ends."""
+    table = values.table
+    newer = kernels.OLDER if values.version is KryoVersion.FLINK_1 else kernels.NEWER
     lines = int((limit - first).sum()) + len(first) + 1
     kind, start, end, number, behind, scratch = np.empty((6, lines), np.int64)
     roots, ends = np.full((2, len(first)), kernels.FAILED, np.int64)
     if len(first) >= FEW:
         kernels.read_objects(
-            data, first, limit, table.lines, table.fields, table.arguments,
-            table.ids, table.name_hashes, table.name_classes, table.name_offsets, table.name_bytes,
+            newer, data, first, limit, table.lines, table.fields, table.arguments,
+            table.ids, *table.by_name,
             kind, start, end, number, behind, roots, ends, scratch,
             np.empty(kernels.MOST_NAMES, np.int64),
             np.empty(kernels.DEEPEST * kernels.STACK_WIDTH, np.int64),
@@ -670,4 +749,4 @@ def _tabled(
     kind[used], behind[used] = kernels.NULL, used + 1  # one more, for what has no line
     start[used] = end[used] = number[used] = 0
     columns = [column[: used + 1].copy() for column in (kind, start, end, number, behind)]
-    return Parts(table, data, *columns), roots, ends
+    return Parts(values.version, table, data, *columns), roots, ends

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,17 +16,25 @@ from hypothesis import strategies as st
 
 from statelake.state_core.errors import EncodeError, StateError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.layout.keyed_layout import (
+    NAMESPACE,
+    USER_KEY,
+    KeyedLayout,
+    LengthTrailer,
+)
+from statelake.state_core.formats.rewriting import kryo_upgrade
 from statelake.state_core.formats.rewriting.kryo_parts import PartsOfKryo
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
     collection_of,
     for_flink_2,
+    upgrade_keys,
     upgrade_rows,
 )
 from statelake.state_core.formats.rewriting.value_migration import rewritten_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
@@ -34,18 +44,20 @@ from statelake.state_core.serializers.composite.structs import TupleSerializerSn
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import ALL_PRESENT
 from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.framework.opaque_values import as_key, restore_key
 from statelake.state_core.serializers.kryo import serializer as kryo_serializer
 from statelake.state_core.serializers.kryo.decoding import (
     KryoDecoder,
     KryoValues,
     declare_classes,
 )
+from statelake.state_core.serializers.kryo.forms import decimal_parts, decimal_text
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.java_types import JavaType, parse_java_type
 from statelake.state_core.serializers.kryo.serializer import KryoSerializer, NestedKryoSerializer
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.tables import FEW, read_objects
-from statelake.state_core.serializers.kryo.uuids import uuid_halves, uuid_texts
+from statelake.state_core.serializers.kryo.uuids import NO_UUID, uuid_halves, uuid_texts
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.optional_map import write_raw_map
 from statelake.state_core.serializers.type_spec import parse_type
@@ -282,6 +294,95 @@ def test_damaged_values_give_the_same_errors(
     assert upgraded(value, rows) == one_by_one(value, rows)
 
 
+@st.composite
+def keys(draw: Any) -> tuple[dict[str, TypeSerializerSnapshot], StateRows]:
+    """The types of namespaces and of a map's keys, and rows with both, some of them damaged."""
+    kind = draw(st.sampled_from([StateKind.VALUE, StateKind.MAP, StateKind.TIMERS]))
+    types = {NAMESPACE: TYPES[draw(st.sampled_from(["uuid", "anything", "pair"]))]}
+    if kind is StateKind.MAP:
+        types[USER_KEY] = draw(st.sampled_from([UUID, PAIR, LONG]))
+    key = draw(st.sampled_from([LongSerializer(), StringSerializer()]))
+    with undecoded(), as_key():
+        parts = {
+            name: each.restore_nested() if kind is StateKind.TIMERS else each.restore_serializer()
+            for name, each in types.items()
+        }
+    value = None if kind is StateKind.TIMERS else LongSerializer()
+    layout = KeyedLayout(kind, key, parts[NAMESPACE], value, parts.get(USER_KEY))
+
+    def stored() -> bytes:
+        out = DataOutput()
+        if kind is StateKind.TIMERS:
+            out.write_long(draw(LONGS))
+        own = DataOutput()
+        key.write("k" * draw(st.integers(0, 300)) if key.name == "String" else draw(LONGS), own)
+        namespace = written(types[NAMESPACE], draw)
+        for part in (own.to_bytes(), namespace):
+            out.write_bytes(part)
+            if layout.ambiguous:
+                LengthTrailer().write(len(part), out)
+        if USER_KEY in types:
+            out.write_bytes(written(types[USER_KEY], draw))
+        data = out.to_bytes()
+        if draw(st.integers(0, 15)) == 0:
+            place = draw(st.integers(0, len(data) - 1))
+            data = data[:place] + bytes([draw(st.integers(0, 255))]) + data[place + 1 :]
+        return data
+
+    held = [stored() for _ in range(draw(st.integers(1, FEW + 2)))]
+    try:
+        columns = layout.decode_keys(cursor_over(held))
+    except StateError:  # they are not even rows
+        reject()
+    arrays = [columns.get(field.name, pa.nulls(len(held), field.type)) for field in layout.schema
+              if field.name != "key_group"]  # fmt: skip
+    arrays = [pa.array([0] * len(held), pa.int32()), *arrays]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=layout.schema)
+    return types, StateRows(0, "ids", layout, batch)
+
+
+@settings(max_examples=200)
+@given(keys())
+def test_namespaces_at_once_and_one_by_one_are_the_same(
+    drawn: tuple[dict[str, TypeSerializerSnapshot], StateRows],
+) -> None:
+    """Of values, maps and timers, behind keys with lengths and without; also of damaged bytes."""
+    before, rows = drawn
+    after = {name: for_flink_2(each, {}) for name, each in before.items()}
+
+    def new_keys() -> list[bytes] | str:
+        try:
+            made = upgrade_keys(rows, before, after, plain=True)
+        except StateError as error:
+            return str(error)
+        return list(made.layout.key_writer(made.batch).to_binary().to_pylist())
+
+    def refused(*_: object) -> None:
+        raise EncodeError("one by one")
+
+    found = new_keys()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kryo_upgrade, "_with_namespaces_at_once", refused)
+        assert found == new_keys()
+
+
+def test_namespaces_are_rewritten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is looked at by itself."""
+    stored = [bytes(8) + UUID.values(FLINK_1).write(Item("java.util.UUID", NO_UUID), FLINK_1)] * FEW
+    layout = KeyedLayout(StateKind.VALUE, LongSerializer(), restore_key(UUID), LongSerializer())
+    columns = layout.decode_keys(cursor_over(stored))
+    arrays = [columns.get(field.name, pa.nulls(FEW, field.type)) for field in layout.schema]
+    arrays[0] = pa.array([0] * FEW, pa.int32())
+    rows = StateRows(0, "ids", layout, pa.RecordBatch.from_arrays(arrays, schema=layout.schema))
+    monkeypatch.setattr(kryo_upgrade, "_with_namespaces_one_by_one", pytest.fail)
+    after = {NAMESPACE: for_flink_2(UUID, {})}
+    made = upgrade_keys(rows, {NAMESPACE: UUID}, after, plain=True)
+    assert (
+        made.layout.key_writer(made.batch).to_binary().to_pylist()
+        == [bytes(8) + UUID.values(FLINK_2).write(Item("java.util.UUID", NO_UUID), FLINK_2)] * FEW
+    )
+
+
 @given(st.lists(ITEMS, min_size=FEW, max_size=2 * FEW))
 def test_objects_are_rewritten_as_one_by_one(items: list[Item | None]) -> None:
     """Their bytes are those that Kryo 5 writes; only classes without a kernel are read as items."""
@@ -339,17 +440,18 @@ OF_COLUMNS = {"com.acme.Shop": "com.acme.Shop", "com.acme.Kind": "com.acme.Kind"
 
 @st.composite
 def columns(draw: Any) -> tuple[KryoSerializer, list[bytes]]:
-    """A column of objects of a class, alone or within other values, some of them damaged."""
+    """A column of objects of a class and a Flink, alone or within values, some of them damaged."""
     name = draw(st.sampled_from(sorted(OF_COLUMNS)))
     kryo = kryo_snapshot().of_class(name)
-    values = KryoValues(kryo.registered, FLINK_1, recorded=True)
+    version = draw(st.sampled_from(KryoVersion))
+    values = KryoValues(kryo.registered, version, recorded=True)
     decoder = KryoDecoder(values, parse_java_type(OF_COLUMNS[name]))
     serializer = draw(st.sampled_from([KryoSerializer, NestedKryoSerializer]))(name, decoder)
     own = SIMPLE[name].map(lambda value: Item(name, value)) if name in SIMPLE else ITEMS
     stored = []
     for _ in range(draw(st.integers(FEW, FEW + 4))):
         item = draw(own | (containers(ITEMS) if name not in SIMPLE else own))
-        data = values.write(item, FLINK_1)
+        data = values.write(item, version)
         if draw(st.integers(0, 5)) == 0 and data:
             place = draw(st.integers(0, len(data) - 1))
             data = data[:place] + bytes([draw(st.integers(0, 255))]) + data[place + 1 :]
@@ -390,15 +492,144 @@ def test_many_objects_are_written_as_each_is(drawn: tuple[KryoSerializer, list[b
     except StateError:
         reject()
     column = column.filter(column.is_valid())
-    found: list[list[bytes] | str] = []
+    found = either_way(lambda: encode(serializer, column))
+    assert found[0] == found[1]
+
+
+def either_way(act: Callable[[], Any]) -> list[Any]:
+    """What comes of it many at a time, and one by one: a result, or the problem."""
+    found = []
     for few in (0, 1 << 30):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(kryo_serializer, "FEW", few)
             try:
-                found.append(encode(serializer, column))
+                found.append(act())
             except StateError as error:
                 found.append(error.problem)
-    assert found[0] == found[1]
+    return found
+
+
+def anything(version: KryoVersion) -> KryoSerializer:
+    """The column of objects of any class, which is JSON."""
+    values = KryoValues(ANYTHING.registered, version, recorded=True)
+    return KryoSerializer("java.lang.Object", KryoDecoder(values, JavaType("java.lang.Object")))
+
+
+ODD = st.text(st.sampled_from('"\\/\b\f\n\r\t\x00\x1f\x7f@aé€\ud83d\U0001f600\u2028'), max_size=4)
+NAMES = st.sampled_from(["", "a", "b", "@", "@class", "é"]) | ODD
+USUAL = st.recursive(
+    st.none() | st.booleans().map(lambda each: Item("java.lang.Boolean", each))
+    | ODD.map(lambda each: Item("java.lang.String", each)) | UUIDS
+    | INTS.map(lambda each: Item("java.lang.Integer", each))
+    | LONGS.map(lambda each: Item("java.lang.Long", each))
+    | st.integers(-128, 127).map(lambda each: Item("java.lang.Byte", each))
+    | st.sampled_from([Item("java.lang.Double", 0.1), Item("java.util.Date", 5)]),
+    lambda inner: st.builds(
+        Item, st.sampled_from(["java.util.ArrayList", "java.util.HashSet"]),
+        st.lists(inner, max_size=4),
+    ) | st.builds(
+        Item, st.sampled_from(["java.util.HashMap", "java.util.LinkedHashMap"]),
+        st.lists(st.tuples(NAMES.map(lambda each: Item("java.lang.String", each)) | inner, inner),
+                 max_size=4),
+    ),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(KryoVersion), st.lists(USUAL, min_size=FEW, max_size=FEW + 2))
+def test_json_of_many_is_that_of_each(version: KryoVersion, items: list[Item | None]) -> None:
+    """And is written back as that of each."""
+    serializer = anything(version)
+    stored = [serializer.decoder.values.write(item, version) for item in items]
+
+    def decoded() -> tuple[pa.Array, list[int]]:
+        cursor = cursor_over(stored)
+        return serializer.decode(cursor), cursor.inexact.tolist()
+
+    many, each = either_way(decoded)
+    assert many[0].to_pylist() == each[0].to_pylist()
+    assert many[1] == each[1]
+    column = many[0].filter(many[0].is_valid())
+    written, wanted = either_way(lambda: encode(serializer, column))
+    assert written == wanted
+
+
+@pytest.mark.parametrize("count", [100, 5000, 10_000])
+def test_json_of_large_maps_is_that_of_each(count: int) -> None:
+    """Whose keys are compared."""
+    serializer = anything(FLINK_2)
+    pairs = [(Item("java.lang.String", str(place)), None) for place in range(count)]
+    twice = [*pairs[1:], (Item("java.lang.String", "7"), None)]
+    stored = [
+        serializer.decoder.values.write(Item("java.util.HashMap", each), FLINK_2)
+        for each in (pairs, twice) * FEW
+    ]
+    many, each = either_way(lambda: serializer.decode(cursor_over(stored)).to_pylist())
+    assert many == each
+    assert many[0].startswith('{"0": null')
+    assert many[1].startswith('{"@class": "java.util.HashMap"')
+    assert encode(serializer, pa.array(many)) == stored
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | INTS | LONGS | st.floats() | ODD | st.uuids().map(str),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3)
+    | st.fixed_dictionaries({
+        "@class": st.sampled_from(["java.lang.Long", "java.lang.Byte", "java.util.HashSet", "a",
+                                   "java.util.UUID", "java.util.LinkedHashMap"]),
+        "value": inner | st.lists(st.tuples(inner, inner), max_size=2),
+    }),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@st.composite
+def json_texts(draw: Any) -> str:
+    """JSON in any form, some of it damaged."""
+    text = json.dumps(
+        draw(JSON), ensure_ascii=draw(st.booleans()), indent=draw(st.none() | st.just(1)),
+        separators=draw(st.sampled_from([None, (",", ":")])),
+    ).encode("utf-8", "replace").decode()  # fmt: skip
+    if draw(st.integers(0, 3)) == 0:
+        place = draw(st.integers(0, len(text) - 1))
+        other = draw(st.sampled_from(['"', "[", "]", "{", "}", ",", ":", "0", "-", ".", "e", ""]))
+        text = text[:place] + other + text[place + draw(st.integers(0, 1)) :]
+    return text
+
+
+@settings(max_examples=500)
+@given(st.sampled_from(KryoVersion), st.lists(json_texts(), min_size=1, max_size=3))
+def test_json_texts_are_written_as_each_is(version: KryoVersion, texts: list[str]) -> None:
+    """Whatever JSON has, and what is none: the same bytes, or the same problem."""
+    serializer = anything(version)
+    written, wanted = either_way(lambda: encode(serializer, pa.array(texts, pa.string())))
+    assert written == wanted
+
+
+SMALL = st.integers(-(2**63), 2**63 - 1) | st.integers(-1000, 1000)
+NUMBERS = {
+    "java.math.BigInteger": SMALL | st.integers(-(10**38), 10**38),
+    "java.math.BigDecimal": st.tuples(SMALL, st.integers(-1, 32))
+    | st.tuples(SMALL | st.integers(-(2**70), 2**70), st.integers(0, 9)),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@settings(max_examples=100)
+@given(st.data())
+def test_numbers_of_many_digits_and_of_few_are_the_same(name: str, data: st.DataObject) -> None:
+    """Those of 64 bits are made many at a time, the others one by one."""
+    version = data.draw(st.sampled_from(KryoVersion))
+    values = KryoValues(kryo_snapshot().of_class(name).registered, version, recorded=True)
+    serializer = KryoSerializer(name, KryoDecoder(values, JavaType(name)))
+    drawn = data.draw(st.lists(st.none() | NUMBERS[name], min_size=FEW, max_size=FEW + 2))
+    items = [None if each is None else Item(name, each) for each in drawn]
+    stored = [values.write(item, version) for item in items]
+    column = serializer.decode(cursor_over(stored))
+    assert column.to_pylist() == [serializer.decoder.decode(each) for each in stored]
+    there = column.filter(column.is_valid())
+    assert encode(serializer, there) == list(map(serializer.decoder.encode, there.to_pylist()))
 
 
 DEEP = "[" * 150 + "]" * 150
@@ -414,6 +645,9 @@ EDITED: list[tuple[str, list[Any], str]] = [
     ("Optional<String>", [["a", "b"]], "of 2 parts, which has 1"),
     ("java.lang.Object", ["[" * 99 + "]" * 99, "[" * 100 + "]" * 100], ""),
     ("java.lang.Object", [DEEP], "objects 100 deep in each other"),
+    ("java.math.BigDecimal", ["-0.50", "007", "-0.00", "0", "12345678.123456789"], ""),
+    ("java.math.BigDecimal", ["1.", ".5", "+5", "1E+3", "123456789012345678901"], ""),
+    ("java.math.BigDecimal", ["1,5"], "can't be written"),
     ("java.util.UUID", ["x"], "'x' can't be written as UUID"),
     ("java.time.Duration", [{"seconds": 1, "nanos": None}], "can't be written as"),
     ("java.lang.Object", ['{"@class":"java.lang.Byte","value":200}'], "can't be written as"),
@@ -438,7 +672,12 @@ def test_edited_values_are_written_as_each_is_or_refused(
     written = encode(serializer, column)
     assert written == [decoder.encode(value) for value in column.to_pylist()]
     cursor = cursor_over(written)
-    assert serializer.decode(cursor).to_pylist() == column.to_pylist()
+    shown = (
+        column
+        if kind.name != "java.math.BigDecimal"
+        else [decimal_text(*decimal_parts(text)) for text in column.to_pylist()]
+    )
+    assert serializer.decode(cursor).to_pylist() == pa.array(shown, column.type).to_pylist()
     assert not cursor.inexact.any()
 
 

@@ -94,7 +94,8 @@ def kryo_vectors(flink: int) -> dict[str, dict[str, str]]:
 def jdk_savepoint(to: Path, name: str = "flink-1.20") -> Path:
     """A savepoint of Flink 1.20, unpacked: also `pojos-1.20`, `pojos-native-1.20`, `windows-1.20`.
 
-    The last is of four keys and the types of `drawn_types(7, 1)`, see `generated_types.py`.
+    The last is of four keys and the types of `drawn_types(7, 1)`, see `generated_types.py`. Of 1.20
+    and 2.3 there are `keys-canonical-2.3`, `keys-native-2.3`, `keys-native-compressed-2.3`.
     """
     to.mkdir(parents=True)
     packed = (GOLDEN / "kryo" / f"{name}.metadata.xz").read_bytes()
@@ -103,6 +104,6 @@ def jdk_savepoint(to: Path, name: str = "flink-1.20") -> Path:
 
 
 def kryo_lines(name: str = "lines") -> list[dict[str, Any]]:
-    """What Flink 1.20 printed of each key, having restored it; `pojos` of those."""
+    """What Flink 1.20 printed of each key, having restored it; `pojos` and `keys` of those."""
     text = lzma.decompress((GOLDEN / "kryo" / f"{name}.jsonl.xz").read_bytes())
     return [json.loads(line) for line in text.splitlines()]

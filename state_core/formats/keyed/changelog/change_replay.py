@@ -57,7 +57,7 @@ def replayed(
     Args:
         changes: The changes.
         group: The key group.
-        layouts: The layout of each state's entries.
+        layouts: The layout of each state's entries, as `Head.walking` returns it.
         names: The name of each state.
         before: The entries before the changes, of all states.
 

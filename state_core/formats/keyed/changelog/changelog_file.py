@@ -21,6 +21,7 @@ from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.formats.keyed.changelog.change_log import ChangeLog
 from statelake.state_core.formats.keyed.changelog.change_replay import replayed
 from statelake.state_core.formats.keyed.headed_file import Head, HeadedFile
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keyed_states import describe_state
 from statelake.state_core.formats.layout.meta_info import (
     VALUE_SERIALIZER,
@@ -81,7 +82,7 @@ class ChangelogKeyedFile(HeadedFile):
             changes = self.log.of_group(group)
             changes = replace(changes, states=self._log_states[changes.states])
             before = self._before(KeyGroupRange(group, group))
-            yield from replayed(changes, group, self.layouts, self._names, before)
+            yield from replayed(changes, group, self._walking, self._names, before)
             at = group + 1
         yield from self._before(KeyGroupRange(at, chosen.last))
 
@@ -92,6 +93,11 @@ class ChangelogKeyedFile(HeadedFile):
             if len(within):
                 for entries in base.entries(within):
                     yield replace(entries, state_of=states[entries.state_of])
+
+    @cached_property
+    def _walking(self) -> tuple[KeyedLayout, ...]:
+        """Return the layouts for changes, which have no lengths."""
+        return self.head.walking()
 
     @cached_property
     def _names(self) -> tuple[str, ...]:

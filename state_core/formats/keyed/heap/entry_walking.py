@@ -20,6 +20,12 @@ from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import I32Array, I64Array, U8Array
 
+# what to do about values whose end is not known
+NO_END = (
+    "take a savepoint in canonical format, say the class in a file for --kryo, or register a"
+    " decoder"
+)
+
 
 class EntryWalker(ABC):
     """A walker over one key group.
@@ -85,7 +91,7 @@ class EntryWalker(ABC):
                 raise UnsupportedFormatError(
                     f"a {part.name} {self.where}, where only its class knows where a value ends",
                     place=self.name,
-                    remedy="take a savepoint in canonical format, or register a decoder",
+                    remedy=NO_END,
                 )
         source = DataInput(self.data[self.at :].data, self._place(self.at))
         bounds = np.empty((len(parts) + 1, rows), np.int64)

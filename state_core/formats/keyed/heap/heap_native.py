@@ -36,7 +36,7 @@ from statelake.state_core.files.compression import SnappyStream, StateStream, op
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan, SpannedFile
-from statelake.state_core.formats.keyed.heap.entry_walking import EntryWalker
+from statelake.state_core.formats.keyed.heap.entry_walking import NO_END, EntryWalker
 from statelake.state_core.formats.keyed.heap.heap_recovery import (
     HEAD,
     AmbiguousError,
@@ -69,7 +69,8 @@ class HeapFile:
     Attributes:
         source: The file's bytes.
         header: The header, which describes its states.
-        layouts: The layout of each state's entries in the unified format.
+        layouts: The layout of each state's entries in the unified format, of whose parts as many
+            as possible know where they end.
         spans: Its key groups, ascending.
         part: Whether its handle may be a part of another one, after a restore at another
             parallelism: then key groups of other subtasks may follow its last.
@@ -261,7 +262,7 @@ class _GroupReader(EntryWalker):
                 f"{error.problem} ({', '.join(sorted(classes))}; state {', '.join(names)}"
                 f" {self.where})",
                 place=self._named(),
-                remedy="take a savepoint in canonical format, or register a decoder",
+                remedy=NO_END,
             ) from error
         for cut in cuts:
             self.at = cut.start
@@ -327,7 +328,7 @@ class _GroupReader(EntryWalker):
                 f"several {last.name} side by side {self.where}, or one with a value behind it,"
                 " and nothing between them: only their class knows where one ends",
                 place=f"state {name!r}, {self._named()}",
-                remedy="take a savepoint in canonical format, or register a decoder",
+                remedy=NO_END,
             )
         full = np.flatnonzero(counts)
         keys_of = [(keys[full], values[full]), (starts[full], keys[full])]
@@ -507,8 +508,9 @@ class HeapKeyedFile(SpannedFile):
         """The reader of its entries."""
         # the end of values of unknown classes can only be found in whole files
         most = self.max_parallelism if self.whole else 0
-        bare = self.head.without_decoders()
-        return HeapFile(self.source, self.header, self.layouts, self.spans, self.part, most, bare)
+        walking = self.head.walking()
+        bare = self.head.without_decoders(walking)
+        return HeapFile(self.source, self.header, walking, self.spans, self.part, most, bare)
 
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """Yield all entries of some key groups, in the unified format."""

@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 
 from statelake.state_core.bounds import RECOVERY_WORK
-from statelake.state_core.errors import CorruptSnapshotError, StateError
+from statelake.state_core.errors import CorruptSnapshotError, StateError, UnknownEndError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.model.key_groups import key_group_of
 from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
@@ -166,7 +166,7 @@ def entry_starts(
             namespace.skip(source)
             fits = _is_of_group(key, source, group, max_parallelism)
             fits = fits and not (counted and source.read_int() < 0)
-        except CorruptSnapshotError:
+        except (CorruptSnapshotError, UnknownEndError):
             fits = False
         read += source.position - position
         if read > most:

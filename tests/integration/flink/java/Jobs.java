@@ -113,6 +113,9 @@ public class Jobs {
             case "kryo":
                 finish(KryoJobs.kryo(numbers, restoring));
                 return keys;
+            case "kryo-keys":
+                KryoJobs.keys(numbers, restoring);
+                return 2 * keys;
             case "pojos":
                 PojoJobs.pojos(numbers, restoring);
                 return 2 * keys;

@@ -200,4 +200,104 @@ class KryoJobs {
             return line;
         }
     }
+
+    /** Kryo where an entry's key is: of maps, of the stream, its timers, and in lists. */
+    static void keys(DataStream<Long> numbers, boolean restoring) {
+        Jobs.finish(numbers.keyBy(k -> k).process(new Mapped(restoring)).uid("mapped").name("mapped"));
+        Jobs.finish(numbers.keyBy(KryoJobs::id, Types.GENERIC(UUID.class))
+                .process(new Counted(restoring)).uid("counted").name("counted"));
+    }
+
+    static UUID id(long k) {
+        return new UUID(k * 0x9E3779B97F4A7C15L, k % 3 - 1);
+    }
+
+    static class Mapped extends KeyedProcessFunction<Long, Long, String> {
+        private final boolean restoring;
+        private transient MapState<UUID, Long> counts;
+        private transient MapState<UUID, UUID> pairs;
+        private transient MapState<ArrayList, String> lists;
+        private transient ListState<UUID> ids;
+
+        Mapped(boolean restoring) {
+            this.restoring = restoring;
+        }
+
+        @Override
+        public void open(OpenContext context) {
+            counts = getRuntimeContext().getMapState(new MapStateDescriptor<>(
+                    "counts", Types.GENERIC(UUID.class), Types.LONG));
+            pairs = getRuntimeContext().getMapState(new MapStateDescriptor<>(
+                    "pairs", Types.GENERIC(UUID.class), Types.GENERIC(UUID.class)));
+            lists = getRuntimeContext().getMapState(new MapStateDescriptor<>(
+                    "lists", Types.GENERIC(ArrayList.class), Types.STRING));
+            ids = getRuntimeContext().getListState(
+                    new ListStateDescriptor<>("ids", Types.GENERIC(UUID.class)));
+        }
+
+        @Override
+        @SuppressWarnings({"unchecked", "rawtypes"})
+        public void processElement(Long k, Context context, Collector<String> out) throws Exception {
+            if (restoring) {
+                out.collect(Json.of(everything(context.getCurrentKey())));
+                return;
+            }
+            for (long i = 0; i < k % 4; i++) {
+                counts.put(id(k + i), k - i);
+                pairs.put(id(k + i), i == 2 ? null : id(-k));
+                lists.put(new ArrayList(Arrays.asList(k, "größe " + i, null)), i == 1 ? null : "list " + i);
+                ids.add(id(i));
+            }
+            context.timerService().registerEventTimeTimer(Long.MAX_VALUE - k);
+            Jobs.SEEN.incrementAndGet();
+        }
+
+        private Map<String, Object> everything(Long key) throws Exception {
+            Map<String, Object> line = new TreeMap<>();
+            line.put("key", key);
+            line.put("counts", shown(counts));
+            line.put("pairs", shown(pairs));
+            line.put("lists", shown(lists));
+            List<Object> listed = new ArrayList<>();
+            ids.get().forEach(one -> listed.add(one.toString()));
+            line.put("ids", listed);
+            return line;
+        }
+
+        private static Map<String, Object> shown(MapState<?, ?> state) throws Exception {
+            Map<String, Object> entries = new TreeMap<>();
+            for (Map.Entry<?, ?> one : state.entries()) {
+                entries.put(one.getKey().toString(), String.valueOf(one.getValue()));
+            }
+            return entries;
+        }
+    }
+
+    static class Counted extends KeyedProcessFunction<UUID, Long, String> {
+        private final boolean restoring;
+        private transient ValueState<Long> number;
+
+        Counted(boolean restoring) {
+            this.restoring = restoring;
+        }
+
+        @Override
+        public void open(OpenContext context) {
+            number = getRuntimeContext().getState(new ValueStateDescriptor<>("number", Types.LONG));
+        }
+
+        @Override
+        public void processElement(Long k, Context context, Collector<String> out) throws Exception {
+            if (restoring) {
+                Map<String, Object> line = new TreeMap<>();
+                line.put("id", context.getCurrentKey().toString());
+                line.put("number", number.value());
+                out.collect(Json.of(line));
+                return;
+            }
+            number.update(k);
+            context.timerService().registerEventTimeTimer(Long.MAX_VALUE - k);
+            Jobs.SEEN.incrementAndGet();
+        }
+    }
 }
