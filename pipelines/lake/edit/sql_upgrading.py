@@ -283,9 +283,16 @@ class MovedBits(Transform):
     bits: tuple[tuple[int, ...], ...]
 
     def apply(self, rows: Rows) -> Rows:
-        """Rewrite the bits."""
+        """Rewrite the bits.
+
+        Raises:
+            EncodeError: A value has none.
+        """
         assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
-        old = rows.batch.column(VALUE).to_numpy(zero_copy_only=False)
+        values = rows.batch.column(VALUE)
+        if values.null_count:
+            raise EncodeError("a distinct value without bits", place=f"state {rows.name!r}")
+        old = values.to_numpy()
         new = np.zeros(len(old), np.int64)
         for at, bits in enumerate(self.bits):
             wanted = sum(1 << bit for bit in bits)
