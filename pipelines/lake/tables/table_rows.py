@@ -120,7 +120,7 @@ class TableRows:
         tables = []
         for unit, chosen in zip(self.units, row_groups, strict=True):
             with open_unit(self.lake, self.path, unit) as file:
-                tables.append(file.read_row_groups(chosen, columns=columns.names).cast(columns))
+                tables.append(_cast(file.read_row_groups(chosen, columns=columns.names), columns))
         return self._states(tables, key_groups)
 
     def _states(self, tables: Sequence[pa.Table], key_groups: KeyGroupRange) -> list[StateRows]:
@@ -234,14 +234,27 @@ def typed_rows(
         groups = pa.repeat(pa.scalar(unit.partition, pa.int32()), len(table))
         table = table.append_column(KEY_GROUP, groups)
     try:
-        return _renamed(table.select(columns.names), columns).cast(columns)
+        return _cast(_renamed(table.select(columns.names), columns), columns)
     except pa.ArrowException as error:
         raise LakeError(
             f"its columns are not those of the state ({' '.join(str(error).split())})",
             place=place,
             remedy="if it was imported with decoders of yours, name them: --plugins, --kryo, or"
-            " STATELAKE_PLUGINS",
+            " STATELAKE_PLUGINS; if by an earlier statelake, import it again",
         ) from error
+
+
+def _cast(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return rows with other types of columns that hold the same.
+
+    Raises:
+        ArrowException: They do not: also text where there should be bytes, which Arrow itself would
+            make of it without a word.
+    """
+    for held, wanted in zip(table.schema, columns, strict=True):
+        if pa.types.is_string(held.type) and pa.types.is_binary(wanted.type):
+            raise pa.ArrowInvalid(f"{held.name} is {held.type}, and should be {wanted.type}")
+    return table.cast(columns)
 
 
 def _renamed(table: pa.Table, columns: pa.Schema) -> pa.Table:

@@ -13,14 +13,20 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.errors import StateError, UnsupportedFormatError
+from statelake.state_core.formats.layout import keyed_states
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework import plugins
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.decoders import written_by
 from statelake.state_core.serializers.kryo import decoding
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from tests.support.lakes import Contents, entries, exported, import_as
 from tests.support.savepoints.kryo_jobs import jdk_savepoint, kryo_lines
+from tests.support.savepoints.kryo_savepoint import kryo_snapshot
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -119,3 +125,25 @@ def test_keys_of_the_stream_stay_bytes(name: str, tmp_path: Path) -> None:
         shown(item_of(row["key"], VERSIONS[name])): row["value"] for row in table.to_pylist()
     }
     assert numbers == {line["id"]: line["number"] for line in kryo_lines("keys") if "id" in line}
+
+
+def test_timers_of_lakes_of_before_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their keys are text in the table, of which an export would make no keys of Flink's."""
+    savepoint = jdk_savepoint(tmp_path / "savepoint", "keys-canonical-2.3")
+    with written_by(2):
+        typed = kryo_snapshot("java.util.UUID").restore_nested()
+
+    def before(kind: StateKind, key: TypeSerializer, *parts: Any) -> KeyedLayout:
+        of_timers = kind is StateKind.TIMERS and not key.self_delimiting
+        return KeyedLayout(kind, typed if of_timers else key, *parts)
+
+    lake = Catalog(tmp_path / "lake")
+    with monkeypatch.context() as patch:
+        patch.setattr(keyed_states, "KeyedLayout", before)
+        plugins.note_change()
+        import_as(lake, savepoint, "monday")
+    plugins.note_change()
+    with pytest.raises(StateError, match="import it again"):
+        exported(lake, "monday", tmp_path / "out")
