@@ -692,6 +692,18 @@ def classes_in(part: object) -> set[str]:
     return set()
 
 
+@pytest.mark.parametrize("version", KryoVersion)
+def test_uuids_around_a_null_stay_in_their_places(version: KryoVersion) -> None:
+    """In a list, where a null is no row of a column of its own."""
+    kind = parse_java_type("java.util.ArrayList<java.util.UUID>")
+    values = KryoValues(kryo_snapshot().of_class(kind.name).registered, version, recorded=True)
+    serializer = KryoSerializer(kind.name, KryoDecoder(values, kind))
+    told = [None if n % 3 == 1 else NO_UUID[:-1] + str(n) for n in range(7)]
+    parts = [None if each is None else Item("java.util.UUID", each) for each in told]
+    stored = [values.write(Item(kind.name, parts), version)] * FEW
+    assert serializer.decode(cursor_over(stored)).to_pylist() == [told] * FEW
+
+
 @given(st.lists(st.uuids().map(str), max_size=2 * FEW))
 def test_uuids_as_text_have_their_halves(values: list[str]) -> None:
     """And back."""
