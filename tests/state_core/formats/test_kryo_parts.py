@@ -648,6 +648,8 @@ EDITED: list[tuple[str, list[Any], str]] = [
     ("java.math.BigDecimal", ["-0.50", "007", "-0.00", "0", "12345678.123456789"], ""),
     ("java.math.BigDecimal", ["1.", ".5", "+5", "1E+3", "123456789012345678901"], ""),
     ("java.math.BigDecimal", ["1,5"], "can't be written"),
+    ("java.math.BigDecimal", ["1e-2147483648"], "a scale of more than 32 bits"),
+    ("java.math.BigDecimal", ["1e2147483649"], "a scale of more than 32 bits"),
     ("java.util.UUID", ["x"], "'x' can't be written as UUID"),
     ("java.time.Duration", [{"seconds": 1, "nanos": None}], "can't be written as"),
     ("java.lang.Object", ['{"@class":"java.lang.Byte","value":200}'], "can't be written as"),
