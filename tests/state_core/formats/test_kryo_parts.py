@@ -683,6 +683,29 @@ def test_edited_values_are_written_as_each_is_or_refused(
     assert not cursor.inexact.any()
 
 
+NO_VALUES = {
+    "java.lang.String": pa.array([b"\xe9t\xe9"]).view(pa.string()),
+    "java.lang.Object": pa.array([b'"\xe9"']).view(pa.string()),
+    "java.math.BigDecimal": pa.array([b"\xe9"]).view(pa.string()),
+    "List<String>": pa.ListArray.from_arrays([0, 1], pa.array([b"\xed\xa0\x80"]).view(pa.string())),
+    "java.time.LocalDate": pa.array([2932897], pa.int32()).view(pa.date32()),
+    "java.util.Date": pa.array([253402300800000000]).view(pa.timestamp("us", "UTC")),
+    "java.time.LocalDateTime": pa.array([-62135596800000001]).view(pa.timestamp("us")),
+}
+
+
+@pytest.mark.parametrize("count", [1, FEW])
+@pytest.mark.parametrize("java_type", NO_VALUES)
+def test_text_that_is_not_utf_8_and_the_year_10000_are_refused(java_type: str, count: int) -> None:
+    """Other programs write them into a table; no column of ours holds them."""
+    kind = parse_java_type(java_type)
+    values = KryoValues(kryo_snapshot().of_class(kind.name).registered, FLINK_2, recorded=True)
+    serializer = KryoSerializer(kind.name, KryoDecoder(values, kind))
+    column = pa.concat_arrays([NO_VALUES[java_type]] * count)
+    with pytest.raises(EncodeError, match="not UTF-8, or a time outside of the years 1 to 9999"):
+        encode(serializer, column)
+
+
 def classes_in(part: object) -> set[str]:
     """The classes of an object, and of all within it."""
     if isinstance(part, Item):
