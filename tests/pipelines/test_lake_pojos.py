@@ -186,3 +186,15 @@ def test_an_expression_that_gives_null_for_a_primitive_field_is_refused() -> Non
     serializer = parse_type({"pojo": "Judge$Customer", "fields": fields}).restore_serializer()
     column = pa.array([{"id": None, "level": None}], serializer.arrow_type)
     assert [field.path for field in null_fields(serializer, column, "value")] == ["value.id"]
+
+
+def test_null_fields_in_maps_are_those_of_the_rows_alone() -> None:
+    """Rows are often a part of a batch, whose other maps are not theirs."""
+    value = {"pojo": "Judge$Customer", "fields": {"id": "long"}}
+    serializer = parse_type({"map": ["String", value]}).restore_serializer()
+    maps = [[("a", {"id": None})], [("b", {"id": 1})], None, [("c", {"id": None})]]
+    column = pa.array(maps, serializer.arrow_type)
+    (found,) = null_fields(serializer, column[3:], "value")
+    assert found.path == "value.key_value.value.id"
+    assert not list(null_fields(serializer, column[1:3], "value"))
+    assert not list(null_fields(serializer, column[1:2], "value"))

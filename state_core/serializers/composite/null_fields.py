@@ -23,10 +23,12 @@ from statelake.state_core.serializers.composite.collections import (
     DelimitedListSerializer,
     ListSerializer,
     MapSerializer,
+    entries_of,
 )
 from statelake.state_core.serializers.composite.pojo import PojoSerializer
 from statelake.state_core.serializers.composite.structs import StructSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.columns import ALL_PRESENT
 
 PRIMITIVE = (FixedWidthSerializer, BooleanSerializer, CharSerializer)
 
@@ -99,8 +101,8 @@ def null_fields(serializer: TypeSerializer, column: pa.Array, path: str) -> Iter
         if pa.types.is_list(column.type):
             yield from null_fields(serializer.element, column.flatten(), f"{path}.list.element")
     elif isinstance(serializer, MapSerializer) and pa.types.is_map(column.type):
-        present = _present(column)
-        yield from null_fields(serializer.value, present.items, f"{path}.key_value.value")
+        _, _, items = entries_of(column, ALL_PRESENT)
+        yield from null_fields(serializer.value, items, f"{path}.key_value.value")
 
 
 def _of_pojo(serializer: PojoSerializer, column: pa.Array, path: str) -> Iterator[NullField]:

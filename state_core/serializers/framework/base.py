@@ -200,8 +200,15 @@ class TypeSerializer(ABC):
         return np.array(codes, np.int32)
 
     def _written(self, values: pa.Array, present: U8Array) -> list[bytes]:
+        try:
+            pylist = values.to_pylist()
+        except (OverflowError, ValueError) as error:  # which other programs write into tables
+            raise EncodeError(
+                f"a {self.name} with text that is not UTF-8, or a time outside of the years 1 to"
+                f" 9999 ({error})"
+            ) from error
         written = []
-        for row, value in enumerate(values.to_pylist()):
+        for row, value in enumerate(pylist):
             out = DataOutput()
             if present.size == 0 or present[row]:
                 self.write(value, out)

@@ -389,5 +389,7 @@ def decimal_parts(text: str) -> tuple[int, int]:
     sign, digits, exponent = Decimal(text).as_tuple()
     if not isinstance(exponent, int):
         raise EncodeError(f"{text} is no number")
+    if not -(1 << 31) <= -exponent < 1 << 31:
+        raise EncodeError(f"{text[:200]} has a scale of more than 32 bits")
     unscaled = int("".join(map(str, digits)))
     return -unscaled if sign else unscaled, -exponent

@@ -550,7 +550,18 @@ def _place_uuids(table: Placed, lines: I64Array, values: pa.Array) -> None:
 
 
 def _micros(values: pa.Array) -> I64Array:
-    return fixed_values(values, np.int64)
+    return _shown(fixed_values(values, np.int64), 1)
+
+
+def _shown(times: I64Array, unit: int) -> I64Array:
+    """Return times in units of so many microseconds.
+
+    Raises:
+        EncodeError: One is outside of the years that Python has.
+    """
+    if ((times < _LEAST_MICROS // unit) | (times > _MOST_MICROS // unit)).any():
+        raise EncodeError("a time outside of the years 1 to 9999")
+    return times
 
 
 def _place_millis(table: Placed, lines: I64Array, values: pa.Array) -> None:
@@ -578,7 +589,8 @@ def _put_days(table: Placed, lines: I64Array, days: I64Array) -> None:
 
 
 def _place_dates(table: Placed, lines: I64Array, values: pa.Array) -> None:
-    _put_days(table, lines, fixed_values(values, np.int32).astype(np.int64))
+    days = fixed_values(values, np.int32).astype(np.int64)
+    _put_days(table, lines, _shown(days, 86_400_000_000))
 
 
 def _place_clocks(table: Placed, lines: I64Array, values: pa.Array) -> None:
@@ -601,11 +613,12 @@ def _place_durations(table: Placed, lines: I64Array, values: pa.Array) -> None:
 
 def _plan_date_times(values: pa.Array) -> Plan:
     """Return the plan of times: a date and a time within each."""
-    present = present_mask(values)
-    micros = _micros(values)[present]
+    rows, held = not_null(values)
+    micros, sizes = _micros(held), np.ones(len(values), np.int64)
+    sizes[rows] = 3
 
     def place(table: Placed, lines: I64Array) -> None:
-        at = lines[present]
+        at = lines[rows]
         table.put(at, _LOCAL_DATE_TIME)
         table.put(at + 1, "java.time.LocalDate")
         _put_days(table, at + 1, micros // 86_400_000_000)
@@ -614,7 +627,7 @@ def _plan_date_times(values: pa.Array) -> Plan:
         table.put(at + 2, "java.time.LocalTime", clock)
         table.start[at + 2] = micros % 1_000_000 * 1000
 
-    return Plan(np.where(present, 3, 1), place)
+    return Plan(sizes, place)
 
 
 _PLACED: dict[str, Callable[[Placed, I64Array, pa.Array], None]] = {

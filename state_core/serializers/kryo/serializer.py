@@ -124,12 +124,13 @@ class KryoSerializer(DecodedSerializer):
         if values.null_count:
             return None
         try:
+            values.validate(full=True)  # that all text is UTF-8
             plan = self.decoder.column.plan(values)
             stored = self.decoder.values
             table = Placed(stored.version, stored.table, int(plan.sizes.sum()))
             lines = np.cumsum(plan.sizes) - plan.sizes
             plan.place(table, lines)
-        except EncodeError:  # which writing one by one says better
+        except (EncodeError, pa.ArrowInvalid):  # which writing one by one says better
             return None
         data, sizes, told = table.written(lines)
         return self._mended(values, data, sizes, told) if told.any() else (data, sizes)

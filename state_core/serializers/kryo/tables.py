@@ -397,8 +397,10 @@ class Parts:
 
     def uuids(self, lines: I64Array) -> pa.Array:
         """Return the text of UUIDs, and null."""
-        halves = np.stack((self.number[lines], self.start[lines]), 1).view(np.uint64)
-        return uuid_texts(halves, (self.kind[lines] != kernels.NULL).astype(np.uint8))
+        there = self.kind[lines] != kernels.NULL
+        held = lines[there]
+        halves = np.stack((self.number[held], self.start[held]), 1).view(np.uint64)
+        return uuid_texts(halves, there.astype(np.uint8))
 
     def classes_of(self, lines: I64Array) -> set[str]:
         """Return the classes of objects, or null."""

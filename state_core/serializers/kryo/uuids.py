@@ -94,7 +94,12 @@ class KryoUuids:
 
 
 def uuid_texts(halves: U64Array, present: U8Array) -> pa.Array:
-    """Return UUIDs as text, null where one byte a row is 0; of size 0 if all are present."""
+    """Return UUIDs as text, and null.
+
+    Args:
+        halves: Those of the rows that are not null.
+        present: One byte a row, 0 for null; of size 0 if all are present.
+    """
     digits = halves.astype(">u8").view(np.uint8).reshape(len(halves), 16)
     text = np.full((len(halves), TEXT_BYTES), ord("-"), np.uint8)
     text[:, _DIGITS[::2]] = _HEX[digits >> 4]

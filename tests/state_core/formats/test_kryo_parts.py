@@ -648,6 +648,8 @@ EDITED: list[tuple[str, list[Any], str]] = [
     ("java.math.BigDecimal", ["-0.50", "007", "-0.00", "0", "12345678.123456789"], ""),
     ("java.math.BigDecimal", ["1.", ".5", "+5", "1E+3", "123456789012345678901"], ""),
     ("java.math.BigDecimal", ["1,5"], "can't be written"),
+    ("java.math.BigDecimal", ["1e-2147483648"], "a scale of more than 32 bits"),
+    ("java.math.BigDecimal", ["1e2147483649"], "a scale of more than 32 bits"),
     ("java.util.UUID", ["x"], "'x' can't be written as UUID"),
     ("java.time.Duration", [{"seconds": 1, "nanos": None}], "can't be written as"),
     ("java.lang.Object", ['{"@class":"java.lang.Byte","value":200}'], "can't be written as"),
@@ -681,6 +683,29 @@ def test_edited_values_are_written_as_each_is_or_refused(
     assert not cursor.inexact.any()
 
 
+NO_VALUES = {
+    "java.lang.String": pa.array([b"\xe9t\xe9"]).view(pa.string()),
+    "java.lang.Object": pa.array([b'"\xe9"']).view(pa.string()),
+    "java.math.BigDecimal": pa.array([b"\xe9"]).view(pa.string()),
+    "List<String>": pa.ListArray.from_arrays([0, 1], pa.array([b"\xed\xa0\x80"]).view(pa.string())),
+    "java.time.LocalDate": pa.array([2932897], pa.int32()).view(pa.date32()),
+    "java.util.Date": pa.array([253402300800000000]).view(pa.timestamp("us", "UTC")),
+    "java.time.LocalDateTime": pa.array([-62135596800000001]).view(pa.timestamp("us")),
+}
+
+
+@pytest.mark.parametrize("count", [1, FEW])
+@pytest.mark.parametrize("java_type", NO_VALUES)
+def test_text_that_is_not_utf_8_and_the_year_10000_are_refused(java_type: str, count: int) -> None:
+    """Other programs write them into a table; no column of ours holds them."""
+    kind = parse_java_type(java_type)
+    values = KryoValues(kryo_snapshot().of_class(kind.name).registered, FLINK_2, recorded=True)
+    serializer = KryoSerializer(kind.name, KryoDecoder(values, kind))
+    column = pa.concat_arrays([NO_VALUES[java_type]] * count)
+    with pytest.raises(EncodeError, match="not UTF-8, or a time outside of the years 1 to 9999"):
+        encode(serializer, column)
+
+
 def classes_in(part: object) -> set[str]:
     """The classes of an object, and of all within it."""
     if isinstance(part, Item):
@@ -690,6 +715,18 @@ def classes_in(part: object) -> set[str]:
     if isinstance(part, (list, tuple)):
         return set().union(*map(classes_in, part))
     return set()
+
+
+@pytest.mark.parametrize("version", KryoVersion)
+def test_uuids_around_a_null_stay_in_their_places(version: KryoVersion) -> None:
+    """In a list, where a null is no row of a column of its own."""
+    kind = parse_java_type("java.util.ArrayList<java.util.UUID>")
+    values = KryoValues(kryo_snapshot().of_class(kind.name).registered, version, recorded=True)
+    serializer = KryoSerializer(kind.name, KryoDecoder(values, kind))
+    told = [None if n % 3 == 1 else NO_UUID[:-1] + str(n) for n in range(7)]
+    parts = [None if each is None else Item("java.util.UUID", each) for each in told]
+    stored = [values.write(Item(kind.name, parts), version)] * FEW
+    assert serializer.decode(cursor_over(stored)).to_pylist() == [told] * FEW
 
 
 @given(st.lists(st.uuids().map(str), max_size=2 * FEW))
