@@ -37,7 +37,10 @@ from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.pipelines.times import Stopwatch, Times, phase
 from statelake.state_core.errors import ConflictError, StateError
-from statelake.state_core.formats.rewriting.value_migration import null_value_fields
+from statelake.state_core.formats.rewriting.value_migration import (
+    null_value_fields,
+    validate_rows,
+)
 
 SLICE_BYTES = 16 << 20
 STAGED = "staged"  # the directory of rows that an attempt writes, and reads again
@@ -279,6 +282,9 @@ def move_pieces(task: MoveTask) -> list[tuple[UnitRecord, list[int]]]:
             with phase("read"):
                 before = layout.read(piece)
             after = [_transformed(task.transforms, rows) for rows in before]
+            if any(transform.reads_back for transform in task.transforms):
+                for rows in after:
+                    validate_rows(rows)
             with phase("wrote"):
                 path = f"{new_folder(f'{task.prefix}/{STAGED}')}/moved"
                 written = layout.stage(after, task.units, path)
