@@ -383,12 +383,13 @@ def _unmixed(match: OperatorMatch, plan: Plan, relations: Mapping[int, Relation]
     passed = len(node.spec["grouping"] if "grouping" in node.spec else
                  relations[node.inputs[0]].columns)  # fmt: skip
     said: dict[int, str] = {}
-    for projected in _computed(plan, node):
+    for projected in _computed(plan, node, {call + passed for call in begun}):
         together = {index - passed for index in _referred(projected)} & calls
         if together & begun and together - begun:
             kept = {each.column.name for each in matches if each.column.call in together - begun}
-            why = f"a column of it and of {' and '.join(sorted(kept))}, which has all rows"
-            said |= dict.fromkeys(together & begun, f"it is new, and the query computes {why}")
+            of = f"of it and of {' and '.join(sorted(kept))}, which has all rows"
+            why = f"it is new, and the query has a column or condition {of}"
+            said |= dict.fromkeys(together & begun, why)
         for divisor in _divisors(projected):
             by = {index - passed for index in _referred(divisor)} & begun
             said |= dict.fromkeys(by, "it is new, and the query divides by it, which fails at 0")
@@ -406,11 +407,14 @@ def _unmixed(match: OperatorMatch, plan: Plan, relations: Mapping[int, Relation]
     return replace(match, states=tuple(states))
 
 
-def _computed(plan: Plan, node: PlanNode) -> Iterator[object]:
-    """Yield the expressions right above a node."""
+def _computed(plan: Plan, node: PlanNode, begun: Collection[int]) -> Iterator[object]:
+    """Yield the expressions right above a node; with a condition on what is new all at once."""
     for above in plan.nodes.values():
         if above.kind == "calc" and node.id in above.inputs:
-            yield from above.spec["projection"]
+            projection, condition = above.spec["projection"], above.spec.get("condition")
+            yield from projection
+            if not {*_referred(condition)}.isdisjoint(begun):
+                yield [condition, *projection]
 
 
 def _divisors(expression: object) -> Iterator[object]:
