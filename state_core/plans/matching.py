@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 from statelake.state_core.errors import (
     DeclarationError,
@@ -46,6 +47,7 @@ from statelake.state_core.serializers.sql.types.logical_types import (
 )
 
 MISSED = "it is new, and old rows that are retracted, or leave its window, would be taken from it"
+TALLIED = "its set of values has a count for each call of the column, and these are others"
 
 
 class Fate(Enum):
@@ -240,7 +242,8 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
     }
     _pair(after, free, found)
     for number in after:  # each after those that it reads
-        found[number] = _folded(found[number], new, relations, found)
+        folded = _folded(found[number], new, relations, found)
+        found[number] = _unmixed(folded, new, relations)
     ordered = [_begun(found[number], new, relations, found) for number in after]
     return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
 
@@ -355,6 +358,90 @@ def _folded(
 
 def _is_missed(match: ColumnMatch) -> bool:
     return match.why == MISSED
+
+
+def _unmixed(match: OperatorMatch, plan: Plan, relations: Mapping[int, Relation]) -> OperatorMatch:
+    """Return the match of an aggregate, without a call that starts now and is mixed with others.
+
+    The planner makes an average of a sum and a count that are calls of their own: where one of them
+    is new, it would be a sum of all rows by a count of those that come from now on. A job that
+    divides by a count which begins as 0 fails with its first row.
+
+    Args:
+        match: The match of any operator.
+        plan: The new plan.
+        relations: What each of its nodes emits.
+    """
+    if match.new is None or match.old is None:
+        return match
+    node = match.new.node
+    matches = [each for state in match.states for row in state.columns.values() for each in row]
+    calls = {each.column.call for each in matches} - {-1}
+    begun = {each.column.call for each in matches if each.fate is Fate.STARTS_NOW} & calls
+    if not begun or begun == calls:
+        return match
+    passed = len(node.spec["grouping"] if "grouping" in node.spec else
+                 relations[node.inputs[0]].columns)  # fmt: skip
+    said: dict[int, str] = {}
+    for projected in _computed(plan, node, {call + passed for call in begun}):
+        together = {index - passed for index in _referred(projected)} & calls
+        if together & begun and together - begun:
+            kept = {each.column.name for each in matches if each.column.call in together - begun}
+            of = f"of it and of {' and '.join(sorted(kept))}, which has all rows"
+            why = f"it is new, and the query has a column or condition {of}"
+            said |= dict.fromkeys(together & begun, why)
+        for divisor in _divisors(projected):
+            by = {index - passed for index in _referred(divisor)} & begun
+            said |= dict.fromkeys(by, "it is new, and the query divides by it, which fails at 0")
+    states = [
+        replace(state, columns={
+            place: tuple(
+                replace(each, fate=Fate.UNKNOWN, why=said[each.column.call])
+                if each.column.call in said else each
+                for each in row
+            )
+            for place, row in state.columns.items()
+        })
+        for state in match.states
+    ]  # fmt: skip
+    return replace(match, states=tuple(states))
+
+
+def _computed(plan: Plan, node: PlanNode, begun: Collection[int]) -> Iterator[object]:
+    """Yield the expressions right above a node; with a condition on what is new all at once."""
+    for above in plan.nodes.values():
+        if above.kind == "calc" and node.id in above.inputs:
+            projection, condition = above.spec["projection"], above.spec.get("condition")
+            yield from projection
+            if not {*_referred(condition)}.isdisjoint(begun):
+                yield [condition, *projection]
+
+
+def _divisors(expression: object) -> Iterator[object]:
+    """Yield by what an expression divides where no NULL comes before a 0."""
+    for part in _parts(expression):
+        name = str(part.get("internalName", "")).strip("$").partition("$")[0]
+        if name in ("/", "MOD", "%") and str(part.get("type", "")).endswith(" NOT NULL"):
+            yield part["operands"][1]
+
+
+def _referred(expression: object) -> Iterator[int]:
+    """Yield the columns that an expression refers to."""
+    for part in _parts(expression):
+        if part.get("kind") == "INPUT_REF":
+            yield part["inputIndex"]
+
+
+def _parts(expression: object) -> Iterator[Mapping[str, Any]]:
+    """Yield an expression and all within it."""
+    pending = [expression]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Mapping):
+            yield part
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
 
 
 def _begun(
@@ -722,7 +809,9 @@ def _with_bits(
     if not any(found):
         why = "all of its calls are new, and count from now on"
         return ColumnMatch(match.column, None, Fate.STARTS_NOW, why)
-    return replace(match, bits=tuple(found))
+    if not match.column.tallies:
+        return replace(match, bits=tuple(found))
+    return match if all(found) else replace(match, fate=Fate.UNKNOWN, why=TALLIED)
 
 
 def _counted(match: ColumnMatch, before: Sequence[StateColumn]) -> ColumnMatch:
@@ -759,7 +848,13 @@ def _column_match(
                 return _typed(column, index, old)
     if (converted := _other_sum(column, before)) is not None:
         return converted
-    return _begun_column(column, state)
+    begun = _begun_column(column, state)
+    counted, tallies, _ = column.text.partition(" COUNTED ")
+    if tallies and begun.fate is Fate.STARTS_NOW and any(
+        old.text.startswith(f"{counted}{tallies}") for old in before
+    ):  # fmt: skip
+        return replace(begun, fate=Fate.UNKNOWN, why=TALLIED)
+    return begun
 
 
 def _begun_column(column: StateColumn, state: NodeState) -> ColumnMatch:

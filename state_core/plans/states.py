@@ -116,6 +116,7 @@ class StateColumn:
         unfiltered: Whether its Flink may count all rows, though it has a filter.
         call: The place of its call among those of the aggregate; -1 if it is of none, or several.
         bits: The calls that a set of distinct values has a bit for, in the order of the bits.
+        tallies: Whether it has a count for each call in the place of a bit.
     """
 
     text: str
@@ -130,6 +131,7 @@ class StateColumn:
     unfiltered: bool = False
     call: int = -1
     bits: tuple[int, ...] = ()
+    tallies: bool = False
 
     def owns(self, state: str) -> bool:
         """Return whether a state is its view, or a part of it: `distinctAcc_1_null_state`."""
@@ -465,7 +467,7 @@ def accumulators(
         source: What they read.
         hidden_count: Whether all rows are counted, even if no call does.
     """
-    views = _views(calls, source, bits=not any(needs))
+    views = _views(calls, source, bits=not hidden_count)  # which is how Flink tells, too
     columns: list[StateColumn] = []
     for index, (call, retracts) in enumerate(zip(calls, needs, strict=True)):
         made = _accumulator(call, source, index, retracts=retracts)
@@ -580,8 +582,8 @@ def _views(
 ) -> dict[tuple[int, ...], StateColumn]:
     """Return the column of each set of distinct values: one for each list of arguments.
 
-    A value is held with a bit for each of the calls, in their order; where rows are taken back,
-    with a count, or an array of counts for several calls.
+    A value is held with a bit for each of the calls, in their order; where all rows are counted, as
+    they may be taken back or windows hop, with a count, or an array of counts for several calls.
     """
     filters: dict[tuple[int, ...], list[str]] = {}
     places: dict[tuple[int, ...], list[int]] = {}
@@ -598,7 +600,8 @@ def _views(
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
             _types(source, arguments), "_".join(["distinct", *_names(source, arguments)]),
             unfiltered=not bits and source.fields[0] in of,
-            bits=tuple(places[arguments]) if bits else (),
+            bits=tuple(places[arguments]),
+            tallies=not bits,
         )
         for number, (arguments, of) in enumerate(filters.items())
     }  # fmt: skip

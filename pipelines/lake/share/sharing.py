@@ -510,10 +510,11 @@ def _rules_in(
 
 
 def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
-    """Refuse a mask that names an unknown operator or state.
+    """Refuse a mask that names an unknown operator or state, or one twice.
 
     Raises:
         NotFoundError: An operator or state that it names does not exist.
+        EncodeError: It names one by two of its names, so that the rules of one would not count.
     """
     operators: dict[str, str] = {}  # by each of its names, its label in messages
     states: dict[str, str] = {}
@@ -536,6 +537,12 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
                 place=mask.path,
                 remedy=f"it has: {shown}{did_you_mean(unknown[0], there)}",
             )
+        named: dict[str, str] = {}
+        for name in given:
+            if (other := named.setdefault(there[name], name)) != name:
+                raise EncodeError(
+                    f"{other!r} and {name!r} are one", place=mask.path, remedy="name it once"
+                )
 
 
 def _keyed_layouts(lake: str, operator: OperatorRecord) -> Iterator[tuple[str, KeyedLayout]]:

@@ -52,6 +52,10 @@ BOUNDED = OVER.replace(")", " ROWS BETWEEN 3 PRECEDING AND CURRENT ROW)")
 OVERS = f"SELECT a, b, c, SUM(b) {OVER}, MAX(c) {OVER} FROM MyTable"
 WINDOW = "FROM TABLE(TUMBLE(TABLE MyTable, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
 WINDOWS = f"SELECT a, SUM(b), MAX(c), window_start {WINDOW} GROUP BY a, window_start, window_end"
+HOP = (
+    "FROM TABLE(HOP(TABLE MyTable, DESCRIPTOR(ts), INTERVAL '30' SECOND, INTERVAL '1' MINUTE))"
+    " GROUP BY a, window_start, window_end"
+)
 OLD_WINDOWS = "SELECT a, SUM(b), MAX(c) FROM MyTable GROUP BY a, TUMBLE(ts, INTERVAL '1' MINUTE)"
 FIRST = "ROW_NUMBER() OVER (PARTITION BY a ORDER BY proctime ASC)"
 LAST = "ROW_NUMBER() OVER (PARTITION BY a ORDER BY proctime DESC)"
@@ -133,6 +137,22 @@ EDITS = (
          "SELECT a, SUM(b), COUNT(b) FROM MyTable GROUP BY a",
          "SELECT a, AVG(b) FROM MyTable GROUP BY a", "unknown", "keeps",
          "restores silently what was SUM(b) as AVG(b)"),
+    Edit("a sum and an average added beside a count", "SELECT a, COUNT(b) FROM MyTable GROUP BY a",
+         "SELECT a, COUNT(b), SUM(b), AVG(b) FROM MyTable GROUP BY a", "unknown", "unknown"),
+    Edit("a sum by a count that is new", "SELECT a, SUM(b) FROM MyTable GROUP BY a",
+         "SELECT a, SUM(b), SUM(b) / COUNT(*) FROM MyTable GROUP BY a", "unknown", "unknown"),
+    Edit("a number by a count that is new", "SELECT a, MAX(b) FROM MyTable GROUP BY a",
+         "SELECT a, MAX(b), 100 / COUNT(*) FROM MyTable GROUP BY a", "unknown", "unknown"),
+    Edit("HAVING with a count that is new", "SELECT a, SUM(b) FROM MyTable GROUP BY a",
+         "SELECT a, SUM(b) FROM MyTable GROUP BY a HAVING COUNT(*) > 3", "unknown", "unknown"),
+    Edit("HAVING with what is there", "SELECT a, SUM(b) FROM MyTable GROUP BY a",
+         "SELECT a, SUM(b) FROM MyTable GROUP BY a HAVING SUM(b) > 3", "unknown", "keeps"),
+    Edit("a distinct aggregate added to one of its values, in hopping windows",
+         f"SELECT a, COUNT(DISTINCT b) {HOP}",
+         f"SELECT a, COUNT(DISTINCT b), AVG(DISTINCT b) {HOP}", "unknown", "unknown"),
+    Edit("a distinct aggregate of other values added, in hopping windows",
+         f"SELECT a, COUNT(DISTINCT b) {HOP}",
+         f"SELECT a, COUNT(DISTINCT b), COUNT(DISTINCT c) {HOP}", "unknown", "starts now"),
     Edit("a key more in GROUP BY", SUMS, "SELECT a, d, SUM(b), MAX(c) FROM MyTable GROUP BY a, d",
          NOT, "lost"),
     Edit("another key of the same type", SUMS, "SELECT d, SUM(b), MAX(c) FROM MyTable GROUP BY d",

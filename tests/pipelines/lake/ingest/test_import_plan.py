@@ -253,6 +253,11 @@ def test_data_views_go_by_what_the_plan_calls_them(
     assert masked.code == 0, masked.err
     values = sl.open_snapshot(tmp_path / "masked", plan=plan)[node]["distinct_c"].to_arrow()
     assert {len(value) for value in values["user_key"].to_pylist()} == {32}
+    mask.write_text(f"{mask.read_text()}  {node}/distinctAcc_0: {{user_key: keep}}\n")
+    twice = run("export", "--lake", tmp_path / "lake", "--job", "views", "--snapshot", "named",
+                "--to", tmp_path / "twice", "--mask", mask, "--leave-out-opaque")  # fmt: skip
+    assert twice.code == 3
+    assert f"'{node}/distinct_c' and '{node}/distinctAcc_0' are one" in twice.err
 
 
 def test_an_upgrade_gives_data_views_the_names_of_the_new_query(tmp_path: Path) -> None:
