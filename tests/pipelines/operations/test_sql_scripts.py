@@ -294,7 +294,13 @@ def test_a_command_that_is_told_to_end_leaves_neither_java_nor_files(
         **os.environ, "JAVA_HOME": str(hangs), "TMPDIR": str(tmp_path / "temporary"),
         "STATELAKE_CACHE": str(tmp_path / "cache"),
     }  # fmt: skip
-    program = "from statelake.pipelines.cli.main import main; main()"
+    # what started the tests may ignore both, as `nohup` and a background job do
+    program = (
+        "import signal; signal.pthread_sigmask(signal.SIG_SETMASK, ());"
+        " signal.signal(signal.SIGTERM, signal.SIG_DFL);"
+        " signal.signal(signal.SIGINT, signal.default_int_handler);"
+        " from statelake.pipelines.cli.main import main; main()"
+    )
     words = (
         "check", "sql", unpack_sql_job("shop", tmp_path / "shop"), "--new-plan", old,
         "--old-sql", sql_script(tmp_path / "job.sql", old), "--flink-home", compiler,
