@@ -38,7 +38,7 @@ def tried(printed: str) -> int:
 
 def test_a_fault_at_any_call_leaves_a_lake_as_before_or_as_after() -> None:
     """A few of each of three commands."""
-    assert tried(sweep("--faults", "9", "--commands", "import,drop-all,erase")) == 9
+    assert tried(sweep("--faults", "6", "--commands", "import,drop-all,erase")) == 6
 
 
 @pytest.mark.full

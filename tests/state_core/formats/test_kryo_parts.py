@@ -555,7 +555,7 @@ def test_json_of_many_is_that_of_each(version: KryoVersion, items: list[Item | N
     assert written == wanted
 
 
-@pytest.mark.parametrize("count", [100, 5000, 10_000])
+@pytest.mark.parametrize("count", [100, 5000, pytest.param(10_000, marks=pytest.mark.full)])
 def test_json_of_large_maps_is_that_of_each(count: int) -> None:
     """Whose keys are compared."""
     serializer = anything(FLINK_2)

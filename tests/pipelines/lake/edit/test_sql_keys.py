@@ -169,7 +169,9 @@ def test_a_key_of_a_narrower_type_is_lost(savepoint: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("keys", [["a"], ["c", "b"], ["b"]])
-@pytest.mark.parametrize("file_bytes", [units.FILE_BYTES, 2000])
+@pytest.mark.parametrize(
+    "file_bytes", [units.FILE_BYTES, pytest.param(2000, marks=pytest.mark.full)]
+)
 def test_groups_that_become_one_are_merged(
     keys: list[str],
     file_bytes: int,
