@@ -386,7 +386,7 @@ def _read_elsewhere(
 ) -> list[str]:
     """Read the snapshots that a cluster knows and no listing has; return those that are gone.
 
-    One that was subsumed is not: only the newest of a job that runs has to be there.
+    Only the newest one of a job that runs has to be there; Flink deletes those before it.
     """
     gone = []
     for job in jobs:

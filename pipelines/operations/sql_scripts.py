@@ -245,7 +245,7 @@ def compile_sql(
         sql: The script, a file: settings, tables, views and functions, and one INSERT or STATEMENT
             SET.
         to: The file that the plan is written to, which its owner alone may read, as it has all
-            options of the tables; none without it.
+            options of the tables; None if it is not written.
         flink_home: The directory of Flink, whose `lib` has its JARs.
         flink_version: Instead, the version whose JARs are taken from Maven Central, such as `1.20`.
         classpath: JARs, or directories of them, with the script's functions and connectors.

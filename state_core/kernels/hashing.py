@@ -162,7 +162,7 @@ def count_entries(
         counts, sizes: By state and key group, added to in place.
 
     Returns:
-        The first entry of another state or key group, and nothing is added; -1 if there is none.
+        -1; or, with nothing added, the first entry whose state or key group is not counted.
     """
     for row in range(state.size):
         within, of = group[row] - first, np.int64(state[row])

@@ -24,6 +24,9 @@ SEEN = 2 * MOST_KEYS
 QUOTE, COMMA, SPACE, COLON = 0x22, 0x2C, 0x20, 0x3A
 OPEN, CLOSE, OPEN_BRACE, CLOSE_BRACE, BACKSLASH = 0x5B, 0x5D, 0x7B, 0x7D, 0x5C
 LETTER_N, LETTER_U = 0x6E, 0x75
+# four letters, the first one in the highest byte
+NULL_TEXT, TRUE_TEXT, FALS_TEXT = 0x6E756C6C, 0x74727565, 0x66616C73
+ALSE_TEXT, ALUE_TEXT = 0x616C7365, 0x616C7565
 
 
 @helper
@@ -219,7 +222,7 @@ def write_json(
             here, what = line, kind[line]
             line += 1
             if what == NULL:
-                at = _put4(out, at, 0x6E756C6C)
+                at = _put4(out, at, NULL_TEXT)
                 continue
             form = np.int64(UNTOLD) if what == REFERENCE else ways[what]
             if form == UNTOLD:
@@ -266,9 +269,9 @@ def write_json(
             elif form == UUID:
                 at = _put_uuid(out, at, count, start[here])
             elif count != 0:
-                at = _put4(out, at, 0x74727565)
+                at = _put4(out, at, TRUE_TEXT)
             else:
-                at = _put4(out, at, 0x66616C73)
+                at = _put4(out, at, FALS_TEXT)
                 out[np.uintp(at)] = 0x65
                 at += 1
             if tagged:
@@ -299,7 +302,7 @@ def _behind(data, at, stop, wanted):
 
 @helper
 def _hex_digit(byte):
-    """Return the value of a digit, -1 if it is none; letters are small."""
+    """Return the value of a hexadecimal digit in lower case, -1 of another character."""
     if byte >= 0x30 and byte <= 0x39:
         return byte - 0x30
     return byte - 0x57 if byte >= 0x61 and byte <= 0x66 else np.int64(-1)
@@ -465,7 +468,7 @@ def _get_tag(data, at, stop, out, to, name_hashes, name_classes, name_offsets, n
         at = _behind(data, at, stop, QUOTE)
     if at >= 0 and found >= 0:
         is_value = at < stop and u8(data, at) == 0x76
-        at = _get_word(data, at, stop, 0x616C7565, 5) if is_value else np.int64(-1)
+        at = _get_word(data, at, stop, ALUE_TEXT, 5) if is_value else np.int64(-1)
     if at >= 0 and found >= 0:
         at = _behind(data, at, stop, QUOTE)
     if at >= 0 and found >= 0:
@@ -556,13 +559,13 @@ def read_json(
                             at = _behind(data, at, stop, CLOSE_BRACE)
             elif byte == 0x74:
                 kind[line], number[line] = bare[1], 1
-                at = _get_word(data, at, stop, 0x74727565, 4)
+                at = _get_word(data, at, stop, TRUE_TEXT, 4)
             elif byte == 0x66:
                 kind[line] = bare[1]
-                at = _get_word(data, at, stop, 0x616C7365, 5)
+                at = _get_word(data, at, stop, ALSE_TEXT, 5)
             elif byte == LETTER_N:
                 kind[line] = NULL
-                at = _get_word(data, at, stop, 0x6E756C6C, 4)
+                at = _get_word(data, at, stop, NULL_TEXT, 4)
             else:
                 begin = at
                 number[line], at, whole = _get_number(data, at, stop)

@@ -29,6 +29,7 @@ from statelake.state_core.plans.lineage import (
 )
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
+    COUNTED,
     NO_INITIAL,
     NodeState,
     NodeStates,
@@ -288,7 +289,7 @@ def _pair(
 
     Args:
         after: The new operators, by number.
-        free: The old ones that none continues yet.
+        free: The old operators that no new one continues yet.
         found: The matches, by the number of the new operator; those that are there stay.
     """
     wanted = [number for number in after if number not in found]
@@ -778,9 +779,9 @@ def _whole_calls(matches: Sequence[ColumnMatch], state: NodeState) -> list[Colum
     An average whose count begins now has nothing of its old sum. Where rows are updated, what is
     new is computed in full, or unknown.
     """
-    begun = {each.column.call for each in matches if each.old is None} - {-1}
     if state.updates:
         return list(matches)
+    begun = {each.column.call for each in matches if each.old is None} - {-1}
     return [
         _begun_column(each.column, state) if each.column.call in begun else each
         for each in matches
@@ -849,7 +850,7 @@ def _column_match(
     if (converted := _other_sum(column, before)) is not None:
         return converted
     begun = _begun_column(column, state)
-    counted, tallies, _ = column.text.partition(" COUNTED ")
+    counted, tallies, _ = column.text.partition(COUNTED)
     if tallies and begun.fate is Fate.STARTS_NOW and any(
         old.text.startswith(f"{counted}{tallies}") for old in before
     ):  # fmt: skip

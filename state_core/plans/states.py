@@ -59,6 +59,7 @@ BIGINT = SimpleType("BIGINT")
 STRING = LengthType("VARCHAR")
 MOST_LONG, LEAST_LONG = (1 << 63) - 1, -(1 << 63)
 MAX_DECIMAL = 38
+COUNTED = " COUNTED "  # in the text of a set of distinct values, before the filters of its calls
 ALL_ROWS = (
     "COUNT()"  # the text of the column that counts them, by which groups are known to be gone
 )
@@ -114,7 +115,7 @@ class StateColumn:
         column: What it is called in a table, as far as its name allows: `amount`, `sum_amount`.
         adds: What rows add up to it; None if more than a column of theirs does.
         unfiltered: Whether its Flink may count all rows, though it has a filter.
-        call: The place of its call among those of the aggregate; -1 if it is of none, or several.
+        call: The index of its aggregate call; -1 if it belongs to no call, or to several ones.
         bits: The calls that a set of distinct values has a bit for, in the order of the bits.
         tallies: Whether it has a count for each call in the place of a bit.
     """
@@ -595,7 +596,7 @@ def _views(
             places.setdefault(tuple(call["argList"]), []).append(index)
     return {
         arguments: StateColumn(
-            f"DISTINCT {source.named(arguments)}" + ("" if bits else f" COUNTED {of}"),
+            f"DISTINCT {source.named(arguments)}" + ("" if bits else f"{COUNTED}{of}"),
             f"DISTINCT {', '.join(source.columns[each].name for each in arguments)}",
             map_view_type().type, EMPTY_VIEW, True, f"distinctAcc_{number}",
             _types(source, arguments), "_".join(["distinct", *_names(source, arguments)]),

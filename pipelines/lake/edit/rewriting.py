@@ -37,10 +37,7 @@ from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.pipelines.times import Stopwatch, Times, phase
 from statelake.state_core.errors import ConflictError, StateError
-from statelake.state_core.formats.rewriting.value_migration import (
-    null_value_fields,
-    validate_rows,
-)
+from statelake.state_core.formats.rewriting.value_migration import null_value_fields
 
 SLICE_BYTES = 16 << 20
 STAGED = "staged"  # the directory of rows that an attempt writes, and reads again
@@ -225,9 +222,7 @@ def _derived(
             pieces = change.pieces
             if change.moves:
                 pieces = rewriter.stage_moved(table, change.layout, pieces, change.moves)
-            operator = rewriter.rewrite_table(
-                operator, table, change.layout, pieces, change.transforms
-            )
+            operator = rewriter.rewrite_table(operator, table, change, pieces)
             if change.moves:
                 rewriter.delete_staged(table)
     return operator
@@ -282,9 +277,6 @@ def move_pieces(task: MoveTask) -> list[tuple[UnitRecord, list[int]]]:
             with phase("read"):
                 before = layout.read(piece)
             after = [_transformed(task.transforms, rows) for rows in before]
-            if any(transform.reads_back for transform in task.transforms):
-                for rows in after:
-                    validate_rows(rows)
             with phase("wrote"):
                 path = f"{new_folder(f'{task.prefix}/{STAGED}')}/moved"
                 written = layout.stage(after, task.units, path)
@@ -305,6 +297,7 @@ class RewriteTask:
         prefix: The directory of new files, below that of all data.
         lake: The lake's location.
         table: The table as the snapshot has it.
+        read_back: Whether every value is read back from its bytes.
     """
 
     layout: TableLayout
@@ -313,6 +306,7 @@ class RewriteTask:
     prefix: str
     lake: str
     table: TableRecord
+    read_back: bool = False
 
 
 class TableRewriter:
@@ -401,9 +395,8 @@ class TableRewriter:
         self,
         operator: OperatorRecord,
         table: TableRecord,
-        layout: TableLayout,
+        change: TableChange,
         pieces: Sequence[Piece],
-        transforms: Sequence[Transform] = (),
     ) -> OperatorRecord:
         """Rewrite some pieces of a table as its next version.
 
@@ -412,9 +405,8 @@ class TableRewriter:
         Args:
             operator: The operator whose table it is.
             table: The table.
-            layout: The table's layout.
-            pieces: The pieces to rewrite; other files stay.
-            transforms: The transforms of the rows, in order.
+            change: Its change.
+            pieces: The pieces to rewrite, which are staged where keys move; other files stay.
 
         Returns:
             The operator with the new version of the table, and the counts of its states.
@@ -422,10 +414,14 @@ class TableRewriter:
         Raises:
             StateError: Rows can't be read, transformed, or written back to Flink.
         """
+        layout, transforms = change.layout, tuple(change.transforms)
+        read_back = any(transform.reads_back for transform in (*change.moves, *transforms))
         tasks = [
-            RewriteTask(layout, tuple(transforms), part, self.token, self.lake.location, table)
+            RewriteTask(
+                layout, transforms, part, self.token, self.lake.location, table, read_back
+            )
             for part in slices_of(pieces)
-        ]
+        ]  # fmt: skip
         done = self.stopwatch.map(
             self.engine, rewrite_pieces, tasks, [0] * len(tasks), self.progress,
             rest="transformed", name=_slice_name,
@@ -509,8 +505,7 @@ def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
         if piece.edited or any(transform.validates for transform in transforms):
             _refuse_new_nulls(task, piece, after)
         with phase("wrote"):
-            read_back = any(transform.reads_back for transform in transforms)
-            return layout.write(after, piece.unit, task.prefix, read_back=read_back)
+            return layout.write(after, piece.unit, task.prefix, read_back=task.read_back)
     except StateError as error:
         raise error.within(layout.place(piece.unit)) from error
 

@@ -93,7 +93,7 @@ def null_fields(serializer: TypeSerializer, column: pa.Array, path: str) -> Iter
     if isinstance(serializer, PojoSerializer):
         yield from _of_pojo(serializer, column, path)
     if isinstance(serializer, StructSerializer) and pa.types.is_struct(column.type):
-        present = _present(column)
+        present = column.drop_null()
         for name, field in serializer.fields:
             if present.type.get_field_index(name) >= 0:
                 yield from null_fields(field, present.field(name), f"{path}.{name}")
@@ -106,7 +106,7 @@ def null_fields(serializer: TypeSerializer, column: pa.Array, path: str) -> Iter
 
 
 def _of_pojo(serializer: PojoSerializer, column: pa.Array, path: str) -> Iterator[NullField]:
-    present = _present(column)
+    present = column.drop_null()
     names = [name for name, _ in serializer.fields]
     for name, field in serializer.fields:
         if not isinstance(field, PRIMITIVE) or name in serializer.boxed:
@@ -117,11 +117,6 @@ def _of_pojo(serializer: PojoSerializer, column: pa.Array, path: str) -> Iterato
         ):
             siblings = tuple(f"{path}.{other}" for other in names if other != name)
             yield NullField(f"{path}.{name}", siblings, serializer.java_class, _java_name(field))
-
-
-def _present(column: pa.Array) -> pa.Array:
-    """Return the values that are not null."""
-    return column.filter(column.is_valid()) if column.null_count else column
 
 
 def _java_name(field: TypeSerializer) -> str:
