@@ -4,17 +4,20 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# each worker has a JVM with Flink of its own; a module stays with one (see tests/conftest.py)
+# each worker has a JVM with Flink of its own; a module stays with one (see tests/support/costs.py)
 SPREAD := -n 2 --dist loadscope
+# which tests: all, if none are named
+TESTS  ?=
 # of all targets together, which are all there are if none is named
 MINUTES ?= 10
 TARGETS ?=
 
 export STATELAKE_CACHE ?= $(CURDIR)/.cache
+export MYPY_CACHE_DIR  ?= $(STATELAKE_CACHE)/mypy
 export DAGSTER_HOME    ?= $(CURDIR)/.dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-live ui test test-full test-nightly fuzz docs lint bench dist check-dist version clean java
+.PHONY: help setup demo demo-live ui test test-full costs test-nightly fuzz docs lint bench dist check-dist version clean java
 
 help:  ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,13 +43,19 @@ ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 	STATELAKE_JOB=$${STATELAKE_JOB:-demo} $(BIN)/dagster dev
 
 test: $(READY)  ## Lint, beside all tests but the longest
-	@$(BIN)/python -m tests.integration.prepare &
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
-	$(BIN)/pytest $(SPREAD) -m "not full"; tests=$$?; \
+	$(BIN)/python -m tests.integration.prepare & \
+	$(BIN)/pytest $(SPREAD) -m "not full" $(TESTS); tests=$$?; \
 	wait $$lint && exit $$tests
 
-test-full: $(READY)  ## The longest tests: every fixture at every parallelism in real Flink, and more
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest $(SPREAD) -m "full and not nightly"
+test-full: $(READY)  ## Lint, beside all tests but the nightly ones: what CI runs
+	@$(MAKE) --no-print-directory lint & lint=$$!; \
+	$(BIN)/python -m tests.integration.prepare & \
+	HYPOTHESIS_PROFILE=full $(BIN)/pytest $(SPREAD) -m "not nightly" $(COSTS); tests=$$?; \
+	wait $$lint && exit $$tests
+
+costs:  ## The same, and keep what each module took in tests/costs.json
+	@$(MAKE) --no-print-directory test-full COSTS=--keep-costs
 
 test-nightly: $(READY)  ## What takes too long for CI: all tests, with 500 examples of each property
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest $(SPREAD)
@@ -88,7 +97,9 @@ $(READY): pyproject.toml constraints.txt | java
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "statelake needs Python 3.10 or later; set PYTHON=... to one" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]' || \
+	  $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m statelake.pipelines.spark.class_archive
 	@mkdir -p $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	@touch $@

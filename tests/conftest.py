@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from statelake.state_core.kernels import compiler
 from statelake.state_core.serializers.framework import decoders, plugins, registry
@@ -32,21 +30,7 @@ settings.register_profile("nightly", settings.get_profile("fast"), max_examples=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
 
-# what takes long begins first, so that no worker waits for the other's last module in the end
-FIRST = (
-    "spark", "orchestration", "test_demo.py", "test_site.py", "test_faults.py", "integration",
-    "adversary", "pipelines",
-)  # fmt: skip
-# modules that use the same session of Spark, or the same server, stay with one worker
-TOGETHER = {
-    "spark": (
-        "pipelines/spark/", "pipelines/orchestration/", "pipelines/runtime/test_runtime_on_spark",
-        "pipelines/lake/edit/test_kryo_upgrading",
-    ),
-    "s3": ("integration/servers/test_s3",),
-    "kafka": ("integration/servers/test_kafka",),
-}  # fmt: skip
-
+pytest_plugins = ["tests.support.costs"]
 
 # tens of thousands of objects are made while tests are collected, and none of them is garbage
 gc.disable()
@@ -59,8 +43,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest modules first, and thin tests that go through many snapshots or attacks."""
-    items.sort(key=lambda item: _rank(item.nodeid))
+    """Thin tests that go through many snapshots or attacks."""
     seen: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     for item in items:
@@ -74,28 +57,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.nightly)
             left_out[function] += 1
         seen[function] += 1
-
-
-def _rank(nodeid: str) -> int:
-    folders = nodeid.partition("::")[0].split("/")
-    return next((rank for rank, name in enumerate(FIRST) if name in folders), len(FIRST))
-
-
-class _ModuleScheduling(LoadScopeScheduling):
-    """Gives a worker module after module; those of `TOGETHER` are one."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        module = nodeid.partition("::")[0]
-        below = module.removeprefix("tests/")
-        return next((name for name, of in TOGETHER.items() if below.startswith(of)), module)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-    """Modules in the order of `FIRST`, and not by their number of tests."""
-    if config.getvalue("dist") != "loadscope":
-        return None
-    config.option.loadscopereorder = False
-    return _ModuleScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
