@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 from playwright.sync_api import Page, expect
 
 from statelake.pipelines.flink.cluster import FlinkCluster
@@ -144,6 +145,11 @@ def ui(
     root = tmp_path_factory.mktemp("browser")
     project, data = root / "project", root / "data"
     shutil.copytree(PROJECT, project)
+    lake = project / LOCATION / "defs" / "lake" / "defs.yaml"
+    settings = yaml.safe_load(lake.read_text())
+    for job in settings["attributes"]["jobs"]:
+        job["sensor_seconds"] = 2  # half a minute by default, which a person would wait
+    lake.write_text(yaml.safe_dump(settings))
     (project / "customers.yaml").write_text(CUSTOMERS)
     (project / LOCATION / "defs" / "live").mkdir()
     (project / LOCATION / "defs" / "live" / "defs.yaml").write_text(LIVE_JOB)
