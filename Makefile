@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # each worker has a JVM with Flink of its own; a module stays with one (see tests/support/costs.py)
 SPREAD := -n 2 --dist loadscope
-# which tests: all, if none are named
+# which tests, all if none are named, and options of pytest
 TESTS  ?=
 # of all targets together, which are all there are if none is named
 MINUTES ?= 10
@@ -42,20 +42,23 @@ ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 	STATELAKE_EXPORTS=$${STATELAKE_EXPORTS:-$(CURDIR)/demo/exports} \
 	STATELAKE_JOB=$${STATELAKE_JOB:-demo} $(BIN)/dagster dev
 
-test: $(READY)  ## Lint, beside all tests but the longest
+# lint beside the tests that are selected, kernels compiled before them, and JARs fetched meanwhile
+define run-tests
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
 	$(BIN)/python -m tests.integration.prepare & \
-	$(BIN)/pytest $(SPREAD) -m "not full" $(TESTS); tests=$$?; \
+	$(BIN)/statelake warm && $(BIN)/pytest $(SPREAD) -m "$(1)" $(TESTS); tests=$$?; \
 	wait $$lint && exit $$tests
+endef
 
+test: $(READY)  ## Lint, beside all tests but the longest
+	$(call run-tests,not full)
+
+test-full: export HYPOTHESIS_PROFILE = full
 test-full: $(READY)  ## Lint, beside all tests but the nightly ones: what CI runs
-	@$(MAKE) --no-print-directory lint & lint=$$!; \
-	$(BIN)/python -m tests.integration.prepare & \
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest $(SPREAD) -m "not nightly" $(COSTS); tests=$$?; \
-	wait $$lint && exit $$tests
+	$(call run-tests,not nightly)
 
 costs:  ## The same, and keep what each module took in tests/costs.json
-	@$(MAKE) --no-print-directory test-full COSTS=--keep-costs
+	@$(MAKE) --no-print-directory test-full TESTS=--keep-costs
 
 test-nightly: $(READY)  ## What takes too long for CI: all tests, with 500 examples of each property
 	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest $(SPREAD)

@@ -1,4 +1,4 @@
-"""What the tests download and compile once, done while the linters run: `make test` calls it.
+"""What the tests download once, fetched while they run: `make test` calls it.
 
 Nothing depends on it: what can't be had here is fetched, or missed, by the tests that need it.
 """
@@ -6,22 +6,22 @@ Nothing depends on it: what can't be had here is fetched, or missed, by the test
 from __future__ import annotations
 
 import sys
-from threading import Thread
 
-from statelake.pipelines.spark.worker_daemon import preload
 from statelake.state_core.errors import StateError
 from tests.integration.flink.distribution import flink_jars
 from tests.integration.flink.evolving import MODULES
 from tests.integration.flink.forst import MODULES as FORST_MODULES
+from tests.integration.flink.live_cluster import cluster_jars
 from tests.integration.flink.sources import MODULES as SOURCE_MODULES
 from tests.integration.flink.sources import NEW, OLD, connector_jars
+from tests.integration.flink.sql_jobs import MODULES as SQL_MODULES
 from tests.integration.hdfs.cluster import hadoop_jars
 from tests.integration.kafka.broker import kafka_jars
 from tests.integration.s3.proxy import s3proxy_jars
 from tests.integration.samza.distribution import samza_jars
 from tests.support.model_checking import tlc_jars
 
-__all__ = ["fetch", "main"]
+__all__ = ["fetch"]
 
 
 def fetch() -> None:
@@ -40,17 +40,14 @@ def fetch() -> None:
         flink_jars("2.3.0", MODULES)
         flink_jars("2.3.0", ["flink-datastream"])
         flink_jars("2.3.0", FORST_MODULES)
+        cluster_jars()
+        for version in ("2.3.0", "1.20.0"):
+            flink_jars(version, SQL_MODULES)
+        cluster_jars(extra=SQL_MODULES)
+        cluster_jars("1.18.1")
     except StateError as error:
         sys.stderr.write(f"not fetched before the tests: {error}\n")
 
 
-def main() -> None:
-    """Download, and compile all kernels meanwhile."""
-    download = Thread(target=fetch)
-    download.start()
-    preload()
-    download.join()
-
-
 if __name__ == "__main__":
-    main()
+    fetch()

@@ -17,8 +17,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 COSTS = Path(__file__).parents[1] / "costs.json"
-# a session of Spark, or a server, that all its tests share
-SERVERS = ("spark", "s3", "kafka", "hdfs", "samza")
+# marks or fixtures: a session of Spark, or a server, that all its tests share
+SERVERS = ("spark", "s3", "kafka", "hdfs", "samza", "live_flink")
 SHORT, FULL = "short", "full"
 LEAST_SECONDS = 0.5
 DEAREST = 10
@@ -57,7 +57,7 @@ def _servers(items: Iterable[pytest.Item]) -> dict[str, str]:
         _module(item.nodeid): server
         for item in items
         for server in SERVERS
-        if item.get_closest_marker(server)
+        if item.get_closest_marker(server) or server in getattr(item, "fixturenames", ())
     }
 
 
