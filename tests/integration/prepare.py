@@ -10,8 +10,8 @@ import sys
 from statelake.state_core.errors import StateError
 from tests.integration.flink.distribution import flink_jars
 from tests.integration.flink.evolving import MODULES
-from tests.integration.flink.forst import MODULES as FORST_MODULES
 from tests.integration.flink.live_cluster import cluster_jars
+from tests.integration.flink.oracle import modules_of
 from tests.integration.flink.sources import MODULES as SOURCE_MODULES
 from tests.integration.flink.sources import NEW, OLD, connector_jars
 from tests.integration.flink.sql_jobs import MODULES as SQL_MODULES
@@ -29,6 +29,7 @@ def fetch() -> None:
     try:
         for version in ("2.3.0", "1.20.0"):
             flink_jars(version)
+            flink_jars(version, modules_of(version))
         s3proxy_jars()
         tlc_jars()
         kafka_jars()
@@ -39,7 +40,6 @@ def fetch() -> None:
         samza_jars()
         flink_jars("2.3.0", MODULES)
         flink_jars("2.3.0", ["flink-datastream"])
-        flink_jars("2.3.0", FORST_MODULES)
         cluster_jars()
         for version in ("2.3.0", "1.20.0"):
             flink_jars(version, SQL_MODULES)

@@ -18,9 +18,8 @@ from pathlib import Path
 
 from tests.integration.flink.oracle import FlinkOracle
 
-__all__ = ["BACKENDS", "MODULES", "changelog_options", "run_generations"]
+__all__ = ["BACKENDS", "changelog_options", "run_generations"]
 
-MODULES = ("flink-statebackend-changelog", "flink-dstl-dfs")
 BACKENDS = ("hashmap", "rocksdb")
 KEYS, GENERATIONS = 12, 3
 INLINED = 1 << 20
@@ -81,7 +80,7 @@ def _copy_logs(jobs: Iterable[Path], to: Path) -> None:
 def main(target: str) -> None:
     """Write the archive."""
     with (
-        FlinkOracle("2.3.0", modules=MODULES) as flink,
+        FlinkOracle("2.3.0") as flink,
         tempfile.TemporaryDirectory(prefix="changelog-") as directory,
     ):
         for backend in BACKENDS:

@@ -17,9 +17,8 @@ from pathlib import Path
 
 from tests.integration.flink.oracle import FlinkOracle
 
-__all__ = ["MODULES", "VARIANTS"]
+__all__ = ["VARIANTS"]
 
-MODULES = ("flink-statebackend-forst", "flink-datastream")
 VARIANTS = {
     "shared": {},
     "local": {"state.backend.forst.primary-dir": "local-dir"},
@@ -44,7 +43,7 @@ def _write(flink: FlinkOracle, work: Path, to: Path) -> None:
 def main(target: str) -> None:
     """Write the archive."""
     with (
-        FlinkOracle("2.3.0", modules=MODULES) as flink,
+        FlinkOracle("2.3.0") as flink,
         tempfile.TemporaryDirectory(prefix="forst-") as directory,
     ):
         _write(flink, Path(directory) / "written", Path(directory) / "golden")

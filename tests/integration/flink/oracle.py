@@ -34,14 +34,19 @@ SOURCES = (
     "Json.java",
 )
 # what Flink 1 has no API for
-NEW_SOURCES = ("AsyncJobs.java", "AsyncChangeJobs.java")
-# what needs a module of its own
-SOURCES_OF = {"flink-datastream": ("DeclaredJobs.java",)}
+NEW_SOURCES = ("AsyncJobs.java", "AsyncChangeJobs.java", "DeclaredJobs.java")
+MODULES = ("flink-statebackend-changelog", "flink-dstl-dfs")
+NEW_MODULES = ("flink-statebackend-forst", "flink-datastream")
 KEPT_LINES = 60
 ANSWER_SECONDS = 300
 CLOSE_SECONDS = 30
 # many short jobs: a compiler that begins at once is worth more than one that does it well
 SHORT_JOBS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+def modules_of(version: str) -> tuple[str, ...]:
+    """What our jobs need of a Flink, beside what all do."""
+    return MODULES if version.startswith("1.") else (*MODULES, *NEW_MODULES)
 
 
 class FlinkError(RuntimeError):
@@ -223,7 +228,7 @@ class FlinkOracle(AskedFlink):
         version: Of Flink.
         heap: As for `AskedFlink`.
         patience: As for `AskedFlink`.
-        modules: Of Flink, beside those that every job needs.
+        modules: Of Flink, beside those that our jobs need.
         changed: Sources that are compiled in place of those of their names.
     """
 
@@ -235,9 +240,8 @@ class FlinkOracle(AskedFlink):
         modules: Collection[str] = (),
         changed: Collection[Path] = (),
     ) -> None:
-        jars = flink_jars(version, modules)
+        jars = flink_jars(version, [*modules_of(version), *modules])
         names = [*SOURCES, *(() if version.startswith("1.") else NEW_SOURCES)]
-        names += [name for module in modules for name in SOURCES_OF.get(module, ())]
         sources = {name: JAVA_SOURCES / name for name in names}
         sources |= {path.name: path for path in changed}
         classes = compiled(sources.values(), jars, f"flink-{version}")

@@ -8,7 +8,6 @@ restores no canonical savepoint.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from tests.integration.flink.forst import MODULES, VARIANTS
+from tests.integration.flink.forst import VARIANTS
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.command import run
 from tests.support.savepoints.change_logs import rows_of
@@ -54,13 +53,6 @@ def exported(place: Path, work: Path, *, external: tuple[str, ...] = ()) -> Path
     return target
 
 
-@pytest.fixture(scope="module")
-def with_forst() -> Iterator[FlinkOracle]:
-    """Flink 2.3.0 with ForSt and the DataStream API V2."""
-    with FlinkOracle("2.3.0", modules=MODULES) as oracle:
-        yield oracle
-
-
 @pytest.mark.parametrize(
     ("backend", "into"),
     [("hashmap", "rocksdb"), pytest.param("rocksdb", "hashmap", marks=pytest.mark.full)],
@@ -86,15 +78,15 @@ def test_moved_to_the_other_backend(
         ),
     ],
 )
-def test_forst(variant: str, into: str, with_forst: FlinkOracle, tmp_path: Path) -> None:
+def test_forst(variant: str, into: str, flink: FlinkOracle, tmp_path: Path) -> None:
     """Checkpoints and native savepoints, moved; what ForSt restores, other backends do, too."""
-    places = with_forst.checkpoints(
+    places = flink.checkpoints(
         "async-changes", tmp_path / "written", keys=KEYS, generations=2, backend="forst",
         savepoints="NATIVE", **VARIANTS[variant],
     )  # fmt: skip
     again = {"keys": KEYS + 2 * NEW_KEYS, "parallelism": 3}
     expected = [
-        sorted_lines(with_forst.restore("async-changes", place, **again, backend="forst"))
+        sorted_lines(flink.restore("async-changes", place, **again, backend="forst"))
         for place in places
     ]
     listed = (places[0] / "_metadata").read_bytes()
@@ -105,17 +97,17 @@ def test_forst(variant: str, into: str, with_forst: FlinkOracle, tmp_path: Path)
     for place, lines in zip(moved, expected, strict=True):
         assert run("check", "integrity", place).code == 0
         target = exported(place, tmp_path)
-        restored = with_forst.restore("async-changes", target, **again, backend=into)
+        restored = flink.restore("async-changes", target, **again, backend=into)
         assert sorted_lines(restored) == lines
 
 
 @pytest.mark.full
-def test_forst_goes_on_with_tables_of_another_job(with_forst: FlinkOracle, tmp_path: Path) -> None:
+def test_forst_goes_on_with_tables_of_another_job(flink: FlinkOracle, tmp_path: Path) -> None:
     """A claimed checkpoint at another parallelism: the next one has tables of both jobs."""
-    before = with_forst.checkpoints(
+    before = flink.checkpoints(
         "async-changes", tmp_path / "first", keys=KEYS, generations=1, backend="forst"
     )[-1]
-    place = with_forst.checkpoints(
+    place = flink.checkpoints(
         "async-changes", tmp_path / "second", keys=KEYS, generations=1, first=1, backend="forst",
         parallelism=3,
         **{
@@ -124,23 +116,21 @@ def test_forst_goes_on_with_tables_of_another_job(with_forst: FlinkOracle, tmp_p
         },
     )[-1]  # fmt: skip
     again = {"keys": KEYS + NEW_KEYS, "parallelism": 2}
-    lines = sorted_lines(with_forst.restore("async-changes", place, **again, backend="forst"))
+    lines = sorted_lines(flink.restore("async-changes", place, **again, backend="forst"))
     ran = run("inspect", place)
     shared = before.parent / "shared"
     assert (ran.code, f"--allow-external {shared}\n" in ran.err) == (3, True)
     target = exported(place, tmp_path, external=(str(shared),))
-    restored = with_forst.restore("async-changes", target, **again, backend="hashmap")
+    restored = flink.restore("async-changes", target, **again, backend="hashmap")
     assert sorted_lines(restored) == lines
 
 
 @pytest.mark.full
-def test_forst_of_a_job_without_asynchronous_state(with_forst: FlinkOracle, tmp_path: Path) -> None:
+def test_forst_of_a_job_without_asynchronous_state(flink: FlinkOracle, tmp_path: Path) -> None:
     """Row by row what the canonical savepoint of RocksDB has, in another run of the same job."""
     options = {"keys": KEYS, "generations": 2}
-    (*_, checkpoint) = with_forst.checkpoints(
-        "changes", tmp_path / "forst", backend="forst", **options
-    )
-    (*_, savepoint) = with_forst.checkpoints(
+    (*_, checkpoint) = flink.checkpoints("changes", tmp_path / "forst", backend="forst", **options)
+    (*_, savepoint) = flink.checkpoints(
         "changes", tmp_path / "rocksdb", backend="rocksdb", savepoints="CANONICAL", **options
     )
     seen, expected = (rows_of(open_snapshot(place)) for place in (checkpoint, savepoint))
@@ -151,9 +141,9 @@ def test_forst_of_a_job_without_asynchronous_state(with_forst: FlinkOracle, tmp_
         assert len(seen[name]) == len(rows) if name in chance else seen[name] == rows
     assert seen.keys() == expected.keys()
     again = {"keys": KEYS + 2 * NEW_KEYS, "parallelism": 3}
-    lines = sorted_lines(with_forst.restore("changes", checkpoint, **again, backend="forst"))
+    lines = sorted_lines(flink.restore("changes", checkpoint, **again, backend="forst"))
     target = exported(checkpoint, tmp_path)
-    found_lines = with_forst.restore("changes", target, **again, backend="rocksdb")
+    found_lines = flink.restore("changes", target, **again, backend="rocksdb")
     assert sorted_lines(found_lines) == lines
 
 
@@ -165,11 +155,9 @@ def test_forst_of_a_job_without_asynchronous_state(with_forst: FlinkOracle, tmp_
         pytest.param("hashmap", "rocksdb", marks=pytest.mark.full),
     ],
 )
-def test_declared_states(backend: str, into: str, with_forst: FlinkOracle, tmp_path: Path) -> None:
+def test_declared_states(backend: str, into: str, flink: FlinkOracle, tmp_path: Path) -> None:
     """The DataStream API V2: keyed, split, union and broadcast states, and timers."""
-    place = with_forst.generate(
-        "declared", tmp_path / "sp", keys=KEYS, backend=backend, format="native"
-    )
+    place = flink.generate("declared", tmp_path / "sp", keys=KEYS, backend=backend, format="native")
     (declared,) = (op for op in open_snapshot(place).operators if op.label == "declared")
     types = {state.name: state.value_type for state in declared.keyed_states if state.value_type}
     assert types == {
@@ -178,6 +166,6 @@ def test_declared_states(backend: str, into: str, with_forst: FlinkOracle, tmp_p
     times = declared.state("_timer_state/processing_processing timer").to_arrow()["timestamp"]
     assert sorted(times.to_pylist()) == [FAR + k for k in range(KEYS)]
     target = exported(place, tmp_path)
-    lines = with_forst.restore("declared", target, keys=KEYS, parallelism=3, backend=into)
+    lines = flink.restore("declared", target, keys=KEYS, parallelism=3, backend=into)
     # a union list comes to each subtask, though Flink 2.3 splits those that are declared
     assert set(sorted_lines(lines)) == set(sorted_lines([*DECLARED, *LISTED]))

@@ -8,7 +8,7 @@ backend (FLIP-158) wraps the handles of another backend, with the changes since.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from statelake.state_core.model.handles import (
     KeyGroupsHandle,
     SegmentHandle,
 )
-from tests.integration.flink.change_logs import MODULES, changelog_options, run_generations
+from tests.integration.flink.change_logs import changelog_options, run_generations
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.command import run
 from tests.support.savepoints.change_logs import rows_of
@@ -180,13 +180,6 @@ def unordered(line: dict[str, Any]) -> dict[str, Any]:
     return {name: sorted(item) if isinstance(item, list) else item for name, item in line.items()}
 
 
-@pytest.fixture(scope="module")
-def with_changelog() -> Iterator[FlinkOracle]:
-    """Flink 2.3.0 with the changelog backend."""
-    with FlinkOracle("2.3.0", modules=MODULES) as oracle:
-        yield oracle
-
-
 @pytest.mark.parametrize(
     ("backend", "storage", "materialized"),
     some(
@@ -195,18 +188,17 @@ def with_changelog() -> Iterator[FlinkOracle]:
     ),
 )
 def test_the_changelog_backend(
-    backend: str, storage: str, materialized: str, with_changelog: FlinkOracle, tmp_path: Path
+    backend: str, storage: str, materialized: str, flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Checkpoints hold what Flink restores of them, whatever is in the log, as savepoints do."""
     options = changelog_options(tmp_path / "log", materialized)
-    *checkpoints, native, canonical = with_changelog.checkpoints(
+    *checkpoints, native, canonical = flink.checkpoints(
         "chain", tmp_path / "written", keys=KEYS, generations=2, backend=backend,
         savepoints="NATIVE CANONICAL", **{**options, "state.changelog.storage": storage},
     )  # fmt: skip
     again = {"keys": ALL_KEYS, "backend": backend}
     expected = [
-        held_lines(with_changelog.restore("chain", checkpoint, **again))
-        for checkpoint in checkpoints
+        held_lines(flink.restore("chain", checkpoint, **again)) for checkpoint in checkpoints
     ]
     kind = ChangelogFileHandle if storage == "filesystem" else ChangelogByteHandle
     (log,) = {*(tmp_path / "log").glob("*/dstl")} or {tmp_path}
@@ -228,7 +220,7 @@ def test_the_changelog_backend(
         same_lines(contents, expected[-1])
     import_snapshot(lake, str(native), "job", snapshot_id="s", engine="local")
     export_snapshot(lake, "job", "s", tmp_path / "export", parallelism=3, engine="local")
-    restored = with_changelog.restore(
+    restored = flink.restore(
         "chain", tmp_path / "export", keys=ALL_KEYS, parallelism=3, backend="rocksdb"
     )
     same_lines(held_lines(restored), expected[-1])
@@ -236,14 +228,14 @@ def test_the_changelog_backend(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_keys_by_kryo_are_in_the_changelog_backend(
-    backend: str, with_changelog: FlinkOracle, tmp_path: Path
+    backend: str, flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Of maps and of a stream, of which only Kryo tells where they end: as in the savepoint.
 
     Null in a map has another form in the log, which is beside the value.
     """
     options = changelog_options(tmp_path / "log", "10 min") | {"state.changelog.storage": "memory"}
-    checkpoint, canonical = with_changelog.checkpoints(
+    checkpoint, canonical = flink.checkpoints(
         "kryo-keys", tmp_path / "written", keys=12, backend=backend, savepoints="CANONICAL",
         inline=1_000_000, **options,
     )  # fmt: skip
@@ -265,7 +257,7 @@ def test_keys_by_kryo_are_in_the_changelog_backend(
     [*product(BACKENDS, ("false", "true"), (128,)), *product(BACKENDS, ("true",), (1024,))],
 )
 def test_every_kind_of_change(
-    backend: str, compressed: str, key_groups: int, with_changelog: FlinkOracle, tmp_path: Path
+    backend: str, compressed: str, key_groups: int, flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """What Flink restores of an export is what it restores of the checkpoint with its log.
 
@@ -278,7 +270,7 @@ def test_every_kind_of_change(
         options = changelog_options(written, f"{pause * 2 // 5} ms")
         options["state.changelog.dstl.dfs.compression.enabled"] = compressed
         pairs = run_generations(
-            with_changelog, backend, written, keys=KEYS, generations=2, pause=pause,
+            flink, backend, written, keys=KEYS, generations=2, pause=pause,
             max=key_groups, **options,
         )  # fmt: skip
         handles = [handle for place, _ in pairs for handle in keyed_handles(place)]
@@ -287,9 +279,7 @@ def test_every_kind_of_change(
             break
     else:
         pytest.fail("no two checkpoints before and after a materialization")
-    expected = [
-        sorted_lines(with_changelog.restore("changes", place, **again)) for place, _ in pairs
-    ]
+    expected = [sorted_lines(flink.restore("changes", place, **again)) for place, _ in pairs]
     same = [rows_of(open_snapshot(savepoint)) for _, savepoint in pairs]
     lake = Catalog(tmp_path / "lake")
     places = moved([place for place, _ in pairs], tmp_path / "moved")
@@ -298,7 +288,7 @@ def test_every_kind_of_change(
         import_snapshot(lake, str(place), "job", snapshot_id=place.name, engine="local")
         export = tmp_path / "export" / place.name
         export_snapshot(lake, "job", place.name, export, parallelism=3, engine="local")
-        restored = with_changelog.restore(
+        restored = flink.restore(
             "changes", export, keys=ALL_KEYS, parallelism=3, backend=backend, max=key_groups
         )
         assert sorted_lines(restored) == lines
@@ -306,13 +296,12 @@ def test_every_kind_of_change(
 
 @pytest.mark.full
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_log_of_flink_1(backend: str, tmp_path: Path) -> None:
+def test_a_log_of_flink_1(backend: str, old_flink: FlinkOracle, tmp_path: Path) -> None:
     """Flink 1.20 writes its log as Flink 2 does."""
     options = changelog_options(tmp_path / "written", "600 ms")
-    with FlinkOracle("1.20.0", modules=MODULES) as flink:
-        pairs = run_generations(
-            flink, backend, tmp_path / "written", keys=KEYS, generations=2, pause=1500, **options
-        )
+    pairs = run_generations(
+        old_flink, backend, tmp_path / "written", keys=KEYS, generations=2, pause=1500, **options
+    )
     for checkpoint, savepoint in pairs:
         assert rows_of(open_snapshot(checkpoint)) == rows_of(open_snapshot(savepoint))
     assert any(handle.changes for place, _ in pairs for handle in keyed_handles(place))

@@ -13,7 +13,7 @@ import statelake as sl
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
 from statelake.state_core.formats.metadata.stream_map import streams_of
 from statelake.state_core.model.handles import FileHandle
-from tests.integration.flink.change_logs import MODULES, changelog_options
+from tests.integration.flink.change_logs import changelog_options
 from tests.integration.flink.oracle import FlinkOracle
 from tests.support.savepoints.backlogs import RECORDS, unpack_backlog
 from tests.support.savepoints.expected_contents import held_lines, same_lines
@@ -97,10 +97,9 @@ def test_a_checkpoint_of_merged_files(flink: FlinkOracle, tmp_path: Path) -> Non
     restores_copies(flink, tmp_path, at_once=True, **MERGED)
 
 
-def test_a_checkpoint_with_a_log_of_changes(tmp_path: Path) -> None:
+def test_a_checkpoint_with_a_log_of_changes(flink: FlinkOracle, tmp_path: Path) -> None:
     """The next one goes on with the log in the copy: its handles are no relative ones."""
-    with FlinkOracle("2.3.0", modules=MODULES) as flink:
-        directories = restores_copies(flink, tmp_path, log="10 min")
+    directories = restores_copies(flink, tmp_path, log="10 min")
     assert any(each.startswith(f"file:{tmp_path}/copies/") for each in directories)
 
 

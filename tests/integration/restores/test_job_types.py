@@ -14,20 +14,21 @@ import pytest
 import statelake as sl
 from statelake.state_core.errors import DeclarationError, FlinkJobError, MissingFileError
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_home, flink_jars
-from tests.integration.flink.oracle import NEW_SOURCES, SOURCES, FlinkOracle
+from tests.integration.flink.oracle import NEW_SOURCES, SOURCES, FlinkOracle, modules_of
 from tests.support.command import run
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
 
 CASES = ("kinds", "operator")
+WRITERS = {"2.3.0": "flink", "1.20.0": "old_flink"}
 COMMAND = "from statelake.pipelines.cli.main import main; main()"
 
 
 def program(version: str, to: Path, entry_class: str = "EntryJobs") -> Path:
     """The JAR of the tests' jobs."""
     names = [*SOURCES, "EntryJobs.java", *(() if version.startswith("1.") else NEW_SOURCES)]
-    classes = compiled([JAVA_SOURCES / each for each in names], flink_jars(version),
-                       f"flink-{version}")  # fmt: skip
+    jars = flink_jars(version, modules_of(version))
+    classes = compiled([JAVA_SOURCES / each for each in names], jars, f"flink-{version}")
     with zipfile.ZipFile(to, "w") as archive:
         archive.writestr("META-INF/MANIFEST.MF", f"Main-Class: {entry_class}\n")
         for path in classes.glob("*.class"):
@@ -35,20 +36,28 @@ def program(version: str, to: Path, entry_class: str = "EntryJobs") -> Path:
     return to
 
 
+def installed(version: str, root: Path) -> tuple[Path, Path]:
+    """That JAR, and a Flink with what it needs."""
+    home = flink_home(version, root / "flink", modules_of(version))
+    return program(version, root / "jobs.jar"), home
+
+
 @pytest.mark.parametrize("version", ["2.3.0", "1.20.0"])
-def test_types_of_a_jar_are_those_of_the_jobs_savepoints(version: str, tmp_path: Path) -> None:
+def test_types_of_a_jar_are_those_of_the_jobs_savepoints(
+    version: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """To the letter: keyed and operator state, timers, broadcast state; whatever it prints."""
-    jar, home = program(version, tmp_path / "jobs.jar"), flink_home(version, tmp_path / "flink")
-    with FlinkOracle(version) as flink:
-        for case in CASES:
-            savepoint = flink.generate(case, tmp_path / case, keys=20)
-            types = sl.job_types(jar, home, arguments=[case])
-            assert types.to_yaml() == sl.open_snapshot(savepoint).types().to_yaml()
+    flink: FlinkOracle = request.getfixturevalue(WRITERS[version])
+    jar, home = installed(version, tmp_path)
+    for case in CASES:
+        savepoint = flink.generate(case, tmp_path / case, keys=20)
+        types = sl.job_types(jar, home, arguments=[case])
+        assert types.to_yaml() == sl.open_snapshot(savepoint).types().to_yaml()
 
 
 def test_a_job_that_can_not_be_started_is_named_with_its_own_words(tmp_path: Path) -> None:
     """What `main` throws, that it submits nothing, and a class that is not there."""
-    jar, home = program("2.3.0", tmp_path / "jobs.jar"), flink_home("2.3.0", tmp_path / "flink")
+    jar, home = installed("2.3.0", tmp_path)
     for arguments, entry_class, says in (
         (["kinds", "x"], "", "no such shop: x"),
         (["none"], "", "submitted no streaming job"),
@@ -60,7 +69,7 @@ def test_a_job_that_can_not_be_started_is_named_with_its_own_words(tmp_path: Pat
 
 def test_java_ends_when_the_command_is_killed(tmp_path: Path) -> None:
     """Also where the job's `main` would go on for ever."""
-    jar, home = program("2.3.0", tmp_path / "jobs.jar"), flink_home("2.3.0", tmp_path / "flink")
+    jar, home = installed("2.3.0", tmp_path)
     alive = tmp_path / "alive"
     words = ["types", jar, "--flink-home", home, "--arg", "never", "--arg", alive]
     with subprocess.Popen([sys.executable, "-c", COMMAND, *map(str, words)]) as command:
@@ -86,7 +95,7 @@ def unchanged(file: Path) -> bool:
 
 def test_a_jar_or_a_flink_that_is_not_there(tmp_path: Path) -> None:
     """Nothing is started."""
-    home = flink_home("2.3.0", tmp_path / "flink")
+    home = flink_home("2.3.0", tmp_path / "flink", modules_of("2.3.0"))
     empty = tmp_path / "empty.jar"
     with zipfile.ZipFile(empty, "w") as archive:
         archive.writestr("a.txt", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -201,17 +201,10 @@ def declared_lines(count: int) -> list[dict[str, Any]]:
     return [*keyed, *lists]
 
 
-@pytest.fixture(scope="module")
-def with_declared() -> Iterator[FlinkOracle]:
-    """Flink 2.3.0 with the DataStream API V2."""
-    with FlinkOracle("2.3.0", modules=("flink-datastream",)) as oracle:
-        yield oracle
-
-
 @pytest.mark.parametrize("begins", ["in Flink", "here"])
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 def test_every_kind_of_declared_state_there_and_back(
-    begins: str, backend: str, with_declared: FlinkOracle, tmp_path: Path
+    begins: str, backend: str, flink: FlinkOracle, tmp_path: Path
 ) -> None:
     """Values, lists, maps, folds, broadcast and redistributed lists, and timers.
 
@@ -223,7 +216,7 @@ def test_every_kind_of_declared_state_there_and_back(
     job = declared_job(data, "user-timers" if begins == "in Flink" else "processing timer")
     restore = ""
     if begins == "in Flink":
-        savepoint = with_declared.generate(
+        savepoint = flink.generate(
             "declared", tmp_path / "sp", keys=KEYS, backend="hashmap", format="native"
         )
         import_snapshot(
@@ -259,7 +252,7 @@ def test_every_kind_of_declared_state_there_and_back(
         .to_arrow()["timestamp"]
     )
     assert sorted(times.to_pylist()) == [FAR + k for k in range(KEYS + 2 * MORE)]
-    restored = with_declared.restore("declared", target, keys=KEYS + 2 * MORE, parallelism=4)
+    restored = flink.restore("declared", target, keys=KEYS + 2 * MORE, parallelism=4)
     assert sorted_lines(restored) == sorted_lines(declared_lines(KEYS + 2 * MORE))
 
 
