@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import subprocess
 import tempfile
@@ -38,6 +39,7 @@ NEW_SOURCES = ("AsyncJobs.java", "AsyncChangeJobs.java", "DeclaredJobs.java")
 MODULES = ("flink-statebackend-changelog", "flink-dstl-dfs")
 NEW_MODULES = ("flink-statebackend-forst", "flink-datastream")
 KEPT_LINES = 60
+KEPT_JVMS = 2
 ANSWER_SECONDS = 300
 CLOSE_SECONDS = 30
 # many short jobs: a compiler that begins at once is worth more than one that does it well
@@ -56,47 +58,6 @@ class FlinkError(RuntimeError):
 def sorted_lines(held: Iterable[Any]) -> list[str]:
     """What keys hold as text, in an order that depends on nothing else: comparable."""
     return sorted(json.dumps(line, sort_keys=True) for line in held)
-
-
-def answers_of(
-    program: str,
-    classes: Path,
-    jars: Iterable[Path],
-    commands: Iterable[Iterable[object]],
-    heap: str = "1g",
-) -> list[str]:
-    """What a program of ours says to some commands: lines that begin with `ok` or `error`.
-
-    All are run in one JVM, one after the other.
-
-    Args:
-        program: Its class, which answers as `Answers.java` does.
-        classes: The directory that it is compiled to.
-        jars: What it needs.
-        commands: The words of each command.
-        heap: Of the JVM.
-
-    Raises:
-        FlinkError: The program ended too soon.
-    """
-    lines = ["\t".join(map(str, words)) + "\n" for words in commands]
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        done = subprocess.run(
-            [
-                java_command(), f"-Xmx{heap}", *SHORT_JOBS, f"-Djava.io.tmpdir={directory}", *OPENS,
-                "-cp", ":".join(map(str, [classes, *jars])), program,
-            ],
-            input="".join(lines),
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=ANSWER_SECONDS,
-            check=False,
-        )  # fmt: skip
-    answers = done.stdout.splitlines()
-    if len(answers) != len(lines):
-        raise FlinkError(done.stderr[-3000:])
-    return answers
 
 
 def successes(answers: Iterable[str]) -> list[str]:
@@ -176,16 +137,30 @@ class AskedFlink:
         self.process.stderr.close()
         self._directory.cleanup()
 
-    def _ask_words(self, words: Iterable[object]) -> str:
+    def answer_to(self, words: Iterable[object]) -> str:
+        """The line that a command is answered with.
+
+        Raises:
+            FlinkError: There is none.
+        """
         assert self.process.stdin is not None
         try:
             self.process.stdin.write("\t".join(map(str, words)) + "\n")
             self.process.stdin.flush()
         except OSError as error:
             raise self._gone("has ended") from error
-        return self._answer()
+        return self._line()
 
-    def _answer(self) -> str:
+    def _ask_words(self, words: Iterable[object]) -> str:
+        return self._text_of(self.answer_to(words))
+
+    def _text_of(self, line: str) -> str:
+        verdict, _, text = line.partition(" ")
+        if verdict != "ok":
+            raise FlinkError(f"Flink {self.version}: {text}")
+        return text
+
+    def _line(self) -> str:
         assert self.process.stdout is not None
         late = Event()
 
@@ -202,10 +177,7 @@ class AskedFlink:
             raise self._gone(
                 f"gave no answer in {self.patience:g} s" if late.is_set() else "ended unasked"
             )
-        verdict, _, text = line.rstrip("\n").partition(" ")
-        if verdict != "ok":
-            raise FlinkError(f"Flink {self.version}: {text}")
-        return text
+        return line.rstrip("\n")
 
     def _gone(self, how: str) -> FlinkError:
         """An error that quotes the JVM's last words, all of which are read first."""
@@ -219,6 +191,51 @@ class AskedFlink:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self._told.append(line.rstrip("\n"))
+
+
+def answers_of(
+    program: str,
+    classes: Path,
+    jars: Iterable[Path],
+    commands: Iterable[Iterable[object]],
+    heap: str = "1g",
+) -> list[str]:
+    """What a program of ours says to some commands: lines that begin with `ok` or `error`.
+
+    All are run one after the other, in a JVM that is kept for the next ones.
+
+    Args:
+        program: Its class, which answers as `Answers.java` does.
+        classes: The directory that it is compiled to.
+        jars: What it needs.
+        commands: The words of each command.
+        heap: Of the JVM.
+
+    Raises:
+        FlinkError: The program ended too soon.
+    """
+    path = (classes, *jars)
+    key = (program, path, heap)
+    asked = _kept.pop(key, None) or AskedFlink("of answers", program, path, heap, ANSWER_SECONDS)
+    try:
+        answers = [asked.answer_to(words) for words in commands]
+    except BaseException:
+        asked.close()
+        raise
+    _kept[key] = asked
+    while len(_kept) > KEPT_JVMS:
+        _kept.pop(next(iter(_kept))).close()
+    return answers
+
+
+# the JVMs of `answers_of` that were asked last
+_kept: dict[tuple[str, tuple[Path, ...], str], AskedFlink] = {}
+
+
+@atexit.register
+def _close_kept() -> None:
+    while _kept:
+        _kept.popitem()[1].close()
 
 
 class FlinkOracle(AskedFlink):
@@ -247,7 +264,7 @@ class FlinkOracle(AskedFlink):
         classes = compiled(sources.values(), jars, f"flink-{version}")
         super().__init__(version, "Oracle", [classes, *jars], heap, patience)
         try:
-            self._answer()
+            self._text_of(self._line())
         except BaseException:
             self.close()
             raise
