@@ -11,8 +11,9 @@ import os
 import shutil
 import subprocess
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from statelake.pipelines.spark.jars import cache_directory, java_command, require_java, resolve_jars
 
@@ -50,16 +51,24 @@ def flink_home(version: str, to: Path, extra: Iterable[str] = ()) -> Path:
     return to
 
 
-def compiled(sources: Iterable[Path], jars: Iterable[Path], release: str) -> Path:
+def compiled(
+    sources: Iterable[Path],
+    jars: Iterable[Path],
+    release: str,
+    services: Mapping[str, str] = MappingProxyType({}),
+) -> Path:
     """The directory with the classes of some sources, compiled once for each content.
 
     Args:
         sources: Java files, without packages.
         jars: What they need.
         release: Names what they are compiled against.
+        services: By interface, the classes that Java finds for it.
     """
     files = sorted(sources)
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    digest = hashlib.sha256(
+        b"".join(file.read_bytes() for file in files) + "".join(services).encode()
+    ).hexdigest()[:16]
     target = cache_directory() / f"classes-{release}-{digest}"
     if target.is_dir():
         return target
@@ -74,6 +83,10 @@ def compiled(sources: Iterable[Path], jars: Iterable[Path], release: str) -> Pat
     if done.returncode:
         shutil.rmtree(part)
         raise RuntimeError(f"the jobs do not compile against {release}:\n{done.stderr[-4000:]}")
+    for interface, classes in services.items():
+        file = part / "META-INF" / "services" / interface
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(classes)
     try:
         part.rename(target)
     except OSError:

@@ -7,8 +7,8 @@ import json
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread, Timer
 from types import TracebackType
@@ -151,7 +151,12 @@ class AskedFlink:
             raise self._gone("has ended") from error
         return self._line()
 
-    def _ask_words(self, words: Iterable[object]) -> str:
+    def ask_words(self, words: Iterable[object]) -> str:
+        """What follows the `ok` that a command is answered with.
+
+        Raises:
+            FlinkError: It is answered otherwise, or not.
+        """
         return self._text_of(self.answer_to(words))
 
     def _text_of(self, line: str) -> str:
@@ -193,6 +198,38 @@ class AskedFlink:
             self._told.append(line.rstrip("\n"))
 
 
+@contextmanager
+def kept_jvm(version: str, program: str, path: Iterable[Path], heap: str) -> Iterator[AskedFlink]:
+    """A program that was asked before, or a new one; it is kept for the next who asks.
+
+    Args:
+        version: Of Flink.
+        program: As for `AskedFlink`.
+        path: As for `AskedFlink`.
+        heap: As for `AskedFlink`.
+    """
+    key = (program, tuple(path), heap)
+    asked = _kept.pop(key, None) or AskedFlink(version, *key, ANSWER_SECONDS)
+    try:
+        yield asked
+    except BaseException:
+        asked.close()
+        raise
+    _kept[key] = asked
+    while len(_kept) > KEPT_JVMS:
+        _kept.pop(next(iter(_kept))).close()
+
+
+# those that were asked last
+_kept: dict[tuple[str, tuple[Path, ...], str], AskedFlink] = {}
+
+
+@atexit.register
+def _close_kept() -> None:
+    while _kept:
+        _kept.popitem()[1].close()
+
+
 def answers_of(
     program: str,
     classes: Path,
@@ -201,8 +238,6 @@ def answers_of(
     heap: str = "1g",
 ) -> list[str]:
     """What a program of ours says to some commands: lines that begin with `ok` or `error`.
-
-    All are run one after the other, in a JVM that is kept for the next ones.
 
     Args:
         program: Its class, which answers as `Answers.java` does.
@@ -214,28 +249,8 @@ def answers_of(
     Raises:
         FlinkError: The program ended too soon.
     """
-    path = (classes, *jars)
-    key = (program, path, heap)
-    asked = _kept.pop(key, None) or AskedFlink("of answers", program, path, heap, ANSWER_SECONDS)
-    try:
-        answers = [asked.answer_to(words) for words in commands]
-    except BaseException:
-        asked.close()
-        raise
-    _kept[key] = asked
-    while len(_kept) > KEPT_JVMS:
-        _kept.pop(next(iter(_kept))).close()
-    return answers
-
-
-# the JVMs of `answers_of` that were asked last
-_kept: dict[tuple[str, tuple[Path, ...], str], AskedFlink] = {}
-
-
-@atexit.register
-def _close_kept() -> None:
-    while _kept:
-        _kept.popitem()[1].close()
+    with kept_jvm("of answers", program, [classes, *jars], heap) as asked:
+        return [asked.answer_to(words) for words in commands]
 
 
 class FlinkOracle(AskedFlink):
@@ -314,4 +329,4 @@ class FlinkOracle(AskedFlink):
         return [json.loads(line) for line in lines]
 
     def _ask(self, command: str, **arguments: object) -> str:
-        return self._ask_words([command, *(f"{name}={value}" for name, value in arguments.items())])
+        return self.ask_words([command, *(f"{name}={value}" for name, value in arguments.items())])

@@ -6,10 +6,13 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
+from typing_extensions import Self
+
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
-from tests.integration.flink.oracle import ANSWER_SECONDS, AskedFlink
+from tests.integration.flink.oracle import kept_jvm
 
 MODULES = ("flink-table-planner_2.12", "flink-table-runtime", "flink-table-api-java-bridge")
 SOURCES = ("SqlHalves.java", "Cluster.java")
@@ -18,8 +21,8 @@ NEW_SOURCES, SINCE = ("ProcessedTables.java",), (2, 1)
 FACTORY = "org.apache.flink.table.factories.Factory"
 
 
-class SqlFlink(AskedFlink):
-    """One version of Flink SQL in a JVM of its own.
+class SqlFlink:
+    """One version of Flink SQL, in a JVM that others may have asked before; use it in `with`.
 
     Args:
         version: Of Flink.
@@ -27,17 +30,27 @@ class SqlFlink(AskedFlink):
     """
 
     def __init__(self, version: str, to: Path) -> None:
+        self.version = version
         self._to = to
         self._numbers = itertools.count()
         jars = flink_jars(version, MODULES)
         new = NEW_SOURCES if tuple(map(int, version.split(".")[:2])) >= SINCE else ()
         sources = [JAVA_SOURCES / name for name in (*SOURCES, *new)]
-        classes = compiled(sources, jars, f"sql-{version}")
-        services = to / "factories" / "META-INF" / "services"
-        services.mkdir(parents=True, exist_ok=True)
-        (services / FACTORY).write_text("SqlHalves\n")
-        path = [classes, to / "factories", *jars]
-        super().__init__(version, "SqlHalves", path, "1500m", ANSWER_SECONDS)
+        classes = compiled(sources, jars, f"sql-{version}", {FACTORY: "SqlHalves\n"})
+        self._jvm = kept_jvm(version, "SqlHalves", [classes, *jars], "1500m")
+
+    def __enter__(self) -> Self:
+        self._to.mkdir(parents=True, exist_ok=True)
+        self._asked = self._jvm.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._jvm.__exit__(kind, error, trace)
 
     def compile(self, sql: str) -> tuple[Path, dict[str, Any]]:
         """Compile statements to a plan: its file, and its JSON."""
@@ -45,7 +58,7 @@ class SqlFlink(AskedFlink):
         file = self._to / f"{self.version}-{number}.sql"
         file.write_text(sql)
         plan = file.with_suffix(".json")
-        self._ask_words(["compile", file, plan])
+        self._asked.ask_words(["compile", file, plan])
         return plan, json.loads(plan.read_text())
 
     def run(
@@ -74,7 +87,7 @@ class SqlFlink(AskedFlink):
         output = self._to / f"{self.version}-{number}.out"
         words = ",".join(f"{table}:{first}-{end}" for table, (first, end) in ranges.items())
         to = self._to / f"savepoints-{self.version}-{number}"
-        made = self._ask_words(
+        made = self._asked.ask_words(
             ["run", plan, words, restored, to, backend, parallelism, output, inline]
         )
         return Path(made.removeprefix("file:")), output.read_text().splitlines()
