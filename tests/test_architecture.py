@@ -372,7 +372,7 @@ def imports_below(folder: str) -> dict[str, set[str]]:
 
 
 def rings_of(imports: dict[str, set[str]]) -> Iterator[list[str]]:
-    """Packages that import each other in a ring, one ring after the other; none shares an import."""
+    """Packages that import each other in a ring, ring after ring; none shares an import."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
@@ -385,14 +385,16 @@ def rings_of(imports: dict[str, set[str]]) -> Iterator[list[str]]:
 
 def test_no_packages_import_each_other() -> None:
     """Of a folder's packages, each has its place before or behind each other one."""
-    wrong = [
-        f"{name}:{line} imports {imported} in the ring {' > '.join(ring)}"
-        for folder in filter(is_package, MODULES)
-        for ring in rings_of(imports_below(folder))
-        for own, other in pairwise(ring)
-        for name, imported, line in all_imports(own)
-        if is_in(imported, other) and not is_late(name, imported)
-    ]
+    wrong = []
+    for folder in filter(is_package, MODULES):
+        for ring in rings_of(imports_below(folder)):
+            places = {
+                (own, other): f"{name}:{line} imports {imported}"
+                for own, other in pairwise(ring)
+                for name, imported, line in all_imports(own)
+                if is_in(imported, other) and not is_late(name, imported)
+            }
+            wrong.append("a ring: " + ", ".join(places.values()))
     assert not wrong, "\n".join(wrong)
 
 
