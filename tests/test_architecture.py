@@ -12,8 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from graphlib import TopologicalSorter
-from itertools import combinations
+from graphlib import CycleError, TopologicalSorter
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -289,6 +289,7 @@ def is_in(name: str, unit: str) -> bool:
     return name == unit or name.startswith(f"{unit}.")
 
 
+@cache
 def unit_of(name: str) -> str:
     """The unit that a module belongs to: the longest known prefix of its name."""
     return max((unit for unit in STRATUM_OF if is_in(name, unit)), key=len, default="")
@@ -311,25 +312,30 @@ def _imports_of(path: Path) -> Iterator[tuple[str, int]]:
             for alias in node.names:
                 yield alias.name.removeprefix(ROOT_PACKAGE), node.lineno
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno} imports relatively"
-            module = str(node.module).removeprefix(ROOT_PACKAGE)
+            module = f"{'.' * node.level}{node.module or ''}".removeprefix(ROOT_PACKAGE)
             for alias in node.names:
                 whole = f"{module}.{alias.name}"
                 yield whole if whole in MODULES else module, node.lineno
 
 
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_imports_go_down(name: str) -> None:
-    """Nothing imports what is in a higher stratum."""
+def all_imports(unit: str = "") -> Iterator[tuple[str, str, int]]:
+    """Every import in a unit, or anywhere: by which module, of what, and in which line."""
+    for name, path in MODULES.items():
+        if not unit or is_in(name, unit):
+            yield from ((name, imported, line) for imported, line in imports_of(path))
+
+
+def test_imports_go_down() -> None:
+    """Nothing imports what is in a higher stratum, or relatively."""
     order = list(STRATA)
-    own = STRATUM_OF[unit_of(name)]
-    for imported, line in imports_of(MODULES[name]):
-        unit = unit_of(imported)
-        if unit and not is_late(name, imported):
-            other = STRATUM_OF[unit]
-            assert order.index(other) <= order.index(own), (
-                f"{name}:{line} ({own}) imports {imported} ({other})"
-            )
+    wrong = []
+    for name, imported, line in all_imports():
+        own, other = STRATUM_OF[unit_of(name)], STRATUM_OF.get(unit_of(imported), order[0])
+        if imported.startswith("."):
+            wrong.append(f"{name}:{line} imports {imported} relatively")
+        elif order.index(other) > order.index(own) and not is_late(name, imported):
+            wrong.append(f"{name}:{line} ({own}) imports {imported} ({other})")
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize(
@@ -340,11 +346,14 @@ def test_a_face_calls_only_the_python_interface(face: str, may_import: dict[str,
     """So that Python can do what the command and Dagster do; no exception is out of use."""
     ours = ("statelake", *PACKAGES)
     used = set()
+    wrong = []
     for name in (name for name in MODULES if is_in(name, face)):
         for imported in run_time_imports(tree_of(MODULES[name])):
             allowed = [unit for unit in may_import if is_in(imported, unit)]
-            assert allowed or imported.split(".")[0] not in ours, f"{name} imports {imported}"
+            if not allowed and imported.split(".")[0] in ours:
+                wrong.append(f"{name} imports {imported}")
             used.update(allowed)
+    assert not wrong, "\n".join(wrong)
     assert used == may_import.keys()
 
 
@@ -352,52 +361,78 @@ def imports_below(folder: str) -> dict[str, set[str]]:
     """What imports what in a folder, a package beside others or a module; two modules may."""
     found: dict[str, set[str]] = {}
     depth = folder.count(".") + 2
-    for name, path in MODULES.items():
+    for name, imported, _ in all_imports(folder):
         own = ".".join(name.split(".")[:depth])
-        for imported, _ in imports_of(path) if is_in(name, folder) else ():
-            other = ".".join(imported.split(".")[:depth])
-            inside = is_in(imported, folder) and folder not in (own, other)
-            are_packages = inside and (is_package(own) or is_package(other))
-            if are_packages and own != other and not is_late(name, imported):
-                found.setdefault(own, set()).add(other)
+        other = ".".join(imported.split(".")[:depth])
+        inside = is_in(imported, folder) and folder not in (own, other)
+        are_packages = inside and (is_package(own) or is_package(other))
+        if are_packages and own != other and not is_late(name, imported):
+            found.setdefault(own, set()).add(other)
     return found
 
 
-@pytest.mark.parametrize("folder", sorted(name for name in MODULES if is_package(name)))
-def test_no_packages_import_each_other(folder: str) -> None:
+def rings_of(imports: dict[str, set[str]]) -> Iterator[list[str]]:
+    """Packages that import each other in a ring, ring after ring; none shares an import."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        ring = error.args[1][::-1]
+        yield ring
+        for own, other in pairwise(ring):
+            imports[own].remove(other)
+        yield from rings_of(imports)
+
+
+def test_no_packages_import_each_other() -> None:
     """Of a folder's packages, each has its place before or behind each other one."""
-    tuple(TopologicalSorter(imports_below(folder)).static_order())  # CycleError says the ring
+    wrong = []
+    for folder in filter(is_package, MODULES):
+        for ring in rings_of(imports_below(folder)):
+            places = {
+                (own, other): f"{name}:{line} imports {imported}"
+                for own, other in pairwise(ring)
+                for name, imported, line in all_imports(own)
+                if is_in(imported, other) and not is_late(name, imported)
+            }
+            wrong.append("a ring: " + ", ".join(places.values()))
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("pair", APART, ids=" and ".join)
 def test_neighbours_that_are_apart(pair: tuple[str, str]) -> None:
     """Neither imports the other."""
-    for own, other in (pair, pair[::-1]):
-        assert own in MODULES
-        for name in (name for name in MODULES if is_in(name, own)):
-            for imported, line in imports_of(MODULES[name]):
-                assert not is_in(imported, other), f"{name}:{line} imports {imported}"
+    assert set(pair) <= set(MODULES)
+    wrong = [
+        f"{name}:{line} imports {imported}"
+        for own, other in (pair, pair[::-1])
+        for name, imported, line in all_imports(own)
+        if is_in(imported, other)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_what_must_not_know_spark_or_dagster_does_not(name: str) -> None:
+def test_what_must_not_know_spark_or_dagster_does_not() -> None:
     """The library is free of both, Spark's half of Dagster, and Dagster's half of Spark."""
-    for unit, forbidden in FORBIDDEN.items():
-        if is_in(name, unit):
-            found = {imported.split(".")[0] for imported, _ in imports_of(MODULES[name])}
-            assert not found & set(forbidden)
+    wrong = [
+        f"{name}:{line} imports {imported}"
+        for unit, forbidden in FORBIDDEN.items()
+        for name, imported, line in all_imports(unit)
+        if imported.split(".")[0] in forbidden
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_all_is_imported_below_one_root() -> None:
     """What is installed is `statelake`: `pipelines` at the top may be another's."""
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     assert len(files) > len(MODULES)
-    for path in files:
-        assert not set(
-            re.findall(
-                r"^\s*(?:from|import) (state_core|pipelines)\b", path.read_text(), re.MULTILINE
-            )
-        )
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number} has {line.strip()}"
+        for path in files
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if re.match(r"\s*(?:from|import) (state_core|pipelines)\b", line)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_modules_of_tests_have_names_of_their_own() -> None:
@@ -406,12 +441,13 @@ def test_modules_of_tests_have_names_of_their_own() -> None:
     assert {name: times for name, times in names.items() if times > 1} == {}
 
 
-@pytest.mark.parametrize("name", sorted(name for name in MODULES if is_package(name)))
-def test_packages_say_what_lives_in_them(name: str) -> None:
+def test_packages_say_what_lives_in_them() -> None:
     """The docstring of a package names every module and package in it."""
-    docstring = ast.get_docstring(tree_of(MODULES[name])) or ""
-    inside = [other.rpartition(".")[2] for other in MODULES if other.rpartition(".")[0] == name]
-    assert [child for child in inside if child not in docstring] == []
+    wrong = []
+    for package, _, child in (name.rpartition(".") for name in MODULES):
+        if package and child not in (ast.get_docstring(tree_of(MODULES[package])) or ""):
+            wrong.append(f"{package}:1 says nothing of {child}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_page_of_the_design_names_every_package() -> None:
@@ -439,13 +475,12 @@ def test_every_module_is_in_a_stratum() -> None:
         assert any(is_in(other, imported) for other in found)
 
 
-@pytest.mark.parametrize("name", sorted(MODULES))
-def test_public_names_are_there(name: str) -> None:
-    """`__all__` names what the module defines, or imports when it is first used."""
-    tree = tree_of(MODULES[name])
+def unknown_public_names(name: str) -> Iterator[str]:
+    """What is in a module's `__all__` and not in the module, with the line of `__all__`."""
     listed: list[str] = []
+    place = 0
     defined: set[str] = set()
-    for node in tree.body:
+    for node in tree_of(MODULES[name]).body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             late = {
                 alias.name for statement in node.body for alias in getattr(statement, "names", ())
@@ -461,12 +496,18 @@ def test_public_names_are_there(name: str) -> None:
             defined |= {child.id for child in names if isinstance(child, ast.Name)}
             if "__all__" in {child.id for child in names if isinstance(child, ast.Name)}:
                 assert node.value is not None
-                listed = ast.literal_eval(node.value)
+                listed, place = ast.literal_eval(node.value), node.lineno
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             defined.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             defined |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
-    assert set(listed) <= defined
+    yield from (f"{name}:{place} lists {part}" for part in listed if part not in defined)
+
+
+def test_public_names_are_there() -> None:
+    """`__all__` names what the module defines, or imports when it is first used."""
+    wrong = [line for name in MODULES for line in unknown_public_names(name)]
+    assert not wrong, "\n".join(wrong)
 
 
 def paths_by_hand(tree: ast.AST) -> dict[str, int]:
@@ -502,17 +543,20 @@ def paths_by_hand(tree: ast.AST) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(set(MODULES) - RESOLVER))
-def test_no_path_is_joined_by_hand(name: str) -> None:
+def test_no_path_is_joined_by_hand() -> None:
     """Paths go through `state_core.files.confinement`; exceptions have a reason, and are in use."""
-    found = paths_by_hand(tree_of(MODULES[name]))
-    allowed, _ = PATHS_BY_HAND.get(name, (set(), ""))
-    for what, line in found.items():
-        assert what in allowed, (
+    wrong = []
+    for name in sorted(set(MODULES) - RESOLVER):
+        found = paths_by_hand(tree_of(MODULES[name]))
+        allowed, _ = PATHS_BY_HAND.get(name, (set(), ""))
+        wrong += [
             f"{name}:{line} uses {what}: a path that came from data goes through a confined"
             " directory (`Directory(...).confined()`) or `relative_path`"
-        )
-    assert allowed <= set(found), f"{name} no longer uses {allowed - set(found)}: forbid it"
+            for what, line in found.items()
+            if what not in allowed
+        ]
+        wrong += [f"{name} no longer uses {what}: forbid it" for what in allowed - set(found)]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_exceptions_are_of_modules_that_are_there() -> None:
