@@ -15,6 +15,8 @@ TARGETS ?=
 export STATELAKE_CACHE ?= $(CURDIR)/.cache
 export MYPY_CACHE_DIR  ?= $(STATELAKE_CACHE)/mypy
 export DAGSTER_HOME    ?= $(CURDIR)/.dagster
+# each process would compile all modules again, of which there are hundreds here
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-live ui test test-full costs test-nightly fuzz docs lint bench dist check-dist version clean java
