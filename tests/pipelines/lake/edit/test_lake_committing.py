@@ -398,7 +398,7 @@ def test_a_fault_in_one_table_does_not_spoil_another(kinds: Path, tmp_path: Path
     edit(lake, paths[2]).delete("key_group >= 64")
     for _ in range(2):
         with pytest.raises(
-            KeyGroupError, match="kinds/total: 2 rows in the partition of key groups 64-79"
+            KeyGroupError, match="kinds/total: 2 rows in the partition of key groups 65-79"
         ):
             commit(lake)
     edit(lake, paths[1]).restore(before)
