@@ -21,7 +21,7 @@ JOB = "orders"
 def lake(tmp_path: Path) -> Catalog:
     """A lake with the demo's two savepoints: monday, tuesday."""
     imports = [(name, DEMO / name) for name in ("monday", "tuesday")]
-    return import_golden(Catalog(tmp_path / "lake"), *imports, job=JOB, partitions=128)
+    return import_golden(Catalog(tmp_path / "lake"), *imports, job=JOB, partitions=8)
 
 
 @pytest.fixture

@@ -48,11 +48,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with three imports, each a few key groups different, and an edit of the third."""
     root = tmp_path_factory.mktemp("prepared")
     lake = Catalog(root / "lake")
-    import_as(lake, WINDOWS, "first", partitions=128)
+    import_as(lake, WINDOWS, "first", partitions=8)
     for name, groups in (("second", "key_group < 20"), ("third", "key_group BETWEEN 10 AND 40")):
         change = ("tumbling/window-contents", groups, {"value": "value + 1"})
         later = edited_savepoint(WINDOWS, root / name, change)
-        import_as(lake, later, name, partitions=128)
+        import_as(lake, later, name, partitions=8)
     edit(lake, TUMBLING).delete("key_group > 100")
     commit_snapshot(lake, "orders", "edited", "third", engine=LOCAL)
     return root / "lake"

@@ -61,11 +61,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake whose job `orders` has five snapshots, `day-0` to `day-4`, each with other counts."""
     root = tmp_path_factory.mktemp("prepared")
     lake = Catalog(root / "lake")
-    import_as(lake, WORDS, "day-0", partitions=128)
+    import_as(lake, WORDS, "day-0", partitions=8)
     for day in range(1, 5):
-        change = ("counter/count", f"key_group % 5 = {day}", {"value": f"value + {day}"})
+        change = ("counter/count", f"key_group / 16 = {day}", {"value": f"value + {day}"})
         savepoint = edited_savepoint(WORDS, root / f"sp-{day}", change)
-        import_as(lake, savepoint, f"day-{day}", partitions=128)
+        import_as(lake, savepoint, f"day-{day}", partitions=8)
     return root / "lake"
 
 
@@ -281,7 +281,7 @@ def test_killed_at_every_step(step: Step, way: str, lake: Catalog, tmp_path: Pat
     before = [summary.snapshot_id for summary in lake.summaries()]
     statements = [
         f"INSERT INTO counter.count (key_group, key, value) VALUES ({ALICE}, 'alice', 7)",
-        "UPDATE counter.count SET value = -1 WHERE key_group < 10",
+        "UPDATE counter.count SET value = -1 WHERE key_group < 40",
     ]
     end(lambda: make(lake, "day-1", "fixed", *statements), step, way)
     assert [summary.snapshot_id for summary in lake.summaries()] == before
@@ -290,7 +290,7 @@ def test_killed_at_every_step(step: Step, way: str, lake: Catalog, tmp_path: Pat
     assert_whole(lake)
     before_edit = entries_by_group(lake, "day-1", tmp_path / "day-1")
     expected = {
-        word: -1 if group < 10 else count
+        word: -1 if group < 40 else count
         for group, words in before_edit.items()
         for word, count in words.items()
     }
