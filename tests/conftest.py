@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from collections import Counter
 from itertools import count
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 from statelake.state_core.kernels import compiler
 from statelake.state_core.serializers.framework import decoders, plugins, registry
 from statelake.state_core.serializers.kryo import decoding
+from tests.support.covering import thin
 from tests.support.savepoints.golden_cases import GOLDEN
 
 # machine code reads what is large, so tests of small snapshots run that; some compare both
@@ -61,19 +61,7 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest modules first, and thin tests that go through many snapshots or attacks."""
     items.sort(key=lambda item: _rank(item.nodeid))
-    seen: Counter[str] = Counter()
-    left_out: Counter[str] = Counter()
-    for item in items:
-        thinned = item.get_closest_marker("thinned")
-        if thinned is None or not hasattr(item, "callspec"):
-            continue
-        function = item.nodeid.partition("[")[0]
-        if seen[function] % thinned.args[0]:
-            item.add_marker(pytest.mark.full)
-            if left_out[function] % 4:
-                item.add_marker(pytest.mark.nightly)
-            left_out[function] += 1
-        seen[function] += 1
+    thin(items)
 
 
 def _rank(nodeid: str) -> int:
