@@ -182,7 +182,7 @@ CHECKPOINT_CASES: list[Case] = [
     *(
         case
         for name, task in NAMES.items()
-        for case in over(LIST | DROP, f"task/{name}", keyed("taskName", task), code=0)
+        for case in over(DROP | LIST, f"task/{name}", keyed("taskName", task), code=0)
     ),
     *(
         case
