@@ -24,7 +24,9 @@ def test_every_pair_of_values_occurs(sizes: list[int], data: st.DataObject) -> N
     cases = [pairs("test", whole[at]) for at in sorted(part)]
     chosen = covering(cases)
     assert len(chosen) == len(set(chosen))
-    assert {pair for at in chosen for pair in cases[at]} == {pair for case in cases for pair in case}
+    assert {pair for at in chosen for pair in cases[at]} == {
+        pair for case in cases for pair in case
+    }
 
 
 @pytest.mark.parametrize(("sizes", "most"), [((8, 5, 3), 42), ((3, 3, 3, 3), 12), ((2,) * 8, 10)])
@@ -64,7 +66,8 @@ class Marked(SimpleNamespace):
 
 
 @pytest.mark.parametrize(
-    ("by", "always", "in_ci"), [({}, [0, 4, 8], [0, 1, 4, 6, 8, 11]), ({"by": values}, [0, 5, 10], [0, 5, 10, 3])]
+    ("by", "always", "in_ci"),
+    [({}, [0, 4, 8], [0, 1, 4, 6, 8, 11]), ({"by": values}, [0, 5, 10], [0, 5, 10, 3])],
 )
 def test_runs_of_thinned_tests(by: dict[str, Any], always: list[int], in_ci: list[int]) -> None:
     """Those of every run have no mark, those of CI are full, and the rest is nightly."""

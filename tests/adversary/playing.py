@@ -39,7 +39,8 @@ class Case:
         seconds: How long it may take, in time of the processor.
         memory: How many bytes it may have.
         entry: What is called instead of the command.
-        input: What the hostile input is called: its place, and what stands there.
+        input: What input of more than one command or place is called: its kind, perhaps a place,
+            and what stands there.
     """
 
     name: str
@@ -81,8 +82,8 @@ def over(
 def as_parameters(cases: Iterable[Case]) -> pytest.MarkDecorator:
     """A test of every case, by its name.
 
-    In CI there is each place with each command, and in one of the places, with the first of the
-    commands, each thing that may stand there; what else there is of their product is `nightly`.
+    In CI there is each place with each command; and each thing that may stand there, with the
+    first of the commands in one of the places of its kind. What else there is is `nightly`.
     """
     listed = list(cases)
     names = [case.name for case in listed]
@@ -91,10 +92,10 @@ def as_parameters(cases: Iterable[Case]) -> pytest.MarkDecorator:
     first: dict[str, Case] = {}
     has: list[list[Hashable]] = []
     for case in listed:
-        called = case.input or case.name
-        place, _, thing = called.rpartition("/")
-        farthest = first.setdefault(called, case) is case
-        has.append([(place, case.command), *([thing] if farthest else [])])
+        place, _, thing = case.input.rpartition("/")
+        farthest = first.setdefault(case.input, case) is case
+        standing: Hashable = (place.partition("/")[0], thing) if case.input else case.name
+        has.append([(place, case.command), *([standing] if farthest or not case.input else [])])
     in_ci = covering(has)
     return pytest.mark.parametrize(
         "case",

@@ -66,7 +66,7 @@ def _facts(golden: GoldenCase) -> list[Hashable]:
 
 
 def thin(items: Iterable[pytest.Item]) -> None:
-    """Mark tests that are `thinned(n)`: each n-th is in every run, each fourth of the others `full`.
+    """Mark tests that are `thinned(n)`: each n-th is in every run, then each fourth `full`.
 
     Where they are thinned `by` a function, those are `full` that cover what it names of a test and
     its parameters: of all tests of the module that are thinned so. All others are `nightly`, too.

@@ -198,17 +198,21 @@ CHECKPOINT_CASES: list[Case] = [
                          code=FAULTY)
     ),
     *(
-        Case(f"index/file/{name}", first_file(file_name=file), VERIFY["verify"],
-             FAULTY * (name != "below"))
+        case
         for name, file in NAMES.items()
+        for case in over(VERIFY, f"index/file/{name}", first_file(file_name=file),
+                         code=FAULTY * (name != "below"))
     ),
     *(
-        Case(f"index/directory/{name}", inside(file), VERIFY["verify"], FAULTY * (name != "below"))
+        case
         for name, file in NAMES.items()
+        for case in over(VERIFY, f"index/directory/{name}", inside(file),
+                         code=FAULTY * (name != "below"))
     ),
     *(
-        Case(f"index/blob/{name}", first_blob(blob_id=blob), VERIFY["verify"], FAULTY)
+        case
         for name, blob in BLOBS.items()
+        for case in over(VERIFY, f"index/blob/{name}", first_blob(blob_id=blob), code=FAULTY)
     ),
     *(
         Case(f"index/removed/{name}", removed(blob), DROP["drop"], 0)

@@ -140,19 +140,19 @@ NAME_CASES: list[Case] = [
         for name, text in NAMES.items()
         for case in over(
             SHOWN if name in ("escape", "right-to-left", "path") else IMPORT_INSPECT,
-            f"state/{name}", renamed(b"session", text), 0,
+            f"name/state/{name}", renamed(b"session", text), 0,
         )
     ),
     *(
         case
         for name, text in NAMES.items()
-        for case in over(IMPORT_INSPECT, f"operator/{name}", renamed(b"counter", text), 0)
+        for case in over(IMPORT_INSPECT, f"name/operator/{name}", renamed(b"counter", text), 0)
     ),
     *(
         case
         for name in ("escape", "right-to-left", "path", "next-line")
         for case in over(
-            IN_LAKE, f"lake/{name}", imported(renamed(b"session", NAMES[name])),
+            IN_LAKE, f"name/lake/{name}", imported(renamed(b"session", NAMES[name])),
             {"drop-unknown": 3, "migrate-unknown": 3, "growth": 3} | dict.fromkeys(
                 set(IN_LAKE) - {"drop-unknown", "migrate-unknown", "growth"}, 0),
             honest=False, changes=True,
@@ -161,12 +161,12 @@ NAME_CASES: list[Case] = [
     *(
         case
         for name, text in (HALVES | BROKEN).items()
-        for case in over(READ, f"state/{name}", renamed(b"session", text))
+        for case in over(READ, f"name/state/{name}", renamed(b"session", text))
     ),
     *(
         case
         for name, text in (HALVES | BROKEN).items()
-        for case in over(IMPORT_INSPECT, f"operator/{name}", renamed(b"counter", text))
+        for case in over(IMPORT_INSPECT, f"name/operator/{name}", renamed(b"counter", text))
     ),
 ]  # fmt: skip
 
