@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from collections import Counter
 from itertools import count
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from statelake.state_core.kernels import compiler
 from statelake.state_core.serializers.framework import decoders, plugins, registry
 from statelake.state_core.serializers.kryo import decoding
+from tests.support.covering import thin
 from tests.support.savepoints.golden_cases import GOLDEN
 
 # machine code reads what is large, so tests of small snapshots run that; some compare both
@@ -44,19 +44,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Thin tests that go through many snapshots or attacks."""
-    seen: Counter[str] = Counter()
-    left_out: Counter[str] = Counter()
-    for item in items:
-        thinned = item.get_closest_marker("thinned")
-        if thinned is None or not hasattr(item, "callspec"):
-            continue
-        function = item.nodeid.partition("[")[0]
-        if seen[function] % thinned.args[0]:
-            item.add_marker(pytest.mark.full)
-            if left_out[function] % 4:
-                item.add_marker(pytest.mark.nightly)
-            left_out[function] += 1
-        seen[function] += 1
+    thin(items)
 
 
 @pytest.fixture(scope="session")

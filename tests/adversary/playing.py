@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from statelake.pipelines.lake.catalog.catalog import RESERVE
 from tests.adversary.makers.scene import Maker, Scene, Tree, changed, files, leaks, tree
 from tests.adversary.makers.seed import JOB, SECRETS
 from tests.adversary.runner import COMMAND, MEMORY, SECONDS, Ended, Runner
+from tests.support.covering import covering
 from tests.support.lakes import CATALOG_LOG, entries
 
 __all__ = ["Case", "as_parameters", "over", "play"]
@@ -38,7 +39,8 @@ class Case:
         seconds: How long it may take, in time of the processor.
         memory: How many bytes it may have.
         entry: What is called instead of the command.
-        full: Whether it is of the longest tests.
+        input: What input of more than one command or place is called: its kind, perhaps a place,
+            and what stands there.
     """
 
     name: str
@@ -51,7 +53,7 @@ class Case:
     seconds: float = SECONDS
     memory: int = MEMORY
     entry: str = COMMAND
-    full: bool = False
+    input: str = ""
 
 
 def over(
@@ -64,7 +66,7 @@ def over(
     """One case for each command.
 
     Args:
-        commands: By a short name, their words.
+        commands: By a short name, their words. The first gets farthest into the input.
         name: What is wrong with the input.
         make: Makes it.
         code: How all end, or by short name those that do not end with a refusal.
@@ -72,22 +74,34 @@ def over(
     """
     codes = dict.fromkeys(commands, code) if isinstance(code, int) else code
     return [
-        Case(f"{name}/{verb}", make, words, codes.get(verb, REFUSED), **more)
+        Case(f"{name}/{verb}", make, words, codes.get(verb, REFUSED), input=name, **more)
         for verb, words in commands.items()
     ]
 
 
 def as_parameters(cases: Iterable[Case]) -> pytest.MarkDecorator:
-    """A test of every case, by its name."""
+    """A test of every case, by its name.
+
+    In CI there is each place with each command; and each thing that may stand there, with the
+    first of the commands in one of the places of its kind. What else there is is `nightly`.
+    """
     listed = list(cases)
     names = [case.name for case in listed]
     twice = {name for name in names if names.count(name) > 1}
     assert not twice, f"two cases are called {sorted(twice)}"
+    first: dict[str, Case] = {}
+    has: list[list[Hashable]] = []
+    for case in listed:
+        place, _, thing = case.input.rpartition("/")
+        farthest = first.setdefault(case.input, case) is case
+        standing: Hashable = (place.partition("/")[0], thing) if case.input else case.name
+        has.append([(place, case.command), *([standing] if farthest or not case.input else [])])
+    in_ci = covering(has)
     return pytest.mark.parametrize(
         "case",
         [
-            pytest.param(case, id=case.name, marks=pytest.mark.full if case.full else ())
-            for case in listed
+            pytest.param(case, id=case.name, marks=() if at in in_ci else pytest.mark.nightly)
+            for at, case in enumerate(listed)
         ],
     )
 

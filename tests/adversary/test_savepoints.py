@@ -9,7 +9,7 @@ from tests.adversary.makers.scene import Scene
 from tests.adversary.playing import Case, as_parameters, play
 from tests.adversary.runner import Runner
 
-pytestmark = [pytest.mark.full, pytest.mark.thinned(4)]
+pytestmark = pytest.mark.full
 
 
 @as_parameters(SAVEPOINT_CASES)

@@ -182,7 +182,7 @@ CHECKPOINT_CASES: list[Case] = [
     *(
         case
         for name, task in NAMES.items()
-        for case in over(LIST | DROP, f"task/{name}", keyed("taskName", task), code=0)
+        for case in over(DROP | LIST, f"task/{name}", keyed("taskName", task), code=0)
     ),
     *(
         case
@@ -198,17 +198,21 @@ CHECKPOINT_CASES: list[Case] = [
                          code=FAULTY)
     ),
     *(
-        Case(f"index/file/{name}", first_file(file_name=file), VERIFY["verify"],
-             FAULTY * (name != "below"))
+        case
         for name, file in NAMES.items()
+        for case in over(VERIFY, f"index/file/{name}", first_file(file_name=file),
+                         code=FAULTY * (name != "below"))
     ),
     *(
-        Case(f"index/directory/{name}", inside(file), VERIFY["verify"], FAULTY * (name != "below"))
+        case
         for name, file in NAMES.items()
+        for case in over(VERIFY, f"index/directory/{name}", inside(file),
+                         code=FAULTY * (name != "below"))
     ),
     *(
-        Case(f"index/blob/{name}", first_blob(blob_id=blob), VERIFY["verify"], FAULTY)
+        case
         for name, blob in BLOBS.items()
+        for case in over(VERIFY, f"index/blob/{name}", first_blob(blob_id=blob), code=FAULTY)
     ),
     *(
         Case(f"index/removed/{name}", removed(blob), DROP["drop"], 0)

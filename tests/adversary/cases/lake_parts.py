@@ -397,9 +397,9 @@ LAKE_PART_CASES: list[Case] = [
     *over(EXPORT | LIST, "catalog/empty-files", catalog_file(b""), honest=False),
     *over(EXPORT, "catalog/row-twice", twice, code=0),
     *over(EXPORT, "catalog/unknown-column", spare, code=0),
-    *(Case(f"catalog/without/{column}", without(column), EXPORT["export"])
+    *(Case(f"without/{column}", without(column), EXPORT["export"])
       for column in ("operators", "metadata", "snapshot_id", "taken_at", "carried")),
-    *(Case(f"catalog/typed/{column}", typed(column, value), EXPORT["export"])
+    *(Case(f"typed/{column}", typed(column, value), EXPORT["export"])
       for column, value in (
           ("operators", "x"), ("metadata", 5), ("entries", "many"), ("taken_at", "yesterday"),
           ("carried", [1]), ("compression", 5),

@@ -356,7 +356,7 @@ LAKE_CASES: list[Case] = [
     *(
         case
         for name, (path, to) in STRAY_LINKS.items()
-        for case in over(DROP_KEEP, f"link/stray/{name}", link(path, to), 0)
+        for case in over(DROP_KEEP, f"stray/{name}", link(path, to), 0)
     ),
     *(
         Case(f"row/value/{name}", put(place, value), EXPORT["export"])

@@ -25,6 +25,7 @@ from tests.support.savepoints.contradicting import (
 __all__ = ["CONTRADICTION_CASES", "NAME_CASES", "ROCKSDB_CASES"]
 
 SHOWN = {
+    "import": "import {savepoint} --lake {lake} --job j --snapshot s",
     "inspect": "inspect {savepoint}",
     "inspect-json": "inspect {savepoint} --json",
     "dump": "dump {savepoint}",
@@ -39,9 +40,9 @@ SHOWN = {
     "types": "inspect {savepoint} --types",
     "copy": "copy {savepoint} {out}",
     "upgrade": "upgrade {savepoint} --to {out}",
-    "import": "import {savepoint} --lake {lake} --job j --snapshot s",
 }
-READ = {name: SHOWN[name] for name in ("inspect", "import")} | {
+IMPORT_INSPECT = {name: SHOWN[name] for name in ("import", "inspect")}
+READ = IMPORT_INSPECT | {
     "dump": "dump {savepoint} --state session",
     "compress": "compress {savepoint} --to {out}",
     "find": "find x {savepoint} --contains",
@@ -138,22 +139,20 @@ NAME_CASES: list[Case] = [
         case
         for name, text in NAMES.items()
         for case in over(
-            SHOWN if name in ("escape", "right-to-left", "path") else
-            {verb: SHOWN[verb] for verb in ("inspect", "import")},
-            f"state/{name}", renamed(b"session", text), 0,
+            SHOWN if name in ("escape", "right-to-left", "path") else IMPORT_INSPECT,
+            f"name/state/{name}", renamed(b"session", text), 0,
         )
     ),
     *(
         case
         for name, text in NAMES.items()
-        for case in over({"inspect": SHOWN["inspect"], "import": SHOWN["import"]},
-                         f"operator/{name}", renamed(b"counter", text), 0)
+        for case in over(IMPORT_INSPECT, f"name/operator/{name}", renamed(b"counter", text), 0)
     ),
     *(
         case
         for name in ("escape", "right-to-left", "path", "next-line")
         for case in over(
-            IN_LAKE, f"lake/{name}", imported(renamed(b"session", NAMES[name])),
+            IN_LAKE, f"name/lake/{name}", imported(renamed(b"session", NAMES[name])),
             {"drop-unknown": 3, "migrate-unknown": 3, "growth": 3} | dict.fromkeys(
                 set(IN_LAKE) - {"drop-unknown", "migrate-unknown", "growth"}, 0),
             honest=False, changes=True,
@@ -162,13 +161,12 @@ NAME_CASES: list[Case] = [
     *(
         case
         for name, text in (HALVES | BROKEN).items()
-        for case in over(READ, f"state/{name}", renamed(b"session", text))
+        for case in over(READ, f"name/state/{name}", renamed(b"session", text))
     ),
     *(
         case
         for name, text in (HALVES | BROKEN).items()
-        for case in over({"inspect": SHOWN["inspect"], "import": SHOWN["import"]},
-                         f"operator/{name}", renamed(b"counter", text))
+        for case in over(IMPORT_INSPECT, f"name/operator/{name}", renamed(b"counter", text))
     ),
 ]  # fmt: skip
 
@@ -183,8 +181,7 @@ CONTRADICTION_CASES: list[Case] = [
         case
         for contradiction in CONTRADICTIONS
         for case in over(
-            {"inspect": SHOWN["inspect"], "import": SHOWN["import"], "compress": READ["compress"],
-             "integrity": SHOWN["integrity"]},
+            IMPORT_INSPECT | {"compress": READ["compress"], "integrity": SHOWN["integrity"]},
             contradiction.name.replace(" ", "-").replace(",", ""), contradicting(contradiction), {"integrity": FAULTY},
             says=contradiction.says[0],
         )
@@ -242,11 +239,10 @@ LOCAL_NAMES: Mapping[str, str] = {
 }  # fmt: skip
 ROCKSDB_CASES: list[Case] = [
     *(
-        Case(f"rocksdb/name/{name}/{verb}", called(text), READ_ROCKSDB, code)
+        case
         for name, text in LOCAL_NAMES.items()
-        for verb, READ_ROCKSDB, code in (
-            ("import", SHOWN["import"], 3), ("integrity", SHOWN["integrity"], FAULTY),
-        )
+        for case in over({verb: SHOWN[verb] for verb in ("import", "integrity")},
+                         f"rocksdb/name/{name}", called(text), {"integrity": FAULTY})
     ),
     *(
         Case(f"rocksdb/place/{name}", lies_at(path), SHOWN["import"])

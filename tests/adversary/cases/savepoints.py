@@ -138,12 +138,12 @@ SAVEPOINT_CASES: list[Case] = [
     *(
         case
         for name, path in RELATIVE.items()
-        for case in over(IMPORT | INSPECT, f"handle/relative/{name}", handle(path))
+        for case in over(IMPORT | INSPECT, f"relative/keyed/{name}", handle(path))
     ),
     *(
         case
         for name, path in ABSOLUTE.items()
-        for case in over(IMPORT | INSPECT, f"handle/absolute/{name}", handle(path, stream=absolute))
+        for case in over(IMPORT | INSPECT, f"absolute/keyed/{name}", handle(path, stream=absolute))
     ),
     *(
         case
@@ -151,7 +151,7 @@ SAVEPOINT_CASES: list[Case] = [
         if name in ("parent", "absolute", "through")
         for case in over(
             COMPRESS | KEYS | {verb: READING[verb] for verb in ("dump", "compatibility")},
-            f"handle/relative/{name}", handle(path),
+            f"relative/keyed/{name}", handle(path),
         )
     ),
     *(
@@ -169,17 +169,17 @@ SAVEPOINT_CASES: list[Case] = [
         case
         for name, path in RELATIVE.items()
         if name in ("parent", "absolute", "through", "device")
-        for case in over(CHECK, f"handle/relative/{name}", handle(path), code=FAULTY)
+        for case in over(CHECK, f"relative/keyed/{name}", handle(path), code=FAULTY)
     ),
     *(
         case
         for name, by in INSTEAD.items()
-        for case in over(IMPORT | INSPECT, f"instead/state/{name}", replaced("keyed-0", by))
+        for case in over(IMPORT | INSPECT, f"instead-of-state/{name}", replaced("keyed-0", by))
     ),
     *(
         case
         for name, by in INSTEAD.items()
-        for case in over(IMPORT | INSPECT, f"instead/metadata/{name}", replaced("_metadata", by))
+        for case in over(IMPORT | INSPECT, f"instead-of-metadata/{name}", replaced("_metadata", by))
     ),
     *over(IMPORT | INSPECT, "link/file", savepoint_link("keyed-0", "{victim}/keyed-0")),
     *over(IMPORT | INSPECT, "link/file-relative", savepoint_link("keyed-0", "../victim/keyed-0")),

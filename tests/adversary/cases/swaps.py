@@ -13,11 +13,6 @@ __all__ = ["SWAP_CASES"]
 SWAPPING = "tests.adversary.makers.swapping:main"
 TABLE = "orders/keyed/counter/name"
 LINK = "{root}/hidden/link"
-# one of each kind in every run; each takes a processor for itself
-FAST = (
-    "savepoint/file/import", "savepoint/directory/dump", "checkpoint/shared", "lake/data/export",
-    "lake/data/drop", "lake/carried/export", "blobs/verify",
-)  # fmt: skip
 
 
 def hidden(make: Maker, to: str) -> Maker:
@@ -45,9 +40,7 @@ def below(scene: Scene) -> None:
 def swap(name: str, make: Maker, path: str, to: str, command: str) -> Case:
     """A case in which a path is a link half of the time."""
     words = f"{path} {LINK} {command}"
-    return Case(
-        name, hidden(make, to), words, 0, honest=False, entry=SWAPPING, full=name not in FAST
-    )
+    return Case(name, hidden(make, to), words, 0, honest=False, entry=SWAPPING)
 
 
 READ = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,49 +20,24 @@ from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.formats.keyed.unified import unified_file
 from statelake.state_core.formats.writing import spills
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
+from tests.support.covering import pairs
 from tests.support.lakes import golden
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = [pytest.mark.flink, pytest.mark.thinned(2)]
+pytestmark = [pytest.mark.flink, pytest.mark.thinned(20, by=pairs)]
 
 KINDS = golden("kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0")
 WINDOWS = golden("windows-hashmap-canonical-p2-m128-flink2.3.0")
 CASES = golden_cases("wordcount", "kinds", "windows", form="canonical")
 PARALLELISMS = (1, 2, 3, 5, 128)
 MAX_PARALLELISMS = (128, 256, 1000)
-IN_EVERY_RUN = {
-    (case.name, PARALLELISMS[(2 * index + step) % 4], MAX_PARALLELISMS[(index + step) % 3])
-    for index, case in enumerate(CASES)
-    for step in range(1)
-} | {
-    ("wordcount-hashmap-canonical-p2-m1024-flink2.3.0", 128, 256),
-    ("kinds-rocksdb-canonical-snappy-p3-m128-flink2.3.0", 128, 1000),
-}
-IN_EVERY_RUN_OF_OLD_FLINK = {
-    ("kinds-hashmap-canonical-p2-m128-flink2.3.0", 2, 1000),
-    ("kinds-rocksdb-canonical-snappy-p2-m128-flink1.20.0", 3, 128),
-    ("windows-hashmap-canonical-p2-m128-flink2.3.0", 5, 256),
-    ("wordcount-hashmap-canonical-p2-m128-flink1.20.0", 1, 256),
-}
-
-
-def product(in_every_run: set[tuple[str, int, int]]) -> list[Any]:
-    """Every savepoint, parallelism and max parallelism.
-
-    Those that are not in every run are `full`: each savepoint at each parallelism, and with each
-    max parallelism. The rest, which pairs nothing that is not paired there, is `nightly`.
-    """
-    params = []
-    for number, case in enumerate(CASES):
-        for index, parallelism in enumerate(PARALLELISMS):
-            for groups in MAX_PARALLELISMS:
-                marks = []
-                if (case.name, parallelism, groups) not in in_every_run:
-                    in_turn = groups == MAX_PARALLELISMS[(number + index) % len(MAX_PARALLELISMS)]
-                    marks = [pytest.mark.full] + ([] if in_turn else [pytest.mark.nightly])
-                name = f"{case.name}-to-p{parallelism}-m{groups}"
-                params.append(pytest.param(case, parallelism, groups, id=name, marks=marks))
-    return params
+every_restore = pytest.mark.parametrize(
+    ("golden", "parallelism", "max_parallelism"),
+    [
+        pytest.param(*row, id=f"{row[0].name}-to-p{row[1]}-m{row[2]}")
+        for row in product(CASES, PARALLELISMS, MAX_PARALLELISMS)
+    ],
+)
 
 
 def restored(
@@ -77,7 +53,7 @@ def restored(
     )
 
 
-@pytest.mark.parametrize(("golden", "parallelism", "max_parallelism"), product(IN_EVERY_RUN))
+@every_restore
 def test_flink_sees_every_key_of_an_export(
     golden: GoldenCase,
     parallelism: int,
@@ -96,9 +72,8 @@ def test_flink_sees_every_key_of_an_export(
     assert lines == sorted_lines(golden.expected())
 
 
-@pytest.mark.parametrize(
-    ("golden", "parallelism", "max_parallelism"), product(IN_EVERY_RUN_OF_OLD_FLINK)
-)
+@pytest.mark.full
+@every_restore
 def test_an_older_flink_sees_every_key_of_an_export(
     golden: GoldenCase,
     parallelism: int,
@@ -134,6 +109,7 @@ class Noting(LocalEngine):
 
 
 @pytest.mark.full
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("case", "compression", "backend", "parallelism", "max_parallelism"),
     [

@@ -23,23 +23,19 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
+from tests.support.covering import pairs, values
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(2)]
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(2, by=values)]
 
 PARALLELISMS = (1, 2, 3, 5, 7)
-EVERY_RUN = (5,)
 KEYS = 120
 WRITTEN_AT = 3
 SPLIT, UNION = ("split", "offsets", "lone"), ("union", "rare")
 GOLDEN = golden_cases("operator", form="canonical")
 
 
-def at_each(every_run: tuple[int, ...] = EVERY_RUN) -> Any:
-    """A test at each parallelism; `full` where it is not one for every run."""
-    marked = [pytest.param(parallelism, marks=[] if parallelism in every_run else pytest.mark.full)
-              for parallelism in PARALLELISMS]  # fmt: skip
-    return pytest.mark.parametrize("parallelism", marked)
+at_each = pytest.mark.parametrize("parallelism", PARALLELISMS)
 
 
 def exported(savepoint: Path, to: Path, **options: Any) -> Path:
@@ -117,7 +113,8 @@ def elements(savepoint: Path) -> dict[str, dict[int, list[Any]]]:
     return by_name
 
 
-@at_each()
+@pytest.mark.thinned(2, by=pairs)
+@at_each
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda case: case.name)
 def test_lists_and_broadcasts(
     golden: GoldenCase, parallelism: int, flink: FlinkOracle, tmp_path: Path
@@ -130,7 +127,7 @@ def test_lists_and_broadcasts(
     assert_same(flink.restore("operator", savepoint, **options), expected, savepoint, parallelism)
 
 
-@at_each()
+@at_each
 def test_beside_keyed_state(
     mixed: Path, parallelism: int, flink: FlinkOracle, tmp_path: Path
 ) -> None:
@@ -146,7 +143,7 @@ def test_beside_keyed_state(
     assert_same(lines, expected, savepoint, parallelism)
 
 
-@at_each((1, 7))
+@at_each
 def test_an_export_is_rescaled_by_flink(
     mixed: Path, parallelism: int, flink: FlinkOracle, tmp_path: Path
 ) -> None:
@@ -157,7 +154,7 @@ def test_an_export_is_rescaled_by_flink(
     assert_alike(flink.restore("mixed", savepoint, **options), expected, parallelism)
 
 
-@at_each((2,))
+@at_each
 def test_rescaled_again_and_again(
     mixed: Path, parallelism: int, flink: FlinkOracle, tmp_path: Path
 ) -> None:
@@ -174,7 +171,7 @@ def test_rescaled_again_and_again(
     assert all(len(rule) == 28 and rule == rules[0] for rule in rules)
 
 
-@at_each((2,))
+@at_each
 def test_an_older_flink_and_version_5(
     mixed: Path, parallelism: int, flink: FlinkOracle, old_flink: FlinkOracle, tmp_path: Path
 ) -> None:

@@ -14,10 +14,11 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
+from tests.support.covering import pairs
 from tests.support.savepoints.expected_contents import UIDS
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
-pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(4)]
+pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.thinned(4, by=pairs)]
 
 CASES = golden_cases("types", "pojo")
 OLD = "flink1.20.0"
@@ -55,11 +56,7 @@ def test_every_type(golden: GoldenCase, flink: FlinkOracle, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "golden",
-    [
-        pytest.param(case, marks=[] if case.facts["case"] == "types" else pytest.mark.full)
-        for case in CASES
-        if case.facts["format"] == "canonical"
-    ],
+    [case for case in CASES if case.facts["format"] == "canonical"],
     ids=lambda case: case.name,
 )
 def test_every_type_in_an_older_flink(
@@ -70,7 +67,6 @@ def test_every_type_in_an_older_flink(
     assert_restored(old_flink, golden, savepoint, parallelism=1, backend="hashmap")
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("max_parallelism", EVERY_MAX_PARALLELISM)
 @pytest.mark.parametrize("parallelism", EVERY_PARALLELISM)
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
@@ -83,7 +79,7 @@ def test_every_type_at_every_parallelism(
     flink: FlinkOracle,
     tmp_path: Path,
 ) -> None:
-    """The whole product, compressed."""
+    """Compressed: each with each."""
     savepoint = exported(
         golden, tmp_path, parallelism=parallelism, max_parallelism=max_parallelism,
         compression="snappy",

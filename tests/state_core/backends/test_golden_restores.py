@@ -26,11 +26,12 @@ from statelake.state_core.formats.layout.meta_info import read_serializer_entry
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.key_groups import key_group_ranges
 from statelake.state_core.model.snapshot import Operator, StateKind
+from tests.support.covering import pairs
 from tests.support.jobs.backend_cases import BACKENDS, MakeBackend, descriptor, write_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers
 
-pytestmark = pytest.mark.thinned(6)
+pytestmark = pytest.mark.thinned(6, by=pairs)
 
 Contents = dict[str, set[tuple[int, bytes, bytes]]]
 

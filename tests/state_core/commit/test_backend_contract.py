@@ -30,6 +30,7 @@ from statelake.state_core.commit import (
 )
 from statelake.state_core.errors import CommitOrderError, RestoreInterruptedError
 from statelake.state_core.files.filesystem import Directory
+from tests.support.covering import pairs
 from tests.support.jobs.commit_world import Pool
 from tests.support.jobs.doubles import (
     MemoryBackend,
@@ -39,7 +40,7 @@ from tests.support.jobs.doubles import (
     segments,
 )
 
-pytestmark = pytest.mark.thinned(2)
+pytestmark = pytest.mark.thinned(2, by=pairs)
 
 Content = dict[bytes, bytes]
 STORES = ("one", "two")

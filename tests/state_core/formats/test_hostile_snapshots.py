@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from statelake import open_snapshot
 from statelake.state_core.errors import StateError
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from tests.support.covering import values
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.snapshot_damage import LENGTHS, damages, inlined, read_everything
 
-pytestmark = pytest.mark.thinned(4)
+pytestmark = pytest.mark.thinned(8, by=values)
 
 # RocksDB's files have tests of their own (test_rocksdb_damage.py): its own code reads them
 READ_HERE = [
@@ -27,21 +28,10 @@ READ_HERE = [
     for golden_case in golden_cases()
     if golden_case.facts["format"] == "canonical" or golden_case.facts["backend"] == "hashmap"
 ]
-# of each form and each family of types one, the others in the long run
-ALWAYS = (
-    "churn-hashmap", "kinds-hashmap", "kinds-rocksdb-canonical-snappy-p3",
-    "operator-hashmap-canonical-p2", "operator-hashmap-canonical-snappy-p3-m128-flink2",
-    "pojo-rocksdb", "sql-rocksdb", "types-hashmap-canonical",
-    "windows", "wordcount-hashmap-canonical-p2-m1024", "wordcount-hashmap-native",
-)  # fmt: skip
-CASES = [
-    pytest.param(case, id=case.name, marks=() if case.name.startswith(ALWAYS) else pytest.mark.full)
-    for case in READ_HERE
-]
 LARGEST = 32 << 20  # windows, blocks and tables of rows take some 10 MiB, whatever the file
 CUTS = 24
 
-every_case = pytest.mark.parametrize("golden", CASES)
+every_case = pytest.mark.parametrize("golden", READ_HERE, ids=lambda case: case.name)
 
 
 @cache
@@ -130,7 +120,6 @@ def test_state_damaged_behind_good_metadata(
         check_message(error)
 
 
-@pytest.mark.thinned(8)
 @every_case
 def test_lengths_that_lie(golden: GoldenCase, tmp_path: Path) -> None:
     """Huge and negative numbers anywhere: memory stays in proportion to the file."""

@@ -34,6 +34,7 @@ from statelake.state_core.files.confinement import ConfinedTree
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import RelativeHandle
 from statelake.state_core.serializers.type_spec import parse_type
+from tests.support.covering import values
 from tests.support.forged_lakes import (
     DEAD,
     NAME,
@@ -47,7 +48,7 @@ from tests.support.forged_lakes import (
 )
 from tests.support.lakes import LOCAL, Contents, entries, exported, forge_claim, import_as
 
-pytestmark = pytest.mark.thinned(12)
+pytestmark = pytest.mark.thinned(12, by=values)
 
 Command = Callable[[Scene], object]
 
