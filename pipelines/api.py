@@ -11,8 +11,9 @@
     orders["monday"].export("savepoints/wide", parallelism=12)
 
 Methods and parameters are called as the command's words are. A snapshot is named as on the command
-line: by its id, `latest`, `latest~1`, a date, or the beginning of its id. Each raises a
-`StateError` that says what is wrong and what to do, and leaves the lake as it was.
+line: by its id, `latest`, `latest~1`, a date, or the beginning of its id; to be dropped, erased
+from, held, released or committed, by its whole id alone. Each raises a `StateError` that says what
+is wrong and what to do, and leaves the lake as it was.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ from typing_extensions import Self
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
-from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId, resolve_snapshot
+from statelake.pipelines.lake.catalog.snapshot_names import (
+    SnapshotId,
+    resolve_snapshot,
+    whole_snapshot,
+)
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.deprecation import warn_deprecated
@@ -555,7 +560,7 @@ class Job:
             NotFoundError: There is no such snapshot, or several begin so.
         """
         record = self.lake.catalog.snapshot(self.name, self.resolve(snapshot))
-        return LakeSnapshot(self, record)
+        return LakeSnapshot(self, record, snapshot)
 
     def newest(self) -> LakeSnapshot:
         """Return the newest snapshot.
@@ -600,6 +605,10 @@ class Job:
             NotFoundError: Several snapshots begin so, or there are fewer than it counts.
         """
         return resolve_snapshot(self.lake.catalog, self.name, snapshot)
+
+    def _whole(self, snapshot: str) -> SnapshotId:
+        """Return the whole id of a snapshot that is to be changed, and refuse other names."""
+        return whole_snapshot(self.lake.catalog, self.name, snapshot)
 
     def import_snapshot(
         self,
@@ -733,7 +742,7 @@ class Job:
             )
         asked = {each.name for each in (first, last) if each is not None}
         chosen = [
-            record.snapshot_id
+            SnapshotId(record.snapshot_id)
             for record in self.snapshots()
             if (first is None or record.taken_at >= first.taken_at)
             and (last is None or record.taken_at <= last.taken_at)
@@ -755,13 +764,16 @@ class Job:
 
         Args:
             name: The id of the new snapshot.
-            parent: The snapshot whose tables were edited.
+            parent: The whole id of the snapshot whose tables were edited.
             note: Kept with it; say why.
+
+        Raises:
+            NotFoundError: No snapshot has the parent's id.
         """
         from statelake.pipelines.lake.edit.committing import commit_snapshot
 
         return commit_snapshot(
-            self.lake.catalog, self.name, name, self.resolve(parent), note=note, engine=self.engine,
+            self.lake.catalog, self.name, name, self._whole(parent), note=note, engine=self.engine,
             progress=self.progress,
         )  # fmt: skip
 
@@ -829,7 +841,7 @@ class Job:
         """Return the ids of the snapshots that no migration with this suffix made."""
         from statelake.pipelines.operations.migrations import not_migrated
 
-        return not_migrated(self.lake.catalog, self.name, suffix)
+        return [*map(SnapshotId, not_migrated(self.lake.catalog, self.name, suffix))]
 
     def plan_drop(self, *snapshots: str, keep: int | None = None) -> DropPlan:
         """Say what `drop` would do; nothing is changed. Arguments and errors as for `drop`."""
@@ -844,10 +856,11 @@ class Job:
         Those with a hold stay.
 
         Args:
-            snapshots: The snapshots to drop.
+            snapshots: The whole ids of the snapshots to drop.
             keep: How many of the newest to keep, where no snapshots are named.
 
         Raises:
+            NotFoundError: No snapshot has one of the ids; nothing is dropped.
             HeldError: There is a hold on one of those named; nothing is dropped.
             DeclarationError: Neither snapshots nor `keep` are given, or both.
         """
@@ -860,7 +873,7 @@ class Job:
         """Return the ids of snapshots that are named, all looked up before one is dropped."""
         if bool(snapshots) == (keep is not None):
             raise DeclarationError("give either snapshots to drop, or how many to keep")
-        return [*dict.fromkeys(map(self.resolve, snapshots))] or None
+        return [*dict.fromkeys(map(self._whole, snapshots))] or None
 
     def plan_retain(self, policy: str) -> RetentionPlan:
         """Say which snapshots a policy keeps, and why; nothing is changed.
@@ -1009,12 +1022,14 @@ class LakeSnapshot(Snapshot):
     Args:
         job: The job.
         record: All that the lake knows of it.
+        asked: The name by which it was asked for; by default its id.
     """
 
     job: Job
     record: SnapshotRecord
+    asked: str
 
-    def __init__(self, job: Job, record: SnapshotRecord) -> None:
+    def __init__(self, job: Job, record: SnapshotRecord, asked: str | None = None) -> None:
         known = {
             "location": f"{job.name}/{record.snapshot_id}",
             "metadata_version": record.metadata_version,
@@ -1023,6 +1038,7 @@ class LakeSnapshot(Snapshot):
             "format": record.format,
             "job": job,
             "record": record,
+            "asked": record.snapshot_id if asked is None else asked,
         }
         for name, value in known.items():
             object.__setattr__(self, name, value)
@@ -1038,9 +1054,9 @@ class LakeSnapshot(Snapshot):
         return repr(self.record).replace("SnapshotRecord", "LakeSnapshot", 1)
 
     @property
-    def name(self) -> str:
+    def name(self) -> SnapshotId:
         """Its id within the job."""
-        return self.record.snapshot_id
+        return SnapshotId(self.record.snapshot_id)
 
     @property
     def compression(self) -> str:
@@ -1055,6 +1071,11 @@ class LakeSnapshot(Snapshot):
     @property
     def _catalog(self) -> Catalog:
         return self.job.lake.catalog
+
+    @property
+    def _whole_id(self) -> SnapshotId:
+        """Its id, if it was asked for by that; other names are refused for what changes it."""
+        return self.name if self.asked == self.name else self.job._whole(self.asked)  # noqa: SLF001 - of the job here
 
     def export(
         self,
@@ -1300,9 +1321,13 @@ class LakeSnapshot(Snapshot):
         blobs: Sequence[str] = (),
         changelogs: Sequence[str] = (),
     ) -> Erasure:
-        """Return an erasure from this snapshot alone; arguments as for `Lake.erase`."""
+        """Return an erasure from this snapshot alone; arguments as for `Lake.erase`.
+
+        Raises:
+            NotFoundError: It was not asked for by its whole id.
+        """
         return self.job.lake.erase(
-            request, keys=keys, where=where, jobs=(self.job.name,), snapshots=(self.name,),
+            request, keys=keys, where=where, jobs=(self.job.name,), snapshots=(self._whole_id,),
             carried=carried, blobs=blobs, changelogs=changelogs, progress=self.job.progress,
         )  # fmt: skip
 
@@ -1311,20 +1336,26 @@ class LakeSnapshot(Snapshot):
 
         Args:
             reason: Why; another reason is another hold.
+
+        Raises:
+            NotFoundError: It was not asked for by its whole id.
         """
         from statelake.pipelines.lake.catalog.holds import hold_snapshot
 
-        return hold_snapshot(self._catalog, self.job.name, self.name, reason)
+        return hold_snapshot(self._catalog, self.job.name, self._whole_id, reason)
 
     def release(self, reason: str | None = None) -> list[str]:
         """End its holds, and return their reasons.
 
         Args:
             reason: Only the hold of that reason; all of them by default.
+
+        Raises:
+            NotFoundError: It was not asked for by its whole id, or there is no such hold.
         """
         from statelake.pipelines.lake.catalog.holds import release_snapshot
 
-        return release_snapshot(self._catalog, self.job.name, self.name, reason)
+        return release_snapshot(self._catalog, self.job.name, self._whole_id, reason)
 
     def plan_rescale(
         self, parallelism: int, max_parallelism: int | None = None

@@ -172,15 +172,21 @@ def answer(*, yes: bool) -> None:
 
 
 def snapshot_named(job: Job, name: str) -> SnapshotId:
-    """Return the id of the snapshot that the command line names; print it if it is another word.
+    """Return the id of the snapshot that a reading command names; print it if it is another word.
 
     Raises:
         NotFoundError: Several snapshots begin so, or there are fewer than it counts.
     """
     snapshot_id = job.resolve(name)
-    if snapshot_id != name:
-        click.echo(printable(f"{name} is snapshot {snapshot_id}"), err=True)
+    say_meant(name, snapshot_id)
     return snapshot_id
+
+
+def say_meant(name: str, snapshot_id: str) -> None:
+    """Say on standard error which snapshot a name means, if it is not the id itself."""
+    if name and snapshot_id != name:
+        completed = "completed to" if snapshot_id.startswith(name) else "snapshot"
+        click.echo(printable(f"{name} is {completed} {snapshot_id}"), err=True)
 
 
 class Reading(TypedDict):

@@ -362,6 +362,8 @@ class _Run:
             return snapshot_of_run(number - 1)
         if self.options.restore:
             name = resolve_snapshot(self.lake, self.job.name, self.options.restore)
+            if name != self.options.restore:
+                LOG.warning("%s is snapshot %s", self.options.restore, name)
             return self.lake.snapshot(self.job.name, name).snapshot_id
         if self.lake.exists() and self.lake.summaries(self.job.name):
             raise NotFoundError(

@@ -30,12 +30,14 @@ from tests.support.lakes import forge_claim
 from tests.support.people import ALICE, NEW_PROFILE, PROFILE
 from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint
 
-__all__ = ["COMMANDS", "ERASED", "Command", "clean_up", "copy", "import_of", "prepare_sources"]
+__all__ = ["COMMANDS", "ERASED", "FIRST", "SECOND", "Command", "clean_up", "copy", "import_of", "prepare_sources"]
 
 JOBS = ("baskets", "orders", "returns", "shop")
 ERASED = ALICE
 KEPT = "bob-11d2"
-MONDAY = "--job orders --parent monday"
+# one name begins the other: what drops the first twice must not drop the second
+FIRST, SECOND = "run-1", "run-10"
+EDITED = f"--job orders --parent {FIRST}"
 STATE = "users/profile"
 DELETE = f"DELETE FROM users.profile WHERE key = '{KEPT}'"
 SPEC = """
@@ -114,40 +116,40 @@ def _of_format_0(world: Path) -> None:
 
 
 COMMANDS: dict[str, Command] = {
-    "first": Command(import_of("monday"), fresh=True),
+    "first": Command(import_of("monday", snapshot=FIRST), fresh=True),
     "import": Command(import_of("wednesday")),
-    "same": Command(import_of("tuesday")),
+    "same": Command(import_of("tuesday", snapshot=SECOND)),
     "edit": Command(
-        _command(f"edit {MONDAY} --snapshot fewer --keep-keys users ../sources/keys"),
+        _command(f"edit {EDITED} --snapshot fewer --keep-keys users ../sources/keys"),
         done=(3,),
     ),
     "rename": Command(
-        _command(f"edit {MONDAY} --snapshot renamed --rename-uid users people"),
+        _command(f"edit {EDITED} --snapshot renamed --rename-uid users people"),
         done=(3,),
     ),
     "sql-edit": Command(
-        _command("sql --job orders --edit monday --as smaller", DELETE),
+        _command(f"sql --job orders --edit {FIRST} --as smaller", DELETE),
         done=(3,),
     ),
     "migrate": Command(
-        _command("migrate --job orders --snapshot monday --to ../sources/new --state", STATE),
+        _command(f"migrate --job orders --snapshot {FIRST} --to ../sources/new --state", STATE),
         done=(0, 3),
     ),
     "merge": Command(
-        _command(f"edit {MONDAY} --snapshot both --merge returns:friday"),
+        _command(f"edit {EDITED} --snapshot both --merge returns:friday"),
         done=(3,),
     ),
     "commit": Command(
-        _command("commit --job orders --parent tuesday --snapshot by-hand"),
+        _command(f"commit --job orders --parent {SECOND} --snapshot by-hand"),
         done=(3,), edits=_delete_rows,
     ),
-    "drop": Command(_command("drop --job orders --snapshot monday"), done=(3,)),
-    "drop-newest": Command(_command("drop --job orders --snapshot tuesday"), done=(3,)),
+    "drop": Command(_command(f"drop --job orders --snapshot {FIRST}"), done=(3,)),
+    "drop-newest": Command(_command(f"drop --job orders --snapshot {SECOND}"), done=(3,)),
     "drop-all": Command(_command("drop --job orders --keep 0"), done=(0, 3), prunes=True),
     "keep-one": Command(_command("drop --job orders --keep 1"), prunes=True),
     "retain": Command(_command("retain --job orders", "--policy", "1 all"), prunes=True),
-    "hold": Command(_command("hold --job orders monday --reason case-1")),
-    "release": Command(_command("release --job orders monday"), after=("hold",), done=(1,)),
+    "hold": Command(_command(f"hold --job orders {FIRST} --reason case-1")),
+    "release": Command(_command(f"release --job orders {FIRST}"), after=("hold",), done=(1,)),
     "erase": Command(
         _command(f"erase --key {ERASED} --request gdpr-1 --carried keep"), done=(0, 1)
     ),
@@ -155,7 +157,7 @@ COMMANDS: dict[str, Command] = {
         _command(f"audit erase --key {ERASED} --request gdpr-1"), after=("erase",)
     ),
     "export": Command(
-        _command("export --job orders --snapshot monday --to exports/monday"), done=(3,)
+        _command(f"export --job orders --snapshot {FIRST} --to exports/monday"), done=(3,)
     ),
     "compress": Command(_command("compress ../sources/monday --to exports/compressed"), done=(3,)),
     "bootstrap": Command(
@@ -171,7 +173,7 @@ COMMANDS: dict[str, Command] = {
         _command("upgrade ../sources/baskets --to exports/flink-2", *KRYO), done=(3,)
     ),
     "sql": Command(
-        _command("sql --as-of monday --json", "SELECT * FROM orders.users.profile ORDER BY key"),
+        _command(f"sql --as-of {FIRST} --json", "SELECT * FROM orders.users.profile ORDER BY key"),
     ),
     "dagster": Command(("dagster", "wednesday"), done=(0, 3), steps=True, slow=True),
 }  # fmt: skip

@@ -19,7 +19,16 @@ from functools import partial
 from itertools import chain, permutations, zip_longest
 from pathlib import Path
 
-from tests.faults.commands import COMMANDS, ERASED, clean_up, copy, import_of, prepare_sources
+from tests.faults.commands import (
+    COMMANDS,
+    ERASED,
+    FIRST,
+    SECOND,
+    clean_up,
+    copy,
+    import_of,
+    prepare_sources,
+)
 from tests.faults.judging import Seen, files_too_many, files_with, look, plain, shape
 from tests.faults.playing import HERE, TOO_LONG, Guise, Played, start
 from tests.faults.shim import Calls, Fault
@@ -136,7 +145,10 @@ class Sweep:
             (empty / name).mkdir(parents=True)
         self._worlds["fresh",] = empty
         base = self._worlds[()] = self._copy(empty, "base")
-        for words in (import_of("monday"), import_of("tuesday"), import_of("friday", "returns")):
+        for words in (
+            import_of("monday", snapshot=FIRST), import_of("tuesday", snapshot=SECOND),
+            import_of("friday", "returns"),
+        ):  # fmt: skip
             _require(start(words, base).end())
 
     # what is there to try

@@ -42,7 +42,7 @@ def test_a_snapshot_goes_in_is_edited_compared_exported_and_dropped(tmp_path: Pa
     imported = demo.import_snapshot(DEMO / "monday", name="monday", note="first")
     assert (imported.new, imported.record.note, lake.jobs()) == (True, "first", ["demo"])
     edit(lake.catalog, "demo/keyed/kinds/total").delete("value = 14280")
-    demo.commit("erased", "latest")
+    demo.commit("erased", "monday")
     assert [record.snapshot_id for record in demo.snapshots()] == ["monday", "erased"]
     differences = demo["monday"].diff("erased")
     assert (differences.same, str(differences).startswith("monday → erased\n")) == (False, True)

@@ -143,6 +143,7 @@ def growth(
             grown = sl.growth(savepoints, ahead=ahead, keys=keys, **reading)
         else:
             stored = Lake(lake).job(job or "", engine=engine, progress=progress)
+            since, until = (each and snapshot_named(stored, each) for each in (since, until))
             grown = stored.growth(since, until, ahead=ahead, keys=keys)
     show(grown, as_json_=as_json_)
 

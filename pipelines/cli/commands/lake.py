@@ -28,7 +28,6 @@ from statelake.pipelines.cli.options import (
     lake_option,
     plan_option,
     reading_options,
-    snapshot_named,
     snapshot_option,
 )
 
@@ -106,7 +105,7 @@ def import_command(
 @lake_option
 @job_option
 @click.option("--snapshot", "snapshot_id", required=True, help="The name of the new snapshot.")
-@snapshot_option("--parent", required=True, help="The snapshot whose tables were edited.")
+@snapshot_option("--parent", required=True, help="The whole id of the snapshot that was edited.")
 @click.option("--note", default="", help="Why; kept with the snapshot.")
 @engine_option
 @plugins_option
@@ -127,11 +126,8 @@ def commit(
           --snapshot without-alice --note "erasure request 4711"
       statelake export --lake lake --job orders --snapshot without-alice --to /savepoints/clean
     """
-    opened = Lake(lake)
-    parent = snapshot_named(opened.job(job), parent)
     with progress_bar("checking", quiet=as_json_) as progress:
-        job_of_lake = opened.job(job, engine=engine, progress=progress)
-        done = job_of_lake.commit(snapshot_id, parent, note=note)
+        done = Lake(lake).job(job, engine=engine, progress=progress).commit(snapshot_id, parent, note=note)
     show(done, as_json_=as_json_, marked=snapshot_id)
 
 
@@ -167,7 +163,7 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
 @click.command()
 @lake_option
 @job_option
-@snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to delete.")
+@snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="The whole id of a snapshot.")
 @click.option("--keep", type=click.IntRange(min=0), help="Delete all but the newest N.")
 @click.option("--yes", is_flag=True, help="Execute the plan, which is otherwise only shown.")
 @json_option
@@ -181,7 +177,9 @@ def drop(
 ) -> None:
     """Delete snapshots, and the files that only they need.
 
-    A snapshot with a hold is never deleted: to name it is an error, and --keep skips it.
+    A snapshot is named by its whole id: `latest`, dates and beginnings of ids are refused. Given
+    again, the command ends with exit code 3, and changes nothing. A snapshot with a hold is never
+    deleted: to name it is an error, and --keep skips it.
 
     Without --yes nothing is deleted: the command shows which snapshots would be deleted, and how
     many bytes that would free.
@@ -194,10 +192,8 @@ def drop(
     if bool(snapshot_ids) == (keep is not None):
         raise click.UsageError("give either --snapshot (once or more) or --keep")
     opened = Lake(lake).job(job)
-    # names are resolved before one is dropped, which may change the meaning of `latest`
-    named = [snapshot_named(opened, name) for name in snapshot_ids]
-    plan = opened.plan_drop(*named, keep=keep)
-    done = opened.drop(*named, keep=keep) if yes else None
+    plan = opened.plan_drop(*snapshot_ids, keep=keep)
+    done = opened.drop(*snapshot_ids, keep=keep) if yes else None
     if as_json_:
         as_json(plan.to_json() | {"dropped": None if done is None else done.to_json()})
     else:

@@ -12,6 +12,7 @@ from statelake.pipelines.cli.options import (
     configured_option,
     lake_is_meant,
     reading_options,
+    say_meant,
 )
 
 
@@ -48,4 +49,5 @@ def notebook(
     done = sl.notebook(
         location, target, job=job or "", snapshot=snapshot, overwrite=overwrite, **reading
     )
+    say_meant(snapshot, done.snapshot)
     show(done, as_json_=as_json_, marked=target)

@@ -15,12 +15,7 @@ from statelake.pipelines.cli.commands.terminal import (
     show,
     tell,
 )
-from statelake.pipelines.cli.options import (
-    job_option,
-    lake_option,
-    snapshot_argument,
-    snapshot_named,
-)
+from statelake.pipelines.cli.options import job_option, lake_option, snapshot_argument
 
 
 @click.command()
@@ -30,7 +25,7 @@ from statelake.pipelines.cli.options import (
 @click.option("--reason", default="", help="The reason, kept with the hold.")
 @json_option
 def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> None:
-    """Protect a snapshot from deletion, until its holds are released.
+    """Protect a snapshot, named by its whole id, from deletion until its holds are released.
 
     Neither `drop` nor `retain` nor Dagster's pruning deletes it. Another reason is another hold;
     the same reason again changes nothing.
@@ -38,15 +33,13 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
     \b
     Examples:
       statelake hold --lake /data/lake --job orders monday --reason "case 4711"
-      statelake hold --lake /data/lake --job orders latest
+      statelake hold --lake /data/lake --job orders savepoint-5f1e2c-0a1b2c3d4e5f
     """
-    opened = Lake(lake).job(job)
-    snapshot_id = snapshot_named(opened, snapshot)
-    holds = opened[snapshot_id].hold(reason)
+    holds = Lake(lake).job(job)[snapshot].hold(reason)
     if as_json_:
-        as_json({"job": job, "snapshot": snapshot_id, "holds": [asdict(note) for note in holds]})
+        as_json({"job": job, "snapshot": snapshot, "holds": [asdict(note) for note in holds]})
         return
-    tell(f"{snapshot_id} of {job} is held", marked=snapshot_id)
+    tell(f"{snapshot} of {job} is held", marked=snapshot)
     print_table("", ("<since", "<reason"),
                 [(f"{note.since:%Y-%m-%d %H:%M}", note.reason) for note in holds])  # fmt: skip
 
@@ -58,7 +51,7 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
 @click.option("--reason", help="Only the hold of that reason; all of them by default.")
 @json_option
 def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bool) -> None:
-    """End the holds of a snapshot, so that it can be deleted.
+    """End the holds of a snapshot, named by its whole id, so that it can be deleted.
 
     Exit code 1 if it has none.
 
@@ -67,14 +60,12 @@ def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bo
       statelake release --lake /data/lake --job orders monday
       statelake release --lake /data/lake --job orders monday --reason "case 4711"
     """
-    opened = Lake(lake).job(job)
-    snapshot_id = snapshot_named(opened, snapshot)
-    ended = opened[snapshot_id].release(reason)
+    ended = Lake(lake).job(job)[snapshot].release(reason)
     if as_json_:
-        as_json({"job": job, "snapshot": snapshot_id, "ended": ended})
+        as_json({"job": job, "snapshot": snapshot, "ended": ended})
         return
     named = ", ".join(why or "without a reason" for why in ended)
-    tell(f"released {snapshot_id} of {job}: {named}", marked=snapshot_id)
+    tell(f"released {snapshot} of {job}: {named}", marked=snapshot)
 
 
 @click.command()

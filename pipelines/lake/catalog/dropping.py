@@ -25,6 +25,7 @@ from statelake.pipelines.lake.catalog.attempts import (
 )
 from statelake.pipelines.lake.catalog.catalog import BadRow, Catalog, CatalogChange, CatalogVersion
 from statelake.pipelines.lake.catalog.catalog_rows import held_error, rows_without
+from statelake.pipelines.lake.catalog.snapshot_names import absent_snapshot
 from statelake.pipelines.lake.catalog.claims import AttemptClaim, DeletionClaim
 from statelake.pipelines.lake.catalog.deletions import (
     Freed,
@@ -249,10 +250,7 @@ def _chosen(
     if snapshot_ids is not None:
         missing = sorted(set(snapshot_ids) - rows)
         if missing:
-            raise NotFoundError(
-                f"job {job!r} has no snapshot {missing[0]!r}",
-                remedy=f"it has: {', '.join(known)}{did_you_mean(missing[0], known)}",
-            )
+            raise absent_snapshot(missing[0], {job: (summaries, bad)})
         return list(snapshot_ids), []
     older = summaries[: max(0, len(known) - (keep or 0))]
     claims = without_gone(version.claims)

@@ -12,8 +12,9 @@ from functools import partial
 
 from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogChange
 from statelake.pipelines.lake.catalog.catalog_rows import HoldsChange, held_error, rows_with_holds
+from statelake.pipelines.lake.catalog.snapshot_names import absent_snapshot
 from statelake.pipelines.lake.tables.records import HoldRecord
-from statelake.state_core.errors import LakeError, NoMatchError, NotFoundError
+from statelake.state_core.errors import LakeError, NoMatchError
 from statelake.state_core.printable import is_text
 
 
@@ -89,10 +90,7 @@ def release_snapshot(
         NoMatchError: There is no such hold.
     """
     if not lake.has(job, snapshot_id):
-        raise NotFoundError(
-            f"job {job!r} has no snapshot {snapshot_id!r}",
-            remedy="`statelake snapshots` lists them",
-        )
+        raise absent_snapshot(snapshot_id, {job: lake.listed(job)})
     ended: list[str] = []
 
     def without(holds: list[dict[str, object]]) -> list[dict[str, object]]:

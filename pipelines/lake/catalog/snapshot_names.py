@@ -8,18 +8,26 @@
 `2026-11-20T06:00`    the same for a time; UTC if it has no time zone
 `mon`                 the only one whose id begins with that
 ====================  ===============================================================
+
+Whoever reads a snapshot, or makes another of it, takes all of them: `resolve_snapshot`. Whoever
+drops, erases, holds, releases or commits takes whole ids alone: `whole_snapshot`. All others mean
+another snapshot once theirs is gone, and the command may be given again.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 
-from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.catalog import BadRow, Catalog
 from statelake.pipelines.lake.tables.names import LATEST
-from statelake.state_core.errors import NotFoundError
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.errors import NotFoundError, did_you_mean
 
 SHOWN = 10
+Listed = tuple[list[SnapshotRecord], list[BadRow]]
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(?:Z|[+-]\d{2}:\d{2})?)?", re.ASCII)
 
 
@@ -44,11 +52,72 @@ def resolve_snapshot(lake: Catalog, job: str, name: str) -> SnapshotId:
         NotFoundError: There are fewer snapshots, none is as old, or several ids begin with it.
         DamagedLakeError: A row of the catalog is invalid, and could be the one.
     """
-    return name if isinstance(name, SnapshotId) else SnapshotId(_resolved(lake, job, name))
+    if isinstance(name, SnapshotId):
+        return name
+    return SnapshotId(_resolved(lake.listed(job), job, name))
 
 
-def _resolved(lake: Catalog, job: str, name: str) -> str:
-    records, bad = lake.listed(job)
+def whole_snapshot(lake: Catalog, job: str, name: str) -> SnapshotId:
+    """Return a name that is the whole id of a snapshot, for what changes that snapshot.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        name: The id.
+
+    Raises:
+        NotFoundError: No snapshot has that id, whatever else the name could mean.
+        DamagedLakeError: A row of the catalog is invalid, and could be the one that is meant.
+    """
+    if isinstance(name, SnapshotId):
+        return name
+    listed = lake.listed(job)
+    if name in _ids(listed):
+        return SnapshotId(name)
+    if not any(listed):
+        lake.snapshot(job, name)  # says which jobs there are
+    raise absent_snapshot(name, {job: listed})
+
+
+def absent_snapshot(name: str, jobs: Mapping[str, Listed]) -> NotFoundError:
+    """Return the error of a name that is no whole id, with what is near or what it means now.
+
+    Args:
+        name: The name.
+        jobs: The jobs in which it was looked for, and what the catalog lists of each.
+    """
+    place = f"job {', '.join(map(repr, jobs))}"
+    if LATEST.fullmatch(name) or _until(name):
+        now = []
+        for job, listed in jobs.items():
+            with suppress(NotFoundError):
+                now.append((_resolved(listed, job, name), f" of {job}" if len(jobs) > 1 else ""))
+        means = " and ".join(f"{meant}{of}" for meant, of in now if meant != name)
+        return NotFoundError(
+            f"{name} is another snapshot at another time, and only a whole id is taken here",
+            place=place,
+            remedy=f"give the id: {name} is {means} now" if means else
+            "give an id: `statelake snapshots` lists them",
+        )  # fmt: skip
+    known = list(dict.fromkeys(each for listed in jobs.values() for each in _ids(listed)))
+    near = [each for each in known if name and each.startswith(name)]
+    more = "..., " if len(near or known) > SHOWN else ""
+    there = f"{more}{', '.join((near or known)[-SHOWN:])}" or "none"
+    remedy = f"there is {there}" if near else f"its latest are: {there}{did_you_mean(name, known)}"
+    return NotFoundError(
+        f"there is no snapshot {name}",
+        place=place,
+        remedy=f"{remedy}; nothing was changed: if another one is meant, give its whole id",
+    )
+
+
+def _ids(listed: Listed) -> list[str]:
+    records, bad = listed
+    return [each.snapshot_id for each in (*records, *bad) if each.snapshot_id]
+
+
+def _resolved(listed: Listed, job: str, name: str) -> str:
+    records, bad = listed
     ids = [record.snapshot_id for record in records]
     if name in ids or not name or any(row.snapshot_id == name for row in bad):
         return name
@@ -76,8 +145,7 @@ def _resolved(lake: Catalog, job: str, name: str) -> str:
             f"job {job!r} has no snapshot that was taken on {name} or before",
             remedy=f"its first is {first.snapshot_id!r}, of {first.taken_at:%Y-%m-%d %H:%M} UTC",
         )
-    known = [*ids, *(row.snapshot_id for row in bad)]
-    candidates = [snapshot_id for snapshot_id in known if snapshot_id.startswith(name)]
+    candidates = [snapshot_id for snapshot_id in _ids(listed) if snapshot_id.startswith(name)]
     if len(candidates) > 1:
         more = "..., " if len(candidates) > SHOWN else ""
         raise NotFoundError(

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.snapshot_names import absent_snapshot
 from statelake.pipelines.lake.edit.rewriting import (
     RewriteTask,
     Transform,
@@ -477,10 +478,8 @@ class Planner:
         ids = {record.snapshot_id for record in self._all()}
         for snapshot_id in self.asked.snapshots:
             if snapshot_id not in ids:
-                raise NotFoundError(
-                    f"no snapshot {snapshot_id!r} of {', '.join(self.records)}",
-                    remedy="`statelake snapshots` lists them",
-                )
+                listed = {job: self.lake.listed(job) for job in self.records}
+                raise absent_snapshot(snapshot_id, listed)
 
     def _emptied_states(
         self, shared: Sequence[_SharedFile], found_files: Sequence[tuple[_SharedFile, FoundFile]]

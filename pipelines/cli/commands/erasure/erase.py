@@ -11,7 +11,7 @@ import click
 from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
-from statelake.pipelines.cli.options import answer, gathered, lake_option
+from statelake.pipelines.cli.options import answer, gathered, lake_option, snapshot_option
 from statelake.pipelines.keys import KEY_LINES, lines_of
 
 SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
@@ -79,8 +79,8 @@ asked_options = gathered(
     default=None,
     help="What to do with raw, channel, coordinator and master state, which can't be searched.",
 )
-@click.option(
-    "--snapshot", "snapshots", multiple=True, help="Only this snapshot; by default all of the jobs."
+@snapshot_option(
+    "--snapshot", "snapshots", multiple=True, help="Only from this one, by its whole id; by default from all."
 )
 @click.option("--blobs", multiple=True, help="A blob store of `statelake run`, erased from too.")
 @click.option("--changelogs", multiple=True, help="A directory of changelogs, erased from too.")

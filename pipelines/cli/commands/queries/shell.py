@@ -204,7 +204,7 @@ class Shell:
             raise StateError(".edit without a snapshot", remedy="see statelake.snapshots")
         snapshot = of_job(self.lake, self.job, snapshot) or snapshot
         self.job = job_of(self.lake, snapshot, self.job)
-        self.lake.job(self.job)[snapshot]  # refuses a wrong name
+        snapshot = self.lake.job(self.job)[snapshot].name  # of that id when it is committed, too
         self.editing, self.as_of = snapshot, None
         tell(f"editing {snapshot}: nothing changes before .commit, and SELECT shows it as it is")
 

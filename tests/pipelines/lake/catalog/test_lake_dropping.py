@@ -151,7 +151,7 @@ def test_a_job_that_begins_again(
     ("job", "names", "message"),
     [
         ("clicks", ["first"], r"no job 'clicks' in the lake; it has: orders$"),
-        ("orders", ["first", "fifth"], r"no snapshot 'fifth'; it has: first, second, third"),
+        ("orders", ["first", "fifth"], r"no snapshot fifth; its latest are: first, second, third"),
     ],
 )
 def test_what_is_not_there(job: str, names: list[str], message: str, lake: Catalog) -> None:

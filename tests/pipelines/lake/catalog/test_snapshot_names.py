@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 
+import click
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+import statelake as sl
+from statelake.pipelines.cli.main import statelake as commands
+from statelake.pipelines.cli.options import _complete_snapshots
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot
+from statelake.pipelines.lake.catalog.snapshot_names import (
+    SnapshotId,
+    resolve_snapshot,
+    whole_snapshot,
+)
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -171,7 +180,7 @@ def of(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 class TestOnTheCommandLine:
-    """Every command that names a snapshot of a lake takes these names, and says what they mean."""
+    """Every command that reads a snapshot of a lake takes these names, and says what they mean."""
 
     @pytest.mark.parametrize(
         "words",
@@ -207,10 +216,141 @@ class TestOnTheCommandLine:
                      "words:latest", "--json")  # fmt: skip
         assert merged.code == 0, merged.err
         assert sorted(merged.json["operators"]) == ["counted", "counter"]
-        ran = run("drop", *of, "--snapshot", "latest", "--snapshot", "latest~1", "--snapshot",
-                  "both", "--yes", "--json")  # fmt: skip
-        assert (ran.code, ran.json["dropped"]["dropped"]) == (0, ["both", "renamed"]), ran.err
-        committed = run("commit", *of, "--parent", "latest", "--snapshot", "again", "--json")
+        ran = run("drop", *of, "--snapshot", "renamed", "--snapshot", "both", "--yes", "--json")
+        assert (ran.code, ran.json["dropped"]["dropped"]) == (0, ["renamed", "both"]), ran.err
+        committed = run("commit", *of, "--parent", "tuesday", "--snapshot", "again", "--json")
         assert (committed.code, committed.json["parent"]) == (0, "tuesday"), committed.err
         unclear = run("export", *of, "--snapshot", "", "--to", tmp_path / "none")
         assert (unclear.code, unclear.out) == (3, "")
+
+
+WHOLE: dict[str, tuple[str, ...]] = {
+    "drop": ("--snapshot", "{}", "--yes"),
+    "hold": ("{}",),
+    "release": ("{}",),
+    "commit": ("--parent", "{}", "--snapshot", "new"),
+    "erase": ("--snapshot", "{}", "--key", "a", "--request", "r", "--carried", "drop", "--yes"),
+}
+COMPLETED = {
+    # these read
+    "inspect", "dump", "get", "find", "expired", "top", "offsets", "channels", "sinks", "report",
+    "export", "diff", "growth", "plan-rescale", "sql", "shell", "notebook", "run", "flink canary",
+    "check integrity", "check legality", "check compatibility", "check sql", "types",
+    # these make another snapshot of the one that is named, which stays
+    "edit", "migrate", "upgrade", "sql-upgrade",
+}  # fmt: skip
+OTHERS = {"notebook": "snapshot", "run": "restore"}  # in which they complete nothing
+
+
+def commands_that_name_a_snapshot() -> set[str]:
+    """The commands with an argument or option that names a snapshot of a lake which is there."""
+    found = set()
+
+    def look(command: click.Command, name: str) -> None:
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for each in command.list_commands(context):
+                below = command.get_command(context, each)
+                assert below is not None
+                look(below, f"{name} {each}".strip())
+            return
+        for option in command.params:
+            completes = getattr(option, "_custom_shell_complete", None) is _complete_snapshots
+            if completes or OTHERS.get(name) == option.name:
+                found.add(name)
+
+    look(commands, "")
+    return found
+
+
+class TestWhatChangesASnapshot:
+    """It takes whole ids alone: any other name means another snapshot once that one is gone."""
+
+    @pytest.fixture
+    def gone(self, tmp_path: Path) -> tuple[str, ...]:
+        """The lake and job of `run-10`, where `run-1` was dropped."""
+        of = ("--lake", str(tmp_path / "lake"), "--job", "words")
+        for name in ("run-1", "run-10"):
+            assert run("import", WORDS, *of, "--snapshot", name).code == 0
+        assert run("drop", *of, "--snapshot", "run-1", "--yes").code == 0
+        return of
+
+    def test_each_command_is_of_one_kind(self) -> None:
+        """A new command that names a snapshot is put into one of the two tables."""
+        assert commands_that_name_a_snapshot() == COMPLETED | set(WHOLE)
+
+    @pytest.mark.parametrize("command", WHOLE)
+    def test_a_name_that_is_gone_means_no_other(self, command: str, gone: tuple[str, ...]) -> None:
+        """A command that is given again is refused, says what is near, and changes nothing."""
+        assert run("hold", *gone, "run-10", "--reason", "case").code == 0
+        listed = run("snapshots", *gone, "--json").json
+        ran = run(command, *gone, *(word.format("run-1") for word in WHOLE[command]))
+        assert (ran.code, ran.out) == (3, "")
+        assert "there is no snapshot run-1; there is run-10; nothing was changed" in ran.err
+        assert run("snapshots", *gone, "--json").json == listed
+
+    @pytest.mark.parametrize("name", ["latest", "2030-01-01"])
+    @pytest.mark.parametrize("command", WHOLE)
+    def test_a_name_that_moves_is_refused(
+        self, command: str, name: str, gone: tuple[str, ...]
+    ) -> None:
+        """With the id that it means now."""
+        listed = run("snapshots", *gone, "--json").json
+        ran = run(command, *gone, *(word.format(name) for word in WHOLE[command]))
+        assert (ran.code, ran.out) == (3, "")
+        assert f"give the id: {name} is run-10 now" in ran.err
+        assert run("snapshots", *gone, "--json").json == listed
+
+    def test_in_python(self, gone: tuple[str, ...]) -> None:
+        """The methods refuse what the commands do; an id that was looked up is whole."""
+        job = sl.Lake(gone[1]).job("words")
+        newest = job.newest()
+        newest.hold("case")
+        for name in ("run-1", "latest"):
+            lake = job.lake
+            for change in (
+                partial(job.plan_drop, name), partial(job.drop, name),
+                partial(job.commit, "new", name), job[name].hold, job[name].release,
+                partial(job[name].erase, "r", keys=["a"]),
+                lake.erase("r", keys=["a"], snapshots=[name]).plan,
+                lake.erase("r", keys=["a"], snapshots=[name]).execute,
+            ):  # fmt: skip
+                with pytest.raises(NotFoundError, match="there is run-10|latest is run-10 now"):
+                    change()
+        assert [each.reason for each in job.newest().record.holds] == ["case"]
+        assert newest.release() == ["case"]
+        assert job.drop(job["latest"].name).dropped == ["run-10"]
+
+    def test_a_reader_says_what_it_completed(self, gone: tuple[str, ...], tmp_path: Path) -> None:
+        """In one line on standard error; standard output is that of the id."""
+        for words in (
+            ("top", "--json", "--snapshot"), ("sql", "--json", "SELECT 1 AS a", "--as-of"),
+            ("export", "--json", "--to", str(tmp_path / "out"), "--snapshot"),
+        ):  # fmt: skip
+            ran = run(*words, "run-1", *gone)
+            assert (ran.code, ran.err) == (0, "run-1 is completed to run-10\n")
+            assert "completed" not in ran.out
+        to = str(tmp_path / "look.py")
+        ran = run("notebook", gone[1], "--to", to, "--job", "words", "--snapshot", "run-1")
+        assert (ran.code, ran.err) == (0, "run-1 is completed to run-10\n")
+
+    def test_growth_says_what_it_completed(self, of: tuple[str, ...]) -> None:
+        """Of both of its names."""
+        ran = run("growth", *of, "--since", "mon", "--until", "tue", "--json")
+        assert ran.err.splitlines()[:2] == [
+            "mon is completed to monday", "tue is completed to tuesday",
+        ]  # fmt: skip
+
+    def test_in_several_jobs(self, gone: tuple[str, ...]) -> None:
+        """An erasure of all jobs says what the name means in each."""
+        assert run("import", WORDS, *gone[:2], "--job", "more", "--snapshot", "m").code == 0
+        erasure = sl.Lake(gone[1]).erase("r", keys=["a"], snapshots=["latest"])
+        with pytest.raises(NotFoundError, match="latest is m of more and run-10 of words now"):
+            erasure.plan()
+
+    def test_an_id_that_was_looked_up(self, lake: Catalog) -> None:
+        """It is taken as it is; of a job that is not there, the jobs are named."""
+        assert whole_snapshot(lake, "orders", SnapshotId("mon")) == "mon"
+        assert whole_snapshot(lake, "orders", "monday") == "monday"
+        with pytest.raises(NotFoundError, match="no job 'returns' in the lake; it has: orders"):
+            whole_snapshot(lake, "returns", "latest")
