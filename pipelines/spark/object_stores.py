@@ -15,7 +15,7 @@ from statelake.pipelines.spark.jars import resolve_jars
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.object_stores import S3_SCHEMES
-from statelake.state_core.files.storage_options import options_of_environment, storage_options
+from statelake.state_core.files.storage_options import storage_options
 
 HADOOP_VERSION = "3.5.0"  # the version of PySpark's own Hadoop
 SDK_VERSION = "2.35.4"  # Hadoop's; its bundle has 600 MB of other services
@@ -87,8 +87,7 @@ def spark_path(session: SparkSession, directory: Directory) -> str:
 
 def s3a_settings(directory: Directory) -> dict[str, str]:
     """Return S3A's settings of a directory's bucket; it finds keys in variables itself."""
-    own = storage_options(directory) or {}
-    options = options_of_environment(with_keys="AWS_ACCESS_KEY_ID" not in own) | own
+    options = storage_options(directory) or {}
     settings = {name: options[key] for key, name in S3A_OPTIONS.items() if options.get(key)}
     virtual = parse_qs(directory.query).get("force_virtual_addressing", ["false"])[-1]
     if "endpoint" in settings and virtual.lower() not in {"true", "1"}:
