@@ -19,6 +19,7 @@ from statelake.pipelines.spark.session import open_session
 from statelake.pipelines.spark.worker_daemon import preload
 from statelake.state_core.errors import StateError
 from tests.support.fake_java import fake_java
+from tests.support.lakes import DEMO
 
 pytestmark = pytest.mark.spark
 
@@ -243,3 +244,26 @@ class TestJars:
         assert jars.cache_directory() == tmp_path / "statelake"
         monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "mine"))
         assert jars.cache_directory() == tmp_path / "mine"
+
+
+@pytest.mark.full
+def test_workers_import_nothing_of_a_strangers_working_directory(tmp_path: Path) -> None:
+    """Unless this process does: a command in somebody's checkout runs no code of theirs."""
+    marker = tmp_path / "it-ran"
+    for name in ("numpy", "pyarrow", "pyspark", "statelake"):
+        text = f"open({str(marker)!r}, 'w').close()\n"
+        (tmp_path / f"{name}.py").write_text(text, "utf-8")
+    command = [
+        Path(sys.executable).parent / "statelake",
+        "import",
+        DEMO / "monday",
+        "--engine",
+        "spark",
+    ]
+    ran = subprocess.run(
+        [*command, "--lake", "lake", "--job", "j"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"},
+    )  # fmt: skip
+    if sys.version_info >= (3, 11):  # earlier ones have no PYTHONSAFEPATH
+        assert (ran.returncode, marker.exists()) == (0, False), ran.stderr
