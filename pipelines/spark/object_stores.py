@@ -6,6 +6,7 @@ Amazon's SDK that it needs, when the first location in S3 is opened.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -34,6 +35,7 @@ S3_JARS = (
     "org.reactivestreams:reactive-streams:1.0.4",
     *(f"software.amazon.awssdk:{module}:{SDK_VERSION}" for module in SDK_MODULES),
 )
+S3_DIGEST = "7429747d8e1e2c77dfdf3e1b3385d471dcfe2e46606cd1075f9db2e377f2558c"
 S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 PROVIDER = "aws.credentials.provider"
 PROVIDERS = "org.apache.hadoop.fs.s3a.{}AWSCredentialsProvider"
@@ -101,6 +103,11 @@ def s3a_settings(directory: Directory) -> dict[str, str]:
     return settings
 
 
+def s3_jars() -> Path:
+    """Return the directory of S3A's JARs, downloaded at the first call."""
+    return resolve_jars(f"jars/s3a-{HADOOP_VERSION}", alone=S3_JARS, digest=S3_DIGEST)
+
+
 def _bring_s3a(session: SparkSession) -> None:
     """Add S3A to Hadoop's class path, on executors too; impossible with Spark Connect."""
     context: Any = getattr(session, "_sc", None)
@@ -110,7 +117,7 @@ def _bring_s3a(session: SparkSession) -> None:
     if configuration.getClassByNameOrNull(S3A_CLASS) is not None:
         return
     loader = session._jsparkSession.sharedState().jarClassLoader()  # noqa: SLF001 - the same
-    for jar in sorted(resolve_jars(f"jars/s3a-{HADOOP_VERSION}", alone=S3_JARS).glob("*.jar")):
+    for jar in sorted(s3_jars().glob("*.jar")):
         uri = jar.resolve().as_uri()  # SQL's ADD JAR refuses paths with a quote or a space
         context._jsc.addJar(uri)  # noqa: SLF001 - for executors, also for those that come later
         loader.addURL(context._jvm.java.net.URI(uri).toURL())  # noqa: SLF001 - for the driver

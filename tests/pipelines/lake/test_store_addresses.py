@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.spark.jars import resolve_jars
-from statelake.pipelines.spark.object_stores import HADOOP_VERSION, S3_JARS
+from statelake.pipelines.spark.object_stores import s3_jars
 from tests.support.fake_store import FakeStore
 from tests.support.lakes import WORDS
 
@@ -115,7 +114,7 @@ def test_no_store_is_asked_but_the_one_that_is_named(
 @pytest.mark.nightly
 def test_spark_asks_the_same_store(store: FakeStore, tmp_path: Path) -> None:
     """By Hadoop's S3A, in a JVM."""
-    resolve_jars(f"jars/s3a-{HADOOP_VERSION}", alone=S3_JARS)
+    s3_jars()
     job = ["--lake", "s3://lakes/words", "--job", "words"]
     tried = run_below(
         tmp_path, {"AWS_ENDPOINT_URL": f"http://{store.host}", "AWS_REGION": "eu-west-3", **KEYS},

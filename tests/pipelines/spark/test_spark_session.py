@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -217,6 +218,32 @@ class TestJars:
         monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr(jars, "RETRY_SECONDS", (0.0,))
         assert [path.name for path in jars.resolve_jars("ab", ["a:b:1"]).iterdir()] == ["b-1.jar"]
+
+    def test_jars_that_are_not_known_are_not_kept(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """Not even in Ivy's cache, out of which the next attempt would get them again."""
+        script = (
+            f"mkdir -p {tmp_path}/cache/ivy-alone/io.delta\n"
+            'while [ "$1" != "-retrieve" ]; do shift; done\n'
+            'mkdir -p "$(dirname "$2")" && echo x > "$(dirname "$2")/b-1.jar"'
+        )
+        monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "jdk", script)))
+        monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "cache"))
+        of_jar = hashlib.sha256(b"x\n").hexdigest()
+        known = hashlib.sha256(f"{of_jar}  b-1.jar\n".encode())
+        with pytest.raises(StateError, match="not those that statelake was tested with"):
+            jars.resolve_jars("ab", alone=["a:b:1"], digest="0" * 64)
+        assert [path.name for path in (tmp_path / "cache").iterdir()] in ([], ["ivy.lock"])
+        kept = jars.resolve_jars("ab", alone=["a:b:1"], digest=known.hexdigest())
+        assert [path.name for path in kept.iterdir()] == ["b-1.jar"]
+
+    def test_the_digest_is_that_of_deltas_jars(self) -> None:
+        """As `sha256sum` prints it, of those that other tests run."""
+        paths = map(Path, jars.delta_jars())
+        lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in paths]
+        listed = "".join(f"{line}\n" for line in lines)
+        assert hashlib.sha256(listed.encode()).hexdigest() == jars.DELTA_DIGEST
 
     def test_processes_at_once_download_one_after_another(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
