@@ -22,7 +22,6 @@ that `STATELAKE_STORES` names has the options of each::
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
@@ -33,14 +32,10 @@ from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlspli
 
 from statelake.state_core.errors import SnapshotError
 from statelake.state_core.files.object_stores import AZURE_SCHEMES, S3_SCHEMES
+from statelake.state_core.files.toml import parse_toml
 
 if TYPE_CHECKING:
     from statelake.state_core.files.filesystem import Directory
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 STORES = "STATELAKE_STORES"  # the file of options by place
 
@@ -260,12 +255,10 @@ def _is_on(value: str | None) -> bool:
 def _stores(file: str) -> dict[str, dict[str, str]]:
     """Return the options in the file, by place."""
     try:
-        content = tomllib.loads(Path(file).expanduser().read_text("utf-8"))
+        content = parse_toml(Path(file).expanduser().read_text("utf-8"))
     except OSError as error:
         raise _wrong_file(file, f"it can't be read ({error.strerror})") from error
     except RuntimeError as error:  # `~` of an unknown user
-        if isinstance(error, RecursionError):
-            raise _wrong_file(file, "it is no TOML (it nests too deeply)") from error
         raise _wrong_file(file, f"it can't be read ({error})") from error
     except ValueError as error:
         raise _wrong_file(file, f"it is no TOML ({error})") from error
