@@ -119,10 +119,7 @@ class Tools:
                 f"no operator {operator!r}",
                 remedy=f"it has: {', '.join(known) or 'none'}{did_you_mean(operator, known)}",
             )
-        facts = dict(held.facts)
-        if not self.source.options.values:
-            facts.pop("Note", None)  # by people, who may have named a key
-        return {"facts": facts, "operators": operators}
+        return {"facts": dict(held.facts), "operators": operators}
 
     def types(self, snapshot: str, job: str = "", operator: str = "") -> Any:
         """Show the types of a snapshot's states, as the YAML that `check_types` takes."""

@@ -390,7 +390,8 @@ class Source:
                 ("Kind", kind_text(snapshot.format, snapshot.kind)),
                 ("Entries", f"{snapshot.record.entries:,}"),
                 ("Keys and values", bytes_text(snapshot.record.state_bytes)),
-                ("Note", snapshot.record.note),
+                # by people, who may have named a key
+                ("Note", snapshot.record.note if self.options.values else ""),
             ]
         else:
             described = snapshot.describe()

@@ -664,6 +664,22 @@ def test_no_values_shows_none(lake: Path) -> None:
     opened.close()
 
 
+@pytest.mark.parametrize("values", [True, False])
+def test_notes_of_people_are_shown_with_values_alone(tmp_path: Path, *, values: bool) -> None:
+    """Who wrote one may have named a key."""
+    job = sl.Lake(tmp_path / "lake").job("demo", engine="local")
+    job.import_snapshot(DEMO / "monday", "monday", note="because of alice")
+    job.import_snapshot(DEMO / "tuesday", "tuesday", note="because of alice")
+    of = {"job": "demo", "snapshot": "monday"}
+    paths = {"/": {}, "/snapshot": of, "/growth": of, "/erasures": {},
+             "/diff": {"job": "demo", "earlier": "monday", "later": "tuesday"}}  # fmt: skip
+    with closing(Opened(tmp_path / "lake", Options(values=values))) as opened:
+        shown = {
+            path: "alice" in opened.answer(path, **words).text for path, words in paths.items()
+        }
+    assert shown == {path: values and path == "/snapshot" for path in paths}
+
+
 SECRET = "a secret of more than 16 bytes"  # noqa: S105 - of no use elsewhere
 PEOPLE = ("alice@example.org", "bob@example.org")
 
