@@ -206,6 +206,11 @@ def completed(location: str) -> str:
     if parts.scheme not in S3_SCHEMES:
         _refuse_addresses_of_some(parts.scheme)
         return location
+    if ":" in parts.netloc.rpartition("@")[2]:  # it would be asked for by that name
+        raise SnapshotError(
+            "a secret key with a slash ends there", place=f"{parts.scheme}://",
+            remedy="write the slash as %2F; a bucket's name has no colon",
+        )  # fmt: skip
     given = dict(parse_qsl(parts.query))
     own = {name for key, name in _S3_OPTIONS.items() if key in given}
     if "@" in parts.netloc or _is_on(given.get("anonymous")):

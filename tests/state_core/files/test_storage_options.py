@@ -356,6 +356,14 @@ def test_what_is_no_uri() -> None:
     assert "secret" not in str(error.value)
 
 
+def test_a_secret_with_a_slash_is_no_buckets_name() -> None:
+    """Nobody is asked for it, and no message has it."""
+    with pytest.raises(SnapshotError, match="write the slash as %2F") as error:
+        Directory("s3://key:secret/more@bucket/lake")
+    assert "secret/" not in str(error.value)
+    assert "more" not in str(error.value)
+
+
 @pytest.mark.usefixtures("stores")
 def test_options_by_place_go_to_other_processes_and_into_no_message(
     monkeypatch: pytest.MonkeyPatch,
