@@ -105,7 +105,7 @@ def _check_digest(jars: Path, digest: str, target: Path) -> None:
     """Require that JARs are known to the byte; otherwise Ivy's own copies go, too."""
     listed = "".join(
         f"{hashlib.sha256(jar.read_bytes()).hexdigest()}  {jar.name}\n"
-        for jar in sorted(jars.iterdir())
+        for jar in sorted(jars.glob("*.jar"))
     )
     found = hashlib.sha256(listed.encode()).hexdigest()
     if found == digest:

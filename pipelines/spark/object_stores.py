@@ -6,7 +6,6 @@ Amazon's SDK that it needs, when the first location in S3 is opened.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -103,9 +102,10 @@ def s3a_settings(directory: Directory) -> dict[str, str]:
     return settings
 
 
-def s3_jars() -> Path:
-    """Return the directory of S3A's JARs, downloaded at the first call."""
-    return resolve_jars(f"jars/s3a-{HADOOP_VERSION}", alone=S3_JARS, digest=S3_DIGEST)
+def s3_jars() -> list[str]:
+    """Return the URIs of S3A's JARs, downloaded at the first call."""
+    jars = resolve_jars(f"jars/s3a-{HADOOP_VERSION}", alone=S3_JARS, digest=S3_DIGEST)
+    return [jar.resolve().as_uri() for jar in sorted(jars.glob("*.jar"))]
 
 
 def _bring_s3a(session: SparkSession) -> None:
@@ -117,8 +117,7 @@ def _bring_s3a(session: SparkSession) -> None:
     if configuration.getClassByNameOrNull(S3A_CLASS) is not None:
         return
     loader = session._jsparkSession.sharedState().jarClassLoader()  # noqa: SLF001 - the same
-    for jar in sorted(s3_jars().glob("*.jar")):
-        uri = jar.resolve().as_uri()  # SQL's ADD JAR refuses paths with a quote or a space
+    for uri in s3_jars():  # SQL's ADD JAR refuses paths with a quote or a space
         context._jsc.addJar(uri)  # noqa: SLF001 - for executors, also for those that come later
         loader.addURL(context._jvm.java.net.URI(uri).toURL())  # noqa: SLF001 - for the driver
     configuration.setClassLoader(loader)
