@@ -12,6 +12,9 @@ import yaml
 from statelake.state_core.errors import EncodeError
 
 MOST_VALUES = 1 << 18
+LONGEST_NUMBER = (
+    4300  # characters, as Python has it: the time to read `1:1:1` grows with its square
+)
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,8 @@ def read_yaml(path: str, first: str, remedy: str) -> tuple[Mapping[str, Any], Sp
         remedy: The remedy of the error if it can't be read.
 
     Raises:
-        EncodeError: The file can't be read, is not a mapping, has a key twice, or its aliases
-            expand without end, or to more than `MOST_VALUES`.
+        EncodeError: The file can't be read, is not a mapping, has a key twice or a number that is
+            too long, or its aliases expand without end, or to more than `MOST_VALUES`.
     """
     try:
         text = Path(path).read_text("utf-8")
@@ -80,6 +83,8 @@ def _check_aliases(path: str, root: yaml.Node | None) -> None:
                 "it holds itself", place=f"{path}:{node.start_mark.line + 1}",
                 remedy="let no alias (*) stand within what it names (&)",
             )  # fmt: skip
+        if isinstance(node, yaml.ScalarNode):
+            _check_number(path, node)
         if size == 0 and isinstance(node, yaml.CollectionNode):
             sizes[node] = None
             parts = (
@@ -94,6 +99,14 @@ def _check_aliases(path: str, root: yaml.Node | None) -> None:
         raise EncodeError(
             f"with what its aliases stand for, it has more than {MOST_VALUES} values", place=path,
             remedy="write out what is needed, or split the file",
+        )  # fmt: skip
+
+
+def _check_number(path: str, node: yaml.ScalarNode) -> None:
+    if node.tag.endswith((":int", ":float")) and len(node.value) > LONGEST_NUMBER:
+        raise EncodeError(
+            f"a number has more than {LONGEST_NUMBER} characters",
+            place=f"{path}:{node.start_mark.line + 1}", remedy="put it in quotes if it is a text",
         )  # fmt: skip
 
 

@@ -41,6 +41,49 @@ def test_a_workflow_may_read_and_no_more(path: Path) -> None:
     assert yaml.safe_load(path.read_text("utf-8"))["permissions"] == {"contents": "read"}
 
 
+def steps_of_the_action() -> list[dict[str, str]]:
+    """The steps of `action.yml`."""
+    steps: list[dict[str, str]] = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))["runs"][
+        "steps"
+    ]
+    return steps
+
+
+def test_the_action_imports_nothing_of_the_callers_checkout(tmp_path: Path) -> None:
+    """Also if its first step ran in it: a module of a pull request has no rights of the job."""
+    marker = tmp_path / "it-ran"
+    for name in ("pip", "venv", "ensurepip", "argparse", "json", "tempfile", "setuptools"):
+        text = f"open({str(marker)!r}, 'w').close()\n"
+        (tmp_path / f"{name}.py").write_text(text, "utf-8")
+    environment = {
+        **os.environ, "SOURCE": str(ROOT), "RUNNER_TEMP": str(tmp_path / "temp"), "LENIENT": "",
+        "CHECK": "no-such-check", "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull,
+    }  # fmt: skip
+    for step in steps_of_the_action():
+        ran = subprocess.run(
+            ["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=environment, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode != 0
+        assert "Could not find a version" in ran.stderr or "invalid choice" in ran.stderr
+        assert not marker.exists(), step["name"]
+    assert steps_of_the_action()[0]["working-directory"] == "${{ github.action_path }}"
+
+
+def test_what_a_build_runs_is_pinned() -> None:
+    """In the action as in `make dist`: exactly, and as the tests have it."""
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    required = re.findall(r'"([^"]+)"', project.partition("requires = [")[2].partition("\n]")[0])
+    pins = dict(line.partition(";")[0].split("==") for line in required)
+    known = dict(
+        line.partition(" ;")[0].split("==")
+        for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+        if "==" in line
+    )
+    assert pins.keys() >= {"hatchling", "packaging", "pathspec", "pluggy", "trove-classifiers"}
+    assert all(known.get(name, version) == version for name, version in pins.items())
+
+
 def test_steps_are_targets_that_run_here() -> None:
     """Each `make` of a workflow is a target of the Makefile."""
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))

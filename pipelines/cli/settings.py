@@ -21,17 +21,12 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from statelake.state_core.errors import StateError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from statelake.state_core.files.toml import parse_toml
 
 FILE = "statelake.toml"
 KEYS = ("lake", "job", "engine", "flink")
@@ -125,10 +120,10 @@ def _is_end(place: Path) -> bool:
 def _read(path: Path) -> dict[str, Any]:
     """All settings of a file."""
     try:
-        settings = tomllib.loads(_text(path))
+        settings = parse_toml(_text(path))
     except OSError as error:
         raise _wrong(path, f"it can't be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:  # no TOML, or no UTF-8
+    except ValueError as error:  # no TOML, or no UTF-8
         raise _wrong(path, f"it is no TOML ({error})") from error
     for key, value in settings.items():
         if key == TRUST and path.parent == _home():

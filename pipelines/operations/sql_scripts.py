@@ -35,21 +35,30 @@ MAX_SCRIPT_BYTES = 16 << 20
 PLAN = ".json"
 _TOKEN = re.compile(r"'[^']*'|`[^`]*`|--[^\n]*|/\*.*?\*/|;|\w+|\s+|.", re.DOTALL)
 _BLOCK = re.compile(r"\bSTATEMENT SET BEGIN\b")
-# options of which Flink shows no value either, and some more
-_SECRET = re.compile(
-    r"pass(?:word|wd|phrase)|secret|token|api-?key|account\.key|access-?key|service-key|auth|jaas"
-    r"|credential|private|user-?info|http-headers",
-    re.IGNORECASE,
-)
+# in the names of options: those of which Flink shows no value either, and some more
+_SECRET_WORDS = (
+    "pass(?:word|wd|phrase|code)", "pwd", "secret", "token", "auth", "jaas", "credential",
+    "private", "signature", r"(?:api|access|account|service|shared|encryption)[._-]?key",
+    "user-?info", "http-headers",
+    # short ones, which are parts of other words
+    r"(?<![a-z])(?:pass|sig|sas|pw)(?![a-z])", r"(?-i:[a-z](?:Pass|Sig|Sas|Pw)(?![a-z]))",
+)  # fmt: skip
+_SECRET = re.compile("|".join(_SECRET_WORDS), re.IGNORECASE)
 _ASSIGNED = (
     re.compile(r"'([\w.-]{1,200})'\s{0,20}=\s{0,20}'((?:[^']|'')*)"),  # an option of a script
     re.compile(r'"([\w.-]{1,200})"\s{0,20}:\s{0,20}"((?:[^"\\]|\\.)*)'),  # one of a plan
     re.compile(r"(?<![\w.-])([\w.-]{1,100})\s{0,20}=\s{0,20}\\?\"([^\"\\]*)"),  # within one
     re.compile(r"(?<![\w.-])([\w.-]{1,100})\s{0,20}=\s{0,20}([^\"'\\&;,\s]+)"),
+    re.compile(r"(?<![\w.-])([\w.-]{1,100})\s{0,20}=\s{0,20}([^\"'\\&;\s]+)"),  # with a comma
 )
 # a mistake, of which Flink repeats a part
 _UNQUOTED = re.compile(r"'([\w.-]{1,200})'[\s=]{0,20}([^'\"\s=,)]+)")
-_OF_USER = re.compile(r"://[^/:\s'\"@]{0,200}:([^/\s'\"]{1,200})@")
+_WORD = re.compile(r"(?:[^\s'\"]|'')+")  # a quote within a text of SQL is two
+# before the user of an address: the user ends at a colon, or for Oracle's at a slash
+_ADDRESSES = ((re.compile("://"), ":"), (re.compile(r"jdbc:oracle:\w{1,20}:", re.IGNORECASE), "/"))
+_QUOTED_OF_ORACLE = re.compile(
+    r"jdbc:oracle:\w{1,20}:[^/\s'\"@]{0,200}/\\?\"([^\"\\]*)", re.IGNORECASE
+)
 _REMEDY = (
     "give the whole script of the job: its tables, its settings, and one INSERT or STATEMENT SET."
     " The JARs of functions and of connectors that are not known go on the --classpath; another"
@@ -446,13 +455,34 @@ def _read(place: str, most: int = MAX_PLAN_BYTES) -> str:
 
 def passwords(text: str) -> set[str]:
     """Return what the options in a script or a plan have that no message may show."""
-    found = {each[1] for each in _OF_USER.finditer(text)}
+    found = {each[1] for each in _QUOTED_OF_ORACLE.finditer(text)}
+    for word in _WORD.finditer(text):
+        found |= _passwords_of_users(word[0])
     for pattern in _ASSIGNED:
         found |= {each[2] for each in pattern.finditer(text) if _SECRET.search(each[1])}
     for each in _UNQUOTED.finditer(text):
         if _SECRET.search(each[1]):
             found |= {each[2], *re.findall(r"\w+", each[2])}
     return {each for value in found for each in (value, value.replace("''", "'")) if each}
+
+
+def _passwords_of_users(word: str) -> set[str]:
+    """Return the passwords in addresses; each end that one may have, as any character may be in it.
+
+    The time is in proportion to the length: a part ends where the next address begins.
+    """
+    found = set()
+    for before, after_user in _ADDRESSES:
+        for part in before.split(word)[1:]:
+            user, _, rest = part.partition(after_user)
+            if "@" in user or "/" in user or "@" not in rest:
+                continue
+            host, beside = rest.partition("/")[0], rest.partition("?")[0]
+            found |= {
+                rest.partition("@")[0], rest.rpartition("@")[0],
+                host.rpartition("@")[0], beside.rpartition("@")[0],
+            }  # fmt: skip
+    return found
 
 
 def split_statements(text: str) -> Iterator[tuple[int, str]]:

@@ -7,6 +7,7 @@ them, would make it fail).
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import tempfile
@@ -40,8 +41,11 @@ DELTA_VERSION = "4.4.0"
 DELTA_JARS = tuple(
     f"io.delta:{name}:{DELTA_VERSION}" for name in ("delta-spark_4.2_2.13", "delta-storage")
 )
+# SHA-256 of what `sha256sum *.jar` prints: of what was tested, whatever the registry says
+DELTA_DIGEST = "561c6c5ffbdbc2ed9f5b81639beefc811c126c81eee8beacd3c0a351be20b83a"
 RETRY_SECONDS = (2.0, 10.0)
 DOWNLOAD_SECONDS = 1800.0
+IVY_ALONE = "ivy-alone"  # Ivy's own cache of JARs without their dependencies
 # for JARs without their dependencies: Ivy requests no POM
 WITHOUT_POMS = (
     '<ivysettings><settings defaultResolver="central"/><resolvers>'
@@ -55,14 +59,16 @@ def delta_jars() -> list[str]:
 
     Raises:
         JavaError: There is no Java 17.
-        StateError: The JARs can't be downloaded.
+        StateError: The JARs can't be downloaded, or are others.
     """
     require_java()
-    target = resolve_jars(f"jars/delta-{DELTA_VERSION}", alone=DELTA_JARS)
+    target = resolve_jars(f"jars/delta-{DELTA_VERSION}", alone=DELTA_JARS, digest=DELTA_DIGEST)
     return [str(path) for path in sorted(target.glob("*.jar"))]
 
 
-def resolve_jars(name: str, whole: Iterable[str] = (), alone: Iterable[str] = ()) -> Path:
+def resolve_jars(
+    name: str, whole: Iterable[str] = (), alone: Iterable[str] = (), *, digest: str = ""
+) -> Path:
     """Return a directory of JARs by their Maven coordinates, downloaded at the first call.
 
     Two processes can't share Ivy's own cache at once, so that only one downloads at a time; the
@@ -72,12 +78,13 @@ def resolve_jars(name: str, whole: Iterable[str] = (), alone: Iterable[str] = ()
         name: The name of the JARs' directory below the cache.
         whole: `organisation:name:version` of JARs with all their dependencies.
         alone: Coordinates of JARs without their dependencies.
+        digest: SHA-256 of the list that `sha256sum *.jar` prints; empty if nobody knows it.
 
     Returns:
         The directory.
 
     Raises:
-        StateError: The JARs can't be downloaded.
+        StateError: The JARs can't be downloaded, or are others: then nothing is kept.
     """
     target = cache_directory() / name
     if target.is_dir():
@@ -88,8 +95,29 @@ def resolve_jars(name: str, whole: Iterable[str] = (), alone: Iterable[str] = ()
             with tempfile.TemporaryDirectory(dir=target.parent, suffix=".part") as part:
                 modules = list(whole)
                 _retrieve(_ivy_module(modules, alone), Path(part), with_poms=bool(modules))
+                if digest:
+                    _check_digest(Path(part) / "jars", digest, target)
                 (Path(part) / "jars").rename(target)
     return target
+
+
+def _check_digest(jars: Path, digest: str, target: Path) -> None:
+    """Require that JARs are known to the byte; otherwise Ivy's own copies go, too."""
+    listed = "".join(
+        f"{hashlib.sha256(jar.read_bytes()).hexdigest()}  {jar.name}\n"
+        for jar in sorted(jars.glob("*.jar"))
+    )
+    found = hashlib.sha256(listed.encode()).hexdigest()
+    if found == digest:
+        return
+    shutil.rmtree(cache_directory() / IVY_ALONE, ignore_errors=True)
+    raise StateError(
+        f"the downloaded JARs are not those that statelake was tested with (SHA-256 {found}, not"
+        f" {digest}); nothing was kept",
+        place=str(target),
+        remedy="see whether somebody changes what comes from the registry of Java packages, and try"
+        " again",
+    )
 
 
 def _ivy_module(whole: Iterable[str], alone: Iterable[str]) -> str:
@@ -118,7 +146,7 @@ def _retrieve(module: str, part: Path, *, with_poms: bool) -> None:
     ivy_file.write_text(module, "utf-8")
     settings.write_text(WITHOUT_POMS, "utf-8")
     # JARs resolved without POMs have a cache of their own, where they seem to have no dependencies
-    cache = str(cache_directory() / ("ivy" if with_poms else "ivy-alone"))
+    cache = str(cache_directory() / ("ivy" if with_poms else IVY_ALONE))
     words = [
         "-jar", str(ivy), "-cache", cache,
         *(() if with_poms else ("-settings", str(settings))),

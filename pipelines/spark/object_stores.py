@@ -15,7 +15,7 @@ from statelake.pipelines.spark.jars import resolve_jars
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.object_stores import S3_SCHEMES
-from statelake.state_core.files.storage_options import options_of_environment, storage_options
+from statelake.state_core.files.storage_options import storage_options
 
 HADOOP_VERSION = "3.5.0"  # the version of PySpark's own Hadoop
 SDK_VERSION = "2.35.4"  # Hadoop's; its bundle has 600 MB of other services
@@ -34,6 +34,7 @@ S3_JARS = (
     "org.reactivestreams:reactive-streams:1.0.4",
     *(f"software.amazon.awssdk:{module}:{SDK_VERSION}" for module in SDK_MODULES),
 )
+S3_DIGEST = "7429747d8e1e2c77dfdf3e1b3385d471dcfe2e46606cd1075f9db2e377f2558c"
 S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 PROVIDER = "aws.credentials.provider"
 PROVIDERS = "org.apache.hadoop.fs.s3a.{}AWSCredentialsProvider"
@@ -87,8 +88,7 @@ def spark_path(session: SparkSession, directory: Directory) -> str:
 
 def s3a_settings(directory: Directory) -> dict[str, str]:
     """Return S3A's settings of a directory's bucket; it finds keys in variables itself."""
-    own = storage_options(directory) or {}
-    options = options_of_environment(with_keys="AWS_ACCESS_KEY_ID" not in own) | own
+    options = storage_options(directory) or {}
     settings = {name: options[key] for key, name in S3A_OPTIONS.items() if options.get(key)}
     virtual = parse_qs(directory.query).get("force_virtual_addressing", ["false"])[-1]
     if "endpoint" in settings and virtual.lower() not in {"true", "1"}:
@@ -102,6 +102,12 @@ def s3a_settings(directory: Directory) -> dict[str, str]:
     return settings
 
 
+def s3_jars() -> list[str]:
+    """Return the URIs of S3A's JARs, downloaded at the first call."""
+    jars = resolve_jars(f"jars/s3a-{HADOOP_VERSION}", alone=S3_JARS, digest=S3_DIGEST)
+    return [jar.resolve().as_uri() for jar in sorted(jars.glob("*.jar"))]
+
+
 def _bring_s3a(session: SparkSession) -> None:
     """Add S3A to Hadoop's class path, on executors too; impossible with Spark Connect."""
     context: Any = getattr(session, "_sc", None)
@@ -111,8 +117,7 @@ def _bring_s3a(session: SparkSession) -> None:
     if configuration.getClassByNameOrNull(S3A_CLASS) is not None:
         return
     loader = session._jsparkSession.sharedState().jarClassLoader()  # noqa: SLF001 - the same
-    for jar in sorted(resolve_jars(f"jars/s3a-{HADOOP_VERSION}", alone=S3_JARS).glob("*.jar")):
-        uri = jar.resolve().as_uri()  # SQL's ADD JAR refuses paths with a quote or a space
+    for uri in s3_jars():  # SQL's ADD JAR refuses paths with a quote or a space
         context._jsc.addJar(uri)  # noqa: SLF001 - for executors, also for those that come later
         loader.addURL(context._jvm.java.net.URI(uri).toURL())  # noqa: SLF001 - for the driver
     configuration.setClassLoader(loader)

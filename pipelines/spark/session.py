@@ -113,6 +113,9 @@ def _own_settings(java_options: Sequence[str]) -> dict[str, str]:
     if python:
         os.environ["PYSPARK_PYTHON"] = python  # PySpark prefers it to the setting
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if not {"", str(Path.cwd())} & {*sys.path}:
+        # workers run as `python -m`, which would import from a stranger's working directory
+        os.environ.setdefault("PYTHONSAFEPATH", "1")
     return settings
 
 

@@ -7,10 +7,12 @@ the tools that show keys and values are not there, and the others leave them out
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from functools import wraps
-from typing import Any, ParamSpec
+from inspect import signature
+from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -19,7 +21,7 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from statelake.pipelines.keys import printed_rows, weights_json
 from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.ui.audit import Audit
-from statelake.pipelines.ui.views import KEY_ROWS, Name, Options, Source
+from statelake.pipelines.ui.views import KEY_ROWS, Name, Options, Source, without_values
 from statelake.state_core.errors import NotFoundError, StateError, did_you_mean
 
 LONGEST = 200_000  # characters of an answer
@@ -37,9 +39,6 @@ SPLIT_NUMBERS = frozenset((
     "records_after_position", "modified_ms", "table", "lsn", "transaction", "file", "gtids",
     "skipped_events", "skipped_rows",
 ))  # fmt: skip
-# what is quoted in the words of an error may come from a value, and so may a long number
-_QUOTED = re.compile(r"""(?<!\w)b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*"|\d{5,}""")
-Parameters = ParamSpec("Parameters")
 
 
 class _Server(MCPServer[Any]):
@@ -59,6 +58,39 @@ class _Server(MCPServer[Any]):
         return await super().call_tool(name, arguments, context)
 
 
+class Shown(Enum):
+    """What a tool's answers have, if values are shown."""
+
+    NAMES = "names, types, counts"
+    SOME = "keys or values, too"
+    VALUES = "keys and values: without them it is not there"
+
+
+@dataclass(frozen=True)
+class _Tool:
+    """A tool: unless it is said that it shows no values, each call is in the audit file.
+
+    Attributes:
+        call: Its method, whose arguments the line has.
+        shows: What its answers have.
+        look: Its name in the audit file; by default the method's.
+    """
+
+    call: Callable[..., Any]
+    shows: Shown = Shown.SOME
+    look: str = ""
+
+    def write(self, audit: Audit, words: dict[str, str]) -> None:
+        """Write the line of a call, before it is answered.
+
+        Raises:
+            StateError: It can't be written.
+        """
+        snapshot = words.pop("snapshot", "") or words.pop("later", "")
+        name = Name(words.pop("job", ""), snapshot)
+        audit.write(self.look or self.call.__name__, name, **words)
+
+
 class Tools:
     """The tools of a lake or a directory.
 
@@ -74,24 +106,30 @@ class Tools:
     def server(self) -> MCPServer:
         """Return the server with the tools that may be asked."""
         made = _Server("statelake", instructions=INSTRUCTIONS, log_level="ERROR")
-        tools: list[Callable[..., Any]] = [
-            self.scan, self.inspect, self.types, self.diff, self.offsets, self.check_types,
-            self.check_integrity,
-        ]  # fmt: skip
+        tools = [
+            _Tool(self.scan, shows=Shown.NAMES),
+            _Tool(self.inspect, shows=Shown.NAMES),
+            _Tool(self.types, shows=Shown.NAMES),
+            _Tool(self.diff),
+            _Tool(self.offsets),
+            _Tool(self.check_types, shows=Shown.NAMES),
+            _Tool(self.check_integrity),
+        ]
         if self.source.in_lake:
-            tools += [self.growth, self.erasures]
-        if self.source.options.values:
-            tools += [self.get, self.top, self.sql]
+            tools += [_Tool(self.growth), _Tool(self.erasures, shows=Shown.NAMES)]
+        tools += [
+            _Tool(self.get, shows=Shown.VALUES, look="key"),
+            _Tool(self.top, shows=Shown.VALUES),
+            _Tool(self.sql, shows=Shown.VALUES),
+        ]
+        values = self.source.options.values
         for tool in tools:
-            made.add_tool(
-                _told(tool, values=self.source.options.values), structured_output=False,
-                annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
-            )  # fmt: skip
+            if values or tool.shows is not Shown.VALUES:
+                made.add_tool(
+                    _told(tool, self.audit, values=values), structured_output=False,
+                    annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
+                )  # fmt: skip
         return made
-
-    def _look(self, what: str, name: Name, **words: str) -> None:
-        if self.source.options.values:
-            self.audit.write(what, name, **words)
 
     def scan(self) -> Any:
         """List the snapshots, the sound ones first, and of these the newest."""
@@ -119,10 +157,7 @@ class Tools:
                 f"no operator {operator!r}",
                 remedy=f"it has: {', '.join(known) or 'none'}{did_you_mean(operator, known)}",
             )
-        facts = dict(held.facts)
-        if not self.source.options.values:
-            facts.pop("Note", None)  # by people, who may have named a key
-        return {"facts": facts, "operators": operators}
+        return {"facts": dict(held.facts), "operators": operators}
 
     def types(self, snapshot: str, job: str = "", operator: str = "") -> Any:
         """Show the types of a snapshot's states, as the YAML that `check_types` takes."""
@@ -132,13 +167,11 @@ class Tools:
     def diff(self, earlier: str, later: str, job: str = "") -> Any:
         """Show which states differ in two snapshots, and in how many entries."""
         name = Name(job, later)
-        self._look("diff", name, earlier=earlier)
         return self.source.diff(Name(job, earlier), name).to_json()
 
     def offsets(self, snapshot: str, job: str = "") -> Any:
         """Show where sources go on, and what sinks have still to commit."""
         name = Name(job, snapshot)
-        self._look("offsets", name)
         opened = self.source.opened(name)
         sources = [each.to_json() for each in opened.sources()]
         sinks = [each.to_json() for each in opened.sinks()]
@@ -158,7 +191,6 @@ class Tools:
 
     def growth(self, job: str) -> Any:
         """Show how a job's state grew through its snapshots, and why."""
-        self._look("growth", Name(job, ""))
         return self.source.growth(job).to_json()
 
     def erasures(self) -> Any:
@@ -173,7 +205,6 @@ class Tools:
     def get(self, snapshot: str, key: str, job: str = "") -> Any:
         """Show all that is held for a key, which is given as JSON or text."""
         name = Name(job, snapshot)
-        self._look("key", name, key=key)
         rows: list[Any] = []
         for held in self.source.key_rows(name, key):
             for row in printed_rows(held):
@@ -185,7 +216,6 @@ class Tools:
     def top(self, snapshot: str, operator: str, job: str = "") -> Any:
         """Show the heaviest keys of each keyed state of an operator."""
         name = Name(job, snapshot)
-        self._look("top", name, operator=operator)
         return {
             state: weights_json(state, weights)
             for state, weights in self.source.top(name, operator).items()
@@ -196,7 +226,6 @@ class Tools:
         name = Name(job, snapshot)
         if not query.strip():
             return self.source.tables(name)
-        self._look("sql", name, query=query)
         found = self.source.query(name, query)
         return {"columns": found.columns, "rows": found.values, "more": found.more}
 
@@ -223,24 +252,31 @@ def _sink_numbers(sink: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(tool: Callable[Parameters, Any], *, values: bool) -> Callable[Parameters, str]:
+def _told(tool: _Tool, audit: Audit, *, values: bool) -> Callable[..., str]:
     """Return a tool that answers with text, and whose errors are those of the command.
 
     Args:
         tool: The tool.
-        values: Whether the words of errors may have values.
+        audit: Gets a line for each call that shows values.
+        values: Whether answers and the words of errors may have values.
     """
+    call = tool.call
 
-    @wraps(tool)
-    def told(*args: Parameters.args, **kwargs: Parameters.kwargs) -> str:
+    @wraps(call)
+    def told(*args: Any, **kwargs: Any) -> str:
         try:
-            answer = tool(*args, **kwargs)
+            if values and tool.shows is not Shown.NAMES:
+                given = signature(call).bind(*args, **kwargs)
+                given.apply_defaults()
+                tool.write(audit, dict(given.arguments))
+            answer = call(*args, **kwargs)
         except StateError as error:
-            if values or isinstance(error, NotFoundError):
-                raise ToolError(str(error)) from error
-            problem = _QUOTED.sub("…", error.problem)
-            said = StateError(problem, place=error.place, remedy=error.remedy)
-            raise ToolError(str(said)) from None
+            raise ToolError(str(error if values else without_values(error))) from None
+        except Exception as error:
+            if values:
+                raise
+            # the server would not tell its words either, but write them to standard error
+            raise ToolError(f"internal error: {type(error).__name__}") from None
         text = answer if isinstance(answer, str) else json_text(plain(answer))
         if len(text) > LONGEST:
             raise ToolError(

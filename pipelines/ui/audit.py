@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from datetime import datetime, timezone
 
 from statelake.pipelines.lake.erase.audit_records import requester_here
 from statelake.pipelines.ui.views import Name
 from statelake.state_core.errors import StateError
 
+# without waiting for the other end of a pipe
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
 
 class Audit:
     """A file with a line of JSON for each look at keys and values, written before they are shown.
 
     Args:
-        path: The file, which is made if it is not there; empty for none.
+        path: The file, which is made if it is not there, and is its owner's alone from then on;
+            empty for none.
 
     Raises:
-        StateError: It can't be written.
+        StateError: It can't be written, is a link or no regular file, or is somebody else's, who
+            could read what is asked for.
     """
 
     def __init__(self, path: str) -> None:
@@ -26,9 +33,21 @@ class Audit:
         self._file = -1
         if path:
             try:
-                self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                self._file = os.open(path, _FLAGS, 0o600)
+                self._close_others_out()
             except OSError as error:
-                raise self._fault(error) from error
+                self.close()
+                is_link = error.errno == errno.ELOOP
+                raise self._fault(OSError("it is a link") if is_link else error) from error
+
+    def _close_others_out(self) -> None:
+        kept = os.fstat(self._file)
+        if not stat.S_ISREG(kept.st_mode):
+            raise OSError("it is no regular file")
+        if kept.st_nlink > 1:
+            raise OSError("it has a second name, by a hard link")
+        if kept.st_mode & 0o077:  # of a file that was there before
+            os.fchmod(self._file, 0o600)
 
     def write(self, look: str, name: Name, **words: str) -> None:
         """Write a line.
@@ -60,5 +79,5 @@ class Audit:
     def _fault(self, error: OSError) -> StateError:
         return StateError(
             f"the audit file can't be written ({error.strerror or error})", place=self.path,
-            remedy="name another one with --audit",
+            remedy="name another one with --audit: a regular file of your own, or none yet",
         )  # fmt: skip

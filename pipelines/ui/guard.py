@@ -34,7 +34,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 USED = "This address worked once, or is another one's: start `statelake ui` again.\n"
-ELSEWHERE = ("cross-site", "same-site")  # of `Sec-Fetch-Site`: another site, another port
+OURS = ("same-origin", "none")  # of `Sec-Fetch-Site`; older browsers and other programs send none
 
 
 class Guard:
@@ -81,7 +81,9 @@ class Guard:
             return Response(status_code=403)
         if any(origin != f"http://{hosts[0].lower()}" for origin in headers.getlist("origin")):
             return Response(status_code=403)
-        if headers.get("sec-fetch-site", "") in ELSEWHERE:
+        # a token, whose case counts; several values are none, and an unknown one is refused
+        sites = [site.strip(" \t") for site in headers.getlist("sec-fetch-site")]
+        if len(sites) > 1 or not {*sites} <= {*OURS}:
             return Response(status_code=403)
         if scope["method"] != "GET":
             return Response(status_code=405, headers={"allow": "GET"})

@@ -25,7 +25,7 @@ from statelake.pipelines.shown import write_csv
 from statelake.pipelines.ui import pages
 from statelake.pipelines.ui.audit import Audit
 from statelake.pipelines.ui.guard import Guard
-from statelake.pipelines.ui.views import Name, Options, Source, refuse_values
+from statelake.pipelines.ui.views import Name, Options, Source, refuse_values, without_values
 from statelake.state_core.errors import NotFoundError, StateError
 from statelake.state_core.printable import printable
 
@@ -80,7 +80,8 @@ class Site:
             except NotFoundError as error:
                 return self._page("Not found", pages.problem(str(error)), code=404)
             except StateError as error:
-                return self._page("That can't be shown", pages.problem(str(error)), code=400)
+                said = error if self.values else without_values(error)
+                return self._page("That can't be shown", pages.problem(str(said)), code=400)
 
         return endpoint
 

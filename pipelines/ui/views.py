@@ -8,6 +8,7 @@ which only masked copies get: nothing shows an unmasked value.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -55,6 +56,8 @@ from statelake.state_core.model.description import OperatorDescription
 from statelake.state_core.model.snapshot import Snapshot, StateKind
 from statelake.state_core.printable import Table, kind_text
 
+# what is quoted in the words of an error may come from a value, and so may a long number
+_QUOTED = re.compile(r"""(?<!\w)b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*"|\d{5,}""")
 TYPES_FILE = "types.yaml"
 OPERATOR_STATE = "operator"  # the mode of a state that is not keyed
 HERE = "."  # the name of a snapshot that is the directory itself
@@ -347,7 +350,12 @@ class Source:
             version = self._version(name)
             if version not in self._copies:
                 copy = f"snapshot-{len(self._copies) + 1}"
-                self._import(name, copy)
+                try:
+                    self._import(name, copy)
+                except StateError as error:
+                    if self.masked:  # it is of the values as they are
+                        raise without_values(error) from None
+                    raise
                 self._copies[version] = copy
             return own[self._copies[version]]
 
@@ -390,7 +398,8 @@ class Source:
                 ("Kind", kind_text(snapshot.format, snapshot.kind)),
                 ("Entries", f"{snapshot.record.entries:,}"),
                 ("Keys and values", bytes_text(snapshot.record.state_bytes)),
-                ("Note", snapshot.record.note),
+                # by people, who may have named a key
+                ("Note", snapshot.record.note if self.options.values else ""),
             ]
         else:
             described = snapshot.describe()
@@ -535,7 +544,7 @@ class Source:
             StateError: It is no lake, values are masked, or no operator can have that key.
         """
         if not self.in_lake or self.masked:
-            raise StateError("an erasure is planned in a lake whose values are not masked")
+            raise HiddenError("an erasure is planned in a lake whose values are not masked")
         return self._lake.erase("this", keys=[key]).plan()
 
     # ------------------------------------------------------------------------------------- by SQL
@@ -682,13 +691,36 @@ def _rows_of(answer: Answer, limit: int) -> Rows:
     return Rows(names, values, table.num_rows > limit)
 
 
+class HiddenError(StateError):
+    """What was asked for is not shown here."""
+
+
+def without_values(error: StateError) -> StateError:
+    """Return an error to be told where keys and values are not shown.
+
+    Its words may have a value, with or without quotes. So they are told only of names that are not
+    there, and of types that were given; of all others the kind and the place.
+    """
+    if isinstance(error, (NotFoundError, HiddenError)):
+        return error
+    if error.place.startswith(TYPES_FILE):
+        problem, remedy = (_QUOTED.sub("…", said) for said in (error.problem, error.remedy))
+        return StateError(problem, place=error.place, remedy=remedy)
+    kind = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
+    said = f"{kind[:1].lower()}{kind[1:]}" if type(error) is not StateError else "it is refused"
+    return StateError(
+        f"{said} (its words are left out, as they may have values)", place=error.place,
+        remedy="the command for it says them",
+    )  # fmt: skip
+
+
 def refuse_values(options: Options) -> None:
     """Refuse to show keys and values where that was forbidden.
 
     Raises:
-        StateError: They are not shown.
+        HiddenError: They are not shown.
     """
     if not options.values:
-        raise StateError(
+        raise HiddenError(
             "keys and values are not shown here", remedy="start it without --no-values"
         )

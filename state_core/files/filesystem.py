@@ -79,7 +79,7 @@ class Directory:
         text = self.given = os.fspath(location)
         self.scheme = self.query = self.credentials = self.host = ""
         self.azure, self.local = False, filesystem is None
-        self._is_completed = False  # whether `STATELAKE_STORES` adds to the location
+        self._is_completed = False  # whether settings add to the location
         if filesystem is not None:
             from pyarrow import fs
 
@@ -89,16 +89,20 @@ class Directory:
             self.scheme, self.root, authority = self.filesystem.type_name, text, ""
         elif "://" in text or text.startswith("file:"):
             from statelake.state_core.files import object_stores as stores
-            from statelake.state_core.files.storage_options import with_stores_options
+            from statelake.state_core.files.storage_options import completed, keys_of
 
-            text = with_stores_options(text)
-            self._is_completed = text != self.given
+            text = completed(text)
             parts = urlsplit(text)
-            self.scheme, self.query = parts.scheme, parts.query
+            self.scheme = parts.scheme
             self.credentials, _, authority = parts.netloc.rpartition("@")
             self.azure = self.scheme in stores.AZURE_SCHEMES
             try:
-                self.filesystem, self.root = stores.open_file_system(text)
+                text = stores.with_region(text)
+                self.query = urlsplit(text).query
+                self._is_completed = text != self.given
+                is_s3 = self.scheme in stores.S3_SCHEMES
+                keys = keys_of(self.credentials, self.query).values() if is_s3 else ()
+                self.filesystem, self.root = stores.open_file_system(text, keys)
                 self.local = self.filesystem.type_name == "local"
             except (OSError, ValueError, pa.ArrowException) as error:
                 problem = stores.first_line(error).replace(parts.netloc, authority)
@@ -144,7 +148,7 @@ class Directory:
 
     @property
     def given_location(self) -> str:
-        """Location without the options that the file of `STATELAKE_STORES` adds to it."""
+        """Location without the options that the user's settings add to it."""
         if not self._is_completed:
             return self.location
         given = urlsplit(self.given)

@@ -6,11 +6,10 @@ other names in `S3_OPTIONS`.
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit, urlunsplit
 
 import pyarrow as pa
 from pyarrow import fs
@@ -30,10 +29,15 @@ _SWITCHES = (
     "allow_bucket_creation", "allow_bucket_deletion", "force_virtual_addressing", "anonymous",
 )  # fmt: skip
 S3_OPTIONS = (*_TEXTS, *_SWITCHES)
+OTHERS_REGION = "us-east-1"  # of other stores than Amazon's, which don't look at it; as in delta-rs
 
 
-def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
+def open_file_system(uri: str, keys: Iterable[str] = ()) -> tuple[fs.FileSystem, str]:
     """Open the file system of a URI; return it and the path in it.
+
+    Args:
+        uri: The URI, with all options.
+        keys: For S3: access key, secret and token, if the client is not to look for them.
 
     Raises:
         MissingExtraError: The store needs a package that is not installed.
@@ -51,7 +55,7 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
     if parts.scheme not in S3_SCHEMES:
         opened: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(uri)
         return opened
-    credentials, _, bucket = parts.netloc.rpartition("@")
+    bucket = parts.netloc.rpartition("@")[2]
     if not bucket:
         raise ValueError("the URI names no bucket")
     given: dict[str, Any] = {
@@ -62,11 +66,9 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
             raise ValueError(f"there is no option {name!r}; known are {', '.join(S3_OPTIONS)}")
         if name in _SWITCHES:
             given[name] = value.lower() in {"true", "1"}
-    if credentials:
-        names = ("access_key", "secret_key", "session_token")
-        given |= zip(names, map(unquote, credentials.split(":")), strict=False)
-    if not _is_region_known(given):
-        given["region"] = fs.resolve_s3_region(bucket)
+    if "endpoint_override" in given:
+        given.setdefault("region", OTHERS_REGION)
+    given |= zip(("access_key", "secret_key", "session_token"), keys, strict=False)
     filesystem = fs.S3FileSystem(
         **given,
         # a small file takes one request, not an upload of one part
@@ -77,11 +79,22 @@ def open_file_system(uri: str) -> tuple[fs.FileSystem, str]:
     return filesystem, f"{bucket}{unquote(parts.path)}"
 
 
-def _is_region_known(given: dict[str, Any]) -> bool:
-    """Return whether the region need not be asked for, as for stores other than Amazon's."""
-    names = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
-    place = given.get("region") or given.get("endpoint_override")
-    return bool(place) or any(os.environ.get(name) for name in names)
+def with_region(uri: str) -> str:
+    """Return a URI of S3 with its bucket's region, which Amazon is asked for.
+
+    A URI that has one, or another address than Amazon's, stays as it is.
+
+    Raises:
+        OSError: Amazon has no such bucket, or can't be reached.
+    """
+    parts = urlsplit(uri)
+    given = parse_qs(parts.query, keep_blank_values=True)
+    bucket = parts.netloc.rpartition("@")[2]
+    is_asked = parts.scheme in S3_SCHEMES and bucket and {*given} <= {*S3_OPTIONS}
+    if not is_asked or given.get("region", [""])[-1] or "endpoint_override" in given:
+        return uri
+    region = {"region": [fs.resolve_s3_region(bucket)]}
+    return urlunsplit(parts._replace(query=urlencode(given | region, doseq=True, safe=":")))
 
 
 def may_be_missing(filesystem: fs.FileSystem, error: OSError) -> bool:

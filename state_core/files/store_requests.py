@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from statelake.state_core.errors import MissingFileError, SnapshotError
-from statelake.state_core.files.object_stores import S3_SCHEMES, STORE_REMEDY, first_line
-from statelake.state_core.files.storage_options import options_of_environment, storage_options
+from statelake.state_core.files.object_stores import STORE_REMEDY, first_line
+from statelake.state_core.files.storage_options import storage_options
 
 if TYPE_CHECKING:
     from statelake.state_core.files.filesystem import Directory
@@ -123,9 +123,6 @@ def delete_all(directory: Directory, paths: Sequence[str]) -> None:
 def _store(directory: Directory) -> Any:
     """Return the store whose root is a directory."""
     options = storage_options(directory) or {}
-    if directory.scheme in S3_SCHEMES:
-        keys_are_given = "AWS_ACCESS_KEY_ID" in options or "AWS_SKIP_SIGNATURE" in options
-        options = options_of_environment(with_keys=not keys_are_given) | options
     return _opened(directory.uri, tuple(sorted(options.items())))
 
 

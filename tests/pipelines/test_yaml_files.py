@@ -45,3 +45,10 @@ def test_aliases_are_read(tmp_path: Path) -> None:
     said, lines = read_yaml(written(tmp_path, text), "a", "")
     assert said == {"a": {"x": 1}, "b": {"x": 1}, "c": {"x": 1, "y": [2]}}
     assert lines.of(("c", "y")) == 5
+
+
+@pytest.mark.parametrize("text", ["a: 1" + ":1" * 120_000, "a: !!int '1" + ":1" * 120_000 + "'"])
+def test_a_number_takes_no_time_in_the_square_of_its_length(text: str, tmp_path: Path) -> None:
+    """YAML has numbers to the base of 60."""
+    with pytest.raises(EncodeError, match=r"said\.yaml:1: a number has more than 4300 characters"):
+        read_yaml(written(tmp_path, text), "a", "")

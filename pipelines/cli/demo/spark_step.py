@@ -13,12 +13,18 @@ from collections.abc import Sequence
 
 from typing_extensions import Self
 
+# not `-m`, which would import from the working directory
+START = (
+    "import sys; sys.path = [*filter(None, sys.path)];"
+    " from statelake.pipelines.cli.demo.spark_step import main; main()"
+)
+
 
 class SparkStep:
     """A query on Spark, in a process of its own; use it in `with`, by which the process ends."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "statelake.pipelines.cli.demo.spark_step"]
+        command = [sys.executable, "-c", START]
         self._process = subprocess.Popen(  # noqa: S603 - ours
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -58,7 +64,3 @@ def main() -> None:
     asked = sys.stdin.readline()
     if asked:
         sql.main(json.loads(asked))
-
-
-if __name__ == "__main__":
-    main()

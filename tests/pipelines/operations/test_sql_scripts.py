@@ -14,7 +14,7 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.operations import java_programs
-from statelake.pipelines.operations.sql_scripts import split_statements
+from statelake.pipelines.operations.sql_scripts import passwords, split_statements
 from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -355,6 +355,71 @@ def test_passwords_are_in_no_message(compiler: Path, tmp_path: Path) -> None:
     assert "jdbc:mysql://u:******@h/d?user=u&password=******" in told
     for secret in SECRETS:
         assert not re.search(rf"(?<!\w){secret}(?!\w)", told), told
+
+
+LONG = "p" * 300
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("'url' = 'jdbc:postgresql://h/d?user=u&pwd=s3cret'", "s3cret"),
+        ("'db.pass' = 's3cret'", "s3cret"), ("'pass'='s3cret'", "s3cret"),
+        ("'userPass' = 's3cret'", "s3cret"), ("'trustStorePwd' = 's3cret'", "s3cret"),
+        ("'path' = 'abfss://c@a.net/x?sv=1&sig=ab%2Fcd'", "ab%2Fcd"),
+        ("'fs.azure.sas.fixed' = 's3cret'", "s3cret"), ("'sas' = 's3cret'", "s3cret"),
+        ("'s3.access.key' = 's3cret'", "s3cret"), ("'s3.access-key' = 's3cret'", "s3cret"),
+        ("'s3a.accessKey' = 's3cret'", "s3cret"), ("'s3.secret.key' = 's3cret'", "s3cret"),
+        ("'c' = 'AccountName=a;AccountKey=ab/c+d==;X=1'", "ab/c+d=="),
+        ("'c' = 'SharedAccessKeyName=a;SharedAccessKey=s3cret'", "s3cret"),
+        ("'c' = 'jdbc:sqlserver://h;user=u;password=s3,cret;x=1'", "s3,cret"),
+        ("'uri' = 'mongodb://u:pa/ss@h/d'", "pa/ss"),
+        ("'uri' = 'mongodb://u:pa@ss@h/d'", "pa@ss"),
+        ("'uri' = 'mongodb://u:p@s/s@h/d?x=y@z'", "p@s/s"),
+        ("'uri' = 'mongodb://u:pa?ss@h/d'", "pa?ss"),
+        ("'uri' = 'mongodb://u:pa''ss@h/d'", "pa'ss"),
+        (f"'uri' = 'amqp://u:{LONG}@h/d'", LONG), (f"'uri' = 'amqp://{LONG}:s3cret@h/d'", "s3cret"),
+        ("'uri' = 'redis://:s3cret@h:1'", "s3cret"),
+        ("'url' = 'jdbc:oracle:thin:scott/s3cret@//h:1521/s'", "s3cret"),
+        ("'url' = 'jdbc:oracle:thin:scott/s3@cr/et@h:1521:s'", "s3@cr/et"),
+        ("'url' = 'JDBC:ORACLE:OCI:scott/s3cret@h'", "s3cret"),
+        ("'url' = 'jdbc:oracle:thin:scott/\"s3 cret\"@h'", "s3 cret"),
+        ('{"url": "jdbc:oracle:thin:scott/\\"s3 cret\\"@h"}', "s3 cret"),
+        ('{"s3.access.key": "s3cret"}', "s3cret"),
+    ],
+)  # fmt: skip
+def test_passwords_by_any_name_and_in_any_address(text: str, secret: str) -> None:
+    """As drivers and stores call them."""
+    assert secret in passwords(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'connector' = 'jdbc'", "'bypass' = 'on'", "'compass' = 'north'", "'signal' = 'x'",
+        "'design' = 'x'", "'passive' = 'x'", "'kafka.key.format' = 'json'",
+        "'url' = 'jdbc:oracle:thin:@h:1521:s'", "'url' = 'http://h:8080/a'", "'rate' = 'x/y@z'",
+        "'primary.key' = 'id'",
+    ],
+)  # fmt: skip
+def test_what_is_no_password_stays(text: str) -> None:
+    """Messages are of use."""
+    assert passwords(text) == set()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "://a:", "://a:b@", "jdbc:oracle:thin:u/", 'jdbc:oracle:thin:u/"', "'pass' = '", "a=", "''",
+        "password=", "'", '"', '"pass":"', "\\", "a.", "= ", "'sig'  ", "pwd=a,", "Pass", "@", "/",
+    ],
+)  # fmt: skip
+def test_passwords_are_found_in_the_time_of_the_length(part: str) -> None:
+    """No text makes the search for them last."""
+    text = part * (400_000 // len(part))
+    begun = time.process_time()
+    passwords(text)
+    assert time.process_time() - begun < 4
 
 
 def test_a_flink_that_is_named_needs_no_spark(compiler: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ from statelake.pipelines.spark.session import open_session
 from statelake.pipelines.spark.worker_daemon import preload
 from statelake.state_core.errors import StateError
 from tests.support.fake_java import fake_java
+from tests.support.lakes import DEMO
 
 pytestmark = pytest.mark.spark
 
@@ -217,6 +219,32 @@ class TestJars:
         monkeypatch.setattr(jars, "RETRY_SECONDS", (0.0,))
         assert [path.name for path in jars.resolve_jars("ab", ["a:b:1"]).iterdir()] == ["b-1.jar"]
 
+    def test_jars_that_are_not_known_are_not_kept(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """Not even in Ivy's cache, out of which the next attempt would get them again."""
+        script = (
+            f"mkdir -p {tmp_path}/cache/ivy-alone/io.delta\n"
+            'while [ "$1" != "-retrieve" ]; do shift; done\n'
+            'mkdir -p "$(dirname "$2")" && echo x > "$(dirname "$2")/b-1.jar"'
+        )
+        monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "jdk", script)))
+        monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "cache"))
+        of_jar = hashlib.sha256(b"x\n").hexdigest()
+        known = hashlib.sha256(f"{of_jar}  b-1.jar\n".encode())
+        with pytest.raises(StateError, match="not those that statelake was tested with"):
+            jars.resolve_jars("ab", alone=["a:b:1"], digest="0" * 64)
+        assert [path.name for path in (tmp_path / "cache").iterdir()] in ([], ["ivy.lock"])
+        kept = jars.resolve_jars("ab", alone=["a:b:1"], digest=known.hexdigest())
+        assert [path.name for path in kept.iterdir()] == ["b-1.jar"]
+
+    def test_the_digest_is_that_of_deltas_jars(self) -> None:
+        """As `sha256sum` prints it, of those that other tests run."""
+        paths = map(Path, jars.delta_jars())
+        lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in paths]
+        listed = "".join(f"{line}\n" for line in lines)
+        assert hashlib.sha256(listed.encode()).hexdigest() == jars.DELTA_DIGEST
+
     def test_processes_at_once_download_one_after_another(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
@@ -243,3 +271,26 @@ class TestJars:
         assert jars.cache_directory() == tmp_path / "statelake"
         monkeypatch.setenv("STATELAKE_CACHE", str(tmp_path / "mine"))
         assert jars.cache_directory() == tmp_path / "mine"
+
+
+@pytest.mark.full
+def test_workers_import_nothing_of_a_strangers_working_directory(tmp_path: Path) -> None:
+    """Unless this process does: a command in somebody's checkout runs no code of theirs."""
+    marker = tmp_path / "it-ran"
+    for name in ("numpy", "pyarrow", "pyspark", "statelake"):
+        text = f"open({str(marker)!r}, 'w').close()\n"
+        (tmp_path / f"{name}.py").write_text(text, "utf-8")
+    command = [
+        Path(sys.executable).parent / "statelake",
+        "import",
+        DEMO / "monday",
+        "--engine",
+        "spark",
+    ]
+    ran = subprocess.run(
+        [*command, "--lake", "lake", "--job", "j"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"},
+    )  # fmt: skip
+    if sys.version_info >= (3, 11):  # earlier ones have no PYTHONSAFEPATH
+        assert (ran.returncode, marker.exists()) == (0, False), ran.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,17 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.client.client import Client
 from mcp.client.stdio import stdio_client
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, TextContent
+from starlette.testclient import TestClient
 
 import statelake as sl
+from statelake.pipelines.ui.assistants import Tools
+from statelake.pipelines.ui.audit import Audit
+from statelake.pipelines.ui.server import Site
+from statelake.pipelines.ui.views import Name, Options, Source
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError, LakeError, StateError
 from tests.support.command import run
 from tests.support.lakes import DEMO, FLINK, demo_lake, files_of
 from tests.support.savepoints.golden_cases import GOLDEN
@@ -249,6 +258,71 @@ def test_looks_are_in_the_audit_file(tmp_path: Path) -> None:
     looks = [json.loads(line)["look"] for line in audit.read_text().splitlines()]
     assert looks[-1] == "key"
     assert set(looks[:-1]) == {"top"}
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_each_tool_that_shows_values_is_in_the_audit_file(lake: Path, *, values: bool) -> None:
+    """All but those of which the table says that they have names alone; with the arguments."""
+    written: list[tuple[str, Name, dict[str, str]]] = []
+
+    class Kept(Audit):
+        def write(self, look: str, name: Name, **words: str) -> None:
+            written.append((look, name, words))
+
+    known = {"job": "demo", "snapshot": "monday", "earlier": "monday", "later": "tuesday",
+             "operator": "kinds", "key": "1", "query": "SELECT 1", "types": "{}"}  # fmt: skip
+
+    async def call_all(server: MCPServer) -> set[str]:
+        tools = await server.list_tools()
+        for tool in tools:
+            wanted = {each: known[each] for each in tool.input_schema.get("properties", {})}
+            with suppress(ToolError):
+                await server.call_tool(tool.name, wanted)
+        return {tool.name for tool in tools}
+
+    with closing(Source(lake, Options(values=values))) as source:
+        called = anyio.run(call_all, Tools(source, Kept("")).server())
+    without = {"scan", "inspect", "types", "check_types", "erasures"}
+    looks = {"key" if tool == "get" else tool for tool in called - without}
+    assert {look for look, *_ in written} == (looks if values else set())
+    monday = Name("demo", "monday")
+    assert ("check_integrity" in looks, ("sql", monday, {"query": "SELECT 1"}) in written) == (
+        True, values
+    )  # fmt: skip
+    assert (("diff", Name("demo", "tuesday"), {"earlier": "monday"}) in written) == values
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        EncodeError("no alice here", place="op/s", remedy="give alice@example.org"),
+        LakeError("could not convert alice to a number"), StateError("alice is refused"),
+        KeyError("alice"), CorruptSnapshotError("a length of 4 at alice", place="a/_metadata"),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)  # fmt: skip
+def test_errors_without_values_have_no_words_of_theirs(
+    lake: Path, fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quoted or not: they have the kind and the place, in the browser, too; with values, all."""
+
+    def fails(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(Source, "held", fails)
+    of = {"job": "demo", "snapshot": "monday"}
+    for values in (True, False):
+        with closing(Source(lake, Options(values=values))) as source:
+            with pytest.raises(ToolError) as refused:
+                anyio.run(Tools(source, Audit("")).server().call_tool, "inspect", of)
+            told = values and isinstance(fault, StateError)
+            assert ("alice" in str(refused.value)) == told
+            assert getattr(fault, "place", "") in str(refused.value)
+            app = Site(source, Audit("")).app()
+            client = TestClient(app, raise_server_exceptions=False)
+            answer = client.get("/snapshot?job=demo&snapshot=monday")
+        assert answer.status_code == (400 if isinstance(fault, StateError) else 500)
+        assert values or "alice" not in answer.text
 
 
 def test_a_mask_is_for_values(tmp_path: Path) -> None:

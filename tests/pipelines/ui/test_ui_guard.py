@@ -99,6 +99,10 @@ def test_a_wrong_cookie_is_refused(client: TestClient, cookie: str) -> None:
         {"origin": f"https://{HERE}"}, {"origin": "http://127.0.0.1:1"},
         {"origin": f"http://localhost:{PORT}"},
         {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": " cross-site "}, {"sec-fetch-site": "Cross-Site"},
+        {"sec-fetch-site": "same-origin, cross-site"}, {"sec-fetch-site": "cross-site;a=1"},
+        {"sec-fetch-site": '"same-origin"'}, {"sec-fetch-site": "Same-Origin"},
+        {"sec-fetch-site": "another-site"}, {"sec-fetch-site": ""},
     ],
     ids=str,
 )  # fmt: skip
@@ -113,11 +117,20 @@ def test_other_hosts_and_origins_are_refused(
     assert client.get("/", headers=cookie).status_code == 200
 
 
+def test_a_site_that_is_said_twice_is_refused(guard: Guard, client: TestClient) -> None:
+    """Of two values no one counts."""
+    client.get(f"/?token={guard.token}")
+    for second in ("same-origin", "cross-site"):
+        twice = [("sec-fetch-site", "same-origin"), ("sec-fetch-site", second)]
+        assert_refused(client.get("/", headers=twice))
+
+
 @pytest.mark.parametrize(
     "headers",
     [
         {"host": f"localhost:{PORT}"}, {"host": f"LOCALHOST:{PORT}"},
         {"origin": f"http://{HERE}"}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"},
+        {"sec-fetch-site": " same-origin\t"}, {},
     ],
     ids=str,
 )  # fmt: skip

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import re
 import shutil
+import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -27,6 +30,7 @@ from starlette.testclient import TestClient
 
 import statelake as sl
 from statelake.pipelines.lake.share.mask_file import read_mask
+from statelake.pipelines.ui import audit
 from statelake.pipelines.ui.guard import Guard
 from statelake.pipelines.ui.pages import script, top
 from statelake.pipelines.ui.server import Audit, Site
@@ -664,6 +668,22 @@ def test_no_values_shows_none(lake: Path) -> None:
     opened.close()
 
 
+@pytest.mark.parametrize("values", [True, False])
+def test_notes_of_people_are_shown_with_values_alone(tmp_path: Path, *, values: bool) -> None:
+    """Who wrote one may have named a key."""
+    job = sl.Lake(tmp_path / "lake").job("demo", engine="local")
+    job.import_snapshot(DEMO / "monday", "monday", note="because of alice")
+    job.import_snapshot(DEMO / "tuesday", "tuesday", note="because of alice")
+    of = {"job": "demo", "snapshot": "monday"}
+    paths = {"/": {}, "/snapshot": of, "/growth": of, "/erasures": {},
+             "/diff": {"job": "demo", "earlier": "monday", "later": "tuesday"}}  # fmt: skip
+    with closing(Opened(tmp_path / "lake", Options(values=values))) as opened:
+        shown = {
+            path: "alice" in opened.answer(path, **words).text for path, words in paths.items()
+        }
+    assert shown == {path: values and path == "/snapshot" for path in paths}
+
+
 SECRET = "a secret of more than 16 bytes"  # noqa: S105 - of no use elsewhere
 PEOPLE = ("alice@example.org", "bob@example.org")
 
@@ -742,9 +762,47 @@ def test_looks_are_in_the_audit_file(tmp_path: Path) -> None:
     opened.close()
 
 
-def test_an_audit_file_that_fails_hides_what_was_asked() -> None:
+def test_an_audit_file_that_was_there_is_the_owners_alone(tmp_path: Path) -> None:
+    """It has the keys that were asked for; what it held stays."""
+    path = tmp_path / "looks.jsonl"
+    path.write_text("before\n")
+    path.chmod(0o644)
+    log = Audit(str(path))
+    log.write("key", Name("demo", "monday"), key="1")
+    log.close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_text().startswith("before\n{")
+
+
+@pytest.mark.parametrize("kind", ["link", "link to none", "hard link", "pipe", "directory"])
+def test_an_audit_file_is_a_regular_one(kind: str, tmp_path: Path) -> None:
+    """Nothing is written through a link, and no pipe is waited for."""
+    path, other = tmp_path / "looks.jsonl", tmp_path / "other"
+    if kind != "link to none":
+        other.write_text("before\n")
+    if kind.startswith("link"):
+        path.symlink_to(other)
+    elif kind == "hard link":
+        path.hardlink_to(other)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    with pytest.raises(StateError, match=r"looks\.jsonl: the audit file can't be written"):
+        Audit(str(path))
+    assert not other.exists() or other.read_text() == "before\n"
+
+
+def test_an_audit_file_that_fails_hides_what_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A full disk."""
-    opened = Opened(DEMO, audit="/dev/full")
+    opened = Opened(DEMO, audit=str(tmp_path / "looks.jsonl"))
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(audit, "os", SimpleNamespace(write=full, close=os.close))
     seen = opened.page("/key", 400, snapshot="monday", key="4")
     opened.close()
     assert "audit file can't be written" in seen.words

@@ -142,6 +142,113 @@ def test_s3_by_the_schemes_of_hadoop() -> None:
     assert directory.uri == "s3a://bucket/lake"
 
 
+# ------------------------------------------------------------------------- the environment
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """AWS's files of a user who has none; where the first would be."""
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    return tmp_path / "config"
+
+
+@pytest.mark.parametrize(
+    ("variables", "query", "expected"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://a:1"}, "", "endpoint_override=a:1&scheme=http"),
+        ({"AWS_ENDPOINT_URL": "a:1"}, "", "endpoint_override=a:1"),
+        (
+            {"AWS_ENDPOINT_URL": "a:1", "AWS_ALLOW_HTTP": "true"}, "",
+            "endpoint_override=a:1&scheme=http",
+        ),
+        (
+            {"AWS_ENDPOINT_URL": "https://a", "AWS_ALLOW_HTTP": "true"}, "",
+            "endpoint_override=a&scheme=https",
+        ),
+        (
+            {"AWS_ENDPOINT_URL": "https://a", "AWS_ENDPOINT_URL_S3": "http://b/"}, "",
+            "endpoint_override=b&scheme=http",
+        ),
+        ({"AWS_ENDPOINT": "http://a"}, "", "endpoint_override=a&scheme=http"),
+        ({"AWS_ALLOW_HTTP": "true", "AWS_REGION": "x"}, "", "region=x"),
+        ({"AWS_DEFAULT_REGION": "y"}, "", "region=y"),
+        ({"AWS_DEFAULT_REGION": "y", "AWS_REGION": "x"}, "", "region=x"),
+        ({"AWS_ENDPOINT_URL": "http://a"}, "endpoint_override=b:1", "endpoint_override=b:1"),
+        ({"AWS_REGION": "x"}, "region=y", "region=y"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("config")
+def test_the_environment_becomes_part_of_the_location(
+    variables: dict[str, str], query: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each client and each process is told the same; what is kept says what the user said."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    directory = Directory(f"s3://bucket/lake?{query}")
+    assert directory.query == expected
+    assert directory.given_location == f"s3://bucket/lake{query and '?'}{query}"
+    for name in variables:
+        monkeypatch.delenv(name)
+    again = Directory(directory.location)
+    assert again.filesystem.equals(directory.filesystem)
+    assert storage_options(again) == storage_options(directory)
+
+
+def test_a_profile_says_address_and_keys(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the section of its services, if it has one; its keys are in no location."""
+    config.write_text(
+        "[profile a]\nservices = b\nregion = eu\naws_access_key_id = K\n"
+        "aws_secret_access_key = hidden\nendpoint_url = http://other\n"
+        "[services b]\ndynamodb =\n  endpoint_url = http://third\n"
+        "s3 =\n  addressing_style = path\n  endpoint_url = https://a:1\n",
+        "utf-8",
+    )
+    monkeypatch.setenv("AWS_PROFILE", "a")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    directory = Directory("s3://bucket/lake")
+    assert storage_options(directory) == {
+        "AWS_ENDPOINT_URL": "https://a:1", "AWS_REGION": "eu",
+        "AWS_ACCESS_KEY_ID": "K", "AWS_SECRET_ACCESS_KEY": "hidden",
+    }  # fmt: skip
+    assert "hidden" not in directory.location
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "mine")
+    assert "AWS_ACCESS_KEY_ID" not in (storage_options(Directory("s3://bucket/lake")) or {})
+
+
+@pytest.mark.parametrize(
+    ("location", "variable"),
+    [
+        ("gs://bucket/lake", "STORAGE_EMULATOR_HOST"),
+        ("gs://bucket/lake", "GOOGLE_BASE_URL"),
+        ("abfss://c@a.dfs.core.windows.net/lake", "AZURE_STORAGE_ENDPOINT"),
+    ],
+)
+def test_an_address_that_not_every_client_knows(
+    location: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused: rows would go to one store, and the tables' logs to another."""
+    monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    with pytest.raises(SnapshotError, match=f"{variable}: it has an address"):
+        Directory(location)
+
+
+def test_an_address_that_only_arrow_is_told() -> None:
+    """Refused for the log of a table."""
+    directory = Directory("gs://anonymous@bucket/lake?endpoint_override=127.0.0.1:1&scheme=http")
+    with pytest.raises(SnapshotError, match="can't be opened with the option 'endpoint_override'"):
+        storage_options(directory)
+
+
+@pytest.mark.usefixtures("config")
+def test_an_address_that_is_to_be_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused, as delta-rs would not ignore it."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://a")
+    monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
+    with pytest.raises(SnapshotError, match="is to be ignored"):
+        Directory("s3://bucket/lake")
+
+
 # ------------------------------------------------------------------------- options by place
 
 
@@ -247,6 +354,14 @@ def test_what_is_no_uri() -> None:
     with pytest.raises(SnapshotError, match="this is no URI") as error:
         Directory("s3://key:secret@[b/x")
     assert "secret" not in str(error.value)
+
+
+def test_a_secret_with_a_slash_is_no_buckets_name() -> None:
+    """Nobody is asked for it, and no message has it."""
+    with pytest.raises(SnapshotError, match="write the slash as %2F") as error:
+        Directory("s3://key:secret/more@bucket/lake")
+    assert "secret/" not in str(error.value)
+    assert "more" not in str(error.value)
 
 
 @pytest.mark.usefixtures("stores")
