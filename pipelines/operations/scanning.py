@@ -13,7 +13,8 @@ import os
 import posixpath
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -94,9 +95,7 @@ class Tree:
             raise MissingFileError(
                 "no such directory", place=given.full(), remedy="give the directory of checkpoints"
             )
-        self.files = {
-            file.path: file for file in listed if not (file.is_link or file.is_other)
-        }
+        self.files = {file.path: file for file in listed if not (file.is_link or file.is_other)}
         self.links = [file.path for file in listed if file.is_link]
         self.unread = {
             file.path: "a link, and links are not followed" if file.is_link else "no regular file"
@@ -201,7 +200,7 @@ class FoundSnapshot:
     files: int = 0
     shared_files: int | None = None
     shared_bytes: int | None = None
-    named: Set[str] = field(default=frozenset(), repr=False, compare=False)
+    named: AbstractSet[str] = field(default=frozenset(), repr=False, compare=False)
 
     @property
     def restorable(self) -> bool:

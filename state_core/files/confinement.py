@@ -284,12 +284,12 @@ class ConfinedTree:
             The descriptor; None if the name is taken.
         """
         with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
-            handle = None
-            while handle is None:
-                try:
-                    handle = _held_part(name, folder)
-                except FileExistsError:
-                    return None
+            try:
+                handle = _held_part(name, folder)
+            except FileExistsError:
+                return None
+            if handle is None:  # who removes what dead writers left had it first
+                return None
             with open(os.dup(handle), "wb") as file:
                 file.write(data)
                 file.flush()
