@@ -646,7 +646,7 @@ class _Target:
         """
         self.directory.write(f"{within}{COPYING}", metadata)
         refuse_planned(self.directory, files)
-        tops = {path.partition("/")[0] for path in files if path in self.there}
+        tops = {path.partition("/")[0] for path in files if "/" in path and path in self.there}
         now = {
             f"{top}/{file.path}".rstrip("/"): file.size
             for top in tops
