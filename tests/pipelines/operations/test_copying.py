@@ -615,7 +615,7 @@ def test_a_damaged_checkpoint_keeps_no_other_from_being_copied(
 
 # --------------------------------------------------------------------------- beside `orphans`
 
-STEPS = ("entries", "write", "hold", "remove", "size")
+STEPS = ("entries", "write", "hold", "remove")
 
 
 class Turns:
@@ -690,7 +690,7 @@ def interleaved(
 
 
 @pytest.mark.parametrize("first", ["copy", "orphans"])
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.full)])
 def test_what_a_copy_keeps_is_no_orphan_however_both_take_turns(
     every: int, first: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -728,7 +728,7 @@ def test_what_a_copy_keeps_is_no_orphan_however_both_take_turns(
             step, others = step + every, 1
         else:
             break
-    assert {each[0] for each in told} == {True, False}
+    assert {each[0] for each in told} == ({True} if first == "copy" else {True, False})
 
 
 def test_a_copy_that_was_interrupted_keeps_its_files(root: Path, tmp_path: Path) -> None:
