@@ -697,7 +697,7 @@ def test_what_a_copy_keeps_is_no_orphan_however_both_take_turns(
     """Files that nothing named when `orphans` began are there, or the copy is told to be none."""
     tree = made(root, "incremental", each=1)
     (one,) = (each for each in tree.snapshots if each.path.startswith(each.job))
-    job, left, to = root / one.job, tmp_path / "left", tmp_path / "region"
+    job, left, to = root / one.job, tmp_path / "left", tmp_path / "region" / one.job
     sl.copy_checkpoints(job, left)
     expected = bytes_of(root / one.path)
     shutil.rmtree(left / "chk-1")
