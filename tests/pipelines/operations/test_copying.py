@@ -734,7 +734,8 @@ def test_what_a_copy_keeps_is_no_orphan_however_both_take_turns(
 def test_a_copy_that_was_interrupted_keeps_its_files(root: Path, tmp_path: Path) -> None:
     """However long ago; who gives it up removes what says so, which is named."""
     tree = made(root, "incremental", each=1)
-    job, to = root / tree.snapshots[0].job, tmp_path / "region"
+    job = root / tree.snapshots[0].job
+    to = tmp_path / "region" / job.name
     sl.copy_checkpoints(job, to)
     (to / "chk-1" / "_metadata").rename(to / "chk-1" / "_metadata.copying")
     for path in to.rglob("*"):
