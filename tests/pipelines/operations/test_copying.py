@@ -673,13 +673,16 @@ def interleaved(
     """Copy a job's checkpoint and delete orphans where it goes, in turns."""
     turns = Turns(first, at)
     with monkeypatch.context() as patch:
-        for name in STEPS:
 
-            def stepping(*words: Any, call: Any = getattr(ConfinedTree, name)) -> Any:
+        def stepping(call: Any) -> Any:
+            def stepped(*words: Any) -> Any:
                 turns.step()
                 return call(*words)
 
-            patch.setattr(ConfinedTree, name, stepping)
+            return stepped
+
+        for name in STEPS:
+            patch.setattr(ConfinedTree, name, stepping(getattr(ConfinedTree, name)))
         turns.run({
             "copy": lambda: sl.copy_checkpoints(job, to, threads=1),
             "orphans": lambda: sl.orphans(
