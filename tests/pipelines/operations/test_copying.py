@@ -731,7 +731,7 @@ def test_what_a_copy_keeps_is_no_orphan_however_both_take_turns(
             step, others = step + every, 1
         else:
             break
-    assert {each[0] for each in told} == ({True} if first == "copy" else {True, False})
+    assert {each[0] for each in told} == {True, False}
 
 
 def test_a_copy_that_was_interrupted_keeps_its_files(root: Path, tmp_path: Path) -> None:
