@@ -12,6 +12,12 @@ its bytes are those of the source.
 
 The checkpoints of a job are copied as they lie there: each in its `chk-N`, and beside them, once,
 what they share. A file that a complete copy names was verified then, and is not read again.
+
+`orphans` may run beside it, and must not delete what a copy keeps. So each says what it does before
+it looks what the other does: a copy writes what its `_metadata` will be as `COPYING`, looks for
+names of files that `orphans` is deleting, and lists again what it would keep; `orphans` writes
+those names, and then reads every `_metadata` and `COPYING`. Whichever is later sees the other, no
+matter how long either takes: no clock is asked, no age, and nothing has to be unlocked.
 """
 
 from __future__ import annotations
@@ -34,6 +40,7 @@ import numpy as np
 import xxhash
 
 from statelake.pipelines.flink.path_map import PathMap
+from statelake.pipelines.operations.orphans import refuse_planned
 from statelake.state_core.errors import (
     CorruptSnapshotError,
     DeclarationError,
@@ -52,6 +59,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.formats.metadata.state_files import (
     CHECKPOINT_DIRECTORY,
+    COPYING,
     LOOKS_AT_ONCE,
     METADATA_FILE,
     SHARED_DIRECTORIES,
@@ -289,6 +297,7 @@ def copy_checkpoints(
                     damaged.append(error)
                 else:
                     gone.append(name)
+                    place.directory.delete(f"{name}/{COPYING}")
                 continue
             copied.append(_copied(plan, place, options, progress))
         except MissingFileError:
@@ -296,6 +305,7 @@ def copy_checkpoints(
                 raise
             if name not in known:  # all of it was written just now
                 place.directory.delete_tree(name)
+            place.directory.delete(f"{name}/{COPYING}")
             gone.append(name)
     if damaged:
         many = "" if len(damaged) == 1 else f" (and {len(damaged) - 1} more can't be copied)"
@@ -345,12 +355,16 @@ def _copied(
     source, within = plan.source, plan.within
     data, metadata, moved = plan.data, plan.metadata, plan.moved()
     written = data if moved == metadata else write_as_read(moved)
-    was_complete = target.refuse_another(within, {file.target for file in plan.files}, written)
+    files = {file.target for file in plan.files}
+    was_complete = target.refuse_another(within, files, written)
+    if not was_complete:
+        target.say_copying(within, files, written)
     copy = _Copy(target, plan.files, verify=options.verify, progress=progress)
     local = target.directory.local and all(file.source.directory.local for file in plan.files)
     copy.run(options.threads or THREADS[local])
     if not was_complete:
         target.finish(f"{within}{METADATA_FILE}", written)
+    target.directory.delete(f"{within}{COPYING}")
     if modified := source.modified(METADATA_FILE):  # when it was taken
         target.directory.set_modified(f"{within}{METADATA_FILE}", modified)
     target.note({file.target: file.size for file in plan.files})
@@ -496,7 +510,8 @@ class _Plan:
         else:
             places = [self._in_snapshot(source), _elsewhere(source.name, source.directory.uri)]
         for place in filter(None, places):
-            if place == f"{self.within}{METADATA_FILE}" or place.endswith(PART):
+            own = {f"{self.within}{METADATA_FILE}", f"{self.within}{COPYING}"}
+            if place in own or place.endswith(PART):
                 break
             file = _File(source, place, grows=not need.is_whole)
             other = taken.setdefault(place, file)
@@ -597,6 +612,8 @@ class _Target:
         for file in self.directory.listed():
             if file.is_link:
                 self._links.append(file.path)
+            elif file.is_other:
+                continue
             elif file.path.endswith(PART):
                 self._parts.append(file.path)
             else:
@@ -615,6 +632,32 @@ class _Target:
             place=self.directory.full(),
             remedy="choose an empty directory, or that of a copy that was interrupted",
         )
+
+    def say_copying(self, within: str, files: set[str], metadata: bytes) -> None:
+        """Say which files a copy needs, before it relies on those that are there.
+
+        Args:
+            within: The path of the copy.
+            files: The paths of its files.
+            metadata: Its `_metadata` to be.
+
+        Raises:
+            SnapshotError: One of them is being deleted, as nothing named it before.
+        """
+        self.directory.write(f"{within}{COPYING}", metadata)
+        refuse_planned(self.directory, files)
+        tops = {path.partition("/")[0] for path in files if "/" in path and path in self.there}
+        now = {
+            f"{top}/{file.path}".rstrip("/"): file.size
+            for top in tops
+            for file in self.directory.child(top).listed()
+            if not (file.is_link or file.is_other)
+        }
+        for path in files.intersection(self.there):
+            if path in now:
+                self.there[path] = now[path]
+            elif "/" in path or not self.directory.is_file(path):
+                del self.there[path]
 
     def finish(self, path: str, metadata: bytes) -> None:
         """Write the `_metadata` of a copy: all of it appears at once.
@@ -644,12 +687,13 @@ class _Target:
         Raises:
             DeclarationError: Something else is there, or another copy is being made.
         """
-        own = f"{within}{METADATA_FILE}"
+        metadata_path = f"{within}{METADATA_FILE}"
+        own = {metadata_path, f"{within}{COPYING}"}
         left = {
             path for path in self._parts if (part := _LEFT.fullmatch(path)) is not None
-            and (part[1] in files or part[1] == own)
+            and (part[1] in files or part[1] in own)
         }  # fmt: skip
-        others = [path for path in self.there if path not in files and path != own]
+        others = [path for path in self.there if path not in files and path not in own]
         for path in (*others, *self._links, *(path for path in self._parts if path not in left)):
             if path.startswith(within):
                 raise self._other(path)
@@ -657,10 +701,10 @@ class _Target:
             if not self._remove_left(path):
                 raise self._other(path)
         self._parts = [path for path in self._parts if path not in left]
-        if own not in self.there:
+        if metadata_path not in self.there:
             return False
-        if self.directory.read_listed(own, self.there[own]) != metadata:
-            raise self._another(own)
+        if self.directory.read_listed(metadata_path, self.there[metadata_path]) != metadata:
+            raise self._another(metadata_path)
         return True
 
     def _another(self, path: str) -> DeclarationError:
@@ -678,7 +722,11 @@ class _Target:
         """
         names = {path.partition("/")[0] for path in self.there}
         names = {name for name in names if f"{name}/{METADATA_FILE}" in self.there}
-        return set(filter(self._is_complete, sorted(names)))
+        complete = set(filter(self._is_complete, sorted(names)))
+        for name in complete:
+            if f"{name}/{COPYING}" in self.there:  # whoever wrote it was killed a moment too soon
+                self.directory.delete(f"{name}/{COPYING}")
+        return complete
 
     def _is_complete(self, name: str) -> bool:
         path = f"{name}/{METADATA_FILE}"

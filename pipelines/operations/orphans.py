@@ -20,7 +20,8 @@ import posixpath
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Set as AbstractSet
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -28,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.pipelines.operations.scanning import (
     JOB_ID,
-    READS_AT_ONCE,
     SAVEPOINT_DIRECTORY,
     Tree,
     checkpoint_number,
+    read_ahead,
 )
 from statelake.state_core.errors import (
     DeclarationError,
@@ -42,7 +43,7 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from statelake.state_core.files.confinement import relative_path
-from statelake.state_core.files.filesystem import Directory, ListedFile
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory, ListedFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     check_properties,
@@ -50,6 +51,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.formats.metadata.state_files import (
     CHECKPOINT_DIRECTORY,
+    COPYING,
     METADATA_FILE,
     SHARED_DIRECTORIES,
 )
@@ -303,14 +305,26 @@ class References:
     Attributes:
         names: The names of files.
         unreadable: What can't be read, and why.
+        copying: By the names of files that copies need which are not complete, what says so.
         snapshots: The number of snapshots that were read.
         families: By their directories.
     """
 
     names: set[str] = field(default_factory=set)
     unreadable: list[str] = field(default_factory=list)
+    copying: dict[str, str] = field(default_factory=dict)
     snapshots: int = 0
     families: dict[str, Family] = field(default_factory=lambda: defaultdict(Family))
+
+    def doubt(self, what: str) -> None:
+        """Note what can't be read, and why, once."""
+        if what not in self.unreadable:
+            self.unreadable.append(what)
+
+    def held_by_copy(self, path: str) -> str:
+        """Return which copy that is not complete needs a file; empty without one."""
+        name = posixpath.basename(path)
+        return path if name == COPYING else self.copying.get(name, "")
 
 
 def find_orphans(
@@ -339,10 +353,33 @@ def find_orphans(
     """
     paths = paths or PathMap()
     tree = Tree(location)
+    references, jobs = _references(tree, location, ask, paths)
+    age = older_than.total_seconds()
+    return _Plan(tree, references, jobs, paths, age, now or time.time()).result()
+
+
+def _references(
+    tree: Tree,
+    location: str | os.PathLike[str],
+    ask: Callable[[], list[AskedJob]] | None,
+    paths: PathMap,
+) -> tuple[References, list[AskedJob] | None]:
+    """Return what all snapshots name, and the jobs.
+
+    There are at least two listings: one alone can miss a name that is exchanged for another while
+    the names of its directory are read, such as `COPYING` for `_metadata`.
+
+    Args:
+        tree: The first listing.
+        location: The directory, for others.
+        ask: Asks the cluster; None if none is to be asked.
+        paths: The directories of the cluster.
+
+    Raises:
+        ClusterError: The cluster can't be asked.
+        SnapshotError: The directory can't be listed, or changes too fast.
+    """
     references = References()
-    for link in tree.links:
-        if tree.leads_outside(link):
-            references.unreadable.append(f"{link}: a link that leads outside")
     known: set[str] = set()
     _read_new(references, tree, known)
     for _ in range(LISTINGS):
@@ -350,8 +387,7 @@ def find_orphans(
         gone = _read_new(references, Tree(location), known)
         gone += _read_elsewhere(references, tree, jobs or [], known, paths)
         if not gone:
-            age = older_than.total_seconds()
-            return _Plan(tree, references, jobs, paths, age, now or time.time()).result()
+            return references, jobs
     raise SnapshotError(
         f"checkpoints come and go faster than they are read: {gone[0]} is gone",
         place=tree.directory.full(),
@@ -363,22 +399,40 @@ def find_orphans(
 def _read_new(references: References, tree: Tree, known: set[str]) -> list[str]:
     """Read every `_metadata` of a listing that is not known; return those that are gone by now.
 
-    Another snapshot may have come that names the files of one that is gone.
+    Another snapshot may have come that names the files of one that is gone. What is called
+    `_metadata` and is not read may name any file, and so may what a link leads to.
     """
+    for path, what in tree.unread.items():
+        references.doubt(f"{path}: {what}")
+    for link in tree.links:
+        led_to = tree.led_to(link)
+        if led_to is None:
+            references.doubt(f"{link}: a link that leads outside")
+        elif led_to:
+            references.names.add(posixpath.basename(led_to))
     new = [
         path
         for path in tree.files
-        if posixpath.basename(path) == METADATA_FILE and path not in known
+        if posixpath.basename(path) in (METADATA_FILE, COPYING) and path not in known
     ]
     gone = []
-    with ThreadPoolExecutor(READS_AT_ONCE[tree.directory.local]) as pool:
-        for path, metadata in zip(new, pool.map(_reader(tree), new), strict=True):
-            if isinstance(metadata, MissingFileError):
+    with closing(read_ahead(tree, new)) as contents:
+        for path, content in zip(new, contents, strict=True):
+            metadata = _content(path, content)
+            if isinstance(metadata, StateError) and _is_gone(metadata, tree.directory, path):
                 gone.append(path)
                 continue
             known.add(path)
             _note(references, path, metadata, tree.files[path])
     return gone
+
+
+def _is_gone(error: StateError | OSError, directory: Directory, path: str) -> bool:
+    """Return whether a file can't be read as it is not there any more; in doubt it is."""
+    try:
+        return isinstance(error, MissingFileError) and not directory.exists(path)
+    except (StateError, OSError):
+        return False
 
 
 def _read_elsewhere(
@@ -410,26 +464,22 @@ def _place(tree: Tree, path: str, paths: PathMap) -> str | None:
         return None
 
 
-def _reader(tree: Tree) -> Callable[[str], CheckpointMetadata | StateError | None]:
-    def read(path: str) -> CheckpointMetadata | StateError | None:
-        try:
-            data = tree.read(path)
-        except StateError as error:
-            return error
-        directory = posixpath.basename(posixpath.dirname(path))
-        is_flinks = CHECKPOINT_DIRECTORY.fullmatch(directory) or SAVEPOINT_DIRECTORY.fullmatch(
-            directory
-        )
-        if data.startswith(FOREIGN) and not is_flinks:
-            return None
-        try:
-            metadata = read_metadata(data, path)
-            check_properties(metadata)
-        except StateError as error:
-            return error
-        return metadata
-
-    return read
+def _content(path: str, data: bytes | StateError) -> CheckpointMetadata | StateError | None:
+    """Return what a `_metadata` says, or why it can't be read; None if it is another program's."""
+    if isinstance(data, StateError):
+        return data
+    directory = posixpath.basename(posixpath.dirname(path))
+    is_flinks = CHECKPOINT_DIRECTORY.fullmatch(directory) or SAVEPOINT_DIRECTORY.fullmatch(
+        directory
+    )
+    if data.startswith(FOREIGN) and not is_flinks:
+        return None
+    try:
+        metadata = read_metadata(data, path)
+        check_properties(metadata)
+    except StateError as error:
+        return error
+    return metadata
 
 
 def _note(
@@ -440,14 +490,17 @@ def _note(
 ) -> None:
     if metadata is None:
         return
+    if posixpath.basename(path) == COPYING and not isinstance(metadata, StateError):
+        references.copying.update(dict.fromkeys(_names(metadata), path))
+        return
     above, _, name = posixpath.dirname(path).rpartition("/")
     number = checkpoint_number(name)
-    if number is not None:
+    if number is not None and posixpath.basename(path) == METADATA_FILE:
         family = references.families[above]
         family.numbers.add(number)
         family.written = max(family.written, file.modified)
     if isinstance(metadata, StateError):
-        references.unreadable.append(f"{path}: {metadata.problem}")
+        references.doubt(f"{path}: {metadata.problem}")
         return
     buffers = _name_files(references, metadata)
     if number is not None:
@@ -457,33 +510,37 @@ def _note(
 
 def _name_files(references: References, metadata: CheckpointMetadata) -> bool:
     """Note the names of files; return whether the job has files that no snapshot names yet."""
-    merged = False
-    for stream in streams_of(metadata):
-        while isinstance(stream, NestedKeyGroupsHandle) and stream.stream is not None:
-            stream = stream.stream  # noqa: PLW2901 - the innermost
-        if isinstance(stream, RelativeHandle):
-            references.names.add(posixpath.basename(stream.path))
-        elif isinstance(stream, FileHandle | SegmentHandle):
-            references.names.add(posixpath.basename(stream.uri))
-            merged |= isinstance(stream, SegmentHandle)
+    references.names.update(_names(metadata))
     references.snapshots += 1
-    return merged or any(
+    return any(isinstance(stream, SegmentHandle) for stream in streams_of(metadata)) or any(
         isinstance(subtask.managed_keyed, ChangelogHandle)
         for operator in metadata.operators
         for subtask in (operator.subtasks or {}).values()
     )
 
 
+def _names(metadata: CheckpointMetadata) -> Iterator[str]:
+    """Yield the names of the files of a snapshot."""
+    for stream in streams_of(metadata):
+        while isinstance(stream, NestedKeyGroupsHandle) and stream.stream is not None:
+            stream = stream.stream  # noqa: PLW2901 - the innermost
+        if isinstance(stream, RelativeHandle):
+            yield posixpath.basename(stream.path)
+        elif isinstance(stream, FileHandle | SegmentHandle):
+            yield posixpath.basename(stream.uri)
+
+
 def _note_elsewhere(references: References, job: AskedJob, path: str, paths: PathMap) -> bool:
     """Note what a snapshot names that the cluster knows; return whether it is there."""
+    directory = None
     try:
         directory = Directory(paths.here(path))
         metadata = read_metadata(directory.read(METADATA_FILE), path)
-    except MissingFileError:
-        return False
     except (StateError, OSError) as error:
+        if directory is not None and _is_gone(error, directory, METADATA_FILE):
+            return False
         problem = error.problem if isinstance(error, StateError) else str(error)
-        references.unreadable.append(f"{path}, which job {job.id} has: {problem}")
+        references.doubt(f"{path}, which job {job.id} has: {problem}")
     else:
         _name_files(references, metadata)
     return True
@@ -581,6 +638,8 @@ class _Plan:
         family = self.references.families[directory]
         if self.references.unreadable:
             return f"it may be named by what can't be read: {self.references.unreadable[0]}"
+        if copy := self.references.held_by_copy(file.path):
+            return f"a copy that is not complete needs it: complete it, or remove {copy}"
         if not file.modified or file.modified > self.now - self.age:
             return f"it is not {_age_text(self.age)} old"
         if SAVEPOINT_DIRECTORY.fullmatch(part):
@@ -649,8 +708,12 @@ def _age_text(seconds: float) -> str:
 def delete_orphans(location: str | os.PathLike[str], plan: Orphans) -> Orphans:
     """Delete the files of a plan; their names are written down before.
 
-    What has changed since it was planned stays: the directory is listed once more. Whoever was
-    killed while deleting runs the same again: what is left is planned anew, and deleted.
+    Then the directory is listed again, and every snapshot read again: what has changed since it was
+    planned stays, and what is named by now. Whoever was killed while deleting runs the same again:
+    what is left is planned anew, and deleted.
+
+    A copy that is being made beside it writes `COPYING`, and then looks for these names. So either
+    it is seen here and keeps its files, or it sees here what it can't rely on.
 
     Args:
         location: The directory that was planned.
@@ -662,27 +725,92 @@ def delete_orphans(location: str | os.PathLike[str], plan: Orphans) -> Orphans:
     Raises:
         SnapshotError: The directory can't be listed, or a file can't be deleted; those before it
             are.
+        SnapshotError: Another process deletes there.
     """
-    tree = Tree(location)
-    directory = tree.directory
+    directory = Tree(location).directory
     before = _written_down(directory)
-    files = {file.path: file for file in plan.files if _is_as_planned(tree, file)}
-    went_on = sum(path in files for path in before)
-    if files:
-        names = [{"path": each.path, "bytes": each.size} for each in files.values()]
-        directory.write(JOURNAL, json.dumps({"version": 1, "files": names}).encode())
+    if not (plan.files or before):
+        return replace(plan, deleted=0)
+    names = [{"path": each.path, "bytes": each.size} for each in plan.files]
+    held = _hold(directory, json.dumps({"version": 1, "files": names}).encode())
+    try:
+        tree = Tree(location)
+        references, _ = _references(tree, location, None, PathMap())
+        files = {file.path: file for file in plan.files if _is_as_planned(tree, references, file)}
+        went_on = sum(path in files for path in before)
         paths = list(files)
         for start in range(0, len(paths), DELETED_AT_ONCE):
             directory.delete_files(paths[start : start + DELETED_AT_ONCE])
-    if files or before:
         directory.delete(JOURNAL)
+    finally:
+        if held >= 0:
+            os.close(held)
     return replace(plan, files=tuple(files.values()), deleted=len(files), went_on=went_on)
 
 
-def _is_as_planned(tree: Tree, file: Orphan) -> bool:
+def _hold(directory: ConfinedDirectory, names: bytes) -> int:
+    """Write the names of files that are to be deleted, held while this process deletes them.
+
+    On a disk, those of a process that was killed make way.
+
+    Raises:
+        SnapshotError: Another process deletes there, or may do so.
+    """
+    held = directory.hold(JOURNAL, names)
+    if held is None and directory.local and directory.remove_left_part(JOURNAL):
+        held = directory.hold(JOURNAL, names)
+    if held is None:
+        raise SnapshotError(
+            "another process deletes files there" if directory.local
+            else "another process deletes files there, or was killed while it did",
+            place=directory.full(JOURNAL),
+            remedy="wait for it" if directory.local
+            else "wait for it; if none runs any more, remove this file, and run it again",
+        )  # fmt: skip
+    return held
+
+
+def refuse_planned(directory: Directory, files: AbstractSet[str]) -> None:
+    """Refuse to rely on files of a directory that are being deleted, there or from above it.
+
+    Args:
+        directory: The directory.
+        files: The paths of the files below it.
+
+    Raises:
+        SnapshotError: One of them is to be deleted, or it can't be told.
+    """
+    if directory.local:  # the directory that is named elsewhere may have links above it
+        directory = Directory(os.path.realpath(directory.root))
+    above, below, planned = directory, "", _written_down(directory)
+    while True:
+        for path in planned:
+            if not path or (path.startswith(below) and path[len(below) :] in files):
+                raise SnapshotError(
+                    f"{path or 'a file'} is being deleted: `orphans` planned it before it was"
+                    " needed",
+                    place=above.full(JOURNAL),
+                    remedy="run the copy again when that is done; if it was killed, run `orphans"
+                    " --delete` there again, which keeps what the copy needs",
+                )
+        last, above = above, above.child("..")
+        if above.root in {last.root, "", "."}:
+            return
+        below = f"{posixpath.basename(last.root)}/{below}"
+        try:
+            planned = _written_down(above)
+        except (StateError, OSError):  # nobody else's may be looked at
+            planned = []
+
+
+def _is_as_planned(tree: Tree, references: References, file: Orphan) -> bool:
     """Return whether a file is the one that was planned, and no snapshot has come for it."""
     now = tree.files.get(file.path)
     if now is None or (now.size, now.modified) != (file.size, file.time):
+        return False
+    if references.unreadable or references.held_by_copy(file.path):
+        return False
+    if posixpath.basename(file.path) in references.names:
         return False
     if file.kind != HALF:
         return True

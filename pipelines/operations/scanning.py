@@ -12,13 +12,15 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
@@ -55,6 +57,7 @@ from statelake.state_core.printable import Printed, Table, bytes_text, kind_text
 
 RESTORABLE, MOVED, INCOMPLETE, DAMAGED = "restorable", "moved", "incomplete", "damaged"
 JOB_ID = re.compile(r"[0-9a-f]{32}")
+PLAIN_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]+")
 SAVEPOINT_DIRECTORY = re.compile(r"savepoint-([0-9a-f]{6})-[0-9a-f]{12}")
 READS_AT_ONCE = {True: 4, False: 32}  # by whether files are local: a store answers many at once
 NEWEST_AT_ONCE = 8
@@ -76,6 +79,7 @@ class Tree:
         within: The path of the given directory below it; empty if it is the same.
         files: The files by their paths below it.
         links: The paths of symbolic links, which are not followed.
+        unread: What is called `_metadata` and is no file, such as a link: by its path, what it is.
 
     Raises:
         MissingFileError: There is no such directory.
@@ -91,8 +95,13 @@ class Tree:
             raise MissingFileError(
                 "no such directory", place=given.full(), remedy="give the directory of checkpoints"
             )
-        self.files = {file.path: file for file in listed if not file.is_link}
+        self.files = {file.path: file for file in listed if not (file.is_link or file.is_other)}
         self.links = [file.path for file in listed if file.is_link]
+        self.unread = {
+            file.path: "a link, and links are not followed" if file.is_link else "no regular file"
+            for file in listed
+            if (file.is_link or file.is_other) and posixpath.basename(file.path) == METADATA_FILE
+        }
         roots = {self.directory.root}
         if self.directory.local:
             roots.add(os.path.realpath(self.directory.root))
@@ -105,10 +114,11 @@ class Tree:
         is_checkpoint = CHECKPOINT_DIRECTORY.fullmatch(posixpath.basename(given.root))
         return given.child("..") if is_checkpoint else given
 
-    def leads_outside(self, link: str) -> bool:
-        """Return whether a link leads out of the directory, by where it leads now."""
-        place = os.path.realpath(self.directory.full(link))
-        return not f"{place}/".startswith(self._prefixes)
+    def led_to(self, link: str) -> str | None:
+        """Return the path below the directory to which a link leads now, None if it leads out."""
+        place = f"{os.path.realpath(f'{self.directory.root}/{link}')}/"
+        found = (place[len(each) : -1] for each in self._prefixes if place.startswith(each))
+        return next(found, None)
 
     @cached_property
     def by_name(self) -> dict[str, list[str]]:
@@ -156,7 +166,8 @@ class FoundSnapshot:
             length, where Flink looks for it. `moved`: every file is there, but not where the
             handles say. `incomplete`: no `_metadata`. `damaged`: anything else.
         time: When `_metadata` was written, or the last file of an incomplete one.
-        problems: Why it is not restorable.
+        problems: Why it is not restorable: the first reasons.
+        more_problems: How many others there are.
         kind: `savepoint` or `checkpoint`; empty if unknown.
         format: `canonical`, `native` or `checkpoint`; empty if unknown.
         traits: `incremental`, `changelog`, `file-merged`, `unaligned`.
@@ -176,6 +187,7 @@ class FoundSnapshot:
     state: str
     time: datetime
     problems: tuple[str, ...] = ()
+    more_problems: int = 0
     kind: str = ""
     format: str = ""
     traits: tuple[str, ...] = ()
@@ -188,7 +200,7 @@ class FoundSnapshot:
     files: int = 0
     shared_files: int | None = None
     shared_bytes: int | None = None
-    named: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    named: AbstractSet[str] = field(default=frozenset(), repr=False, compare=False)
 
     @property
     def restorable(self) -> bool:
@@ -198,9 +210,8 @@ class FoundSnapshot:
     @property
     def reason(self) -> str:
         """Return why it is not restorable, in one line."""
-        more = len(self.problems) - SHOWN_PROBLEMS
-        shown = "; ".join(self.problems[:SHOWN_PROBLEMS])
-        return f"{shown}; and {more} more" if more > 0 else shown
+        shown = "; ".join(self.problems)
+        return f"{shown}; and {self.more_problems:,} more" if self.more_problems else shown
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
@@ -314,24 +325,61 @@ def scan(
         if each.job.startswith(job_id) and _is_within(each.path, tree.within)
     ]  # fmt: skip
 
-    def examined(each: FoundSnapshot) -> FoundSnapshot:
-        found = examine(tree, each, paths)
-        return _read_whole(tree, found) if deep else found
-
     found: list[FoundSnapshot] = []
     skipped: list[FoundSnapshot] = []
-    step = NEWEST_AT_ONCE if latest else max(1, len(wanted))
-    step = 1 if latest and deep else step
-    with ThreadPoolExecutor(READS_AT_ONCE[tree.directory.local]) as pool:
-        for start in range(0, len(wanted), step):
-            for each in pool.map(examined, wanted[start : start + step]):
-                (found if each.restorable or not sound else skipped).append(each)
-                if progress is not None:
-                    progress(len(found) + len(skipped), len(wanted))
-                if latest and found:
-                    return Scan(tree.directory.uri, tuple(found), tuple(skipped))
+    listed = [path for each in wanted if (path := _metadata_of(each)) in tree.files]
+    contents = read_ahead(tree, listed, (1 if deep else NEWEST_AT_ONCE) if latest else None)
+    with closing(contents):
+        for candidate in wanted:
+            content = next(contents) if _metadata_of(candidate) in tree.files else b""
+            each = examine(tree, candidate, content, paths)
+            del content
+            each = _read_whole(tree, each) if deep else each
+            (found if each.restorable or not sound else skipped).append(each)
+            if progress is not None:
+                progress(len(found) + len(skipped), len(wanted))
+            if latest and found:
+                return Scan(tree.directory.uri, tuple(found), tuple(skipped))
     shared = _with_shared(tree, [*found, *skipped], found)
     return Scan(tree.directory.uri, tuple(shared), tuple(skipped))
+
+
+def read_ahead(
+    tree: Tree, paths: Sequence[str], most: int | None = None
+) -> Generator[bytes | StateError, None, None]:
+    """Yield the contents of listed files, or why one can't be read, in their order.
+
+    Threads only read, some files ahead: what is done with contents takes longer, and the thread
+    that does it is the one that hears when the command is to end. Nobody waits for the others then.
+
+    Args:
+        tree: Has the files.
+        paths: Their paths.
+        most: How many are read at once; by default as many as disks or stores like.
+    """
+
+    def read(path: str) -> bytes | StateError:
+        try:
+            return tree.read(path)
+        except StateError as error:
+            return error
+
+    most = most or READS_AT_ONCE[tree.directory.local]
+    left = iter(paths)
+    pool = ThreadPoolExecutor(most, "statelake-read")
+    try:
+        ahead = deque(pool.submit(read, path) for path in islice(left, most))
+        while ahead:
+            content = ahead.popleft().result()
+            ahead.extend(pool.submit(read, path) for path in islice(left, 1))
+            yield content
+            del content
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _metadata_of(snapshot: FoundSnapshot) -> str:
+    return _below(snapshot.path, METADATA_FILE)
 
 
 def _below(directory: str, name: str) -> str:
@@ -358,10 +406,13 @@ def candidates(tree: Tree) -> list[FoundSnapshot]:
         if posixpath.basename(path) == METADATA_FILE
     }
     halves: dict[str, float] = {}
+    unread: dict[str, str] = {}
     for path, file in tree.files.items():
         directory = snapshot_directory_of(path)
         if directory is not None and directory not in found:
             halves[directory] = max(halves.get(directory, 0.0), file.modified)
+            if f"{directory}/{METADATA_FILE}" in tree.unread:
+                unread[directory] = tree.unread[f"{directory}/{METADATA_FILE}"]
     times = {path: file.modified for path, file in found.items()} | halves
     families: dict[str, list[tuple[int, str]]] = {}
     for path in times:
@@ -381,9 +432,11 @@ def candidates(tree: Tree) -> list[FoundSnapshot]:
         FoundSnapshot(
             path,
             f"{tree.directory.uri}/{path}".rstrip("/"),
-            INCOMPLETE if path in halves else DAMAGED,
+            INCOMPLETE if path in halves and path not in unread else DAMAGED,
             datetime.fromtimestamp(times[path], timezone.utc),
-            ("it has no `_metadata`: it is being written, or one that failed left it",)
+            (f"`_metadata` is {unread[path]}",)
+            if path in unread
+            else ("it has no `_metadata`: it is being written, or one that failed left it",)
             if path in halves
             else (),
             job=_job_of(tree, path, jobs),
@@ -422,35 +475,41 @@ def _job_of(tree: Tree, path: str, jobs: set[str]) -> str:
 # --------------------------------------------------------------------------- what they are
 
 
-def examine(tree: Tree, candidate: FoundSnapshot, paths: PathMap) -> FoundSnapshot:
-    """Read the `_metadata` of a snapshot, and look up its files in the listing."""
-    if candidate.state == INCOMPLETE:
+def examine(
+    tree: Tree, candidate: FoundSnapshot, content: bytes | StateError, paths: PathMap
+) -> FoundSnapshot:
+    """Return what a snapshot is by the content of its `_metadata`, and by the listing."""
+    if candidate.problems:
         return candidate
-    path = _below(candidate.path, METADATA_FILE)
     try:
-        metadata = read_metadata(tree.read(path), tree.directory.full(path))
+        if isinstance(content, StateError):
+            raise content
+        metadata = read_metadata(content, tree.directory.full(_metadata_of(candidate)))
         check_properties(metadata)
     except StateError as error:
         return replace(candidate, problems=(f"`_metadata`: {error.problem}",))
     kind, format_name = kind_and_format(metadata)
     files = _Files(tree, candidate.path, paths)
     logs = logs_of(metadata)
-    for stream in streams_of(metadata):
-        files.look_up(stream, is_log=stream in logs)
+    streams = streams_of(metadata)
+    for stream in streams:
+        files.look_up(stream, is_log=bool(logs) and stream in logs)
+    size = sum(_state_bytes(operator) for operator in metadata.operators)
     return replace(
         candidate,
         state=DAMAGED if files.problems else MOVED if files.elsewhere else RESTORABLE,
         problems=tuple(files.said()),
+        more_problems=files.more_problems,
         kind=kind,
         format=format_name,
-        traits=_traits(metadata, kind),
+        traits=_traits(metadata, streams, kind),
         checkpoint_id=metadata.checkpoint_id,
-        bytes=sum(_state_bytes(operator) for operator in metadata.operators),
-        incremental_bytes=sum(map(_incremental_bytes, metadata.operators)),
+        bytes=size,
+        incremental_bytes=max(0, size - sum(map(_carried_bytes, metadata.operators))),
         parallelism=max((each.parallelism for each in metadata.operators), default=0),
         operators=len(metadata.operators),
         files=len(files.needed),
-        named=frozenset(files.found),
+        named=files.found,
     )
 
 
@@ -460,8 +519,9 @@ class _Files:
     Attributes:
         needed: The length of each file that handles name, by what they call it.
         found: The paths of files that were found.
-        problems: The files that are missing or too short.
-        elsewhere: For each file that is not where handles say, where it is and where they say.
+        problems: The first files that are missing or too short.
+        more_problems: The number of others.
+        elsewhere: The number of files that are not where handles say.
     """
 
     def __init__(self, tree: Tree, path: str, paths: PathMap) -> None:
@@ -471,7 +531,10 @@ class _Files:
         self.needed: dict[str, int] = {}
         self.found: set[str] = set()
         self.problems: list[str] = []
-        self.elsewhere: list[tuple[str, str]] = []
+        self.more_problems = 0
+        self.elsewhere = 0
+        self._first_elsewhere = ("", "")
+        self._places: dict[str, str | None] = {}
 
     def look_up(self, stream: StreamHandle, *, is_log: bool) -> None:
         """Look up the file of a handle, once for those of one length."""
@@ -479,42 +542,67 @@ class _Files:
             if stream.stream is not None:
                 self.look_up(stream.stream, is_log=is_log)
             return
-        if not isinstance(stream, RelativeHandle | FileHandle | SegmentHandle):
+        length = stream.size
+        if isinstance(stream, FileHandle):
+            name = stream.uri
+        elif isinstance(stream, SegmentHandle):
+            name, length = stream.uri, stream.start + length
+        elif isinstance(stream, RelativeHandle):
+            name = stream.path
+        else:
             return
-        name = stream.path if isinstance(stream, RelativeHandle) else stream.uri
-        start = stream.start if isinstance(stream, SegmentHandle) else 0
-        length = start + stream.size + is_log  # a log has one byte before what its handle counts
+        length += is_log  # a log has one byte before what its handle counts
         if length <= self.needed.get(name, -1):
             return
         self.needed[name] = length
-        if isinstance(stream, RelativeHandle):
-            there: str | None = _below(self.path, name)
-        else:
-            there = self._there(name)
+        is_relative = isinstance(stream, RelativeHandle)
+        there = _below(self.path, name) if is_relative else self._there(name)
         if there is not None and there in self.tree.files:
             self._measure(there, length, is_log=is_log)
             return
-        shown = posixpath.basename(name)
-        for other in self.tree.by_name.get(shown, ()):
+        for other in self.tree.by_name.get(name.rpartition("/")[2], ()):
             if self.tree.files[other].size >= length:
                 self.found.add(other)
-                self.elsewhere.append((other, name))
+                self._first_elsewhere = self._first_elsewhere if self.elsewhere else (other, name)
+                self.elsewhere += 1
                 return
+        if len(self.problems) == SHOWN_PROBLEMS:
+            self.more_problems += 1
+            return
         outside = f"{name} is not below {self.tree.directory.uri}"
-        self.problems.append(outside if there is None else f"{there} is missing")
+        self._note(outside if there is None else f"{there} is missing")
+
+    def _note(self, problem: str) -> None:
+        if len(self.problems) == SHOWN_PROBLEMS:
+            self.more_problems += 1
+        else:
+            self.problems.append(problem)
 
     def said(self) -> Iterator[str]:
         """Yield what is wrong."""
         yield from self.problems
         if self.elsewhere and not self.problems:
-            here, there = self.elsewhere[0]
-            many = f" ({len(self.elsewhere)} files)" if len(self.elsewhere) > 1 else ""
+            here, there = self._first_elsewhere
+            many = f" ({self.elsewhere:,} files)" if self.elsewhere > 1 else ""
             yield (
                 f"Flink looks for {there}, which is {here} here{many}: move it back, name its"
                 " directory with --path-map, or let `statelake export` write a savepoint"
             )
 
     def _there(self, uri: str) -> str | None:
+        """Return where a URI is in the tree, None if elsewhere: by one look for each directory."""
+        above, slash, name = uri.rpartition("/")
+        if not (slash and PLAIN_NAME.fullmatch(name)):
+            return self._looked_up(uri)
+        if above not in self._places:
+            there = self._looked_up(uri)
+            if there is not None and posixpath.basename(there) != name:
+                return there
+            self._places[above] = there and there[: -len(name)]
+        place = self._places[above]
+        return None if place is None else place + name
+
+    def _looked_up(self, uri: str) -> str | None:
         try:
             return self.tree.below(self.paths.here(uri))
         except UnsafePathError:
@@ -529,12 +617,14 @@ class _Files:
             if is_log and self.tree.first_byte(path) == 1:
                 return  # compressed, and handles count the bytes before
         except StateError as error:
-            self.problems.append(f"{path}: {error.problem}")
+            self._note(f"{path}: {error.problem}")
             return
-        self.problems.append(f"{path} has {size:,} bytes, and `_metadata` says {length:,}")
+        self._note(f"{path} has {size:,} bytes, and `_metadata` says {length:,}")
 
 
-def _traits(metadata: CheckpointMetadata, kind: str) -> tuple[str, ...]:
+def _traits(
+    metadata: CheckpointMetadata, streams: Iterable[StreamHandle], kind: str
+) -> tuple[str, ...]:
     kinds = {type(handle) for handle in keyed_handles(metadata)}
     is_changelog = ChangelogHandle in kinds
     subtasks = [
@@ -543,7 +633,7 @@ def _traits(metadata: CheckpointMetadata, kind: str) -> tuple[str, ...]:
     traits = {
         "incremental": kind != "savepoint" and IncrementalHandle in kinds and not is_changelog,
         "changelog": is_changelog,
-        "file-merged": any(isinstance(each, SegmentHandle) for each in streams_of(metadata)),
+        "file-merged": any(isinstance(each, SegmentHandle) for each in streams),
         "unaligned": any(subtask.inputs or subtask.outputs for subtask in subtasks),
     }
     return tuple(name for name, has in traits.items() if has)
@@ -554,15 +644,15 @@ def _state_bytes(operator: OperatorMetadata) -> int:
     return coordinator + sum(map(subtask_bytes, (operator.subtasks or {}).values()))
 
 
-def _incremental_bytes(operator: OperatorMetadata) -> int:
-    """Return what Flink calls the checkpointed size: without files of earlier checkpoints."""
+def _carried_bytes(operator: OperatorMetadata) -> int:
+    """Return the bytes of earlier checkpoints, which Flink's checkpointed size is without."""
     carried = 0
     for subtask in (operator.subtasks or {}).values():
         handle = subtask.managed_keyed
         if isinstance(handle, IncrementalHandle | ChangelogHandle):
             written = handle.checkpointed_size
             carried += keyed_bytes(handle) - written if written >= 0 else 0
-    return max(0, _state_bytes(operator) - carried)
+    return min(carried, _state_bytes(operator)) if carried else 0
 
 
 def _with_shared(
@@ -585,5 +675,6 @@ def _read_whole(tree: Tree, found: FoundSnapshot) -> FoundSnapshot:
     report = check_snapshot(tree.location(found.path), allow_external=[tree.location("")])
     if report.sound:
         return found
-    faults = (f"{fault.where}: {fault.problem}" for fault in report.faults)
-    return replace(found, state=DAMAGED, problems=tuple(faults))
+    faults = [f"{fault.where}: {fault.problem}" for fault in report.faults[:SHOWN_PROBLEMS]]
+    more = len(report.faults) - len(faults)
+    return replace(found, state=DAMAGED, problems=tuple(faults), more_problems=more)

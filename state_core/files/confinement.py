@@ -275,10 +275,32 @@ class ConfinedTree:
             with suppress(OSError):  # otherwise the next cleanup finds it
                 os.unlink(part, dir_fd=folder)
 
-    def remove_left_part(self, path: str) -> bool:
-        """Remove a temporary file of a dead writer; return whether it was one.
+    def hold(self, path: str, data: bytes) -> int | None:
+        """Write a new file that is locked while its descriptor is open, if its name is free.
 
-        A living writer holds a lock on its file: `_part_of` takes it.
+        It is locked before it has content.
+
+        Returns:
+            The descriptor; None if the name is taken.
+        """
+        with self._telling("written", path), self._folder_of(path, create=True) as (folder, name):
+            try:
+                handle = _held_part(name, folder)
+            except FileExistsError:
+                return None
+            if handle is None:  # who removes what dead writers left had it first
+                return None
+            with open(os.dup(handle), "wb") as file:
+                file.write(data)
+                file.flush()
+                _sync(file.fileno())
+            _sync(folder)
+            return handle
+
+    def remove_left_part(self, path: str) -> bool:
+        """Remove a file that its dead writer held; return whether it was one.
+
+        A living writer holds a lock on its file: `_part_of` and `hold` take it.
         """
         with (
             self._telling("removed", path),

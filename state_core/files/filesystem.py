@@ -56,12 +56,14 @@ class ListedFile(NamedTuple):
         size: Its size in bytes.
         modified: Its modification time in seconds since 1970; 0 if unknown.
         is_link: Whether it is a symbolic link, which was not followed.
+        is_other: Whether it is neither a regular file nor a link: a directory, a pipe.
     """
 
     path: str
     size: int
     modified: float
     is_link: bool = False
+    is_other: bool = False
 
 
 class Directory:
@@ -289,7 +291,7 @@ class Directory:
         return sorted(files)
 
     def listed(self) -> Iterator[ListedFile]:
-        """Yield every file and link below, however deep, in any order.
+        """Yield all that is below, however deep, in any order.
 
         Raises:
             SnapshotError: A file's name is not valid text.
@@ -300,9 +302,9 @@ class Directory:
         prefix = len(self.root.rstrip("/")) + 1
         try:
             for info in self._info(selector):
-                if info.type == fs.FileType.File:
-                    modified = float(info.mtime_ns or 0) / 1e9
-                    yield ListedFile(info.path[prefix:], int(info.size), modified)
+                modified, is_other = float(info.mtime_ns or 0) / 1e9, info.type != fs.FileType.File
+                path = info.path[prefix:].rstrip("/")
+                yield ListedFile(path, int(info.size or 0), modified, is_other=is_other)
         except UnicodeDecodeError as error:
             raise _no_name(self.full(), error) from error
 
@@ -580,6 +582,15 @@ class ConfinedDirectory(Directory):
         """Create a hard link to a file of another directory; return whether it was possible."""
         return False
 
+    def hold(self, path: str, data: bytes) -> int | None:
+        """Write a new file that is held while this process lives, if its name is free.
+
+        Returns:
+            A descriptor to close when it is not to be held any more, on a local disk; -1 elsewhere,
+            where nobody can tell whether its writer lives; None if the name is taken.
+        """
+        return -1 if self.write_new(path, data) else None
+
     def remove_left_part(self, path: str) -> bool:
         """Remove a temporary file of a dead writer; return whether it was one."""
         self._checked(path)
@@ -654,9 +665,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
     def listed(self) -> Iterator[ListedFile]:
         for name, status in self.tree.entries(self._start):
-            if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-                is_link = stat.S_ISLNK(status.st_mode)
-                yield ListedFile(name, status.st_size, status.st_mtime, is_link)
+            is_link = stat.S_ISLNK(status.st_mode)
+            is_other = not (is_link or stat.S_ISREG(status.st_mode))
+            yield ListedFile(name, status.st_size, status.st_mtime, is_link, is_other)
 
     def open_input(self, path: str) -> pa.NativeFile:
         return given_to_arrow(self.descriptor(path), "rb")
@@ -666,6 +677,9 @@ class _ConfinedLocalDirectory(ConfinedDirectory):
 
     def open_output(self, path: str) -> pa.NativeFile:
         return given_to_arrow(self.tree.create(self.below(path)), "wb")
+
+    def hold(self, path: str, data: bytes) -> int | None:
+        return self.tree.hold(self.below(path), data)
 
     def remove_left_part(self, path: str) -> bool:
         return self.tree.remove_left_part(self.below(path))

@@ -155,6 +155,8 @@ if TYPE_CHECKING:
     from statelake.state_core.files.copies import Copies
 
 METADATA_FILE = "_metadata"
+COPYING = "_metadata.copying"
+"""The name of a `_metadata` to be, of a copy whose files are not all there yet."""
 LOOKS_AT_ONCE = 32  # each look-up takes a store some ten milliseconds
 CHECKPOINT_DIRECTORY = re.compile(r"chk-\d+")
 SHARED_DIRECTORIES = ("shared", "taskowned", "dstl")

@@ -9,9 +9,10 @@ import random
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -178,15 +179,16 @@ def test_a_copy_that_fails_at_any_file_is_no_snapshot_and_goes_on(
         written(self, path, chunks)
 
     monkeypatch.setattr(ConfinedTree, "write", failing_write)
-    for writes in range(done.files + 1):
+    for writes in range(done.files + 2):
         shutil.rmtree(to)
         left = writes
         with pytest.raises(SnapshotError, match="no space left"):
             sl.copy_snapshot(root / one.path, to, threads=1)
         assert len(held(to)) == writes
         assert "_metadata" not in held(to)
-        left = done.files + 1
-        assert sl.copy_snapshot(root / one.path, to).kept_files == writes
+        left = done.files + 2
+        # the first says what is copied
+        assert sl.copy_snapshot(root / one.path, to).kept_files == max(0, writes - 1)
         assert held(to) == whole
 
 
@@ -609,3 +611,143 @@ def test_a_damaged_checkpoint_keeps_no_other_from_being_copied(
         assert sorted(each.parent.name for each in to.glob("chk-*/_metadata")) == others
     shutil.rmtree(job)
     assert all(bytes_of(to / name) for name in others)
+
+
+# --------------------------------------------------------------------------- beside `orphans`
+
+STEPS = ("entries", "write", "hold", "remove")
+
+
+class Turns:
+    """Lets one of two run until a step, then the other until one of its own, then each to its end.
+
+    Args:
+        first: Who begins.
+        at: By who, the number of the step before which the other one takes over.
+    """
+
+    def __init__(self, first: str, at: dict[str, int]) -> None:
+        self.current = first
+        self.at = at
+        self.steps = dict.fromkeys(at, 0)
+        self.turn = {who: threading.Semaphore(who == first) for who in at}
+        self.done: set[str] = set()
+        self.errors: dict[str, Exception] = {}
+
+    def step(self) -> None:
+        """Called before whatever another process could see."""
+        who = self.current
+        self.steps[who] += 1
+        if self.steps[who] == self.at[who]:
+            self._pass(who)
+            self.turn[who].acquire()
+
+    def _pass(self, who: str) -> None:
+        (other,) = self.at.keys() - {who}
+        other = who if other in self.done else other
+        self.current = other
+        self.turn[other].release()
+
+    def run(self, work: dict[str, Callable[[], object]]) -> None:
+        """Run both to their ends."""
+
+        def one(who: str) -> None:
+            self.turn[who].acquire()
+            try:
+                work[who]()
+            except SnapshotError as error:
+                self.errors[who] = error
+            self.done.add(who)
+            self._pass(who)
+
+        threads = [threading.Thread(target=one, args=[who]) for who in work]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def interleaved(
+    job: Path, to: Path, first: str, at: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> Turns:
+    """Copy a job's checkpoint and delete orphans where it goes, in turns."""
+    turns = Turns(first, at)
+    with monkeypatch.context() as patch:
+
+        def stepping(call: Any) -> Any:
+            def stepped(*words: Any) -> Any:
+                turns.step()
+                return call(*words)
+
+            return stepped
+
+        for name in STEPS:
+            patch.setattr(ConfinedTree, name, stepping(getattr(ConfinedTree, name)))
+        turns.run({
+            "copy": lambda: sl.copy_checkpoints(job, to, threads=1),
+            "orphans": lambda: sl.orphans(
+                to, no_cluster=True, older_than=timedelta(0), delete=True
+            ),
+        })  # fmt: skip
+    return turns
+
+
+@pytest.mark.parametrize("first", ["copy", "orphans"])
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.full)])
+def test_what_a_copy_keeps_is_no_orphan_however_both_take_turns(
+    every: int, first: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that nothing named when `orphans` began are there, or the copy is told to be none."""
+    tree = made(root, "incremental", each=1)
+    (one,) = (each for each in tree.snapshots if each.path.startswith(each.job))
+    job, left, to = root / one.job, tmp_path / "left", tmp_path / "region" / one.job
+    sl.copy_checkpoints(job, left)
+    expected = bytes_of(root / one.path)
+    shutil.rmtree(left / "chk-1")
+    kept = sorted((left / "shared").iterdir())
+    for path in kept[4:]:
+        path.unlink()
+    told: set[tuple[bool, ...]] = set()
+    other = "orphans" if first == "copy" else "copy"
+    step, others, last = 1, 1, {"copy": 0, "orphans": 0}
+    while True:
+        shutil.rmtree(to, ignore_errors=True)
+        shutil.copytree(left, to)
+        turns = interleaved(job, to, first, {first: step, other: others}, monkeypatch)
+        is_there = (to / "chk-1" / "_metadata").exists()
+        assert is_there == ("copy" not in turns.errors), (step, others)
+        if not is_there:
+            assert "is being deleted" in str(turns.errors["copy"])
+            sl.copy_checkpoints(job, to)
+        assert "orphans" not in turns.errors, (step, others)
+        assert bytes_of(to / "chk-1") == expected, (step, others)
+        assert {path.name for path in (to / "chk-1").iterdir()} == {
+            path.name for path in (root / one.path).iterdir()
+        }
+        told.add((is_there, turns.steps["orphans"] > last["orphans"]))
+        if turns.steps[other] >= others:
+            others += every
+        elif others > 1 and turns.steps[first] >= step:
+            step, others = step + every, 1
+        else:
+            break
+    assert {each[0] for each in told} == {True, False}
+
+
+def test_a_copy_that_was_interrupted_keeps_its_files(root: Path, tmp_path: Path) -> None:
+    """However long ago; who gives it up removes what says so, which is named."""
+    tree = made(root, "incremental", each=1)
+    job = root / tree.snapshots[0].job
+    to = tmp_path / "region" / job.name
+    sl.copy_checkpoints(job, to)
+    (to / "chk-1" / "_metadata").rename(to / "chk-1" / "_metadata.copying")
+    for path in to.rglob("*"):
+        os.utime(path, (1e9, 1e9))
+    before = held(to)
+    words = ("orphans", to, "--no-cluster", "--older-than", "1d", "--json")
+    ran = run(*words, "--delete", "--yes")
+    assert (ran.json["deleted"], held(to)) == (0, before)
+    assert "remove chk-1/_metadata.copying" in ran.json["kept"][0]["reason"]
+    (to / "chk-1" / "_metadata.copying").unlink()
+    assert len(run(*words).json["files"]) == len(before) - 1
+    assert sl.copy_checkpoints(job, to).copied[0].kept_files == len(before) - 1

@@ -437,3 +437,93 @@ def test_what_changed_since_the_plan_stays(tree: MadeTree, tmp_path: Path) -> No
     assert (root / job / "chk-9" / "b").exists()
     assert (root / job / "shared" / "c").read_bytes() == b"anew"
     assert not (root / job / "shared" / "d").exists()
+
+
+@pytest.mark.parametrize("kind", ["inside", "outside", "dangling", "above", "pipe", "directory"])
+@pytest.mark.parametrize("comes", ["before", "after the plan"])
+def test_what_is_called_metadata_and_is_not_read_keeps_all(
+    comes: str, kind: str, tree: MadeTree, tmp_path: Path
+) -> None:
+    """Flink follows links: what one leads to may name any file. It is named, and nothing goes."""
+    root = tmp_path / "flink"
+    job = next(each.job for each in tree.snapshots if each.elsewhere)
+    left = leave(root, f"{job}/shared/left")
+    aged(root, 40)
+    plan = find_orphans(root, None, older_than=WEEK)
+    assert [file.path for file in plan.files] == left
+    metadata = root / job / "chk-3" / "_metadata"
+    if kind in {"inside", "outside"}:
+        place = (root if kind == "inside" else tmp_path) / "kept"
+        metadata.rename(place)
+        metadata.symlink_to(place)
+    else:
+        metadata.unlink()
+    if kind == "dangling":
+        metadata.symlink_to("nowhere")
+    elif kind == "above":
+        metadata.symlink_to("..")
+    elif kind == "pipe":
+        os.mkfifo(metadata)
+    elif kind == "directory":
+        metadata.mkdir()
+    files = {path for path in root.rglob("*") if path.is_file()}
+    if comes == "before":
+        plan = find_orphans(root, None, older_than=WEEK)
+        assert plan.files == ()
+        assert f"{job}/chk-3/_metadata: " in plan.kept[0].reason
+    assert delete_orphans(root, plan).deleted == 0
+    assert {path for path in root.rglob("*") if path.is_file()} == files
+    states = {each.path: each for each in sl.scan(root).snapshots}
+    assert states[f"{job}/chk-3"].state == "damaged"
+    assert states[f"{job}/chk-3"].reason.startswith("`_metadata` is ")
+
+
+def test_what_may_not_be_read_keeps_all(
+    tree: MadeTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `_metadata` that another user owns is not one that is gone."""
+    root, job = tmp_path / "flink", tree.snapshots[0].job
+    leave(root, f"{job}/shared/left")
+    aged(root, 40)
+    opened = os.open
+
+    def refusing(path: Any, *words: Any, **more: Any) -> int:
+        if str(path).endswith("_metadata"):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *words, **more)
+
+    monkeypatch.setattr(os, "open", refusing)
+    plan = find_orphans(root, None, older_than=WEEK)
+    assert plan.files == ()
+    assert "_metadata: Permission denied" in plan.kept[0].reason
+
+
+def test_links_to_files_and_directories_keep_what_they_lead_to(
+    tree: MadeTree, tmp_path: Path
+) -> None:
+    """A file of another name, and a checkpoint in a directory of another name."""
+    root = tmp_path / "flink"
+    one = next(each for each in reversed(tree.snapshots) if len(each.elsewhere) > 1)
+    shared = root / next(path for path in one.elsewhere if "/shared/" in path)
+    shared.rename(shared.with_name("renamed"))
+    shared.symlink_to("renamed")
+    (root / one.path).rename(root / "aside")
+    (root / one.path).symlink_to(root / "aside")
+    left = leave(root, f"{one.job}/shared/left")
+    aged(root, 40)
+    assert [file.path for file in find_orphans(root, None, older_than=WEEK).files] == left
+
+
+def test_only_one_deletes(tree: MadeTree, tmp_path: Path) -> None:
+    """A second one is refused while the first lives; one that was killed makes way."""
+    root, job = tmp_path / "flink", tree.snapshots[0].job
+    leave(root, f"{job}/shared/left")
+    aged(root, 40)
+    plan = find_orphans(root, None, older_than=WEEK)
+    held = ConfinedTree(str(root)).hold(JOURNAL, b"{}")
+    assert held is not None
+    with pytest.raises(SnapshotError, match="another process deletes files there"):
+        delete_orphans(root, plan)
+    os.close(held)
+    assert delete_orphans(root, plan).deleted == 1
+    assert not (root / JOURNAL).exists()

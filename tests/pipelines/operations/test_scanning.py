@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -16,6 +19,14 @@ import pytest
 import statelake as sl
 from statelake.state_core.errors import MissingFileError
 from statelake.state_core.files.compression import compress_snappy
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    SubtaskState,
+    canonical_savepoint_properties,
+    write_metadata,
+)
+from statelake.state_core.model.handles import FileHandle, IncrementalHandle
 from tests.support.command import run
 from tests.support.savepoints.checkpoint_trees import FAMILIES, MadeSnapshot, MadeTree, made_tree
 
@@ -333,3 +344,32 @@ def test_two_thousand_checkpoints_take_seconds(root: Path) -> None:
     assert newest == replace(found.snapshots[0], shared_files=None, shared_bytes=None)
     assert seconds < 10
     assert time.perf_counter() - start < 2
+
+
+@pytest.mark.parametrize("words", [["scan"], ["orphans", "--no-cluster", "--older-than", "1d"]])
+def test_a_command_that_is_told_to_end_while_it_parses_ends(words: list[str], root: Path) -> None:
+    """Within a second or so, of a `_metadata` that takes many."""
+    there = root / ("5" * 32) / "chk-1"
+    there.mkdir(parents=True)
+    handle = FileHandle(f"file:{there.parent}/shared/{'a' * 32}", 1)
+    keyed = IncrementalHandle(1, "b", 0, 128, None, (("1.sst", handle),) * 1_000_000, ())
+    operator = OperatorMetadata("0" * 32, 1, 128, subtasks={0: SubtaskState(managed_keyed=keyed)})
+    data = write_metadata(
+        CheckpointMetadata(4, 1, [operator], [], canonical_savepoint_properties())
+    )
+    (there / "_metadata").write_bytes(data)
+    program = (
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_DFL);"
+        " from statelake.pipelines.cli.main import main; main()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, *words, str(root)]) as command:
+        while command.poll() is None:
+            read = Path(f"/proc/{command.pid}/io").read_text().split()[1]
+            if int(read) > len(data):
+                break
+            time.sleep(0.05)
+        time.sleep(0.3)
+        command.send_signal(signal.SIGTERM)
+        start = time.monotonic()
+        assert command.wait() == 143
+    assert time.monotonic() - start < 2
