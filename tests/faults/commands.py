@@ -30,7 +30,17 @@ from tests.support.lakes import forge_claim
 from tests.support.people import ALICE, NEW_PROFILE, PROFILE
 from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint
 
-__all__ = ["COMMANDS", "ERASED", "FIRST", "SECOND", "Command", "clean_up", "copy", "import_of", "prepare_sources"]
+__all__ = [
+    "COMMANDS",
+    "ERASED",
+    "FIRST",
+    "SECOND",
+    "Command",
+    "clean_up",
+    "copy",
+    "import_of",
+    "prepare_sources",
+]
 
 JOBS = ("baskets", "orders", "returns", "shop")
 ERASED = ALICE

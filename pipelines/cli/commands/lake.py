@@ -127,7 +127,11 @@ def commit(
       statelake export --lake lake --job orders --snapshot without-alice --to /savepoints/clean
     """
     with progress_bar("checking", quiet=as_json_) as progress:
-        done = Lake(lake).job(job, engine=engine, progress=progress).commit(snapshot_id, parent, note=note)
+        done = (
+            Lake(lake)
+            .job(job, engine=engine, progress=progress)
+            .commit(snapshot_id, parent, note=note)
+        )
     show(done, as_json_=as_json_, marked=snapshot_id)
 
 

@@ -25,7 +25,6 @@ from statelake.pipelines.lake.catalog.attempts import (
 )
 from statelake.pipelines.lake.catalog.catalog import BadRow, Catalog, CatalogChange, CatalogVersion
 from statelake.pipelines.lake.catalog.catalog_rows import held_error, rows_without
-from statelake.pipelines.lake.catalog.snapshot_names import absent_snapshot
 from statelake.pipelines.lake.catalog.claims import AttemptClaim, DeletionClaim
 from statelake.pipelines.lake.catalog.deletions import (
     Freed,
@@ -40,6 +39,7 @@ from statelake.pipelines.lake.catalog.deletions import (
     sweep_tables,
     table_paths,
 )
+from statelake.pipelines.lake.catalog.snapshot_names import absent_snapshot
 from statelake.pipelines.lake.tables.names import (
     COMMITS,
     ERASURE_RECORDS,

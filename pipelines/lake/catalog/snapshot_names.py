@@ -113,7 +113,8 @@ def absent_snapshot(name: str, jobs: Mapping[str, Listed]) -> NotFoundError:
 
 def _ids(listed: Listed) -> list[str]:
     records, bad = listed
-    return [each.snapshot_id for each in (*records, *bad) if each.snapshot_id]
+    ids = [*(each.snapshot_id for each in records), *(row.snapshot_id for row in bad)]
+    return [each for each in ids if each]
 
 
 def _resolved(listed: Listed, job: str, name: str) -> str:

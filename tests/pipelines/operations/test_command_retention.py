@@ -44,7 +44,7 @@ def test_a_hold_and_its_end(place: tuple[str, ...]) -> None:
     assert (held.code, held.err) == (0, "")
     (hold,) = held.json["holds"]
     assert hold["reason"] == "case 4711"
-    assert run("hold", *place, "latest").out.startswith("2026-02-01 of orders is held")
+    assert run("hold", *place, "2026-02-01").out.startswith("2026-02-01 of orders is held")
     shown = run("snapshots", *place, "--json").json
     assert [len(row["holds"]) for row in shown] == [1, 0, 1]
     assert "case 4711" in run("snapshots", *place).out

@@ -80,7 +80,10 @@ asked_options = gathered(
     help="What to do with raw, channel, coordinator and master state, which can't be searched.",
 )
 @snapshot_option(
-    "--snapshot", "snapshots", multiple=True, help="Only from this one, by its whole id; by default from all."
+    "--snapshot",
+    "snapshots",
+    multiple=True,
+    help="Only from this one, by its whole id; by default from all.",
 )
 @click.option("--blobs", multiple=True, help="A blob store of `statelake run`, erased from too.")
 @click.option("--changelogs", multiple=True, help="A directory of changelogs, erased from too.")

@@ -233,7 +233,7 @@ WHOLE: dict[str, tuple[str, ...]] = {
 }
 COMPLETED = {
     # these read
-    "inspect", "dump", "get", "find", "expired", "top", "offsets", "channels", "sinks", "report",
+    "get", "find", "expired", "top", "offsets", "channels", "report",
     "export", "diff", "growth", "plan-rescale", "sql", "shell", "notebook", "run", "flink canary",
     "check integrity", "check legality", "check compatibility", "check sql", "types",
     # these make another snapshot of the one that is named, which stays
@@ -315,7 +315,7 @@ class TestWhatChangesASnapshot:
                 lake.erase("r", keys=["a"], snapshots=[name]).plan,
                 lake.erase("r", keys=["a"], snapshots=[name]).execute,
             ):  # fmt: skip
-                with pytest.raises(NotFoundError, match="there is run-10|latest is run-10 now"):
+                with pytest.raises(NotFoundError, match=r"there is run-10|latest is run-10 now"):
                     change()
         assert [each.reason for each in job.newest().record.holds] == ["case"]
         assert newest.release() == ["case"]

@@ -143,7 +143,9 @@ def test_the_command_names_snapshots(lake: Catalog) -> None:
     audited = command("audit", "erase", "--lake", lake.location, "--key", ALICE, "--request", "r")
     assert audited.code == 1
     assert "only these snapshots were erased from: day-1" in audited.out
-    with pytest.raises(NotFoundError, match="job 'orders': there is no snapshot day-7; its latest are:"):
+    with pytest.raises(
+        NotFoundError, match="job 'orders': there is no snapshot day-7; its latest are:"
+    ):
         plan_erasure(lake, ErasureRequest("r", [ALICE], snapshots=["day-7"]))
 
 
