@@ -58,6 +58,7 @@ COMMAND_IMPORTS = {
     "statelake": "the Python interface",
     "pipelines.api": "the Python interface",
     "pipelines.cli": "its own modules",
+    "state_core.files.toml": "how settings are read",
     "pipelines.engine": "the variables that Spark's session reads",
     "pipelines.keys": "keys as text",
     "pipelines.operations.sql_scripts": "plans and scripts are named as in Dagster's settings",
