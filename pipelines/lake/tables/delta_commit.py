@@ -29,12 +29,12 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from statelake.pipelines.lake.tables.log_entries import ENGINE, entry_bytes, log_entry
 from statelake.pipelines.lake.tables.table_log import (
     WAITS,
     file_actions,
     is_lasting,
     is_torn,
-    log_entry,
     open_log,
     problem_of,
     remedy_of,
@@ -52,7 +52,6 @@ from statelake.state_core.files.filesystem import Directory
 
 ATTEMPTS = 50
 COMMIT_KEY = "statelake.commit"
-ENGINE = "statelake"
 CHECKPOINT_EVERY = 100
 """The number of log entries between two checkpoints."""
 _MAX_BACK_OFF = 0.5
@@ -269,7 +268,7 @@ class DeltaCommit:
             CommitFailedError: Another writer's entry has that version.
         """
         info = {"commitInfo": self._commit_info(mode)}
-        data = _entry([info, *self._transactions(), *actions])
+        data = entry_bytes([info, *self._transactions(), *actions])
         path = log_entry(version)
         try:
             # sync first, so that no log names a file that a power cut removes
@@ -295,20 +294,20 @@ class DeltaCommit:
                 time.sleep(wait)
                 continue
             if is_torn(self.directory, version):
-                # a half-written entry is no commit: replace it with one that adds no file
+                # another engine's half-written entry: replace it with one that adds no file
                 info["commitInfo"].pop(COMMIT_KEY)
-                self.directory.write(path, _entry([info, *self._bare]))
+                self.directory.write(path, entry_bytes([info, *self._bare]))
             raise CommitFailedError(f"version {version} already exists")
 
     def _commit_info(self, mode: str) -> dict[str, Any]:
         return {
+            "engineInfo": ENGINE,
             "timestamp": self._now,
             "operation": "CREATE TABLE" if mode == "Create" else "WRITE",
             "operationParameters": {
                 "mode": "ErrorIfExists" if mode == "Create" else mode,
                 "partitionBy": json.dumps(self.partition_by),
             },
-            "engineInfo": ENGINE,
             **(self.properties.custom_metadata or {}),
             COMMIT_KEY: self._token,
         }
@@ -342,11 +341,6 @@ class DeltaCommit:
 
     def _values(self, partition: object) -> dict[str, str | None]:
         return {column: str(partition) for column in self.partition_by}
-
-
-def _entry(actions: list[dict[str, Any]]) -> bytes:
-    """Return the bytes of a log's entry."""
-    return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
 
 
 def _protocol(reading: list[str], writing: list[str]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from obstore.exceptions import AlreadyExistsError, GenericError
 
 from statelake.pipelines.lake.tables import delta_commit, table_log
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from statelake.pipelines.lake.tables.table_log import log_entry
+from statelake.pipelines.lake.tables.log_entries import log_entry
 from statelake.pipelines.lake.tables.tables import create_table, open_table
 from statelake.state_core.errors import (
     DamagedLakeError,
@@ -331,7 +331,10 @@ def test_a_checkpoint_that_unpacks_to_too_much_is_refused(table: Directory, tmp_
         open_table(table)
 
 
-TORN = ["", '{"commitInfo": {', '{"metaData": 1}\n{"add"', "5"]
+TXN = '{"txn": {"appId": "a", "version": 1}}\n'
+TORN = [
+    "", '{"commitInfo": {', TXN + '{"add"', TXN + '{"add": {"path": "\\u00', '{"a": [tru', '{"a": -1.',
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("torn", TORN)
@@ -371,6 +374,83 @@ def test_a_first_entry_that_was_cut_off(torn: str, tmp_path: Path) -> None:
     after = open_table(directory)
     assert after is not None
     assert [file["num_records"] for file in added(after)] == [2]
+
+
+def own_entry(table: Directory, version: int) -> Path:
+    """The path of an entry of ours in a table of two versions."""
+    first = open_table(table)
+    assert first is not None
+    assert change(table).write(first) == version
+    return Path(table.full(log_entry(version)))
+
+
+def test_each_damaged_byte_of_an_own_entry_is_told(table: Directory) -> None:
+    """It names the entry, at whichever byte, and no commit comes in its place."""
+    entry = own_entry(table, 1)
+    data = entry.read_bytes()
+    opened = open_table(table, 0)
+    assert opened is not None
+    for at in range(len(data)):
+        damaged = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+        entry.write_bytes(damaged)
+        with pytest.raises(DamagedLakeError, match=f"{1:020d}.json, at offset"):
+            open_table(table)
+    with pytest.raises(DamagedLakeError, match="at offset"):
+        until_committed(lambda: change(table).write(open_table(table) or opened), table)
+    with pytest.raises(CommitFailedError):
+        change(table).write(opened)
+    assert entry.read_bytes() == damaged
+
+
+def test_an_own_entry_without_its_end_is_damage(table: Directory) -> None:
+    """It was on the disk before it had its name, so it can't have been cut off."""
+    entry = own_entry(table, 1)
+    data = entry.read_bytes()
+    for length in range(40, len(data)):
+        entry.write_bytes(data[:length])
+        with pytest.raises(DamagedLakeError, match="a damaged entry of the log"):
+            open_table(table)
+
+
+@pytest.mark.parametrize("name", ["snapshots", "_statelake/erasure_records"])
+def test_nothing_is_cut_off_where_nobody_else_writes(name: str, tmp_path: Path) -> None:
+    """An empty entry of the catalog is damage: the snapshots before it are not all there are."""
+    directory = Directory(tmp_path).confined().child(name)
+    create_table(directory, ROWS.schema)
+    entry = own_entry(directory, 1)
+    entry.write_bytes(b"")
+    with pytest.raises(DamagedLakeError, match="it is empty"):
+        open_table(directory)
+    assert entry.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"afd": {"path": "a"}}', "'afd' is no action"),
+        ('{"add": {"pbth": "a"}}', "without a valid 'path'"),
+        ('{"txn": {"appId": "a", "version": 1}, "add": {"path": "a"}}', "not one action"),
+        ("5", "not one action"),
+        ('{"txn": {"appId": "a", "version": 1]}', "no JSON"),
+    ],
+)
+def test_a_damaged_entry_of_another_engine_is_told(line: str, said: str, table: Directory) -> None:
+    """Delta's readers would pass over it."""
+    entry = Path(table.full(log_entry(1)))
+    entry.write_text(TXN + line)
+    with pytest.raises(DamagedLakeError, match=said) as raised:
+        open_table(table)
+    assert raised.value.place == f"{entry}, at offset {len(TXN) + max(0, line.find(']'))}"
+
+
+def test_an_entry_that_counts_as_not_written_is_told(
+    table: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody believes that the table is the newest one that there was."""
+    entry = Path(table.full(log_entry(1)))
+    entry.write_text(TXN + '{"add"')
+    assert open_table(table) is not None
+    assert f"{entry}, at offset" in caplog.text
 
 
 def test_a_log_that_is_a_link_is_not_made(tmp_path: Path) -> None:
