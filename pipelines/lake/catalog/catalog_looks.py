@@ -21,6 +21,7 @@ from deltalake.exceptions import DeltaError
 
 from statelake.pipelines.lake.tables.log_entries import log_entry
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet, parquet_input
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.table_log import log_files
 from statelake.pipelines.lake.tables.tables import open_table
 from statelake.state_core.files.filesystem import Directory
@@ -116,7 +117,9 @@ class CatalogLooks:
             with self._directory.open_input(path) as file:
                 yield open_parquet(file, place)
             return
-        rows = open_parquet(parquet_input(source.read_all()), place).read()
+        data = parquet_input(source.read_all())
+        check_whole(data)
+        rows = open_parquet(data, place).read()
         with self._lock:
             self._bytes += 0 if key in self._files else rows.nbytes
             self._files[key] = rows

@@ -58,7 +58,11 @@ class OpenedTable:
             self.files = [TableFile.of(unit) for unit in recorded.units]
         self.schema = pa.schema(self.log.schema().to_arrow())
         self.partition: str = next(iter(self.log.metadata().partition_columns), "")
-        self._format = ds.ParquetFileFormat()
+        self._format = ds.ParquetFileFormat(
+            default_fragment_scan_options=ds.ParquetFragmentScanOptions(
+                page_checksum_verification=True
+            )
+        )
 
     def dataset(self) -> ds.Dataset:
         """Return a dataset of all rows.

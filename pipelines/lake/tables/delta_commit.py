@@ -25,11 +25,11 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from statelake.pipelines.lake.tables.log_entries import ENGINE, entry_bytes, log_entry
+from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
 from statelake.pipelines.lake.tables.table_log import (
     WAITS,
     file_actions,
@@ -135,7 +135,11 @@ class DeltaCommit:
         """
         stored = [name for name in rows.column_names if name not in self.partition_by]
         with self.directory.open_output(path) as output:
-            pq.write_table(rows.select(stored), output, compression="zstd", compression_level=1)
+            table = rows.select(stored)
+            with BoundedWriter(
+                output, table.schema, compression="zstd", compression_level=1
+            ) as file:
+                file.write_table(table)
             size = output.tell()
         self.add(path, size, len(rows), partition)
 

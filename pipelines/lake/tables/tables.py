@@ -25,6 +25,7 @@ from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_comm
 from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY, log_entry, read_entry
 from statelake.pipelines.lake.tables.names import names_key_groups
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import TableRecord, UnitRecord
 from statelake.pipelines.lake.tables.table_log import (
     file_actions,
@@ -398,7 +399,11 @@ def read_rows(
     for path in _log_paths(table, directory):
         with directory.open_input(path) as file:
             open_parquet(file, directory.full(path))
-            rows = pq.read_table(file, schema=schema, filters=wanted, partitioning=None)
+            check_whole(file)
+            rows = pq.read_table(
+                file, schema=schema, filters=wanted, partitioning=None,
+                page_checksum_verification=True,
+            )  # fmt: skip
             batches.append(rows)
     return pa.concat_tables(batches)
 

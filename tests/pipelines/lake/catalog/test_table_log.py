@@ -333,7 +333,8 @@ def test_a_checkpoint_that_unpacks_to_too_much_is_refused(table: Directory, tmp_
 
 TXN = '{"txn": {"appId": "a", "version": 1}}\n'
 TORN = [
-    "", '{"commitInfo": {', TXN + '{"add"', TXN + '{"add": {"path": "\\u00', '{"a": [tru', '{"a": -1.',
+    "", '{"commitInfo": {', TXN + '{"add"', TXN + '{"add": {"path": "\\u00', '{"a": [tru',
+    '{"a": -1.',
 ]  # fmt: skip
 
 
