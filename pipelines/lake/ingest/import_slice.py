@@ -14,6 +14,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from statelake.pipelines.lake.tables.records import KeyGroupRecord, UnitRecord, key_group_records
+from statelake.pipelines.lake.tables.table_rows import TableRows, has_content
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from statelake.pipelines.lake.tables.units import FileCuts, Partitioning, SlicePart
@@ -35,13 +36,25 @@ class TableTarget:
         partition_by: Its partition column.
         states: The states that it holds: one, or all queues of timers.
         known: Fingerprints of the previous snapshot's files, by their first and last key group; one
-            that still has its fingerprint is not written.
+            that still has its fingerprint, and is undamaged, is not written.
+        before: The reader of these files; None without any.
     """
 
     path: str
     partition_by: str
     states: tuple[str, ...]
     known: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    before: TableRows | None = None
+
+    def keeps(self, span: KeyGroupRange, content: bytes) -> bool:
+        """Return whether the previous snapshot has these rows, in undamaged files.
+
+        Args:
+            span: The key groups of the rows.
+            content: The fingerprint of the rows.
+        """
+        is_known = self.known.get((span.first, span.last)) == content
+        return is_known and (self.before is None or has_content(self.before, span, content))
 
 
 @dataclass(frozen=True)
@@ -246,14 +259,13 @@ class _SliceTable:
 
     def _unchanged(self) -> list[KeyGroupRange]:
         """Plan all files, and take those that the previous snapshot has."""
-        known = self.target.known
-        starts = {self.partitioning.partition_of(first) for first, _ in known}
+        starts = {self.partitioning.partition_of(first) for first, _ in self.target.known}
         self.cuts.follow(starts, self.sizes)
         kept, self.differs = [], False
         for unit in self.cuts.units(self.sizes):
             span = self.measure.span(self.names, unit.key_groups)
             content = self._fingerprint(span)
-            if known.get((span.first, span.last)) == content:
+            if self.target.keeps(span, content):
                 self._add("", 0, span)
                 kept.append(unit.key_groups)
             elif self.measure.rows(self.names, unit.key_groups):

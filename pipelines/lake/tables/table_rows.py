@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet, parquet_input
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     StateRecord,
@@ -26,13 +28,16 @@ from statelake.state_core.errors import LakeError, MissingFileError, StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keyed_states import check_names, parse_keyed_state
-from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
 from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.measure import Measure
 from statelake.state_core.model.snapshot import NO_NAMES, KeyedState, RowNames, StateKind
 from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.framework.decoders import DECODED
 
 FETCHED_BYTES = 16 << 20
+LOG = logging.getLogger(__name__)
 
 
 class HeldState(NamedTuple):
@@ -138,6 +143,59 @@ class TableRows:
                 if len(batch)
             ]
         return states
+
+
+def content_measure(rows: TableRows, key_groups: KeyGroupRange) -> Measure:
+    """Return an empty measure of a table's states, for the fingerprints of its files."""
+    return Measure([rows.parse(held)[0].name for _, held in rows.states], key_groups)
+
+
+def is_whole(directory: Directory, unit: UnitRecord) -> bool:
+    """Compare all bytes of a file with its seal.
+
+    Returns:
+        Whether it has a seal.
+
+    Raises:
+        MissingFileError, OSError, ArrowException: It is damaged, or can't be read.
+    """
+    with directory.open_input(unit.path) as file:
+        return check_whole(file)
+
+
+def whole_units(directory: Directory, units: Iterable[UnitRecord]) -> list[UnitRecord]:
+    """Return those files whose seal says that they are as they were written; in a store, all."""
+    whole = []
+    for unit in units:
+        try:
+            if not directory.local or is_whole(directory, unit):
+                whole.append(unit)
+        except (StateError, OSError, pa.ArrowException) as error:
+            LOG.warning("%s: written anew (%s)", directory.full(unit.path), error)
+    return whole
+
+
+def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
+    """Return whether the files of exactly these key groups have what was written into them.
+
+    Files of earlier versions of statelake, which have no seal, are read, and their rows compared
+    with the fingerprint. Stores check what they keep themselves.
+    """
+    directory = table_directory(rows.lake, rows.path)
+    if not directory.local:
+        return True
+    ends = key_groups.first, key_groups.last
+    units = tuple(unit for unit in rows.units if (unit.first, unit.last) == ends)
+    try:
+        if all(is_whole(directory, unit) for unit in units):
+            return True
+        measure = content_measure(rows, key_groups)
+        for state_rows in replace(rows, units=units).read(key_groups):
+            measure.add(encode_rows(state_rows, prefix_bytes(rows.max_parallelism)))
+    except (StateError, OSError, pa.ArrowException) as error:
+        LOG.warning("%s, key groups %s: written anew (%s)", directory.uri, key_groups, error)
+        return False
+    return measure.fingerprint(measure.states, key_groups) == fingerprint
 
 
 def read_unit(
