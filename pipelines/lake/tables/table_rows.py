@@ -99,6 +99,11 @@ class TableRows:
         mine = tuple(each for each in self.states if each[1].meta_info == state.meta_info)
         return replace(self, states=mine)
 
+    def measured(self, key_groups: KeyGroupRange) -> tuple[TableRows, Measure]:
+        """Return a reader whose rows an empty measure takes, for the fingerprints of files."""
+        rows = replace(self, states=tuple(enumerate(held for _, held in self.states)))
+        return rows, Measure([self.parse(held)[0].name for _, held in self.states], key_groups)
+
     def within(self, key_groups: KeyGroupRange) -> TableRows:
         """Return the reader of only the files that may hold these key groups."""
         units = tuple(
@@ -145,11 +150,6 @@ class TableRows:
         return states
 
 
-def content_measure(rows: TableRows, key_groups: KeyGroupRange) -> Measure:
-    """Return an empty measure of a table's states, for the fingerprints of its files."""
-    return Measure([rows.parse(held)[0].name for _, held in rows.states], key_groups)
-
-
 def is_whole(directory: Directory, unit: UnitRecord) -> bool:
     """Compare all bytes of a file with its seal.
 
@@ -170,7 +170,7 @@ def whole_units(directory: Directory, units: Iterable[UnitRecord]) -> list[UnitR
         try:
             if not directory.local or is_whole(directory, unit):
                 whole.append(unit)
-        except (StateError, OSError, pa.ArrowException) as error:
+        except (StateError, OSError, pa.ArrowException) as error:  # noqa: PERF203 - each has its own
             LOG.warning("%s: written anew (%s)", directory.full(unit.path), error)
     return whole
 
@@ -179,22 +179,19 @@ def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) 
     """Return whether the files of exactly these key groups have what was written into them.
 
     Files of earlier versions of statelake, which have no seal, are read, and their rows compared
-    with the fingerprint. Stores check what they keep themselves.
+    with the fingerprint.
+
+    Raises:
+        StateError, OSError, ArrowException: A file is damaged, or can't be read.
     """
     directory = table_directory(rows.lake, rows.path)
-    if not directory.local:
-        return True
     ends = key_groups.first, key_groups.last
     units = tuple(unit for unit in rows.units if (unit.first, unit.last) == ends)
-    try:
-        if all(is_whole(directory, unit) for unit in units):
-            return True
-        measure = content_measure(rows, key_groups)
-        for state_rows in replace(rows, units=units).read(key_groups):
-            measure.add(encode_rows(state_rows, prefix_bytes(rows.max_parallelism)))
-    except (StateError, OSError, pa.ArrowException) as error:
-        LOG.warning("%s, key groups %s: written anew (%s)", directory.uri, key_groups, error)
-        return False
+    if all(is_whole(directory, unit) for unit in units):
+        return True
+    numbered, measure = replace(rows, units=units).measured(key_groups)
+    for state_rows in numbered.read(key_groups):
+        measure.add(encode_rows(state_rows, prefix_bytes(rows.max_parallelism)))
     return measure.fingerprint(measure.states, key_groups) == fingerprint
 
 

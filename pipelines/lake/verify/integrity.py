@@ -28,7 +28,7 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
     UnitRecord,
 )
-from statelake.pipelines.lake.tables.table_rows import content_measure, table_rows
+from statelake.pipelines.lake.tables.table_rows import table_rows
 from statelake.pipelines.lake.tables.tables import StateTable
 from statelake.state_core.errors import KeyGroupError, MissingFileError, OversizedError, StateError
 from statelake.state_core.formats.writing.rehash import assign_key_groups
@@ -196,8 +196,9 @@ def _row_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
     counts = {state.name: np.zeros(operator.max_parallelism, np.int64) for state in operator.states}
     wrong: dict[str, str] = {}
     for record in operator.keyed_tables:
-        rows = table_rows(lake.location, operator, record)
-        measure = content_measure(rows, KeyGroupRange(0, operator.max_parallelism - 1))
+        rows, measure = table_rows(lake.location, operator, record).measured(
+            KeyGroupRange(0, operator.max_parallelism - 1)
+        )
         for key_groups in _slices(record.units):
             for state_rows in rows.read(key_groups):
                 measure.add(encode_rows(state_rows, prefix_bytes(operator.max_parallelism)))
