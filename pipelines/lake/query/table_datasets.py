@@ -85,6 +85,15 @@ class OpenedTable:
         except (OSError, pa.ArrowException) as error:
             raise self._not_read(file, error) from error
 
+    def damage(self) -> StateError | None:
+        """Read all its files, and return the error of the first one that is damaged."""
+        try:
+            for file in self.files:
+                self.rows_of(file)
+        except StateError as error:
+            return error
+        return None
+
     def _dataset(self, files: list[TableFile]) -> ds.FileSystemDataset:
         fragments = [self._fragment(file) for file in files]
         return ds.FileSystemDataset(

@@ -140,11 +140,7 @@ class _LakeCheck:
         """Check all files, and find the snapshots of those that are damaged."""
         self._read_catalog()
         files = sorted(
-            (
-                file
-                for file in self.directory.listed()
-                if not file.is_link and _is_checked(file.path)
-            ),
+            (file for file in self.directory.listed() if not file.is_link and _is_checked(file)),
             key=lambda file: file.path,
         )
         self._check_files(files, progress)
