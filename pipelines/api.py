@@ -324,7 +324,7 @@ class Lake:
     def check(
         self, resume: str | os.PathLike[str] | None = None, progress: Progress | None = None
     ) -> LakeReport:
-        """Check every byte of the lake, and name each damaged file; nothing is changed.
+        """Check every byte of the lake, and name each damaged file.
 
         Args:
             resume: A local file that says which files were found whole until a check was stopped.

@@ -35,9 +35,9 @@ from statelake.pipelines.lake.tables.table_log import (
     file_actions,
     is_lasting,
     is_torn,
-    open_log,
     problem_of,
     remedy_of,
+    write_checkpoint,
 )
 from statelake.state_core.column_names import refuse_twins
 from statelake.state_core.errors import (
@@ -339,7 +339,7 @@ class DeltaCommit:
         """Write a checkpoint every `CHECKPOINT_EVERY` versions; it only speeds up reading."""
         if version and version % CHECKPOINT_EVERY == 0:
             try:
-                open_log(self.directory).create_checkpoint()
+                write_checkpoint(self.directory)
             except (DeltaError, OSError, StateError) as error:
                 LOG.warning("%s: no checkpoint of the log (%s)", self.directory.uri, error)
 

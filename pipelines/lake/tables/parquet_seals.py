@@ -60,11 +60,13 @@ class SealingOutput:
 
     def seal(self) -> None:
         """Write the footer, with the seal."""
-        footer = bytes(self._footer or b"")[: -_END - 1]
-        body = self._digest.digest()
-        seal = _HEAD + body + _digest_of(footer, body) + _MARK + b"\0"
-        length = (len(footer) + len(seal)).to_bytes(4, "little")
-        self._output.write(footer + seal + length + _MAGIC)
+        self._output.write(_with_seal(bytes(self._footer or b""), self._digest.digest()))
+
+
+def sealed(data: bytes) -> bytes:
+    """Return a whole file of another writer, with a seal."""
+    start = len(data) - _END - int.from_bytes(data[-_END:][:4], "little")
+    return data[:start] + _with_seal(data[start:], sha256(data[:start]).digest())
 
 
 def check_footer(source: pa.NativeFile) -> bytes | None:
@@ -115,6 +117,13 @@ def _sealed(source: pa.NativeFile, size: int) -> tuple[int, bytes | None]:
     if not all(is_marked) or tail[4:] != _MAGIC or start < 0 or _digest_of(footer, body) != digest:
         raise pa.ArrowInvalid("its footer is damaged: it is not of the digest in it")
     return start, body
+
+
+def _with_seal(end: bytes, body: bytes) -> bytes:
+    """Return the end of a file, from its footer on, with a seal."""
+    footer = end[: -_END - 1]
+    seal = _HEAD + body + _digest_of(footer, body) + _MARK + b"\0"
+    return footer + seal + (len(footer) + len(seal)).to_bytes(4, "little") + _MAGIC
 
 
 def _digest_of(footer: bytes, body: bytes) -> bytes:

@@ -11,6 +11,7 @@ and a checkpoint of the second kind names further files, which it would read eve
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -21,6 +22,7 @@ from pathlib import Path
 from weakref import finalize
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
@@ -31,6 +33,7 @@ from statelake.pipelines.lake.tables.log_entries import (
     log_entry,
 )
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.parquet_seals import check_whole, sealed
 from statelake.state_core.errors import (
     DamagedLakeError,
     LakeError,
@@ -178,6 +181,7 @@ def _check_checkpoint(directory: ConfinedDirectory, path: str) -> None:
     place = directory.full(path)
     try:
         with directory.open_input(path) as source:
+            check_whole(source)
             file = open_parquet(source, place)
             names_files = SIDECAR in file.schema_arrow.names and any(
                 batch.column(0).null_count < len(batch)
@@ -273,24 +277,67 @@ def _checked_version(directory: Directory, version: int | None) -> int | None:
 
 
 def _without_torn_checkpoint(directory: Directory) -> bool:
-    """Delete checkpoints that were cut off, if the log has all entries; return whether it did."""
+    """Delete damaged checkpoints, if the log has all entries; return whether it did."""
     names = directory.names(LOG_DIRECTORY)
     torn = [
         name
         for name in names
-        if _CHECKPOINT.fullmatch(name) and not _ends_as_parquet(directory, name)
+        if _CHECKPOINT.fullmatch(name) and not _is_whole_checkpoint(directory, name)
     ]
     entries = [int(name[:20]) for name in names if _ENTRY.fullmatch(name)]
     if not torn or entries != list(range(len(entries))):
         return False
     for name in (LAST_CHECKPOINT, *torn):
         directory.delete(f"{LOG_DIRECTORY}/{name}")
+        LOG.warning(
+            "%s: a damaged checkpoint is deleted, since the log has all entries",
+            directory.full(f"{LOG_DIRECTORY}/{name}"),
+        )
     return True
 
 
-def _ends_as_parquet(directory: Directory, name: str) -> bool:
+def _is_whole_checkpoint(directory: Directory, name: str) -> bool:
     data = directory.read(f"{LOG_DIRECTORY}/{name}")
+    try:
+        check_whole(pa.BufferReader(data))
+    except pa.ArrowInvalid:
+        return False
     return len(data) >= 12 and data.endswith(b"PAR1")
+
+
+def write_checkpoint(directory: Directory) -> None:
+    """Write a checkpoint of a table's newest version; on a disk, with a seal.
+
+    delta-rs writes it beside links to the entries, so that it gets its name with the seal.
+
+    Raises:
+        DeltaError, OSError, StateError: It can't be written.
+    """
+    table = open_log(directory)
+    handle = directory.confined().folder(LOG_DIRECTORY)
+    if handle is None:
+        table.create_checkpoint()
+        return
+    try:
+        with held_temporary(LOG_PREFIX) as path:
+            log = Path(path, LOG_DIRECTORY)
+            log.mkdir()
+            above = f"{DESCRIPTORS}/{handle}"
+            if sys.platform != "linux":
+                above = directory.full(LOG_DIRECTORY)
+            for name in directory.names(LOG_DIRECTORY):
+                is_entry = _ENTRY.fullmatch(name) or _CHECKPOINT.fullmatch(name)
+                if is_entry and int(name[:20]) <= table.version():
+                    (log / name).symlink_to(f"{above}/{name}")
+            DeltaTable(path, table.version()).create_checkpoint()
+            name = f"{table.version():020d}.checkpoint.parquet"
+            data = (log / name).read_bytes()
+    finally:
+        os.close(handle)
+    directory.write_new(f"{LOG_DIRECTORY}/{name}", sealed(data))
+    rows = pq.read_metadata(pa.BufferReader(data)).num_rows
+    last = {"version": table.version(), "size": rows}
+    directory.write(f"{LOG_DIRECTORY}/{LAST_CHECKPOINT}", json.dumps(last).encode())
 
 
 def is_lasting(error: Exception) -> bool:

@@ -40,6 +40,7 @@ from statelake.state_core.printable import Printed, bytes_text, printable
 READERS = 8
 Progress = Callable[[int, int], None]
 _LOG_FILE = re.compile(rf"(?:.*/)?{LOG_DIRECTORY}/(\d{{20}}\.json|.*\.parquet|_last_checkpoint)")
+_CHECKPOINT = re.compile(rf"(?:.*/)?{LOG_DIRECTORY}/(.*\.parquet|_last_checkpoint)")
 _BACKUP = "a backup or a copy of the lake"
 
 
@@ -113,7 +114,9 @@ class LakeReport(Printed):
 def check_lake(
     location: str, resume: str | os.PathLike[str] | None = None, progress: Progress | None = None
 ) -> LakeReport:
-    """Check all files of a lake; nothing in it is changed.
+    """Check all files of a lake.
+
+    Nothing is changed, but that a damaged checkpoint of a log is deleted, as by whoever reads.
 
     Args:
         location: The lake.
@@ -138,12 +141,13 @@ class _LakeCheck:
 
     def run(self, progress: Progress | None) -> LakeReport:
         """Check all files, and find the snapshots of those that are damaged."""
-        self._read_catalog()
         files = sorted(
             (file for file in self.directory.listed() if not file.is_link and _is_checked(file)),
             key=lambda file: file.path,
         )
         self._check_files(files, progress)
+        # behind it, since whoever opens a table deletes a damaged checkpoint of its log
+        self._read_catalog()
         present = {file.path: file.size for file in files}
         self._check_recorded(present)
         with_fingerprint = self._check_unsealed()
@@ -172,7 +176,7 @@ class _LakeCheck:
     def _tell(self, error: StateError) -> None:
         """Add the problem of an error, at the place that it names."""
         place = error.place.partition(", ")[0].removeprefix(self.directory.uri).strip("/")
-        self.problems[place or "snapshots"] = error.problem
+        self.problems.setdefault(place or "snapshots", error.problem)
 
     def _check_files(self, files: list[ListedFile], progress: Progress | None) -> None:
         """Compare each file with what it says about itself, several at once."""
@@ -229,14 +233,26 @@ class _LakeCheck:
             data = self.directory.read(path)
             if name.endswith(".json"):
                 check_entry(data, path)
-            elif not isinstance(json.loads(data), dict):
-                return "no JSON object", True
+            else:
+                return self._fault_of_last(posixpath.dirname(path), json.loads(data)), True
         except StateError as error:
             at = error.place.partition("at offset ")[2]
             return error.problem + (f", at offset {at}" if at else ""), True
         except (OSError, ValueError, RecursionError, pa.ArrowException) as error:
             return " ".join(str(error).split()), True
         return "", True
+
+    def _fault_of_last(self, log: str, last: Any) -> str:
+        """Return what is wrong with the note of the last checkpoint; empty if nothing is."""
+        if not isinstance(last, dict) or type(version := last.get("version")) is not int:
+            return "it names no version"
+        path = f"{log}/{version:020d}.checkpoint.parquet"
+        try:
+            with self.directory.open_input(path) as file:
+                rows = open_parquet(file, path).metadata.num_rows
+        except MissingFileError:
+            return f"there is no checkpoint of version {version}"
+        return "" if last.get("size") == rows else f"it is not of the checkpoint, which has {rows}"
 
     def _units(self) -> Iterator[tuple[SnapshotRecord, OperatorRecord, TableRecord]]:
         for record in self.records:
@@ -320,9 +336,11 @@ class _LakeCheck:
         sources = [f"{twin} has the same rows, for another snapshot" for twin in sorted(twins)]
         sources += sorted(set(_savepoints(owners)))
         snapshots = dict.fromkeys(f"{record.job}/{record.snapshot_id}" for record in owners)
-        return DamagedFile(
-            path, self.problems[path], list(snapshots), [*sources, f"restore it from {_BACKUP}"]
-        )
+        if _CHECKPOINT.fullmatch(path):
+            sources.append("the log's entries have the same: it is deleted when the table is read")
+        else:
+            sources.append(f"restore it from {_BACKUP}")
+        return DamagedFile(path, self.problems[path], list(snapshots), sources)
 
 
 def _is_checked(file: ListedFile) -> bool:

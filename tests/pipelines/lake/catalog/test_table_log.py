@@ -28,6 +28,7 @@ from obstore.exceptions import AlreadyExistsError, GenericError
 from statelake.pipelines.lake.tables import delta_commit, table_log
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from statelake.pipelines.lake.tables.log_entries import log_entry
+from statelake.pipelines.lake.tables.table_log import write_checkpoint
 from statelake.pipelines.lake.tables.tables import create_table, open_table
 from statelake.state_core.errors import (
     DamagedLakeError,
@@ -452,6 +453,27 @@ def test_an_entry_that_counts_as_not_written_is_told(
     entry.write_text(TXN + '{"add"')
     assert open_table(table) is not None
     assert f"{entry}, at offset" in caplog.text
+
+
+def test_a_damaged_checkpoint_is_not_believed(
+    table: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever byte it is: the table is read from its entries, and that is told."""
+    own_entry(table, 1)
+    write_checkpoint(table)
+    checkpoint = Path(table.full(f"_delta_log/{1:020}.checkpoint.parquet"))
+    last = Path(table.full("_delta_log/_last_checkpoint"))
+    data, said = checkpoint.read_bytes(), last.read_bytes()
+    assert DeltaTable(table.uri).version() == 1
+    for at in range(0, len(data), 97):
+        checkpoint.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        last.write_bytes(said)
+        caplog.clear()
+        opened = open_table(table)
+        assert opened is not None
+        assert [file["path"] for file in added(opened)] == ["part-00000-a.parquet"]
+        assert f"{checkpoint}: a damaged checkpoint is deleted" in caplog.text
+        assert not checkpoint.exists()
 
 
 def test_a_log_that_is_a_link_is_not_made(tmp_path: Path) -> None:
