@@ -116,12 +116,15 @@ def check_entry(data: bytes, place: str) -> None:
 
 def _fault_of_ours(data: bytes) -> str:
     """Return what is wrong with an entry that has a digest; empty if nothing is."""
-    found = _DIGEST.search(data, 0, len(data.partition(b"\n")[0]))
+    end_of_line = data.find(b"\n")
+    found = _DIGEST.search(data, 0, end_of_line if end_of_line >= 0 else len(data))
     if found is None:
         return "it has lost its digest"
     start, end = found.span(1)
-    rest = data[:start] + _NO_DIGEST + data[end:]
-    return "" if sha256(rest).hexdigest().encode() == found[1] else "it is not of its digest"
+    digest, rest = sha256(), memoryview(data)
+    for part in (rest[:start], _NO_DIGEST, rest[end:]):
+        digest.update(part)
+    return "" if digest.hexdigest().encode() == found[1] else "it is not of its digest"
 
 
 def _first_fault(data: bytes) -> tuple[str, int]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -63,6 +64,17 @@ def sql(
 def change(spark: SparkSession, archive: Catalog) -> Sql:
     """Spark as a user has it, who changes tables of the archive: what it answers."""
     return lambda query: [row.asDict() for row in run_sql(spark, archive, query).collect()]
+
+
+def test_damaged_values_are_not_read(archive: Catalog, change: Sql) -> None:
+    """Spark compares the checksums of pages, which it does not do by itself."""
+    path = next(Path(archive.location).glob("orders/keyed/counter/count/_data/**/*.parquet"))
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(1)
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Exception, match=r"(?i)could not verify page integrity|crc"):
+        change("SELECT sum(value), count(key) FROM orders.counter.count")
 
 
 def held(savepoint: str | Path) -> dict[str, int]:
