@@ -38,6 +38,7 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.printable import Printed, bytes_text, printable
 
 READERS = 8
+NOT_THERE = "it is not there"  # which is damage only if a snapshot has it
 Progress = Callable[[int, int], None]
 _LOG_FILE = re.compile(rf"(?:.*/)?{LOG_DIRECTORY}/(\d{{20}}\.json|.*\.parquet|_last_checkpoint)")
 _CHECKPOINT = re.compile(rf"(?:.*/)?{LOG_DIRECTORY}/(.*\.parquet|_last_checkpoint)")
@@ -146,9 +147,13 @@ class _LakeCheck:
             key=lambda file: file.path,
         )
         self._check_files(files, progress)
-        # behind it, since whoever opens a table deletes a damaged checkpoint of its log
+        present = {
+            file.path: file.size for file in files if self.problems.get(file.path) != NOT_THERE
+        }
+        self.problems = {path: what for path, what in self.problems.items() if path in present}
+        self._check_logs(present)
+        # behind the files, since whoever opens a table deletes a damaged checkpoint of its log
         self._read_catalog()
-        present = {file.path: file.size for file in files}
         self._check_recorded(present)
         with_fingerprint = self._check_unsealed()
         self._check_records()
@@ -235,6 +240,8 @@ class _LakeCheck:
                 check_entry(data, path)
             else:
                 return self._fault_of_last(posixpath.dirname(path), json.loads(data)), True
+        except MissingFileError:
+            return NOT_THERE, True
         except StateError as error:
             at = error.place.partition("at offset ")[2]
             return error.problem + (f", at offset {at}" if at else ""), True
@@ -254,6 +261,17 @@ class _LakeCheck:
             return f"there is no checkpoint of version {version}"
         return "" if last.get("size") == rows else f"it is not of the checkpoint, which has {rows}"
 
+    def _check_logs(self, present: Iterable[str]) -> None:
+        """Tell the entries that are missing between others."""
+        versions = defaultdict(set)
+        for path in present:
+            log, _, name = path.rpartition("/")
+            if name.endswith(".json") and log.endswith(LOG_DIRECTORY):
+                versions[log].add(int(name[:20]))
+        for log, there in versions.items():
+            for version in set(range(min(there), max(there))) - there:
+                self.problems[f"{log}/{version:020d}.json"] = NOT_THERE
+
     def _units(self) -> Iterator[tuple[SnapshotRecord, OperatorRecord, TableRecord]]:
         for record in self.records:
             for operator in record.operators:
@@ -272,8 +290,9 @@ class _LakeCheck:
             for carried in record.carried
         }
         for path, size in named.items():
-            if path not in present:
-                self.problems[path] = "it is not there"
+            if path not in present:  # or it came after the files were listed
+                problem = self._fault(path)[0]
+                self.problems |= {path: problem} if problem else {}
             elif present[path] != size:
                 self.problems.setdefault(path, f"{present[path]} bytes, and {size} in the catalog")
 

@@ -192,6 +192,18 @@ def test_a_check_that_was_stopped_goes_on(lake: Path, tmp_path: Path) -> None:
     assert not resume.exists()
 
 
+def test_what_is_missing_is_told(lake: Path) -> None:
+    """A file that a snapshot has, and an entry between others."""
+    (path,) = files(lake, f"{JOB}/keyed/*/count/_data/**/*.parquet")
+    entry = files(lake, "snapshots/_delta_log/*.json")[1]
+    for gone in (path, entry):
+        gone.unlink()
+        missing = [
+            file.path for file in check_lake(str(lake)).damaged if file.problem == "it is not there"
+        ]
+        assert missing == [str(gone.relative_to(lake))]
+
+
 def tables_of(lake: Path) -> list[str]:
     """The tables of a lake's job, as SQL names them."""
     rows = Lake(lake).sql("select distinct operator, state from statelake.tables")
