@@ -21,7 +21,6 @@ from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from statelake.pipelines.lake.tables.units import FileCuts, Partitioning, SlicePart
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
-from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.keyed.keyed_files import with_names
 from statelake.state_core.model.handles import KeyGroupRange
@@ -62,7 +61,7 @@ class TableTarget:
         """
         if self.known.get((span.first, span.last)) != content:
             return False
-        if self.before is None or not Directory(self.before.lake).local:
+        if self.before is None or not table_directory(self.before.lake, self.path).local:
             return True
         try:
             if has_content(self.before, span, content):

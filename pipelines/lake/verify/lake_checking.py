@@ -380,6 +380,6 @@ def _savepoints(records: Iterable[SnapshotRecord]) -> Iterator[str]:
         if record.origin != "import" or not record.source:
             continue
         with suppress(StateError, OSError, ValueError, MissingFileError):
-            metadata = Directory(record.source).read("_metadata")
+            metadata = Directory(record.source).confined().read("_metadata")
             if hashlib.sha256(metadata).hexdigest() == record.digest:
                 yield f"import {record.source} again: {record.job}/{record.snapshot_id} is of it"
