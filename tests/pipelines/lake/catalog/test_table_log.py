@@ -27,7 +27,7 @@ from obstore.exceptions import AlreadyExistsError, GenericError
 
 from statelake.pipelines.lake.tables import delta_commit, table_log
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from statelake.pipelines.lake.tables.log_entries import log_entry
+from statelake.pipelines.lake.tables.log_entries import check_entry, log_entry
 from statelake.pipelines.lake.tables.table_log import write_checkpoint
 from statelake.pipelines.lake.tables.tables import create_table, open_table
 from statelake.state_core.errors import (
@@ -443,6 +443,22 @@ def test_a_damaged_entry_of_another_engine_is_told(line: str, said: str, table: 
     with pytest.raises(DamagedLakeError, match=said) as raised:
         open_table(table)
     assert raised.value.place == f"{entry}, at offset {len(TXN) + max(0, line.find(']'))}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"domainMetadata": {"domain": "d", "configuration": "{}", "removed": false}}',
+        '{"cdc": {"path": "a", "partitionValues": {}, "size": 1, "dataChange": false}}',
+        '{"sidecar": {"path": "a", "sizeInBytes": 1, "modificationTime": 1}}',
+        '{"checkpointMetadata": {"version": 1}}',
+        '{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}, "add": null}',
+        '{"commitInfo": {"anything": {"of": ["others"]}}}',
+    ],
+)
+def test_all_actions_of_delta_are_valid(line: str) -> None:
+    """Those of other engines, also the ones that nothing here reads."""
+    check_entry(f"{TXN}{line}\n".encode(), "an entry")
 
 
 def test_an_entry_that_counts_as_not_written_is_told(
