@@ -471,13 +471,13 @@ def half(patch: pytest.MonkeyPatch, *, rows: str) -> None:
     """A process that is killed while it writes rows of a table, of which a file is half there."""
     real = BoundedWriter.write_table
 
-    def write(self: BoundedWriter, table: Any, **options: Any) -> None:
+    def write(self: BoundedWriter, table: Any, row_group_size: int | None = None) -> None:
         if rows in table.schema.names:
             self._file.write(HALF)
             self._file.flush()
             self.is_open = False  # nothing more is written
             raise EndError
-        real(self, table, **options)
+        real(self, table, row_group_size)
 
     patch.setattr(BoundedWriter, "write_table", write)
     die_as_gone(patch)
