@@ -21,6 +21,9 @@ from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.query.table_names import find_folded, resolve_names
+from statelake.pipelines.lake.tables.log_entries import log_entry
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
+from statelake.pipelines.lake.tables.table_log import write_checkpoint
 from statelake.pipelines.spark.sql import run_sql
 from statelake.state_core.errors import ConflictError, KeyGroupError
 from tests.support.lakes import DEMO, import_as
@@ -75,6 +78,15 @@ def test_damaged_values_are_not_read(archive: Catalog, change: Sql) -> None:
     path.write_bytes(data)
     with pytest.raises(Exception, match=r"(?i)could not verify page integrity|crc"):
         change("SELECT sum(value), count(key) FROM orders.counter.count")
+
+
+def test_entries_and_checkpoints_with_digests_are_read(archive: Catalog, change: Sql) -> None:
+    """Spark passes over what it does not know of them, and over the seals of files."""
+    table = archive.table("orders/keyed/counter/count")
+    write_checkpoint(table.directory)
+    assert b"statelake.digest" in table.directory.read(log_entry(0))
+    assert check_whole(table.directory.open_input(f"_delta_log/{0:020}.checkpoint.parquet"))
+    assert change("SELECT count(*) AS words FROM orders.counter.count") == [{"words": 300}]
 
 
 def held(savepoint: str | Path) -> dict[str, int]:
