@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.query.session import Session
     from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.verify.diffing import Differences, SortBy
+    from statelake.pipelines.lake.verify.lake_checking import LakeReport
     from statelake.pipelines.operations.bootstrap import BootstrapResult
     from statelake.pipelines.operations.canary import CanaryResult, DrillResult
     from statelake.pipelines.operations.copying import CopiedCheckpoints, CopiedSnapshot
@@ -324,6 +325,19 @@ class Lake:
         It is one commit: before it, all is as it was; after it, an older statelake is refused.
         """
         return self.catalog.upgrade()
+
+    def check(
+        self, resume: str | os.PathLike[str] | None = None, progress: Progress | None = None
+    ) -> LakeReport:
+        """Check every byte of the lake, and name each damaged file.
+
+        Args:
+            resume: A local file that says which files were found whole until a check was stopped.
+            progress: Called with (done, total) bytes after each file.
+        """
+        from statelake.pipelines.lake.verify.lake_checking import check_lake
+
+        return check_lake(self.catalog.location, resume, progress)
 
     def plan_clean(self, exports: Iterable[str] = ()) -> Freed:
         """Count what `clean` would delete; nothing is changed.

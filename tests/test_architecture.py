@@ -197,6 +197,7 @@ PATHS_BY_HAND = {
     "pipelines.lake.share.mask_file": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.commits.checkpoint_records": ({"Directory"}, USERS_OWN),
     "pipelines.lake.verify.legality": ({"pathlib", ".read_text"}, USERS_OWN),
+    "pipelines.lake.verify.lake_checking": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.tables.names": ({"Directory"}, "the last name of a path of its user's"),
     "pipelines.lake.bootstrap.sources": (
         {"pathlib", "Directory", "DeltaTable", ".filesystem", ".get_file_info",
@@ -214,7 +215,7 @@ PATHS_BY_HAND = {
         {"pathlib", ".read_text"}, "what the kernel says of processes",
     ),
     "pipelines.lake.tables.table_log": (
-        {"DeltaTable", "os.scandir", "pathlib", ".symlink_to", ".rmdir"},
+        {"DeltaTable", "os.scandir", "pathlib", ".mkdir", ".symlink_to", ".rmdir"},
         "a directory of its own, where the log is that the resolver opened",
     ),
     "pipelines.lake.query.table_datasets": (

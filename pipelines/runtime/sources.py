@@ -302,7 +302,7 @@ def _file_splits(source: SourceNode, before: Offset, until: Offset) -> list[Spli
 
 def _parquet_batches(split: Split, directory: Directory) -> Iterator[pa.RecordBatch]:
     with directory.open_input(split.path) as opened:
-        file = pq.ParquetFile(opened)
+        file = pq.ParquetFile(opened, page_checksum_verification=True)
         groups = None if split.row_group < 0 else [split.row_group]
         for batch in file.iter_batches(BATCH_ROWS, groups):
             yield _completed(split, batch)

@@ -367,7 +367,9 @@ class _OutputWriter:
         if not self.files:
             for target in self.targets:
                 file = target.directory.open_output(target.path)
-                writer = pq.ParquetWriter(file, self.schema, compression="zstd")
+                writer = pq.ParquetWriter(
+                    file, self.schema, compression="zstd", write_page_checksum=True
+                )
                 self.files.append((file, writer))
         return self.files
 

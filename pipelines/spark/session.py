@@ -74,6 +74,7 @@ def open_session(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.daemon.module": "statelake.pipelines.spark.worker_daemon",

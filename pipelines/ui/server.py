@@ -292,7 +292,7 @@ def _parquet(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[b
     """
     out = _Pieces()
     try:
-        file = pq.ParquetWriter(out, schema, compression="zstd")
+        file = pq.ParquetWriter(out, schema, compression="zstd", write_page_checksum=True)
     except pa.ArrowNotImplementedError as error:
         raise StateError(
             f"Parquet has no such column ({error})", remedy="cast it to VARCHAR, or take CSV"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest import large_slice_tasks, large_slices
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.log_entries import entry_bytes
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.tables.tables import StateTable
 from statelake.state_core.formats.keyed.unified import unified_file
@@ -224,6 +225,12 @@ def forge_claim(lake: Path, key: str, text: str | None) -> None:
     }
     entry = log / f"{int(entries[-1].stem) + 1:020}.json"
     entry.write_text(json.dumps({"metaData": metadata}), "utf-8")
+
+
+def forge_entry(entry: Path, change: Callable[[str], str]) -> None:
+    """Change an entry of a log, as whoever wrote it: its digest is of what it has then."""
+    actions = map(json.loads, change(entry.read_text("utf-8")).splitlines())
+    entry.write_bytes(entry_bytes(actions))
 
 
 def exported(

@@ -5,8 +5,15 @@ from __future__ import annotations
 import click
 
 from statelake.pipelines.api import Lake
-from statelake.pipelines.cli.commands.terminal import as_json, bytes_text, json_option, show, tell
-from statelake.pipelines.cli.options import lake_option
+from statelake.pipelines.cli.commands.terminal import (
+    as_json,
+    bytes_text,
+    json_option,
+    progress_bar,
+    show,
+    tell,
+)
+from statelake.pipelines.cli.options import answer, lake_option
 
 
 @click.group()
@@ -15,9 +22,39 @@ def lake() -> None:
 
     \b
     Examples:
+      statelake lake check --lake /data/lake
       statelake lake clean --lake /data/lake
       statelake lake upgrade --lake /data/lake
     """
+
+
+@lake.command()
+@lake_option
+@click.option(
+    "--resume",
+    metavar="FILE",
+    help="Go on where an earlier check with the same file was stopped; the file is deleted at the"
+    " end.",
+)
+@json_option
+def check(lake: str, resume: str | None, as_json_: bool) -> None:
+    """Check every byte of a lake: logs, tables, carried files.
+
+    Each file is compared with its digest; rows of files without one, which earlier versions of
+    statelake wrote, with the catalog's fingerprints. A damaged file is named with the snapshots
+    that have it, and the places from which it can be had again.
+
+    Exit code 1 if a file is damaged.
+
+    \b
+    Examples:
+      statelake lake check --lake /data/lake
+      statelake lake check --lake /data/lake --resume checked --json
+    """
+    with progress_bar("checking", quiet=as_json_, of_bytes=True) as progress:
+        report = Lake(lake).check(resume, progress)
+    show(report, as_json_=as_json_, marked=report.verdict)
+    answer(yes=report.sound)
 
 
 @lake.command()

@@ -38,6 +38,7 @@ from statelake.pipelines.lake.tables.names import (
     version_in,
 )
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.record_rules import record_fault
 from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA, SnapshotRecord
 from statelake.pipelines.lake.tables.table_log import file_actions
@@ -293,6 +294,7 @@ class CatalogVersion:
         """
         try:
             with self._catalog.directory.open_input(log_path(path, self._catalog.uri)) as file:
+                check_whole(file)
                 return without_views(open_parquet(file, path).read())
         except (MissingFileError, OSError, KeyError, ValueError, pa.ArrowException) as error:
             raise self.unreadable(path, error) from error

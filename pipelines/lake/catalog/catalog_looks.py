@@ -19,8 +19,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from statelake.pipelines.lake.tables.log_entries import log_entry
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet, parquet_input
-from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY, log_files
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
+from statelake.pipelines.lake.tables.table_log import log_files
 from statelake.pipelines.lake.tables.tables import open_table
 from statelake.state_core.files.filesystem import Directory
 
@@ -83,7 +85,7 @@ class CatalogLooks:
         return True
 
     def _entry_of(self, version: int) -> tuple[float, int]:
-        return self._directory.modified_and_size(f"{LOG_DIRECTORY}/{version:020d}.json")
+        return self._directory.modified_and_size(log_entry(version))
 
     @contextmanager
     def opened(self, path: str, place: str) -> Iterator[pa.Table | pq.ParquetFile]:
@@ -115,7 +117,9 @@ class CatalogLooks:
             with self._directory.open_input(path) as file:
                 yield open_parquet(file, place)
             return
-        rows = open_parquet(parquet_input(source.read_all()), place).read()
+        data = parquet_input(source.read_all())
+        check_whole(data)
+        rows = open_parquet(data, place).read()
         with self._lock:
             self._bytes += 0 if key in self._files else rows.nbytes
             self._files[key] = rows

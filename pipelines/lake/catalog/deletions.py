@@ -12,7 +12,6 @@ one by one, and none that a snapshot, an open attempt or the newest version of a
 
 from __future__ import annotations
 
-import json
 import logging
 import posixpath
 import re
@@ -32,6 +31,7 @@ from statelake.pipelines.lake.catalog.claims import DeletionClaim
 from statelake.pipelines.lake.catalog.processes import read_note
 from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
+from statelake.pipelines.lake.tables.log_entries import read_entry
 from statelake.pipelines.lake.tables.names import (
     AREAS,
     RUNS,
@@ -44,9 +44,13 @@ from statelake.pipelines.lake.tables.names import (
     version_in,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
-from statelake.pipelines.lake.tables.table_log import log_entry
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile, files_of
-from statelake.state_core.errors import MissingFileError, StateError, UnsafePathError
+from statelake.state_core.errors import (
+    DamagedLakeError,
+    MissingFileError,
+    StateError,
+    UnsafePathError,
+)
 from statelake.state_core.files.confinement import is_part
 from statelake.state_core.files.held_directories import (
     left_exports,
@@ -452,11 +456,10 @@ def _partition_of(log: DeltaTable) -> str | None:
 def _is_named(table: StateTable, version: int, path: str) -> bool:
     """Return whether a version of a table names a file; true if its entry can't be read."""
     try:
-        lines = table.directory.read(log_entry(version)).splitlines()
-        added = [json.loads(line).get("add") or {} for line in lines]
-        return path in {unquote(str(file.get("path"))) for file in added}
-    except (MissingFileError, ValueError, AttributeError, RecursionError):
+        actions = read_entry(table.directory, version)
+    except (MissingFileError, DamagedLakeError):
         return True
+    return path in {unquote(action["add"]["path"]) for action in actions if "add" in action}
 
 
 def sweep_parts(lake: Catalog, folders: Iterable[str], *, dry_run: bool = False) -> Freed:

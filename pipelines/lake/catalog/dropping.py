@@ -40,6 +40,7 @@ from statelake.pipelines.lake.catalog.deletions import (
     table_paths,
 )
 from statelake.pipelines.lake.catalog.snapshot_names import absent_snapshot
+from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.names import (
     COMMITS,
     ERASURE_RECORDS,
@@ -48,7 +49,6 @@ from statelake.pipelines.lake.tables.names import (
     is_table_of,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
-from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.tables import files_of
 from statelake.state_core.errors import (
     ConflictError,

@@ -78,6 +78,7 @@ from statelake.pipelines.lake.erase.refusals import (
 )
 from statelake.pipelines.lake.erase.requests import ErasureRequest, check_request, words_of
 from statelake.pipelines.lake.erase.task_state import TaskState, all_jobs
+from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.names import is_edited_file, token_of
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
@@ -85,7 +86,6 @@ from statelake.pipelines.lake.tables.records import (
     UnitRecord,
     by_span,
 )
-from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, sync_attempt
 from statelake.state_core.errors import ConflictError, LakeError, StateError
 from statelake.state_core.printable import Printed

@@ -20,12 +20,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
+from statelake.pipelines.lake.tables.log_entries import (
+    LOG_DIRECTORY,
+    Action,
+    entry_bytes,
+    log_entry,
+    read_entry,
+)
 from statelake.pipelines.lake.tables.records import UnitRecord
-from statelake.pipelines.lake.tables.table_log import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.tables import ATTEMPT_KEY, SNAPSHOT_KEY, StateTable, TableFile
 from statelake.state_core.errors import DamagedLakeError, UnreadableTableError
 
-Action: TypeAlias = "dict[str, Any]"
 Replaced: TypeAlias = "Mapping[str, UnitRecord | None]"
 
 KEPT_OF_COMMITS = ("timestamp", "operation", "engineInfo", "clientVersion", "txnId", ATTEMPT_KEY)
@@ -54,7 +59,7 @@ def check_log(table: StateTable) -> None:
             " import again",
         )
     for version in versions:
-        for action in _actions(table, version):
+        for action in read_entry(table.directory, version):
             if (action.get("add") or {}).get("deletionVector"):
                 raise UnreadableTableError(
                     f"version {version} hides rows by a deletion vector",
@@ -86,44 +91,21 @@ def _rewrite_entries(
 ) -> None:
     """Rewrite the entries of a log in one pass."""
     for version in _versions(table):
-        before = _actions(table, version)
+        before = read_entry(table.directory, version)
         after = [_cleaned(action) for action in step(before, replaced) if "cdc" not in action]
         if after != before:
-            lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in after)
-            table.directory.write(_path(version), lines.encode())
+            table.directory.write(log_entry(version), entry_bytes(after))
 
 
 def _versions(table: StateTable) -> list[int]:
     return sorted(table.versions_after(-1))
 
 
-def _path(version: int) -> str:
-    return f"{LOG_DIRECTORY}/{version:020d}.json"
-
-
-def _actions(table: StateTable, version: int) -> list[Action]:
-    """Return the actions of a version.
-
-    Raises:
-        DamagedLakeError: The lines are not actions.
-    """
-    try:
-        lines = table.directory.read(_path(version)).splitlines()
-        actions = [json.loads(line) for line in lines if line.strip()]
-        if all(isinstance(action, dict) and _named(action) is not None for action in actions):
-            return actions
-        problem = "an invalid action"
-    except (ValueError, RecursionError) as error:
-        problem = f"not a valid Delta log ({error})"
-    raise DamagedLakeError(problem, place=table.directory.full(_path(version)))
-
-
-def _named(action: Action) -> str | None:
-    """Return the file that an action names; empty for other actions, None for an invalid one."""
+def _named(action: Action) -> str:
+    """Return the file that an action names; empty for other actions."""
     for kind in ("add", "remove"):
         if kind in action:
-            path = action[kind].get("path") if isinstance(action[kind], dict) else None
-            return unquote(path) if isinstance(path, str) else None
+            return unquote(action[kind]["path"])
     return ""
 
 
@@ -132,7 +114,7 @@ def _announced(actions: list[Action], replaced: Replaced) -> list[Action]:
     changed = list(actions)
     named = _all_named(actions)
     for action in actions:
-        new = replaced.get(_named(action) or "")
+        new = replaced.get(_named(action))
         if new is not None and new.path not in named:
             changed.append(_removal(new, action))
     return changed
@@ -142,9 +124,9 @@ def _exchanged(actions: list[Action], replaced: Replaced) -> list[Action]:
     """Return actions in which an entry that adds an old file adds the new one instead."""
     changed: list[Action] = []
     coming = {_named(action) for action in actions if "add" in action} & replaced.keys()
-    new_paths = {new.path for path in coming if (new := replaced[path or ""]) is not None}
+    new_paths = {new.path for path in coming if (new := replaced[path]) is not None}
     for action in actions:
-        path = _named(action) or ""
+        path = _named(action)
         if "add" in action and path in coming:
             new = replaced[path]
             if new is not None:
@@ -160,7 +142,7 @@ def _forgotten(actions: list[Action], replaced: Replaced) -> list[Action]:
     return [action for action in actions if _named(action) not in replaced]
 
 
-def _all_named(actions: Iterable[Action]) -> set[str | None]:
+def _all_named(actions: Iterable[Action]) -> set[str]:
     return {_named(action) for action in actions}
 
 

@@ -7,6 +7,7 @@ belong to a table only when the driver commits them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,16 +15,20 @@ from functools import lru_cache
 import pyarrow as pa
 
 from statelake.pipelines.lake.tables.records import KeyGroupRecord, UnitRecord, key_group_records
+from statelake.pipelines.lake.tables.table_rows import TableRows, has_content
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from statelake.pipelines.lake.tables.units import FileCuts, Partitioning, SlicePart
 from statelake.pipelines.times import phase, phase_of_each
+from statelake.state_core.errors import StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.keyed.keyed_files import with_names
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import Measure
 from statelake.state_core.model.snapshot import Entries, KeyedFile, RowNames, Snapshot
 from statelake.state_core.serializers.framework.registry import changes
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,13 +40,37 @@ class TableTarget:
         partition_by: Its partition column.
         states: The states that it holds: one, or all queues of timers.
         known: Fingerprints of the previous snapshot's files, by their first and last key group; one
-            that still has its fingerprint is not written.
+            that still has its fingerprint, and is undamaged, is not written.
+        before: The reader of these files; None without any.
     """
 
     path: str
     partition_by: str
     states: tuple[str, ...]
     known: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    before: TableRows | None = None
+
+    def keeps(self, span: KeyGroupRange, content: bytes) -> bool:
+        """Return whether the previous snapshot has these rows, in undamaged files.
+
+        Stores check what they keep themselves.
+
+        Args:
+            span: The key groups of the rows.
+            content: The fingerprint of the rows.
+        """
+        if self.known.get((span.first, span.last)) != content:
+            return False
+        if self.before is None or not table_directory(self.before.lake, self.path).local:
+            return True
+        try:
+            if has_content(self.before, span, content):
+                return True
+            problem = "its rows are not those of its fingerprint"
+        except (StateError, OSError, pa.ArrowException) as error:
+            problem = " ".join(str(error).split())
+        LOG.warning("%s, key groups %s: written anew (%s)", self.path, span, problem)
+        return False
 
 
 @dataclass(frozen=True)
@@ -246,14 +275,13 @@ class _SliceTable:
 
     def _unchanged(self) -> list[KeyGroupRange]:
         """Plan all files, and take those that the previous snapshot has."""
-        known = self.target.known
-        starts = {self.partitioning.partition_of(first) for first, _ in known}
+        starts = {self.partitioning.partition_of(first) for first, _ in self.target.known}
         self.cuts.follow(starts, self.sizes)
         kept, self.differs = [], False
         for unit in self.cuts.units(self.sizes):
             span = self.measure.span(self.names, unit.key_groups)
             content = self._fingerprint(span)
-            if known.get((span.first, span.last)) == content:
+            if self.target.keeps(span, content):
                 self._add("", 0, span)
                 kept.append(unit.key_groups)
             elif self.measure.rows(self.names, unit.key_groups):

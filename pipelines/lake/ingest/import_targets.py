@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.import_slice import TableTarget
 from statelake.pipelines.lake.tables.names import keyed_table, queue_table, timers_table
-from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
-from statelake.pipelines.lake.tables.table_rows import is_decoded_otherwise, parse_recorded
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    SnapshotRecord,
+    TableRecord,
+    UnitRecord,
+)
+from statelake.pipelines.lake.tables.table_rows import (
+    is_decoded_otherwise,
+    parse_recorded,
+    table_rows,
+)
 from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.meta_info import read_state_meta_info
@@ -76,12 +87,34 @@ def key_serializer(operator: Operator) -> bytes:
     return operator.keyed_files[0].key_serializer if operator.keyed_states else b""
 
 
-def known_units(
-    operator: Operator, previous: SnapshotRecord | None
-) -> dict[str, dict[tuple[int, int], bytes]]:
-    """Return fingerprints of the previous snapshot's units, where the types are the same."""
-    if previous is None:
-        return {}
+def with_known(
+    targets: list[TableTarget], lake: str, operator: Operator, previous: SnapshotRecord | None
+) -> tuple[TableTarget, ...]:
+    """Return targets with the previous snapshot's files of the same types.
+
+    Args:
+        targets: The tables.
+        lake: The lake's location.
+        operator: The operator.
+        previous: The previous snapshot.
+    """
+    tables = {} if previous is None else known_tables(operator, previous)
+
+    def with_files(target: TableTarget) -> TableTarget:
+        if target.path not in tables:
+            return target
+        before, table = tables[target.path]
+        marks = {(unit.first, unit.last): unit.fingerprint for unit in table.units}
+        known = {ends: mark for ends, mark in marks.items() if mark}
+        return replace(target, known=known, before=table_rows(lake, before, table))
+
+    return tuple(map(with_files, targets))
+
+
+def known_tables(
+    operator: Operator, previous: SnapshotRecord
+) -> dict[str, tuple[OperatorRecord, TableRecord]]:
+    """Return the previous snapshot's tables of an operator, where the types are the same."""
     before = [other for other in previous.operators if other.operator_id == operator.operator_id]
     if not before or before[0].max_parallelism != operator.max_parallelism:
         return {}
@@ -94,13 +127,7 @@ def known_units(
         if not is_decoded_otherwise(before[0], state)
         and _types(parse_recorded(before[0], state)) in types
     }
-    return {
-        table.path: {
-            (unit.first, unit.last): unit.fingerprint for unit in table.units if unit.fingerprint
-        }
-        for table in before[0].tables
-        if table.path in alike
-    }
+    return {table.path: (before[0], table) for table in before[0].tables if table.path in alike}
 
 
 def _types(state: KeyedState) -> tuple[object, ...]:

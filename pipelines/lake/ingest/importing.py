@@ -31,9 +31,9 @@ from statelake.pipelines.lake.ingest.import_slice import (
 )
 from statelake.pipelines.lake.ingest.import_targets import (
     key_serializer,
-    known_units,
     previous_units,
     table_targets,
+    with_known,
 )
 from statelake.pipelines.lake.ingest.large_slices import import_slices, is_large, large_bytes
 from statelake.pipelines.lake.tables.names import TIMERS, check_names, default_snapshot_id
@@ -56,6 +56,7 @@ from statelake.pipelines.lake.tables.records import (
     UnitRecord,
     by_span,
 )
+from statelake.pipelines.lake.tables.table_rows import whole_units
 from statelake.pipelines.lake.tables.tables import TableFile
 from statelake.pipelines.lake.tables.unit_writer import table_columns
 from statelake.pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, plan_import_slices
@@ -316,7 +317,10 @@ class _Import:
         self, engine: Engine, token: str, previous: SnapshotRecord | None
     ) -> list[SubtaskSpanResult]:
         """Import operator state."""
-        alike = alike_units(self._operators(), previous)
+        alike = {
+            path: whole_units(self.lake.table(path).directory, units)
+            for path, units in alike_units(self._operators(), previous).items()
+        }
         tasks = [
             OperatorTask(
                 self.directory.location,
@@ -397,11 +401,7 @@ class _Import:
         local = self.directory.local and self.lake.directory.local
         limit = large_bytes(self._operators(), local=local)
         for operator in self._operators():
-            units = known_units(operator, previous)
-            targets = tuple(
-                replace(target, known=units.get(target.path, {}))
-                for target in tables[operator.label]
-            )
+            targets = with_known(tables[operator.label], self.lake.location, operator, previous)
             partitioning = Partitioning(operator.max_parallelism)
             present = {ends for target in targets for ends in target.known}
             files = operator.keyed_files

@@ -35,6 +35,7 @@ from statelake.pipelines.lake.ingest.large_slice_tasks import (
 from statelake.pipelines.lake.tables.records import UnitRecord, key_group_records
 from statelake.pipelines.lake.tables.units import Partitioning
 from statelake.pipelines.times import Stopwatch
+from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import Measure
 from statelake.state_core.model.snapshot import CuttableFile, FilePiece, Operator
 
@@ -272,7 +273,8 @@ class _LargeSlice:
     def _differs(self, target: TableTarget) -> bool:
         """Return whether a table has rows here that differ from the previous snapshot's."""
         unit = self._unit(target)
-        return unit.rows > 0 and target.known.get((unit.first, unit.last)) != unit.fingerprint
+        span = KeyGroupRange(unit.first, unit.last)
+        return unit.rows > 0 and not target.keeps(span, unit.fingerprint)
 
     def _units(self, target: TableTarget) -> list[UnitRecord]:
         """Return the files of a table; one without a path for those of the previous snapshot."""

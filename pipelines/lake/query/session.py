@@ -59,6 +59,7 @@ CHANGING = ("DELETE", "UPDATE", "INSERT")
 BATCH_ROWS = 1 << 16
 _SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 _NO_TABLE = re.compile(r".*Table with name (?P<name>.+?) does not exist.*")
+_NOT_READ = re.compile("(?i)parquet|reading the stream|IOError|could not verify page")
 ONLY_SPARK = "write it as DuckDB does, or let Spark run it: --engine spark"
 
 
@@ -112,6 +113,7 @@ class Session:
         self._reader: pa.RecordBatchReader | None = None
         self.alone = threading.Lock()  # its holder uses DuckDB alone, which takes all cores
         self.columns: dict[str, list[str]] = {}  # the columns of a query's tables, for messages
+        self._opened: list[OpenedTable] = []
         self._called: dict[str, tuple[str, ...]] = {}  # the table parts of each name in DuckDB
         spilled = held_temporary(SQL_PREFIX)
         configuration = CONFIGURATION if threads is None else CONFIGURATION | {"threads": threads}
@@ -326,6 +328,7 @@ class Session:
 
     def _register(self, name: str, opened: OpenedTable) -> None:
         self.columns[name] = opened.schema.names
+        self._opened.append(opened)
         self.connection.register(name, opened.dataset())
 
     def _register_every_snapshot(self, table: NamedTable) -> None:
@@ -366,7 +369,10 @@ class Session:
     def _as_ours(self, error: Exception) -> StateError:
         text = str(error).partition("\n\nLINE ")[0].partition("\nLINE ")[0]
         problem = " ".join(text.split())
-        if isinstance(error, OSError) or "parquet" in problem.lower():
+        if isinstance(error, OSError) or _NOT_READ.search(problem):
+            for opened in self._opened:
+                if damage := opened.damage():
+                    return damage
             return LakeError(f"a file of a table can't be read ({problem})")
         if missing := _NO_TABLE.fullmatch(problem):  # DuckDB would name tables of its own
             name = missing["name"].strip('"')

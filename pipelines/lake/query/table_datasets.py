@@ -34,7 +34,6 @@ class OpenedTable:
         edits: Whether edits of other engines since the record are included.
 
     Attributes:
-        log: The version's log.
         files: The files.
         schema: The table's columns.
         partition: The partition column; empty without one.
@@ -49,16 +48,20 @@ class OpenedTable:
         self, table: StateTable, recorded: TableRecord | None = None, *, edits: bool = False
     ) -> None:
         self.table = table
-        self.log: DeltaTable = table.require(recorded.version if recorded and not edits else None)
-        if recorded is None or (edits and table.is_edited(self.log, recorded.version)):
-            self.files = plain_files(self.log, table.uri)
+        log: DeltaTable = table.require(recorded.version if recorded and not edits else None)
+        if recorded is None or (edits and table.is_edited(log, recorded.version)):
+            self.files = plain_files(log, table.uri)
         else:
-            if self.log.version() != recorded.version:
-                self.log = table.require(recorded.version)
+            if log.version() != recorded.version:
+                log = table.require(recorded.version)
             self.files = [TableFile.of(unit) for unit in recorded.units]
-        self.schema = pa.schema(self.log.schema().to_arrow())
-        self.partition: str = next(iter(self.log.metadata().partition_columns), "")
-        self._format = ds.ParquetFileFormat()
+        self.schema = pa.schema(log.schema().to_arrow())
+        self.partition: str = next(iter(log.metadata().partition_columns), "")
+        self._format = ds.ParquetFileFormat(
+            default_fragment_scan_options=ds.ParquetFragmentScanOptions(
+                page_checksum_verification=True
+            )
+        )
 
     def dataset(self) -> ds.Dataset:
         """Return a dataset of all rows.
@@ -80,6 +83,15 @@ class OpenedTable:
             raise
         except (OSError, pa.ArrowException) as error:
             raise self._not_read(file, error) from error
+
+    def damage(self) -> StateError | None:
+        """Read all its files, and return the error of the first one that is damaged."""
+        try:
+            for file in self.files:
+                self.rows_of(file)
+        except StateError as error:
+            return error
+        return None
 
     def _dataset(self, files: list[TableFile]) -> ds.FileSystemDataset:
         fragments = [self._fragment(file) for file in files]

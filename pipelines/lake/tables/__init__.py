@@ -6,6 +6,8 @@
 `tables`              a Delta table, and commits that name its files exactly
 `delta_commit`        new versions of tables: entries of their logs
 `table_log`           the log of a table for delta-rs, safe from links and oversized files
+`log_entries`         the entries of logs, with digests
+`parquet_seals`       digests of whole files, in their footers
 `parquet_bounds`      bounds on the unpacked size of a file, and files that keep them
 `units`               the distribution of key groups over files
 `unit_writer`         rows into files

@@ -25,19 +25,19 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from statelake.pipelines.lake.tables.log_entries import ENGINE, entry_bytes, log_entry
+from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
 from statelake.pipelines.lake.tables.table_log import (
     WAITS,
     file_actions,
     is_lasting,
     is_torn,
-    log_entry,
-    open_log,
     problem_of,
     remedy_of,
+    write_checkpoint,
 )
 from statelake.state_core.column_names import refuse_twins
 from statelake.state_core.errors import (
@@ -52,7 +52,6 @@ from statelake.state_core.files.filesystem import Directory
 
 ATTEMPTS = 50
 COMMIT_KEY = "statelake.commit"
-ENGINE = "statelake"
 CHECKPOINT_EVERY = 100
 """The number of log entries between two checkpoints."""
 _MAX_BACK_OFF = 0.5
@@ -136,7 +135,11 @@ class DeltaCommit:
         """
         stored = [name for name in rows.column_names if name not in self.partition_by]
         with self.directory.open_output(path) as output:
-            pq.write_table(rows.select(stored), output, compression="zstd", compression_level=1)
+            table = rows.select(stored)
+            with BoundedWriter(
+                output, table.schema, compression="zstd", compression_level=1
+            ) as file:
+                file.write_table(table)
             size = output.tell()
         self.add(path, size, len(rows), partition)
 
@@ -269,7 +272,7 @@ class DeltaCommit:
             CommitFailedError: Another writer's entry has that version.
         """
         info = {"commitInfo": self._commit_info(mode)}
-        data = _entry([info, *self._transactions(), *actions])
+        data = entry_bytes([info, *self._transactions(), *actions])
         path = log_entry(version)
         try:
             # sync first, so that no log names a file that a power cut removes
@@ -295,20 +298,20 @@ class DeltaCommit:
                 time.sleep(wait)
                 continue
             if is_torn(self.directory, version):
-                # a half-written entry is no commit: replace it with one that adds no file
+                # another engine's half-written entry: replace it with one that adds no file
                 info["commitInfo"].pop(COMMIT_KEY)
-                self.directory.write(path, _entry([info, *self._bare]))
+                self.directory.write(path, entry_bytes([info, *self._bare]))
             raise CommitFailedError(f"version {version} already exists")
 
     def _commit_info(self, mode: str) -> dict[str, Any]:
         return {
+            "engineInfo": ENGINE,
             "timestamp": self._now,
             "operation": "CREATE TABLE" if mode == "Create" else "WRITE",
             "operationParameters": {
                 "mode": "ErrorIfExists" if mode == "Create" else mode,
                 "partitionBy": json.dumps(self.partition_by),
             },
-            "engineInfo": ENGINE,
             **(self.properties.custom_metadata or {}),
             COMMIT_KEY: self._token,
         }
@@ -336,17 +339,12 @@ class DeltaCommit:
         """Write a checkpoint every `CHECKPOINT_EVERY` versions; it only speeds up reading."""
         if version and version % CHECKPOINT_EVERY == 0:
             try:
-                open_log(self.directory).create_checkpoint()
+                write_checkpoint(self.directory)
             except (DeltaError, OSError, StateError) as error:
                 LOG.warning("%s: no checkpoint of the log (%s)", self.directory.uri, error)
 
     def _values(self, partition: object) -> dict[str, str | None]:
         return {column: str(partition) for column in self.partition_by}
-
-
-def _entry(actions: list[dict[str, Any]]) -> bytes:
-    """Return the bytes of a log's entry."""
-    return "\n".join(json.dumps(action, separators=(",", ":")) for action in actions).encode()
 
 
 def _protocol(reading: list[str], writing: list[str]) -> dict[str, Any]:

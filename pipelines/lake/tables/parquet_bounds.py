@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from statelake.pipelines.lake.tables.parquet_seals import SealingOutput, check_footer
 from statelake.pipelines.lake.tables.thrift_compact import Fields, read_struct
 from statelake.state_core.bounds import PAGE_BYTES, TABLE_BYTES, TABLE_ROWS
 from statelake.state_core.errors import StateError
@@ -46,6 +47,8 @@ ZEROS = bytes(1 << 16)
 def open_parquet(source: pa.NativeFile, place: str, **options: Any) -> pq.ParquetFile:
     """Open a file of a lake that unpacks to no more than its bytes allow.
 
+    The checksums of its pages are compared as they are read, and its seal now.
+
     Args:
         source: The file.
         place: Its name in messages.
@@ -55,7 +58,7 @@ def open_parquet(source: pa.NativeFile, place: str, **options: Any) -> pq.Parque
         OversizedError: It has too many rows, or unpacks to too many bytes.
         OSError, ArrowException: It is not a valid Parquet file, or can't be read.
     """
-    file = pq.ParquetFile(source, **options)
+    file = pq.ParquetFile(source, page_checksum_verification=True, **options)
     check_parquet(file, source, place)
     return file
 
@@ -71,8 +74,10 @@ def parquet_input(data: bytes) -> pa.BufferReader:
 
 
 def check_parquet(file: pq.ParquetFile, source: pa.NativeFile, place: str) -> None:
-    """Refuse a file that unpacks to more than its bytes allow: see `open_parquet`."""
+    """Refuse a file that is damaged, or unpacks to too much: see `open_parquet`."""
     pages = _Pages(file, source, place)
+    if pages.is_near:
+        check_footer(source)
     try:
         pages.check()
     except (StateError, pa.ArrowException):
@@ -82,7 +87,7 @@ def check_parquet(file: pq.ParquetFile, source: pa.NativeFile, place: str) -> No
 
 
 class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
-    """Writes a file that `open_parquet` accepts, however well its rows compress.
+    """Writes a file that `open_parquet` accepts, however well its rows compress, with a seal.
 
     A column of bytes has no statistics: its smallest and largest value are never used, and to
     compute both takes six times the memory of a large one.
@@ -96,8 +101,12 @@ class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no t
     def __init__(self, output: pa.NativeFile, schema: pa.Schema, **options: Any) -> None:
         compared = [field for field in schema if not _is_bytes(field.type)]
         measured = [path for field in compared for path in _leaf_paths(field)]
-        super().__init__(output, schema, write_statistics=measured, **options)
-        self._output = output
+        self._output = SealingOutput(output)
+        self._file = output
+        super().__init__(
+            pa.PythonFile(self._output, mode="w"), schema, write_statistics=measured,
+            write_page_checksum=True, **options,
+        )  # fmt: skip
         self._rows = self._bytes = self._largest = 0
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
@@ -115,9 +124,11 @@ class BoundedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no t
                 TABLE_BYTES.least_size(self._bytes * WIDENED),
                 PAGE_BYTES.least_size(self._largest),
             )
-            for at in range(self._output.tell(), least, len(ZEROS)):
+            for at in range(self._file.tell(), least, len(ZEROS)):
                 self._output.write(ZEROS[: least - at])
-        super().close()
+            self._output.begin_footer()
+            super().close()
+            self._output.seal()
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -187,13 +198,17 @@ class _Pages:
                 raise pa.ArrowInvalid("a page beyond the end of its column")
             if unpacked > PAGE_BYTES.allowed(self.size):
                 raise PAGE_BYTES.exceeded(unpacked, self.place, self.size)
-            about = head[ABOUT[page]][1] if page in ABOUT else {}
-            count = about[VALUES][1] if about and page != DICTIONARY else 0
-            if width is None and about:
+            if page not in ABOUT:
+                raise pa.ArrowInvalid("a page of an unknown kind")
+            about = head[ABOUT[page]][1]
+            count = about[VALUES][1] if page != DICTIONARY else 0
+            if width is None:
                 encodings.add(about[ENCODING[page]][1])
                 longest = max(longest, unpacked)
             values += count
             self._spend(max(unpacked, int(count * (width or OFFSET))))
+        if values != chunk.num_values:
+            raise pa.ArrowInvalid(f"{values} values in the pages of a column of {chunk.num_values}")
         shares = encodings & (DICTIONARIES | SHARED_BEGINNINGS)
         if shares and self.unpacked + values * longest > TABLE_BYTES.allowed(self.size):
             is_coded = bool(shares & SHARED_BEGINNINGS)
@@ -229,7 +244,10 @@ class _Pages:
             if column.physical_type == TEXT
         ]
         file = pq.ParquetFile(
-            self.source, metadata=self.file.metadata, read_dictionary=[] if longest else texts
+            self.source,
+            metadata=self.file.metadata,
+            read_dictionary=[] if longest else texts,
+            page_checksum_verification=True,
         )
         rows = max(1, MEASURED_BYTES // longest) if longest else MEASURED_ROWS
         for batch in file.iter_batches(rows, [group], [chunk.path_in_schema]):

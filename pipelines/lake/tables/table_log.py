@@ -12,6 +12,7 @@ and a checkpoint of the second kind names further files, which it would read eve
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -21,11 +22,20 @@ from pathlib import Path
 from weakref import finalize
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from statelake.pipelines.lake.tables.log_entries import (
+    LOG_DIRECTORY,
+    check_entry,
+    is_cut_off,
+    log_entry,
+)
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.parquet_seals import check_whole, sealed
 from statelake.state_core.errors import (
+    DamagedLakeError,
     LakeError,
     MissingFileError,
     SnapshotError,
@@ -37,7 +47,7 @@ from statelake.state_core.files.held_directories import LOG_PREFIX, HeldDirector
 from statelake.state_core.files.object_stores import STORE_REMEDY
 from statelake.state_core.files.storage_options import storage_options
 
-LOG_DIRECTORY = "_delta_log"
+LOG = logging.getLogger(__name__)
 DESCRIPTORS = "/proc/self/fd"  # without directories on macOS: there delta-rs gets the path
 # seconds before a store is asked again, after delta-rs itself has retried what it may retry
 WAITS = (0.2, 1, 5)
@@ -71,6 +81,7 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
         TableNotFoundError: The directory has no log.
         DeltaError: The log can't be read, or has no such version.
         UnreadableTableError: It has a checkpoint that names further files.
+        DamagedLakeError: An entry is damaged.
         UnsafePathError: There is a link, or an entry that is not a file.
     """
     try:
@@ -81,8 +92,7 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
         check_log_files(directory.confined(), version)
     place = _LogPlace(directory)
     try:
-        at = _whole_version(directory) if version is None else version
-        table = _opened(place.uri, directory, at)
+        table = _opened(place.uri, directory, _checked_version(directory, version))
     except BaseException:
         place.close()
         raise
@@ -171,6 +181,7 @@ def _check_checkpoint(directory: ConfinedDirectory, path: str) -> None:
     place = directory.full(path)
     try:
         with directory.open_input(path) as source:
+            check_whole(source)
             file = open_parquet(source, place)
             names_files = SIDECAR in file.schema_arrow.names and any(
                 batch.column(0).null_count < len(batch)
@@ -207,11 +218,6 @@ def _opened(uri: str, directory: Directory, version: int | None) -> DeltaTable:
     raise AssertionError  # the last try returns or raises
 
 
-def log_entry(version: int) -> str:
-    """Return the path of a version's entry below its table."""
-    return f"{LOG_DIRECTORY}/{version:020d}.json"
-
-
 def file_actions(log: DeltaTable) -> pa.Table:
     """Return a version's files, one a row: path, size, partition and statistics as flat columns."""
     # not `pa.table`, which imports pandas to see whether this is a data frame
@@ -219,55 +225,119 @@ def file_actions(log: DeltaTable) -> pa.Table:
 
 
 def is_torn(directory: Directory, version: int) -> bool:
-    """Return whether a version's entry on a disk was cut off, as by a power failure.
-
-    Entries that statelake writes are never cut off; those of other writers may be. One that was
-    counts as not written.
+    """Return whether a version's entry counts as not written: see `is_cut_off`.
 
     Raises:
         MissingFileError: There is no such entry.
     """
-    if not directory.local:
-        return False
-    lines = directory.read(log_entry(version)).splitlines()
-    try:
-        return not lines or not all(isinstance(json.loads(line), dict) for line in lines)
-    except (ValueError, RecursionError):
-        return True
+    return directory.local and is_cut_off(directory.read(log_entry(version)), directory)
 
 
-def _whole_version(directory: Directory) -> int | None:
-    """Return the version before the newest one if the newest entry was cut off; otherwise None."""
+def _checked_version(directory: Directory, version: int | None) -> int | None:
+    """Check the entries of a log on a disk that delta-rs is going to read, and their order.
+
+    Stores check what they keep themselves.
+
+    Args:
+        directory: The table's directory.
+        version: The version to open, the latest by default.
+
+    Returns:
+        The version; the one before the latest if that counts as not written.
+
+    Raises:
+        DamagedLakeError: An entry is damaged.
+        TableNotFoundError: The only entry counts as not written.
+    """
     if not directory.local:
-        return None
-    entries = [name for name in directory.names(LOG_DIRECTORY) if _ENTRY.fullmatch(name)]
-    newest = int(entries[-1][:20]) if entries else -1
-    if newest < 0 or not is_torn(directory, newest):
-        return None
-    if newest == 0:
-        raise TableNotFoundError("its first entry was cut off")
-    return newest - 1
+        return version
+    names = directory.names(LOG_DIRECTORY)
+    until = sys.maxsize if version is None else version
+    entries, checkpoints = (
+        [at for name in names if kind.fullmatch(name) and (at := int(name[:20])) <= until]
+        for kind in (_ENTRY, _CHECKPOINT)
+    )
+    for entry in sorted(entries):
+        if entry <= max(checkpoints, default=-1):
+            continue
+        data = directory.read(log_entry(entry))
+        try:
+            check_entry(data, directory.full(log_entry(entry)))
+        except DamagedLakeError as error:
+            if version is not None or entry != max(entries) or not is_cut_off(data, directory):
+                raise
+            LOG.warning(
+                "%s counts as not written: another engine was cut off while it wrote it (%s)",
+                error.place, error.problem,
+            )  # fmt: skip
+            if entry == 0:
+                raise TableNotFoundError("its first entry was cut off") from error
+            return entry - 1
+    return version
 
 
 def _without_torn_checkpoint(directory: Directory) -> bool:
-    """Delete checkpoints that were cut off, if the log has all entries; return whether it did."""
+    """Delete damaged checkpoints, if the log has all entries; return whether it did."""
     names = directory.names(LOG_DIRECTORY)
     torn = [
         name
         for name in names
-        if _CHECKPOINT.fullmatch(name) and not _ends_as_parquet(directory, name)
+        if _CHECKPOINT.fullmatch(name) and not _is_whole_checkpoint(directory, name)
     ]
     entries = [int(name[:20]) for name in names if _ENTRY.fullmatch(name)]
     if not torn or entries != list(range(len(entries))):
         return False
     for name in (LAST_CHECKPOINT, *torn):
         directory.delete(f"{LOG_DIRECTORY}/{name}")
+        LOG.warning(
+            "%s: a damaged checkpoint is deleted, since the log has all entries",
+            directory.full(f"{LOG_DIRECTORY}/{name}"),
+        )
     return True
 
 
-def _ends_as_parquet(directory: Directory, name: str) -> bool:
+def _is_whole_checkpoint(directory: Directory, name: str) -> bool:
     data = directory.read(f"{LOG_DIRECTORY}/{name}")
+    try:
+        check_whole(pa.BufferReader(data))
+    except pa.ArrowInvalid:
+        return False
     return len(data) >= 12 and data.endswith(b"PAR1")
+
+
+def write_checkpoint(directory: Directory) -> None:
+    """Write a checkpoint of a table's newest version; on a disk, with a seal.
+
+    delta-rs writes it beside links to the entries, so that it gets its name with the seal.
+
+    Raises:
+        DeltaError, OSError, StateError: It can't be written.
+    """
+    table = open_log(directory)
+    handle = directory.confined().folder(LOG_DIRECTORY)
+    if handle is None:
+        table.create_checkpoint()
+        return
+    try:
+        with held_temporary(LOG_PREFIX) as path:
+            log = Path(path, LOG_DIRECTORY)
+            log.mkdir()
+            above = f"{DESCRIPTORS}/{handle}"
+            if sys.platform != "linux":
+                above = directory.full(LOG_DIRECTORY)
+            for name in directory.names(LOG_DIRECTORY):
+                is_entry = _ENTRY.fullmatch(name) or _CHECKPOINT.fullmatch(name)
+                if is_entry and int(name[:20]) <= table.version():
+                    (log / name).symlink_to(f"{above}/{name}")
+            DeltaTable(path, table.version()).create_checkpoint()
+            name = f"{table.version():020d}.checkpoint.parquet"
+            data = (log / name).read_bytes()
+    finally:
+        os.close(handle)
+    directory.write_new(f"{LOG_DIRECTORY}/{name}", sealed(data))
+    rows = pq.read_metadata(pa.BufferReader(data)).num_rows
+    last = {"version": table.version(), "size": rows}
+    directory.write(f"{LOG_DIRECTORY}/{LAST_CHECKPOINT}", json.dumps(last).encode())
 
 
 def is_lasting(error: Exception) -> bool:

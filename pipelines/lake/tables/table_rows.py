@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet, parquet_input
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     StateRecord,
@@ -26,13 +28,16 @@ from statelake.state_core.errors import LakeError, MissingFileError, StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.keyed_states import check_names, parse_keyed_state
-from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
 from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.measure import Measure
 from statelake.state_core.model.snapshot import NO_NAMES, KeyedState, RowNames, StateKind
 from statelake.state_core.serializers.framework.columns import I64Array
 from statelake.state_core.serializers.framework.decoders import DECODED
 
 FETCHED_BYTES = 16 << 20
+LOG = logging.getLogger(__name__)
 
 
 class HeldState(NamedTuple):
@@ -94,6 +99,11 @@ class TableRows:
         mine = tuple(each for each in self.states if each[1].meta_info == state.meta_info)
         return replace(self, states=mine)
 
+    def measured(self, key_groups: KeyGroupRange) -> tuple[TableRows, Measure]:
+        """Return a reader whose rows an empty measure takes, for the fingerprints of files."""
+        rows = replace(self, states=tuple(enumerate(held for _, held in self.states)))
+        return rows, Measure([self.parse(held)[0].name for _, held in self.states], key_groups)
+
     def within(self, key_groups: KeyGroupRange) -> TableRows:
         """Return the reader of only the files that may hold these key groups."""
         units = tuple(
@@ -138,6 +148,51 @@ class TableRows:
                 if len(batch)
             ]
         return states
+
+
+def is_whole(directory: Directory, unit: UnitRecord) -> bool:
+    """Compare all bytes of a file with its seal.
+
+    Returns:
+        Whether it has a seal.
+
+    Raises:
+        MissingFileError, OSError, ArrowException: It is damaged, or can't be read.
+    """
+    with directory.open_input(unit.path) as file:
+        return check_whole(file)
+
+
+def whole_units(directory: Directory, units: Iterable[UnitRecord]) -> list[UnitRecord]:
+    """Return those files whose seal says that they are as they were written; in a store, all."""
+    whole = []
+    for unit in units:
+        try:
+            if not directory.local or is_whole(directory, unit):
+                whole.append(unit)
+        except (StateError, OSError, pa.ArrowException) as error:  # noqa: PERF203 - each has its own
+            LOG.warning("%s: written anew (%s)", directory.full(unit.path), error)
+    return whole
+
+
+def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
+    """Return whether the files of exactly these key groups have what was written into them.
+
+    Files of earlier versions of statelake, which have no seal, are read, and their rows compared
+    with the fingerprint.
+
+    Raises:
+        StateError, OSError, ArrowException: A file is damaged, or can't be read.
+    """
+    directory = table_directory(rows.lake, rows.path)
+    ends = key_groups.first, key_groups.last
+    units = tuple(unit for unit in rows.units if (unit.first, unit.last) == ends)
+    if all(is_whole(directory, unit) for unit in units):
+        return True
+    numbered, measure = replace(rows, units=units).measured(key_groups)
+    for state_rows in numbered.read(key_groups):
+        measure.add(encode_rows(state_rows, prefix_bytes(rows.max_parallelism)))
+    return measure.fingerprint(measure.states, key_groups) == fingerprint
 
 
 def read_unit(

@@ -8,7 +8,6 @@ files. The log is opened with delta-rs, which takes milliseconds where Spark tak
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -23,11 +22,12 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY, log_entry, read_entry
 from statelake.pipelines.lake.tables.names import names_key_groups
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import TableRecord, UnitRecord
 from statelake.pipelines.lake.tables.table_log import (
-    LOG_DIRECTORY,
     file_actions,
     open_log,
     problem_of,
@@ -109,7 +109,7 @@ class StateTable:
             UnsafePathError: There is a link, or the log names a file elsewhere.
         """
         self.directory.refuse_links()
-        if version is not None and not self.directory.is_file(_log_entry(version)):
+        if version is not None and not self.directory.is_file(log_entry(version)):
             # delta-rs would look for every version up to one that does not exist
             latest = open_table(self.directory, None)
             if latest is not None and version > latest.version():
@@ -171,16 +171,11 @@ class StateTable:
         Raises:
             DamagedLakeError: The entry is not valid.
         """
-        path = _log_entry(version)
-        if not self.directory.is_file(path):
-            return {}
         try:
-            actions = [json.loads(line) for line in self.directory.read(path).splitlines()]
-            return next(
-                (dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {}
-            )
-        except (ValueError, TypeError, RecursionError) as error:
-            raise _unreadable(f"no log of Delta's ({error})", self.directory.full(path)) from error
+            actions = read_entry(self.directory, version)
+        except MissingFileError:
+            return {}
+        return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
 
     def is_edited(self, newest: DeltaTable, version: int) -> bool:
         """Return whether another engine changed the table after a version.
@@ -305,10 +300,6 @@ def table_directory(lake: str, path: str) -> ConfinedDirectory:
     return Directory(lake).confined().child(path)
 
 
-def _log_entry(version: int) -> str:
-    return f"{LOG_DIRECTORY}/{version:020d}.json"
-
-
 def open_table(directory: Directory, version: int | None = None) -> DeltaTable | None:
     """Open a table at a version, the latest by default; None if there is no table.
 
@@ -324,7 +315,7 @@ def open_table(directory: Directory, version: int | None = None) -> DeltaTable |
         return open_log(directory, version)
     except (TableNotFoundError, MissingFileError):
         return None
-    except UnsafePathError:
+    except (UnsafePathError, DamagedLakeError):
         raise
     except (SnapshotError, DeltaError, ValueError, OverflowError) as error:
         if isinstance(error, SnapshotError) and not directory.exists():
@@ -408,7 +399,11 @@ def read_rows(
     for path in _log_paths(table, directory):
         with directory.open_input(path) as file:
             open_parquet(file, directory.full(path))
-            rows = pq.read_table(file, schema=schema, filters=wanted, partitioning=None)
+            check_whole(file)
+            rows = pq.read_table(
+                file, schema=schema, filters=wanted, partitioning=None,
+                page_checksum_verification=True,
+            )  # fmt: skip
             batches.append(rows)
     return pa.concat_tables(batches)
 

@@ -2,6 +2,7 @@
 
 ====================  ===============================================================
 `integrity`           compare the lake with the snapshot, and with its catalog
+`lake_checking`       compare every byte of a lake with digests
 `legality`            compare the snapshot with the declarations of a job
 `compatibility`       check that a job with other types would restore it
 `diffing`             compare two snapshots; `operator_diffing`: their operator

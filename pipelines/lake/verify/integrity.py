@@ -19,20 +19,23 @@ from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
 from statelake.pipelines.lake.tables.names import digest_in
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import (
     CarriedFile,
     OperatorRecord,
     SnapshotRecord,
     StateRecord,
+    TableRecord,
     UnitRecord,
 )
 from statelake.pipelines.lake.tables.table_rows import table_rows
 from statelake.pipelines.lake.tables.tables import StateTable
 from statelake.state_core.errors import KeyGroupError, MissingFileError, OversizedError, StateError
 from statelake.state_core.formats.writing.rehash import assign_key_groups
-from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.measure import measure_operator
+from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.measure import Measure, measure_operator
 from statelake.state_core.model.snapshot import Operator, Snapshot
 from statelake.state_core.serializers.framework.columns import fixed_values
 
@@ -116,11 +119,12 @@ def _table_faults(lake: Catalog, operator: OperatorRecord) -> list[str]:
 
 
 def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
-    """Return the fault of a file, from its footer; empty if there is no fault."""
+    """Return the fault of a file, from its footer and its seal; empty if there is no fault."""
     name = f"{table.path}/{unit.path}"
     try:
         with table.directory.open_input(unit.path) as file:
             footer = open_parquet(file, name).metadata
+            check_whole(file)
     except MissingFileError:
         return f"{name} is not there"
     except (OSError, pa.ArrowException, OversizedError) as error:
@@ -192,17 +196,29 @@ def _row_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
     counts = {state.name: np.zeros(operator.max_parallelism, np.int64) for state in operator.states}
     wrong: dict[str, str] = {}
     for record in operator.keyed_tables:
-        rows = table_rows(lake.location, operator, record)
+        rows, measure = table_rows(lake.location, operator, record).measured(
+            KeyGroupRange(0, operator.max_parallelism - 1)
+        )
         for key_groups in _slices(record.units):
             for state_rows in rows.read(key_groups):
+                measure.add(encode_rows(state_rows, prefix_bytes(operator.max_parallelism)))
                 groups = fixed_values(state_rows.batch.column("key_group"), np.int32)
                 counts[state_rows.name] += np.bincount(groups, minlength=operator.max_parallelism)
                 fault = _misplaced(operator, state_rows)
                 if fault:
                     wrong.setdefault(state_rows.name, fault)
+        yield from _content_faults(record, measure)
     for state in operator.states:
         yield from _count_faults(operator, state, counts[state.name])
     yield from wrong.values()
+
+
+def _content_faults(record: TableRecord, measure: Measure) -> Iterator[str]:
+    """Yield files whose rows are not those of the catalog's fingerprint."""
+    for unit in record.units:
+        within = KeyGroupRange(unit.first, unit.last)
+        if unit.fingerprint and measure.fingerprint(measure.states, within) != unit.fingerprint:
+            yield f"{record.path}/{unit.path}: its rows are not those of its fingerprint"
 
 
 def _slices(units: list[UnitRecord]) -> list[KeyGroupRange]:

@@ -174,6 +174,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         | PROGRESS,
     ),
     "audit records": ((sl.Lake.audit_records,), {}, {}),
+    "lake check": ((sl.Lake.check,), {}, PROGRESS),
     "lake clean": ((sl.Lake.clean, sl.Lake.plan_clean), {}, {}),
     "lake upgrade": ((sl.Lake.upgrade, sl.Lake.plan_upgrade), {}, {}),
     "bootstrap": (

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,6 +21,9 @@ from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.query.table_names import find_folded, resolve_names
+from statelake.pipelines.lake.tables.log_entries import log_entry
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
+from statelake.pipelines.lake.tables.table_log import write_checkpoint
 from statelake.pipelines.spark.sql import run_sql
 from statelake.state_core.errors import ConflictError, KeyGroupError
 from tests.support.lakes import DEMO, import_as
@@ -63,6 +67,26 @@ def sql(
 def change(spark: SparkSession, archive: Catalog) -> Sql:
     """Spark as a user has it, who changes tables of the archive: what it answers."""
     return lambda query: [row.asDict() for row in run_sql(spark, archive, query).collect()]
+
+
+def test_damaged_values_are_not_read(archive: Catalog, change: Sql) -> None:
+    """Spark compares the checksums of pages, which it does not do by itself."""
+    path = next(Path(archive.location).glob("orders/keyed/counter/count/_data/**/*.parquet"))
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(1)
+    data = bytearray(path.read_bytes())
+    data[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Exception, match=r"(?i)could not verify page integrity|crc"):
+        change("SELECT sum(value), count(key) FROM orders.counter.count")
+
+
+def test_entries_and_checkpoints_with_digests_are_read(archive: Catalog, change: Sql) -> None:
+    """Spark passes over what it does not know of them, and over the seals of files."""
+    table = archive.table("orders/keyed/counter/count")
+    write_checkpoint(table.directory)
+    assert b"statelake.digest" in table.directory.read(log_entry(0))
+    assert check_whole(table.directory.open_input(f"_delta_log/{0:020}.checkpoint.parquet"))
+    assert change("SELECT count(*) AS words FROM orders.counter.count") == [{"words": 300}]
 
 
 def held(savepoint: str | Path) -> dict[str, int]:

@@ -95,7 +95,7 @@ def _whole(target: Path) -> Iterator[Path]:
 
 
 def _parquet_file(path: Path, schema: pa.Schema, batches: Batches) -> None:
-    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+    with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as file:
         for batch in batches:
             file.write_batch(batch)
 

@@ -36,13 +36,13 @@ from statelake.pipelines.lake.erase.audit_records import audit_records, broken_r
 from statelake.pipelines.lake.erase.erasing import Erasure, erase
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.ingest import importing
-from statelake.pipelines.lake.tables import delta_commit
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.pipelines.lake.tables.names import (
     ERASURE_RECORDS,
     SNAPSHOTS,
     commits_table,
 )
+from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
 from statelake.pipelines.lake.tables.tables import StateTable
 from statelake.state_core.commit import CommitMeasures
 from statelake.state_core.errors import (
@@ -469,16 +469,17 @@ def never_named(scene: Scene, table: str) -> set[str]:
 
 def half(patch: pytest.MonkeyPatch, *, rows: str) -> None:
     """A process that is killed while it writes rows of a table, of which a file is half there."""
-    real = pq.write_table
+    real = BoundedWriter.write_table
 
-    def write(table: Any, where: Any, *arguments: Any, **options: Any) -> None:
+    def write(self: BoundedWriter, table: Any, row_group_size: int | None = None) -> None:
         if rows in table.schema.names:
-            where.write(HALF)
-            where.flush()
+            self._file.write(HALF)
+            self._file.flush()
+            self.is_open = False  # nothing more is written
             raise EndError
-        real(table, where, *arguments, **options)
+        real(self, table, row_group_size)
 
-    patch.setattr(delta_commit.pq, "write_table", write)
+    patch.setattr(BoundedWriter, "write_table", write)
     die_as_gone(patch)
 
 

@@ -27,7 +27,8 @@ from obstore.exceptions import AlreadyExistsError, GenericError
 
 from statelake.pipelines.lake.tables import delta_commit, table_log
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
-from statelake.pipelines.lake.tables.table_log import log_entry
+from statelake.pipelines.lake.tables.log_entries import check_entry, log_entry
+from statelake.pipelines.lake.tables.table_log import write_checkpoint
 from statelake.pipelines.lake.tables.tables import create_table, open_table
 from statelake.state_core.errors import (
     DamagedLakeError,
@@ -331,7 +332,11 @@ def test_a_checkpoint_that_unpacks_to_too_much_is_refused(table: Directory, tmp_
         open_table(table)
 
 
-TORN = ["", '{"commitInfo": {', '{"metaData": 1}\n{"add"', "5"]
+TXN = '{"txn": {"appId": "a", "version": 1}}\n'
+TORN = [
+    "", '{"commitInfo": {', TXN + '{"add"', TXN + '{"add": {"path": "\\u00', '{"a": [tru',
+    '{"a": -1.',
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("torn", TORN)
@@ -371,6 +376,120 @@ def test_a_first_entry_that_was_cut_off(torn: str, tmp_path: Path) -> None:
     after = open_table(directory)
     assert after is not None
     assert [file["num_records"] for file in added(after)] == [2]
+
+
+def own_entry(table: Directory, version: int) -> Path:
+    """The path of an entry of ours in a table of two versions."""
+    first = open_table(table)
+    assert first is not None
+    assert change(table).write(first) == version
+    return Path(table.full(log_entry(version)))
+
+
+def test_each_damaged_byte_of_an_own_entry_is_told(table: Directory) -> None:
+    """It names the entry, at whichever byte, and no commit comes in its place."""
+    entry = own_entry(table, 1)
+    data = entry.read_bytes()
+    opened = open_table(table, 0)
+    assert opened is not None
+    for at in range(len(data)):
+        damaged = data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :]
+        entry.write_bytes(damaged)
+        with pytest.raises(DamagedLakeError, match=f"{1:020d}.json, at offset"):
+            open_table(table)
+    with pytest.raises(DamagedLakeError, match="at offset"):
+        until_committed(lambda: change(table).write(open_table(table) or opened), table)
+    with pytest.raises(CommitFailedError):
+        change(table).write(opened)
+    assert entry.read_bytes() == damaged
+
+
+def test_an_own_entry_without_its_end_is_damage(table: Directory) -> None:
+    """It was on the disk before it had its name, so it can't have been cut off."""
+    entry = own_entry(table, 1)
+    data = entry.read_bytes()
+    for length in range(40, len(data)):
+        entry.write_bytes(data[:length])
+        with pytest.raises(DamagedLakeError, match="a damaged entry of the log"):
+            open_table(table)
+
+
+@pytest.mark.parametrize("name", ["snapshots", "_statelake/erasure_records"])
+def test_nothing_is_cut_off_where_nobody_else_writes(name: str, tmp_path: Path) -> None:
+    """An empty entry of the catalog is damage: the snapshots before it are not all there are."""
+    directory = Directory(tmp_path).confined().child(name)
+    create_table(directory, ROWS.schema)
+    entry = own_entry(directory, 1)
+    entry.write_bytes(b"")
+    with pytest.raises(DamagedLakeError, match="it is empty"):
+        open_table(directory)
+    assert entry.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"afd": {"path": "a"}}', "'afd' is no action"),
+        ('{"add": {"pbth": "a"}}', "without a valid 'path'"),
+        ('{"txn": {"appId": "a", "version": 1}, "add": {"path": "a"}}', "not one action"),
+        ("5", "not one action"),
+        ('{"txn": {"appId": "a", "version": 1]}', "no JSON"),
+    ],
+)
+def test_a_damaged_entry_of_another_engine_is_told(line: str, said: str, table: Directory) -> None:
+    """Delta's readers would pass over it."""
+    entry = Path(table.full(log_entry(1)))
+    entry.write_text(TXN + line)
+    with pytest.raises(DamagedLakeError, match=said) as raised:
+        open_table(table)
+    assert raised.value.place == f"{entry}, at offset {len(TXN) + max(0, line.find(']'))}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"domainMetadata": {"domain": "d", "configuration": "{}", "removed": false}}',
+        '{"cdc": {"path": "a", "partitionValues": {}, "size": 1, "dataChange": false}}',
+        '{"sidecar": {"path": "a", "sizeInBytes": 1, "modificationTime": 1}}',
+        '{"checkpointMetadata": {"version": 1}}',
+        '{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}, "add": null}',
+        '{"commitInfo": {"anything": {"of": ["others"]}}}',
+    ],
+)
+def test_all_actions_of_delta_are_valid(line: str) -> None:
+    """Those of other engines, also the ones that nothing here reads."""
+    check_entry(f"{TXN}{line}\n".encode(), "an entry")
+
+
+def test_an_entry_that_counts_as_not_written_is_told(
+    table: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody believes that the table is the newest one that there was."""
+    entry = Path(table.full(log_entry(1)))
+    entry.write_text(TXN + '{"add"')
+    assert open_table(table) is not None
+    assert f"{entry}, at offset" in caplog.text
+
+
+def test_a_damaged_checkpoint_is_not_believed(
+    table: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever byte it is: the table is read from its entries, and that is told."""
+    own_entry(table, 1)
+    write_checkpoint(table)
+    checkpoint = Path(table.full(f"_delta_log/{1:020}.checkpoint.parquet"))
+    last = Path(table.full("_delta_log/_last_checkpoint"))
+    data, said = checkpoint.read_bytes(), last.read_bytes()
+    assert DeltaTable(table.uri).version() == 1
+    for at in range(0, len(data), 97):
+        checkpoint.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        last.write_bytes(said)
+        caplog.clear()
+        opened = open_table(table)
+        assert opened is not None
+        assert [file["path"] for file in added(opened)] == ["part-00000-a.parquet"]
+        assert f"{checkpoint}: a damaged checkpoint is deleted" in caplog.text
+        assert not checkpoint.exists()
 
 
 def test_a_log_that_is_a_link_is_not_made(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.ingest.import_targets import known_units
+from statelake.pipelines.lake.ingest.import_targets import known_tables
 from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
 from statelake.state_core.formats import open_snapshot
@@ -179,7 +179,7 @@ def test_other_keys_of_the_same_bytes(lake: Catalog) -> None:
     (operator,) = (
         operator for operator in open_snapshot(WORDS).operators if operator.label == "counter"
     )
-    assert known_units(operator, record)
+    assert known_tables(operator, record)
     (before,) = (owner for owner in record.operators if owner.label == "counter")
     other = replace(before, key_serializer=before.key_serializer + b"\0")
-    assert known_units(operator, replace(record, operators=[other])) == {}
+    assert known_tables(operator, replace(record, operators=[other])) == {}

@@ -29,7 +29,7 @@ from statelake.state_core.errors import (
     UnknownHashError,
     UnsafePathError,
 )
-from tests.support.lakes import DEMO, WIDE, WORDS, import_as, import_golden
+from tests.support.lakes import DEMO, WIDE, WORDS, forge_entry, import_as, import_golden
 
 NAMES = {
     ("orders", "counter", "count"): "T1",
@@ -392,7 +392,7 @@ class TestDamagedTables:
         table = words.table("orders/keyed/counter/count")
         log = Path(table.uri) / "_delta_log" / f"{0:020d}.json"
         name = table.files()[0].path
-        log.write_text(log.read_text().replace(name, "..%2F..%2Fvictim.parquet", 1))
+        forge_entry(log, lambda text: text.replace(name, "..%2F..%2Fvictim.parquet", 1))
         self.refused(words, UnsafePathError, "victim")
 
 

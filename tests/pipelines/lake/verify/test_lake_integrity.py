@@ -90,7 +90,8 @@ def test_keys_that_changed(lake: Catalog) -> None:
         return table.set_column(index, table.schema.field(index), [["nobody", *keys[1:]]])
 
     rewrite(files(lake, record, "count")[0], change)
-    (fault,) = stored_faults(lake, record)
+    content, fault = stored_faults(lake, record)
+    assert "its rows are not those of its fingerprint" in content
     assert "1 or more keys in a key group that is not theirs, 'nobody' the first" in fault
 
 

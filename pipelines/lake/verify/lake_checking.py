@@ -1,0 +1,385 @@
+"""Check a whole lake: every byte of its logs, its files of rows, and its carried files.
+
+Files are compared with what they say about themselves: a seal, the digest of an entry, the digest
+in a name. So a damaged file is named even if the catalog can't be read. Files without a seal, which
+earlier versions of statelake or other engines wrote, are read; if a snapshot has them, their rows
+are compared with the catalog's fingerprints.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import posixpath
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
+from statelake.pipelines.lake.erase.audit_records import audit_records, broken_record
+from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY, check_entry
+from statelake.pipelines.lake.tables.names import ERASURE_RECORDS, digest_in, is_carried_name
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
+from statelake.pipelines.lake.tables.table_rows import has_content, table_rows
+from statelake.state_core.errors import MissingFileError, StateError
+from statelake.state_core.files.filesystem import Directory, ListedFile
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.printable import Printed, bytes_text, printable
+
+READERS = 8
+NOT_THERE = "it is not there"  # which is damage only if a snapshot has it
+Progress = Callable[[int, int], None]
+_LOG_FILE = re.compile(rf"(?:.*/)?{LOG_DIRECTORY}/(\d{{20}}\.json|.*\.parquet|_last_checkpoint)")
+_CHECKPOINT = re.compile(rf"(?:.*/)?{LOG_DIRECTORY}/(.*\.parquet|_last_checkpoint)")
+_BACKUP = "a backup or a copy of the lake"
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """A file of a lake that is damaged, or missing.
+
+    Attributes:
+        path: Its path below the lake.
+        problem: What is wrong with it.
+        snapshots: The snapshots that have it, as `job/snapshot`; empty if it is of the catalog, or
+            if the catalog can't be read.
+        sources: Where its content can be had again.
+    """
+
+    path: str
+    problem: str
+    snapshots: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class LakeReport(Printed):
+    """The result of the check of a lake.
+
+    Attributes:
+        files: The number of files that were checked, in this run or the one that it resumed.
+        size: Their bytes.
+        without_digest: The number of files that could only be read, since they have no digest and
+            no fingerprint: they are readable, but may have other values than were written.
+        damaged: The damaged and missing files.
+    """
+
+    files: int
+    size: int
+    without_digest: int
+    damaged: list[DamagedFile]
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.damaged
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "sound": self.sound, "files": self.files, "bytes": self.size,
+            "without_digest": self.without_digest,
+            "damaged": [asdict(file) for file in self.damaged],
+        }  # fmt: skip
+
+    @property
+    def verdict(self) -> str:
+        """The first words of the report."""
+        return f"{len(self.damaged)} damaged" if self.damaged else "sound"
+
+    def lines(self) -> Iterator[str]:
+        """Yield what people read."""
+        yield f"{self.verdict}: {self.files} files, {bytes_text(self.size)}"
+        if self.without_digest:
+            yield f"  {self.without_digest} files have no digest, and could only be read"
+        for file in self.damaged:
+            yield ""
+            yield f"{printable(file.path)}: {printable(file.problem)}"
+            of = ", ".join(map(printable, file.snapshots)) or "no snapshot that is known"
+            yield f"    of {of}"
+            for source in file.sources:
+                yield f"    -> {printable(source)}"
+
+
+def check_lake(
+    location: str, resume: str | os.PathLike[str] | None = None, progress: Progress | None = None
+) -> LakeReport:
+    """Check all files of a lake.
+
+    Nothing is changed, but that a damaged checkpoint of a log is deleted, as by whoever reads.
+
+    Args:
+        location: The lake.
+        resume: A local file that says which files were found whole until a run was stopped. It is
+            written if it does not exist, and deleted at the end.
+        progress: Called with (done, total) bytes after each file.
+
+    Raises:
+        NotALakeError: There is no lake.
+    """
+    return _LakeCheck(Catalog(location), resume).run(progress)
+
+
+class _LakeCheck:
+    def __init__(self, lake: Catalog, resume: str | os.PathLike[str] | None) -> None:
+        self.lake = lake
+        self.directory: Directory = lake.directory
+        self.journal = Path(resume) if resume else None
+        self.problems: dict[str, str] = {}
+        self.unsealed: set[str] = set()
+        self.records: list[SnapshotRecord] = []
+
+    def run(self, progress: Progress | None) -> LakeReport:
+        """Check all files, and find the snapshots of those that are damaged."""
+        files = sorted(
+            (file for file in self.directory.listed() if not file.is_link and _is_checked(file)),
+            key=lambda file: file.path,
+        )
+        self._check_files(files, progress)
+        present = {
+            file.path: file.size for file in files if self.problems.get(file.path) != NOT_THERE
+        }
+        self.problems = {path: what for path, what in self.problems.items() if path in present}
+        self._check_logs(present)
+        # behind the files, since whoever opens a table deletes a damaged checkpoint of its log
+        self._read_catalog()
+        self._check_recorded(present)
+        with_fingerprint = self._check_unsealed()
+        self._check_records()
+        if self.journal is not None:
+            self.journal.unlink(missing_ok=True)
+        return LakeReport(
+            len(files),
+            sum(file.size for file in files),
+            len(self.unsealed - with_fingerprint - self.problems.keys()),
+            [self._described(path, present) for path in sorted(self.problems)],
+        )
+
+    def _read_catalog(self) -> None:
+        try:
+            self.lake.version()
+            self.records, bad = self.lake.records()
+        except StateError as error:
+            if not self.directory.names(f"snapshots/{LOG_DIRECTORY}"):
+                raise
+            self._tell(error)
+            return
+        for row in bad:
+            self._tell(row.error)
+
+    def _tell(self, error: StateError) -> None:
+        """Add the problem of an error, at the place that it names."""
+        place = error.place.partition(", ")[0].removeprefix(self.directory.uri).strip("/")
+        self.problems.setdefault(place or "snapshots", error.problem)
+
+    def _check_files(self, files: list[ListedFile], progress: Progress | None) -> None:
+        """Compare each file with what it says about itself, several at once."""
+        known = self._found_whole()
+        total = sum(file.size for file in files)
+        done = 0
+
+        def checked(file: ListedFile) -> tuple[ListedFile, str | None, bool]:
+            key = json.dumps([file.path, file.size, file.modified])
+            if key in known:
+                return file, None, known[key]
+            problem, has_digest = self._fault(file.path)
+            return file, problem, has_digest
+
+        with ThreadPoolExecutor(READERS) as pool:
+            for file, problem, has_digest in pool.map(checked, files):
+                if problem:
+                    self.problems.setdefault(file.path, problem)
+                elif not has_digest:
+                    self.unsealed.add(file.path)
+                if self.journal is not None and not problem:
+                    with self.journal.open("a", encoding="utf-8") as out:
+                        print(
+                            json.dumps([file.path, file.size, file.modified]), int(has_digest),
+                            file=out, sep="\t",
+                        )  # fmt: skip
+                done += file.size
+                if progress is not None:
+                    progress(done, total)
+
+    def _found_whole(self) -> dict[str, bool]:
+        """Return the files that were found whole before this run, and whether they have digests."""
+        if self.journal is None or not self.journal.is_file():
+            return {}
+        lines = self.journal.read_text("utf-8").splitlines()
+        parts = (line.rpartition("\t") for line in lines)
+        return {key: flag == "1" for key, _, flag in parts if flag in ("0", "1")}
+
+    def _fault(self, path: str) -> tuple[str, bool]:
+        """Return what is wrong with a file, empty if nothing is; and whether it has a digest."""
+        name = posixpath.basename(path)
+        try:
+            if path.startswith(f"{CARRIED_DIRECTORY}/"):
+                same = digest_of(self.directory.source(path)) == digest_in(name)
+                return "" if same else "it is not of the digest in its name", True
+            if name.endswith(".parquet"):
+                with self.directory.open_input(path) as file:
+                    if check_whole(file):
+                        return "", True
+                    opened = open_parquet(file, path)
+                    for _ in opened.iter_batches():
+                        pass
+                return "", False
+            data = self.directory.read(path)
+            if name.endswith(".json"):
+                check_entry(data, path)
+            else:
+                return self._fault_of_last(posixpath.dirname(path), json.loads(data)), True
+        except MissingFileError:
+            return NOT_THERE, True
+        except StateError as error:
+            at = error.place.partition("at offset ")[2]
+            return error.problem + (f", at offset {at}" if at else ""), True
+        except (OSError, ValueError, RecursionError, pa.ArrowException) as error:
+            return " ".join(str(error).split()), True
+        return "", True
+
+    def _fault_of_last(self, log: str, last: Any) -> str:
+        """Return what is wrong with the note of the last checkpoint; empty if nothing is."""
+        if not isinstance(last, dict) or type(version := last.get("version")) is not int:
+            return "it names no version"
+        path = f"{log}/{version:020d}.checkpoint.parquet"
+        try:
+            with self.directory.open_input(path) as file:
+                rows = open_parquet(file, path).metadata.num_rows
+        except MissingFileError:
+            return f"there is no checkpoint of version {version}"
+        return "" if last.get("size") == rows else f"it is not of the checkpoint, which has {rows}"
+
+    def _check_logs(self, present: Iterable[str]) -> None:
+        """Tell the entries that are missing between others."""
+        versions = defaultdict(set)
+        for path in present:
+            log, _, name = path.rpartition("/")
+            if name.endswith(".json") and log.endswith(LOG_DIRECTORY):
+                versions[log].add(int(name[:20]))
+        for log, there in versions.items():
+            for version in set(range(min(there), max(there))) - there:
+                self.problems[f"{log}/{version:020d}.json"] = NOT_THERE
+
+    def _units(self) -> Iterator[tuple[SnapshotRecord, OperatorRecord, TableRecord]]:
+        for record in self.records:
+            for operator in record.operators:
+                for table in operator.tables:
+                    yield record, operator, table
+
+    def _check_recorded(self, present: dict[str, int]) -> None:
+        """Compare the files of snapshots with those that there are."""
+        named = {
+            f"{table.path}/{unit.path}": unit.size
+            for _, _, table in self._units()
+            for unit in table.units
+        } | {
+            f"{CARRIED_DIRECTORY}/{carried.blob}": carried.size
+            for record in self.records
+            for carried in record.carried
+        }
+        for path, size in named.items():
+            if path not in present:  # or it came after the files were listed
+                problem = self._fault(path)[0]
+                self.problems |= {path: problem} if problem else {}
+            elif present[path] != size:
+                self.problems.setdefault(path, f"{present[path]} bytes, and {size} in the catalog")
+
+    def _check_unsealed(self) -> set[str]:
+        """Compare the rows of files without a seal with their fingerprints; return these files."""
+        compared: set[str] = set()
+        for _, operator, table in self._units():
+            spans = defaultdict(list)
+            for unit in table.units:
+                if unit.fingerprint and table in operator.keyed_tables:
+                    spans[unit.first, unit.last, unit.fingerprint].append(unit)
+            for (first, last, fingerprint), units in spans.items():
+                paths = {f"{table.path}/{unit.path}" for unit in units}
+                if not paths & self.unsealed or paths <= compared or paths & self.problems.keys():
+                    continue
+                problem = "its rows are not those of its fingerprint"
+                try:
+                    rows = table_rows(self.lake.location, operator, table)
+                    if has_content(rows, KeyGroupRange(first, last), fingerprint):
+                        problem = ""
+                except (StateError, OSError, pa.ArrowException) as error:
+                    problem = " ".join(str(error).split())
+                compared |= paths
+                if problem:
+                    self.problems |= dict.fromkeys(paths, problem)
+        return compared
+
+    def _check_records(self) -> None:
+        """Check that the records of erasures are a chain."""
+        try:
+            broken = broken_record(audit_records(self.lake))
+        except StateError as error:
+            if not any(path.startswith(f"{ERASURE_RECORDS}/") for path in self.problems):
+                self._tell(error)
+            return
+        if broken is not None:
+            self.problems[ERASURE_RECORDS] = f"record {broken.number} is not of its digest"
+
+    def _described(self, path: str, present: dict[str, int]) -> DamagedFile:
+        """Return a damaged file with its snapshots, and the places that have its content, too."""
+        owners: list[SnapshotRecord] = []
+        twins: set[str] = set()
+        marks = Counter[tuple[str, bytes]]()
+        for record, _, table in self._units():
+            for unit in table.units:
+                if f"{table.path}/{unit.path}" == path:
+                    owners.append(record)
+                    marks[table.path, unit.fingerprint] += 1
+        for _, _, table in self._units():
+            for unit in table.units:
+                twin = f"{table.path}/{unit.path}"
+                is_equal = bool(unit.fingerprint) and marks[table.path, unit.fingerprint] > 0
+                if is_equal and twin in present and twin not in self.problems:
+                    twins.add(twin)
+        owners += [
+            record
+            for record in self.records
+            if any(f"{CARRIED_DIRECTORY}/{each.blob}" == path for each in record.carried)
+        ]
+        sources = [f"{twin} has the same rows, for another snapshot" for twin in sorted(twins)]
+        sources += sorted(set(_savepoints(owners)))
+        snapshots = dict.fromkeys(f"{record.job}/{record.snapshot_id}" for record in owners)
+        if _CHECKPOINT.fullmatch(path):
+            sources.append("the log's entries have the same: it is deleted when the table is read")
+        else:
+            sources.append(f"restore it from {_BACKUP}")
+        return DamagedFile(path, self.problems[path], list(snapshots), sources)
+
+
+def _is_checked(file: ListedFile) -> bool:
+    """Return whether a file says itself whether it is whole."""
+    path = file.path
+    if file.is_link:
+        return False
+    if f"/{LOG_DIRECTORY}/" in path:
+        return _LOG_FILE.fullmatch(path) is not None
+    if path.startswith(f"{CARRIED_DIRECTORY}/"):
+        return is_carried_name(posixpath.basename(path))
+    return path.endswith(".parquet")
+
+
+def _savepoints(records: Iterable[SnapshotRecord]) -> Iterator[str]:
+    """Yield the savepoints that some snapshots were imported from, if these are still there."""
+    for record in records:
+        if record.origin != "import" or not record.source:
+            continue
+        with suppress(StateError, OSError, ValueError, MissingFileError):
+            metadata = Directory(record.source).confined().read("_metadata")
+            if hashlib.sha256(metadata).hexdigest() == record.digest:
+                yield f"import {record.source} again: {record.job}/{record.snapshot_id} is of it"
