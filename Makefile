@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# each worker has a JVM with Flink of its own; a module stays with one (see tests/support/costs.py)
-SPREAD := -n 2 --dist loadscope
+# one worker more than cores, as many tests wait; a module stays with one (tests/support/costs.py)
+SPREAD := -n 3 --dist loadscope
 # which tests, all if none are named, and options of pytest
 TESTS  ?=
 # of all targets together, which are all there are if none is named
