@@ -164,8 +164,8 @@ def orphans(
     The cluster says which jobs run: their files stay as long as they may name them later. Files of
     a job that writes there and that the cluster does not know stay, too.
 
-    Without --delete --yes nothing is deleted. The names are written down before; whoever was
-    killed runs it again.
+    Without --delete --yes nothing is deleted. The names are written down before: if the command
+    is killed, run it again; in an object store, remove statelake-orphans.json first.
 
     \b
     Examples:
