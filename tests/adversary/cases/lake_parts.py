@@ -383,11 +383,11 @@ LAKE_PART_CASES: list[Case] = [
         for case in over(COMMIT | IMPORT | {"drop": DROP["drop-keep"]}, f"delta/log/{name}",
                          torn_log(text), changes=True)
     ),
-    *(  # an entry that was cut off is nobody's commit: the next one takes its place
+    *(  # an entry that was cut off is nobody's commit: the next one takes its place; others are damage
         case
-        for name, text in (("no-json", "{"), ("list", "[]"), ("null", "null"), ("nested", "[" * 100_000))
+        for name, text, code in (("no-json", "{", 0), ("list", "[]", 3), ("null", "null", 3), ("nested", "[" * 100_000, 3))
         for case in over(COMMIT | IMPORT | {"drop": DROP["drop-keep"]}, f"delta/log/{name}",
-                         torn_log(text), code=0, changes=True)
+                         torn_log(text), code=code, changes=True)
     ),
     *over(EXPORT | LIST | IMPORT, "catalog/added-elsewhere",
           log_action("snapshots", added("{victim}/lake/snapshots/x.parquet")), {"export": 0, "import": 0}, honest=False),

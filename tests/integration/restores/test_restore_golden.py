@@ -138,7 +138,7 @@ def test_flink_restores_key_groups_in_pieces(
     monkeypatch.setattr(unit_writer, "ROW_GROUP_BYTES", 200)
     import_snapshot(lake, str(tmp_path / "few"), "j", snapshot_id="few", engine="local")
     monkeypatch.setattr(cutting, "SLICE_BYTES", 2000)
-    monkeypatch.setattr(cutting, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(cutting, "CHUNK_BYTES", 1300)  # two row groups
     monkeypatch.setattr(spills, "PIECE_BYTES", 300)
     engine = Noting()
     target = tmp_path / "cut"
