@@ -884,10 +884,10 @@ class Job:
         return drop_snapshots(self.lake.catalog, self.name, snapshot_ids=ids, keep=keep)
 
     def _going(self, snapshots: tuple[str, ...], keep: int | None) -> list[str] | None:
-        """Return the ids of snapshots that are named, all looked up before one is dropped."""
+        """Return the ids that are given; all are looked up before one is dropped."""
         if bool(snapshots) == (keep is not None):
             raise DeclarationError("give either snapshots to drop, or how many to keep")
-        return [*dict.fromkeys(map(self._whole, snapshots))] or None
+        return [*dict.fromkeys(snapshots)] or None
 
     def plan_retain(self, policy: str) -> RetentionPlan:
         """Say which snapshots a policy keeps, and why; nothing is changed.

@@ -793,7 +793,10 @@ def refuse_planned(directory: Directory, files: AbstractSet[str]) -> None:
                     remedy="run the copy again when that is done; if it was killed, run `orphans"
                     " --delete` there again, which keeps what the copy needs",
                 )
-        last, above = above, above.child("..")
+        try:
+            last, above = above, above.child("..")
+        except UnsafePathError:  # it is a bucket, or the root of a cluster
+            return
         if above.root in {last.root, "", "."}:
             return
         below = f"{posixpath.basename(last.root)}/{below}"

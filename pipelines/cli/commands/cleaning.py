@@ -40,8 +40,8 @@ def lake() -> None:
 def check(lake: str, resume: str | None, as_json_: bool) -> None:
     """Check every byte of a lake: logs, tables, carried files.
 
-    Each file is compared with its digest; rows of files without one, which earlier versions of
-    statelake wrote, with the catalog's fingerprints. A damaged file is named with the snapshots
+    Each file is compared with its digest; rows of files of earlier versions, which have none, with
+    the catalog's fingerprints. A damaged file is named with the snapshots
     that have it, and the places from which it can be had again.
 
     Exit code 1 if a file is damaged.

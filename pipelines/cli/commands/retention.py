@@ -25,10 +25,10 @@ from statelake.pipelines.cli.options import job_option, lake_option, snapshot_ar
 @click.option("--reason", default="", help="The reason, kept with the hold.")
 @json_option
 def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> None:
-    """Protect a snapshot, named by its whole id, from deletion until its holds are released.
+    """Protect a snapshot from deletion, until its holds are released.
 
-    Neither `drop` nor `retain` nor Dagster's pruning deletes it. Another reason is another hold;
-    the same reason again changes nothing.
+    It is named by its whole id. Neither `drop` nor `retain` nor Dagster's pruning deletes it.
+    Another reason is another hold; the same reason again changes nothing.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
 @click.option("--reason", help="Only the hold of that reason; all of them by default.")
 @json_option
 def release(lake: str, job: str, snapshot: str, reason: str | None, as_json_: bool) -> None:
-    """End the holds of a snapshot, named by its whole id, so that it can be deleted.
+    """End the holds of a snapshot, so that it can be deleted; it is named by its whole id.
 
     Exit code 1 if it has none.
 

@@ -1305,19 +1305,27 @@ class _SqlUpgrade(Derivation):
     def _renamed(self, operator: OperatorRecord) -> OperatorRecord:
         if operator.operator_id in self.moves:
             operator = self._keyed(operator)
-        states = []
+        states, renamed_in = [], set()
         for state in operator.states:
             upgrade = self.states[operator.operator_id, state.name]
             name = upgrade.name
             if name != state.name:
+                renamed_in.add(state.table)
                 info = replace(parse_state_meta_info(state.meta_info), name=name)
                 state = replace(state, name=name, meta_info=meta_info_bytes(info))  # noqa: PLW2901
             states.append(replace(state, alias=upgrade.names.alias if operator.node else ""))
         new = self.identities[operator.operator_id]
         name = self._name(operator.operator_id, operator.name)
+        # fingerprints have the names of states in them: the next import writes such files anew
+        tables = [
+            replace(table, units=[replace(unit, fingerprint=b"") for unit in table.units])
+            if table.path in renamed_in else table
+            for table in operator.tables
+        ]  # fmt: skip
         renamed = replace(
-            operator, uid=new.uid, operator_id=new.operator_id, name=name, states=states
-        )
+            operator, uid=new.uid, operator_id=new.operator_id, name=name, states=states,
+            tables=tables,
+        )  # fmt: skip
         if not operator.node:  # it was imported without a plan
             return renamed
         node = self.labels[operator.operator_id][1]
