@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -45,6 +46,16 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Thin tests that go through many snapshots or attacks."""
     thin(items)
+
+
+@pytest.fixture(autouse=True)
+def no_store_of_other_tests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No keys of the S3 of other tests, which is in the environment for as long as it runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "s3" not in request.fixturenames and not request.node.get_closest_marker("s3"):
+            for name in [name for name in os.environ if name.startswith("AWS_")]:
+                patch.delenv(name)
+        yield
 
 
 @pytest.fixture(scope="session")

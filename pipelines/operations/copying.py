@@ -297,7 +297,7 @@ def copy_checkpoints(
                     damaged.append(error)
                 else:
                     gone.append(name)
-                    place.directory.delete(f"{name}/{COPYING}")
+                    place.directory.delete_files([f"{name}/{COPYING}"])
                 continue
             copied.append(_copied(plan, place, options, progress))
         except MissingFileError:
@@ -305,7 +305,7 @@ def copy_checkpoints(
                 raise
             if name not in known:  # all of it was written just now
                 place.directory.delete_tree(name)
-            place.directory.delete(f"{name}/{COPYING}")
+            place.directory.delete_files([f"{name}/{COPYING}"])
             gone.append(name)
     if damaged:
         many = "" if len(damaged) == 1 else f" (and {len(damaged) - 1} more can't be copied)"
@@ -364,7 +364,7 @@ def _copied(
     copy.run(options.threads or THREADS[local])
     if not was_complete:
         target.finish(f"{within}{METADATA_FILE}", written)
-    target.directory.delete(f"{within}{COPYING}")
+    target.directory.delete_files([f"{within}{COPYING}"])
     if modified := source.modified(METADATA_FILE):  # when it was taken
         target.directory.set_modified(f"{within}{METADATA_FILE}", modified)
     target.note({file.target: file.size for file in plan.files})
@@ -725,7 +725,7 @@ class _Target:
         complete = set(filter(self._is_complete, sorted(names)))
         for name in complete:
             if f"{name}/{COPYING}" in self.there:  # whoever wrote it was killed a moment too soon
-                self.directory.delete(f"{name}/{COPYING}")
+                self.directory.delete_files([f"{name}/{COPYING}"])
         return complete
 
     def _is_complete(self, name: str) -> bool:
