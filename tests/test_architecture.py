@@ -234,7 +234,8 @@ PATHS_BY_HAND = {
     ),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
     "pipelines.operations.orphans": (
-        {"Directory"}, "paths of a cluster, by a map that refuses what names a server",
+        {"Directory", "os.path.realpath"},
+        "paths of a cluster, by a map that refuses what names a server",
     ),
     "pipelines.operations.rescale_steps": ({"Directory"}, USERS_OWN),
     "pipelines.operations.copying": ({"Directory", "os.path.realpath"}, USERS_OWN),

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 
 JOURNAL = "statelake-orphans.json"
 LISTINGS = 20
+LISTING_PAUSE = 0.2  # a cluster names a checkpoint for 3 s after another took its place
 DELETED_AT_ONCE = 1000
 SHOWN = 20
 HALF, LEFT, SHARED, CHANGES, TASK_OWNED = (
@@ -388,6 +389,7 @@ def _references(
         gone += _read_elsewhere(references, tree, jobs or [], known, paths)
         if not gone:
             return references, jobs
+        time.sleep(LISTING_PAUSE)
     raise SnapshotError(
         f"checkpoints come and go faster than they are read: {gone[0]} is gone",
         place=tree.directory.full(),
