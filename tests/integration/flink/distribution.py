@@ -67,7 +67,7 @@ def compiled(
     """
     files = sorted(sources)
     digest = hashlib.sha256(
-        b"".join(file.read_bytes() for file in files) + "".join(services).encode()
+        b"".join(file.read_bytes() for file in files) + repr(sorted(services.items())).encode()
     ).hexdigest()[:16]
     target = cache_directory() / f"classes-{release}-{digest}"
     if target.is_dir():

@@ -141,7 +141,7 @@ class AskedFlink:
         """The line that a command is answered with.
 
         Raises:
-            FlinkError: There is none.
+            FlinkError: The program has ended, or does not answer in time.
         """
         assert self.process.stdin is not None
         try:
@@ -249,7 +249,7 @@ def answers_of(
     Raises:
         FlinkError: The program ended too soon.
     """
-    with kept_jvm("of answers", program, [classes, *jars], heap) as asked:
+    with kept_jvm(program, program, [classes, *jars], heap) as asked:
         return [asked.answer_to(words) for words in commands]
 
 

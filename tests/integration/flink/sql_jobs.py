@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from typing_extensions import Self
@@ -44,13 +43,8 @@ class SqlFlink:
         self._asked = self._jvm.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._jvm.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._jvm.__exit__(*error)
 
     def compile(self, sql: str) -> tuple[Path, dict[str, Any]]:
         """Compile statements to a plan: its file, and its JSON."""
