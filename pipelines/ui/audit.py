@@ -25,7 +25,7 @@ class Audit:
 
     Raises:
         StateError: It can't be written, is a link or no regular file, or is somebody else's, who
-            could read what is asked for.
+            could read the requests.
     """
 
     def __init__(self, path: str) -> None:

@@ -81,7 +81,7 @@ class Guard:
             return Response(status_code=403)
         if any(origin != f"http://{hosts[0].lower()}" for origin in headers.getlist("origin")):
             return Response(status_code=403)
-        # a token, whose case counts; several values are none, and an unknown one is refused
+        # a case-sensitive token; several values, or an unknown one, are refused
         sites = [site.strip(" \t") for site in headers.getlist("sec-fetch-site")]
         if len(sites) > 1 or not {*sites} <= {*OURS}:
             return Response(status_code=403)

@@ -80,7 +80,7 @@ def open_file_system(uri: str, keys: Iterable[str] = ()) -> tuple[fs.FileSystem,
 
 
 def with_region(uri: str) -> str:
-    """Return a URI of S3 with its bucket's region, which Amazon is asked for.
+    """Return a URI of S3 with its bucket's region, which is looked up at Amazon.
 
     A URI that has one, or another address than Amazon's, stays as it is.
 

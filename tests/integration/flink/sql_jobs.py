@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ NEW_SOURCES, SINCE = ("ProcessedTables.java",), (2, 1)
 FACTORY = "org.apache.flink.table.factories.Factory"
 
 
-class SqlFlink:
+class SqlFlink(ExitStack):
     """One version of Flink SQL, in a JVM that others may have asked before; use it in `with`.
 
     Args:
@@ -29,6 +30,7 @@ class SqlFlink:
     """
 
     def __init__(self, version: str, to: Path) -> None:
+        super().__init__()
         self.version = version
         self._to = to
         self._numbers = itertools.count()
@@ -40,11 +42,8 @@ class SqlFlink:
 
     def __enter__(self) -> Self:
         self._to.mkdir(parents=True, exist_ok=True)
-        self._asked = self._jvm.__enter__()
+        self._asked = self.enter_context(self._jvm)
         return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._jvm.__exit__(*error)
 
     def compile(self, sql: str) -> tuple[Path, dict[str, Any]]:
         """Compile statements to a plan: its file, and its JSON."""

@@ -697,7 +697,7 @@ def interleaved(
 def test_what_a_copy_keeps_is_no_orphan_however_both_take_turns(
     every: int, first: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that nothing named when `orphans` began are there, or the copy is told to be none."""
+    """Files that no snapshot named when `orphans` began are kept, or the copy is refused."""
     tree = made(root, "incremental", each=1)
     (one,) = (each for each in tree.snapshots if each.path.startswith(each.job))
     job, left, to = root / one.job, tmp_path / "left", tmp_path / "region" / one.job
