@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,14 @@ from tests.support.savepoints.golden_cases import GOLDEN
 DEMO = Path(__file__).parents[3] / "pipelines" / "cli" / "demo" / "savepoints"
 WIDE = GOLDEN / "flink" / "wordcount-hashmap-canonical-p2-m1024-flink2.3.0" / "savepoint"
 JOB = "orders"
+
+
+@pytest.fixture(autouse=True)
+def no_directories_of_other_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporary directories of its own: those of processes that others killed are cleaned, too."""
+    temporary = tmp_path.parent / f"{tmp_path.name}-temporary"
+    temporary.mkdir(exist_ok=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
 
 
 @pytest.fixture
