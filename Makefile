@@ -8,6 +8,8 @@ READY  := $(VENV)/.ready
 SPREAD := -n 3 --dist loadscope
 # which tests, all if none are named, and options of pytest
 TESTS  ?=
+MEMORY    := /dev/shm
+MEMORY_KB := 8000000
 # of all targets together, which are all there are if none is named
 MINUTES ?= 10
 TARGETS ?=
@@ -44,11 +46,15 @@ ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 	STATELAKE_EXPORTS=$${STATELAKE_EXPORTS:-$(CURDIR)/demo/exports} \
 	STATELAKE_JOB=$${STATELAKE_JOB:-demo} $(BIN)/dagster dev
 
-# lint beside the tests that are selected, kernels compiled before them, and JARs fetched meanwhile
+# lint beside the tests that are selected, kernels compiled before them, and JARs fetched meanwhile;
+# tests write thousands of small lakes: in memory if there is enough, and gone if all passed
 define run-tests
 	@$(MAKE) --no-print-directory lint & lint=$$!; \
 	$(BIN)/python -m tests.integration.prepare & \
+	if [ "$$(df --output=avail $(MEMORY) 2>/dev/null | tail -n 1)" -gt $(MEMORY_KB) ] 2>/dev/null; \
+	then TMPDIR=$$(mktemp -d $(MEMORY)/statelake-tests.XXXXXX) && export TMPDIR; fi; \
 	$(BIN)/statelake warm && $(BIN)/pytest $(SPREAD) -m "$(1)" $(TESTS); tests=$$?; \
+	case $$tests.$$TMPDIR in 0.$(MEMORY)/statelake-tests.*) rm -rf "$$TMPDIR";; esac; \
 	wait $$lint && exit $$tests
 endef
 

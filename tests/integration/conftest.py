@@ -10,15 +10,25 @@ import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.operations import java_programs
 from statelake.state_core.errors import StateError
 from tests.integration.flink.live_cluster import LiveFlink
 from tests.integration.flink.oracle import FlinkOracle
 from tests.integration.hdfs.cluster import Hdfs
 from tests.integration.kafka.broker import KafkaBroker
 from tests.integration.s3.proxy import ENVIRONMENT, S3Proxy
+from tests.support.java import QUICK
 from tests.support.savepoints.golden_cases import golden_cases
 
 Server = TypeVar("Server")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_programs() -> Iterator[None]:
+    """Programs that commands run in Flink start as quickly as those of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(java_programs, "QUICK", QUICK)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.pipelines.spark.jars import require_java, resolve_jars
+from tests.support.java import java
 
 __all__ = ["PROTOCOL", "Explored", "explore", "tlc_jars"]
 
@@ -60,10 +61,7 @@ def explore(module: str, model: str, *, seconds: int) -> Explored:
         shutil.copy(PROTOCOL / f"{module}.tla", directory)
         (Path(directory) / f"{module}.cfg").write_text(model, "utf-8")
         done = subprocess.run(
-            [
-                java_command(), "-Xmx2g", "-XX:+UseSerialGC", "-cp", f"{tlc_jars()}/*",
-                "tlc2.TLC", "-workers", "1", "-nowarning", module,
-            ],
+            java("2g", [f"{tlc_jars()}/*"], "tlc2.TLC", "-workers", "1", "-nowarning", module),
             cwd=directory, capture_output=True, text=True, timeout=seconds, check=False,
         )  # fmt: skip
     told = done.stdout

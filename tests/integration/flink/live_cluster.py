@@ -16,10 +16,11 @@ from typing_extensions import Self
 from statelake import open_snapshot
 from statelake.pipelines.flink.cluster import FlinkCluster
 from statelake.pipelines.flink.connection import ConnectionSettings
-from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.pipelines.spark.jars import require_java, resolve_jars
 from statelake.state_core.errors import StateError
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled
 from tests.integration.jvm_server import JvmServer, free_ports
+from tests.support.java import java
 
 VERSION = "2.3.0"
 SECONDS = 120
@@ -131,12 +132,11 @@ class LiveFlink(JvmServer):
         else:
             (conf / "config.yaml").write_text(text, "utf-8")
         (conf / "log4j.properties").write_text(LOG4J, "utf-8")
-        self._java = [
-            java_command(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+        self._java = java(
+            "512m", [f"{cluster_jars(version, extra)}/*"],
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in PACKAGES),
             f"-Dlog4j.configurationFile=file:{conf}/log4j.properties",
-            "-cp", f"{cluster_jars(version, extra)}/*",
-        ]  # fmt: skip
+        )  # fmt: skip
         self._configured = ["--configDir", str(conf)]
         self._start([*self._java, JOB_MANAGER, *self._configured])
         self._workers = [

@@ -16,8 +16,8 @@ from typing import Any
 
 from typing_extensions import Self
 
-from statelake.pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
+from tests.support.java import java
 
 SOURCES = (
     "Oracle.java",
@@ -42,8 +42,6 @@ KEPT_LINES = 60
 KEPT_JVMS = 2
 ANSWER_SECONDS = 300
 CLOSE_SECONDS = 30
-# many short jobs: a compiler that begins at once is worth more than one that does it well
-SHORT_JOBS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def modules_of(version: str) -> tuple[str, ...]:
@@ -94,17 +92,13 @@ class AskedFlink:
             prefix=f"flink-{version}-", ignore_cleanup_errors=True
         )
         self.process = subprocess.Popen(
-            [
-                java_command(), f"-Xmx{heap}", *SHORT_JOBS,
-                f"-Djava.io.tmpdir={self._directory.name}", *OPENS,
-                "-cp", ":".join(map(str, path)), program,
-            ],
+            java(heap, path, f"-Djava.io.tmpdir={self._directory.name}", *OPENS, program),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             encoding="utf-8",
-        )  # fmt: skip
+        )
         self._told: deque[str] = deque(maxlen=KEPT_LINES)
         self._listener = Thread(target=self._listen, daemon=True)
         self._listener.start()

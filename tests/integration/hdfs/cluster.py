@@ -7,10 +7,11 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.pipelines.spark.jars import require_java, resolve_jars
 from statelake.state_core.errors import SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from tests.integration.jvm_server import JvmServer, free_ports
+from tests.support.java import java
 
 VERSION = "3.4.1"
 SECONDS = 120
@@ -35,12 +36,11 @@ class Hdfs(JvmServer):
         super().__init__("hdfs-")
         (self.port,) = free_ports(1)
         self._start(
-            [
-                java_command(), "-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-                f"-Dtest.build.data={self._root}/data", "-cp", f"{hadoop_jars()}/*",
+            java(
+                "384m", [f"{hadoop_jars()}/*"], f"-Dtest.build.data={self._root}/data",
                 "org.apache.hadoop.test.MiniDFSClusterManager", "-nnport", str(self.port),
                 "-datanodes", "1", "-format",
-            ]
+            )
         )  # fmt: skip
 
     def location(self, path: str) -> str:

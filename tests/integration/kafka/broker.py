@@ -9,8 +9,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from typing_extensions import Self
 
-from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.pipelines.spark.jars import require_java, resolve_jars
 from tests.integration.jvm_server import JvmServer, free_ports
+from tests.support.java import java
 
 VERSION = "4.1.0"
 SECONDS = 120
@@ -53,17 +54,22 @@ class KafkaBroker(JvmServer):
         properties.write_text(
             PROPERTIES.format(port=port, controller=controller, data=self._root / "data"), "utf-8"
         )
-        java = [
-            java_command(), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-            "-cp", f"{kafka_jars()}/*",
-        ]  # fmt: skip
+        command = java("512m", [f"{kafka_jars()}/*"])
         subprocess.run(
-            [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)],
+            [
+                *command,
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                CLUSTER_ID,
+                "-c",
+                str(properties),
+            ],
             capture_output=True,
             timeout=SECONDS,
             check=True,
         )
-        self._start([*java, "kafka.Kafka", str(properties)])
+        self._start([*command, "kafka.Kafka", str(properties)])
 
     def __enter__(self) -> Self:
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from statelake.pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
+from tests.support.java import java
 from tests.support.savepoints.golden_cases import GOLDEN
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
@@ -35,7 +35,7 @@ def printed(programs: Iterable[str], modules: Iterable[str]) -> str:
     sources = [JAVA_SOURCES / f"{name}.java" for name in (main, *others)]
     classes = compiled(sources, jars, "vectors-2.3.0")
     done = subprocess.run(
-        [java_command(), "-Xmx1g", "-cp", ":".join(map(str, [classes, *jars])), main],
+        java("1g", [classes, *jars], main),
         capture_output=True,
         timeout=300,
         check=False,

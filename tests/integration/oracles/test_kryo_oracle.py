@@ -15,10 +15,10 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.kryo_upgrading import upgrade_kryo
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.spark.jars import java_command
 from statelake.state_core.serializers.kryo.decoding import declare_classes
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
 from tests.integration.flink.oracle import FlinkError, FlinkOracle, sorted_lines
+from tests.support.java import java
 from tests.support.savepoints.kryo_jobs import (
     BASKET,
     KRYO_KEYS,
@@ -36,9 +36,8 @@ def test_vectors(version: str, flink: int) -> None:
     """The program that wrote them writes them again, byte by byte."""
     jars = flink_jars(version)
     classes = compiled([JAVA_SOURCES / "KryoVectors.java"], jars, f"kryo-{version}")
-    path = ":".join(map(str, [classes, *jars]))
     done = subprocess.run(
-        [java_command(), *OPENS, "-cp", path, "KryoVectors"],
+        java("2g", [classes, *jars], *OPENS, "KryoVectors"),
         capture_output=True,
         timeout=300,
         check=False,

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from statelake.pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
+from tests.support.java import java
 from tests.support.savepoints.golden_cases import GOLDEN
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
@@ -22,9 +22,8 @@ def test_flink_says_the_same_again(program: str, golden: str) -> None:
     jars = flink_jars("2.3.0", ["flink-datastream"])
     sources = [JAVA_SOURCES / f"{program}.java", JAVA_SOURCES / "Json.java"]
     classes = compiled(sources, jars, "legality-2.3.0")
-    path = ":".join(map(str, [classes, *jars]))
     done = subprocess.run(
-        [java_command(), "-Xmx512m", *OPENS, "-cp", path, program],
+        java("512m", [classes, *jars], *OPENS, program),
         capture_output=True,
         timeout=300,
         check=False,

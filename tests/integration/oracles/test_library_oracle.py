@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.spark.jars import java_command, resolve_jars
+from statelake.pipelines.spark.jars import resolve_jars
 from statelake.state_core.serializers import registered_classes
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
+from tests.support.java import java
 from tests.support.savepoints.golden_cases import GOLDEN
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
@@ -49,7 +50,7 @@ def printed(version: str, programs: Sequence[str]) -> str:
     sources = [JAVA_SOURCES / f"{name}.java" for name in programs]
     classes = compiled(sources, path, f"libraries-{version}")
     done = subprocess.run(
-        [java_command(), *OPENS, "-cp", ":".join(map(str, [classes, *path])), programs[0]],
+        java("2g", [classes, *path], *OPENS, programs[0]),
         capture_output=True,
         timeout=300,
         check=False,

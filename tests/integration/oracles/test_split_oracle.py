@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from statelake.pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
+from tests.support.java import java
 from tests.support.savepoints.golden_cases import GOLDEN
 
 pytestmark = [pytest.mark.flink, pytest.mark.full]
@@ -18,9 +18,8 @@ def test_flink_says_the_same_again() -> None:
     """The program that wrote the golden file writes it again, byte by byte."""
     jars = flink_jars("2.3.0")
     classes = compiled([JAVA_SOURCES / "SplitVectors.java"], jars, "split-2.3.0")
-    path = ":".join(map(str, [classes, *jars]))
     done = subprocess.run(
-        [java_command(), "-Xmx1g", "-cp", path, "SplitVectors"],
+        java("1g", [classes, *jars], "SplitVectors"),
         capture_output=True,
         timeout=300,
         check=False,

@@ -13,9 +13,9 @@ from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.spark.jars import java_command
 from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
 from tests.integration.flink.sql_jobs import FACTORY
+from tests.support.java import java
 from tests.support.lakes import entries
 from tests.support.savepoints.golden_cases import GOLDEN as DATA
 from tests.support.savepoints.golden_cases import golden_cases
@@ -40,10 +40,9 @@ def run_job(
     services = to.parent / "factories" / "META-INF" / "services"  # for plans that are loaded
     services.mkdir(parents=True, exist_ok=True)
     (services / FACTORY).write_text("IndexedTables$Tables\n")
-    path = ":".join(map(str, [classes, services.parents[1], *jars]))
     words = [program, backend, to.as_uri(), *([] if restored is None else [restored.as_uri()])]
     done = subprocess.run(
-        [java_command(), "-Xmx2g", *options, *OPENS, "-cp", path, *words],
+        java("2g", [classes, services.parents[1], *jars], *options, *OPENS, *words),
         capture_output=True,
         text=True,
         timeout=300,

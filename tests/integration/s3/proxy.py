@@ -14,9 +14,10 @@ from urllib.parse import urlencode
 
 from typing_extensions import Self
 
-from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.pipelines.spark.jars import require_java, resolve_jars
 from statelake.state_core.files.filesystem import Directory
 from tests.integration.jvm_server import JvmServer, free_ports
+from tests.support.java import java
 
 VERSION = "2.9.0"
 SECONDS = 60
@@ -67,11 +68,10 @@ class S3Proxy(JvmServer):
         properties = self._root / "s3proxy.conf"
         properties.write_text(PROPERTIES.format(port=self.port, key=KEY, secret=SECRET), "utf-8")
         self._start(
-            [
-                java_command(), f"-Xmx{heap}", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-                "-cp", f"{s3proxy_jars()}/*",
+            java(
+                heap, [f"{s3proxy_jars()}/*"],
                 "org.gaul.s3proxy.Main", "--properties", str(properties),
-            ]
+            )
         )  # fmt: skip
 
     def location(self, path: str, credentials: str = "") -> str:

@@ -6,8 +6,9 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from statelake.pipelines.spark.jars import java_command, require_java, resolve_jars
+from statelake.pipelines.spark.jars import require_java, resolve_jars
 from tests.integration.flink.distribution import compiled
+from tests.support.java import java
 
 VERSION = "1.8.0"
 SOURCE = Path(__file__).parent / "java" / "SamzaOracle.java"
@@ -32,10 +33,10 @@ def ask_samza(commands: Iterable[Iterable[str]]) -> list[list[str]]:
     classes = compiled([SOURCE], jars, f"samza-{VERSION}")
     lines = ["\t".join(words) for words in commands]
     done = subprocess.run(
-        [
-            java_command(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8",
-            "-Dstdout.encoding=UTF-8", "-cp", ":".join(map(str, [classes, *jars])), "SamzaOracle",
-        ],
+        java(
+            "256m", [classes, *jars], "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8",
+            "SamzaOracle",
+        ),
         input="".join(f"{line}\n" for line in lines).encode(),
         capture_output=True,
         timeout=SECONDS,
