@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -171,9 +172,13 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     """The wheel with what it needs and no extras, beside an empty `pipelines` and `state_core`."""
     directory = tmp_path_factory.mktemp("installed")
     programs = directory / "environment" / "bin"
+    uv = shutil.which("uv", path=sysconfig.get_path("scripts"))  # it copies what is there already
+    pip = (uv, "pip", "install", "--python", programs / "python") if uv else (
+        programs / "pip", "install", "--no-compile"
+    )  # fmt: skip
     for command in (
         (sys.executable, "-m", "venv", programs.parent),
-        (programs / "pip", "install", "--no-compile", "-c", ROOT / "constraints.txt", wheel),
+        (*pip, "-c", ROOT / "constraints.txt", wheel),
     ):
         ran = run(*command, directory=directory)
         assert ran.returncode == 0, ran.stderr
