@@ -10,7 +10,10 @@ from statelake.pipelines.java import java_command
 __all__ = ["QUICK", "java"]
 
 # the better compiler takes more than it gives, and so does verification
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-BytecodeVerificationRemote")
+QUICK = (
+    "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)  # fmt: skip
 
 
 def java(heap: str, path: Iterable[str | Path], *words: str) -> list[str]:
