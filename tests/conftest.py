@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gc
 import os
 from collections.abc import Iterator
 from itertools import count
@@ -46,6 +47,11 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Thin tests that go through many snapshots or attacks."""
     thin(items)
+
+
+def pytest_collection_finish() -> None:
+    """Tests are never garbage: a collector need not go through thousands of them again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
+from functools import cache
 from itertools import islice, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -40,20 +41,36 @@ def main() -> int:
     parser.add_argument("--trace", default="", metavar="COMMAND", help="only its calls")
     parser.add_argument("--keep", type=Path, help="a directory for the worlds of what went wrong")
     parser.add_argument("--directory", type=Path, default=MEMORY if MEMORY.is_dir() else None)
+    parser.add_argument("--served", action="store_true", help="sweeps by lines of input, too")
     asked = parser.parse_args()
     if is_loaded():
-        os._exit(_sweep(asked, asked.directory))  # what is frozen for forks is no leak to tell of
+        importlib.import_module("tests.adversary.fork_server").warm_up()
+        code = _serve(parser, asked.directory) if asked.served else _sweep(asked, asked.directory)
+        os._exit(code)  # what is frozen for forks is no leak to tell of
     with TemporaryDirectory(prefix="statelake-faults-", dir=asked.directory) as scratch:
         return run_below(Path(scratch), "tests.faults", *sys.argv[1:], "--directory", scratch)
 
 
+def _serve(parser: argparse.ArgumentParser, directory: Path) -> int:
+    """Sweep as each line of input says; behind what is printed stands `end` and the exit code."""
+    for line in sys.stdin:
+        _say(f"end {_sweep(parser.parse_args(line.split()), directory)}")
+    return 0
+
+
+@cache
+def _worlds(directory: Path, keep: Path | None) -> Any:
+    """What sweeps share: worlds in which commands can be run, and calm runs."""
+    sweeping = importlib.import_module("tests.faults.sweeping")
+    return sweeping.Sweep(directory, keep=keep, containers=os.geteuid() == 0)
+
+
 def _sweep(asked: argparse.Namespace, directory: Path) -> int:
     """Try the cases, in this process, in which the shim is loaded."""
-    importlib.import_module("tests.adversary.fork_server").warm_up()
     if asked.runs:
-        return _sweep_runs(asked, directory)
+        return _sweep_runs(asked, directory / f"runs-{asked.seed}")
+    sweep = _worlds(directory, asked.keep)
     sweeping = importlib.import_module("tests.faults.sweeping")
-    sweep = sweeping.Sweep(directory, keep=asked.keep, containers=os.geteuid() == 0)
     if asked.trace:
         _say("\n".join(sweep.trace(asked.trace)))
         return 0
