@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import gc
 import os
 from collections.abc import Iterator
 from itertools import count
@@ -39,7 +38,8 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage again."""
+    """Look for garbage again, but not among tests."""
+    gc.freeze()
     gc.enable()
 
 
@@ -47,11 +47,6 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Thin tests that go through many snapshots or attacks."""
     thin(items)
-
-
-def pytest_collection_finish() -> None:
-    """Tests are never garbage: a collector need not go through thousands of them again."""
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
