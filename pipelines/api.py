@@ -30,8 +30,8 @@ import pyarrow as pa
 from typing_extensions import Self
 
 from statelake.pipelines.engine import Engine, Progress
-from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogVersion
+from statelake.pipelines.lake.catalog.reading import SnapshotReading, read_together
 from statelake.pipelines.lake.catalog.snapshot_names import (
     SnapshotId,
     resolve_snapshot,
@@ -755,13 +755,15 @@ class Job:
                 f"snapshot {first.name} was taken after {last.name}", remedy="exchange them"
             )
         asked = {each.name for each in (first, last) if each is not None}
-        chosen = [
-            SnapshotId(record.snapshot_id)
-            for record in self.snapshots()
-            if (first is None or record.taken_at >= first.taken_at)
-            and (last is None or record.taken_at <= last.taken_at)
-            and (not record.parent or record.snapshot_id in asked)
-        ]
+
+        def chosen(version: CatalogVersion) -> list[SnapshotRecord]:
+            return [
+                version.snapshot(self.name, record.snapshot_id)
+                for record in version.listed(self.name)[0]
+                if (first is None or record.taken_at >= first.taken_at)
+                and (last is None or record.taken_at <= last.taken_at)
+                and (not record.parent or record.snapshot_id in asked)
+            ]
 
         def compare(operator: str, state: str, before: str, after: str) -> KeyChanges:
             found = diff_state(
@@ -770,8 +772,11 @@ class Job:
             )  # fmt: skip
             return KeyChanges(found.added, found.removed, found.changed)
 
-        described = (recorded(each, each.record) for each in map(self.__getitem__, chosen))
-        return growth_of(described, ahead=ahead, keys=keys, compare=compare)
+        def grown(records: list[SnapshotRecord]) -> Growth:
+            described = [recorded(LakeSnapshot(self, record), record) for record in records]
+            return growth_of(described, ahead=ahead, keys=keys, compare=compare)
+
+        return read_together(self.lake.catalog, chosen, grown)
 
     def commit(self, name: str, parent: str, *, note: str = "") -> CommitResult:
         """Register the current versions of the job's tables, edited elsewhere, as a snapshot.

@@ -12,7 +12,7 @@ from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.orchestration.metadata import DRAWN_OPERATORS, markdown_table
 from statelake.pipelines.report.drawing import growth_chart, subtask_chart, written_chart
 from statelake.pipelines.shown import bytes_text
-from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.errors import DamagedLakeError, NotFoundError
 from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
@@ -77,8 +77,9 @@ def history_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Any]:
     if len(until) > 1:
         before = until[-2].snapshot_id
         try:
-            rows = changes_between(lake.snapshot(record.job, before), record)
-        except DamagedLakeError as error:
+            names = (before, record.snapshot_id)
+            rows = changes_between(*lake.together((record.job, name) for name in names))
+        except (DamagedLakeError, NotFoundError) as error:
             metadata["changes"] = printable(f"not known: snapshot {before!r}: {error.problem}")
         else:
             columns = ("table", "entries", "change", "bytes", "change", "files kept")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from statelake.pipelines.engine import Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.keys.heavy_keys import weigh_recorded
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import SnapshotRecord
@@ -196,6 +197,7 @@ def lake_report(
             grown = grow()
         except StateError as error:  # of another snapshot: this one has its report
             problem = str(error)
+    SnapshotReading(lake, record).check()  # growth is of a later version of the catalog
     return Report(
         f"{record.job}, {record.snapshot_id}",
         _recorded_facts(record),

@@ -345,7 +345,7 @@ class Catalog:
             raise _no_lake(self.directory.full())
         return CatalogVersion(self._catalog, self._looks, log)
 
-    def _read(self, read: Callable[[CatalogVersion], Result]) -> Result:
+    def at_one_version(self, read: Callable[[CatalogVersion], Result]) -> Result:
         """Read the newest version of the catalog; again, if a file was exchanged meanwhile."""
         for _ in range(READINGS):
             version = self.version()
@@ -361,7 +361,7 @@ class Catalog:
 
     def jobs(self) -> list[str]:
         """Return the jobs that have rows, valid or not, sorted."""
-        return self._read(CatalogVersion.jobs)
+        return self.at_one_version(CatalogVersion.jobs)
 
     def summaries(self, job: str | None = None) -> list[SnapshotRecord]:
         """Return all snapshots, or one job's, the oldest first, without their operators.
@@ -380,7 +380,7 @@ class Catalog:
 
     def has(self, job: str, snapshot_id: str) -> bool:
         """Return whether an id is taken, even by an invalid row."""
-        return self._read(lambda version: version.has(job, snapshot_id))
+        return self.at_one_version(lambda version: version.has(job, snapshot_id))
 
     def records(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
         """Return all snapshots, or one job's, with their operators, and the invalid rows.
@@ -388,7 +388,7 @@ class Catalog:
         Raises:
             NotALakeError: There is no lake.
         """
-        return self._read(lambda version: version.records(job))
+        return self.at_one_version(lambda version: version.records(job))
 
     def snapshot(self, job: str, snapshot_id: str) -> SnapshotRecord:
         """Return one snapshot, with its operators.
@@ -397,7 +397,19 @@ class Catalog:
             NotFoundError: There is no such job or snapshot.
             DamagedLakeError: The snapshot's row breaks a rule of the catalog.
         """
-        return self._read(lambda version: version.snapshot(job, snapshot_id))
+        return self.at_one_version(lambda version: version.snapshot(job, snapshot_id))
+
+    def together(self, snapshots: Iterable[tuple[str, str]]) -> list[SnapshotRecord]:
+        """Return some snapshots by job and id, all of one version: before or after an erasure.
+
+        Raises:
+            NotFoundError: There is no such job or snapshot.
+            DamagedLakeError: A snapshot's row breaks a rule of the catalog.
+        """
+        wanted = list(snapshots)
+        return self.at_one_version(
+            lambda version: [version.snapshot(job, snapshot_id) for job, snapshot_id in wanted]
+        )
 
     def latest(self, job: str) -> SnapshotRecord | None:
         """Return the job's newest snapshot, if it has one.
@@ -405,11 +417,11 @@ class Catalog:
         Raises:
             DamagedLakeError: A row is invalid, so that the newest is not known.
         """
-        return self._read(lambda version: version.latest(job)) if self.exists() else None
+        return self.at_one_version(lambda version: version.latest(job)) if self.exists() else None
 
     def listed(self, job: str | None = None) -> tuple[list[SnapshotRecord], list[BadRow]]:
         """Return `summaries` and `bad_rows`, of one version of the catalog."""
-        return self._read(lambda version: version.listed(job))
+        return self.at_one_version(lambda version: version.listed(job))
 
     def transact(
         self, decide: Callable[[CatalogVersion], CatalogChange | None], *, create: bool = False

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TypeVar
 
-from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogVersion
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import ConflictError, NotFoundError, StateError
 
@@ -24,6 +24,8 @@ Key = tuple[str, str]
 
 class SnapshotReading:
     """Snapshots that are read, each by one record from beginning to end.
+
+    Give it records of one version of the catalog: all are replaced by those of another version.
 
     Args:
         lake: The lake.
@@ -110,19 +112,57 @@ class SnapshotReading:
 
     def _exchanged(self) -> dict[Key, SnapshotRecord]:
         """Return the new records of snapshots whose files were exchanged since reading began."""
-        exchanged = {}
-        for (job, snapshot_id), record in self.records.items():
-            try:
-                now = self.lake.snapshot(job, snapshot_id)
-            except NotFoundError as error:
-                raise NotFoundError(
-                    f"snapshot {snapshot_id!r} was dropped while it was read",
-                    place=f"job {job!r}",
-                    remedy="see `statelake snapshots`",
-                ) from error
-            if now.files_digest() != record.files_digest():
-                exchanged[job, snapshot_id] = now
-        return exchanged
+
+        def now(version: CatalogVersion) -> dict[Key, SnapshotRecord]:
+            return {key: self._record_in(version, *key) for key in self.records}
+
+        return {
+            key: record
+            for key, record in self.lake.at_one_version(now).items()
+            if record.files_digest() != self.records[key].files_digest()
+        }
+
+    def _record_in(self, version: CatalogVersion, job: str, snapshot_id: str) -> SnapshotRecord:
+        try:
+            return version.snapshot(job, snapshot_id)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"snapshot {snapshot_id!r} was dropped while it was read",
+                place=f"job {job!r}",
+                remedy="see `statelake snapshots`",
+            ) from error
+
+
+def read_together(
+    lake: Catalog,
+    choose: Callable[[CatalogVersion], list[SnapshotRecord]],
+    read: Callable[[list[SnapshotRecord]], Result],
+) -> Result:
+    """Read snapshots of one version of the catalog; all again after an erasure from the outer ones.
+
+    Those between may be dropped meanwhile: of them `read` uses what the records say.
+
+    Args:
+        lake: The lake.
+        choose: Returns the snapshots.
+        read: Called with them.
+
+    Raises:
+        ConflictError: An erasure interfered each time.
+        NotFoundError: The first or the last snapshot was dropped meanwhile.
+    """
+    for attempt in range(1, READINGS + 1):
+        records = lake.at_one_version(choose)
+        reading = SnapshotReading(lake, *records[:1], *records[-1:])
+        result = read(records)
+        try:
+            reading.check()
+        except ConflictError:
+            if attempt == READINGS:
+                raise
+        else:
+            break
+    return result
 
 
 def _erased(exchanged: dict[Key, SnapshotRecord]) -> ConflictError:

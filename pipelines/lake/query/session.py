@@ -217,6 +217,8 @@ class Session:
         with self.telling():
             self.columns.clear()
             text = self.resolved(query)
+            if len(self.names.reading.records) > 1:  # read one after another, beside an erasure
+                self.names.reading.check()
             if kind == "EXPLAIN":
                 plans = self.connection.execute(text).fetchall()
                 return _answer_of("plan", [plan for _, plan in plans])

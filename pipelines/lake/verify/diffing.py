@@ -154,7 +154,7 @@ def diff_snapshots(
             for difference in work.operator(_operator(before, key), _operator(after, key))
         ] + _without_tables(before, after)
 
-    reading = SnapshotReading(lake, lake.snapshot(job, earlier), lake.snapshot(job, later))
+    reading = SnapshotReading(lake, *lake.together([(job, earlier), (job, later)]))
     states = reading.whole(differences)
     if sort == "bytes":
         states.sort(key=lambda each: (-each.bytes_change, each.operator, each.state))
@@ -208,7 +208,7 @@ def diff_state(
             raise NotFoundError(f"no state {operator}/{state}", place=f"job {job!r}")
         return found[0]
 
-    reading = SnapshotReading(lake, lake.snapshot(job, earlier), lake.snapshot(job, later))
+    reading = SnapshotReading(lake, *lake.together([(job, earlier), (job, later)]))
     return reading.whole(difference)
 
 

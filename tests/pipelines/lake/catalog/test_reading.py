@@ -13,9 +13,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pytest
 
+import statelake as sl
 from statelake.pipelines.lake.catalog import reading
 from statelake.pipelines.lake.catalog.attempts import Attempt
-from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogVersion
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.erase import erasing
 from statelake.pipelines.lake.erase.erasing import erase
@@ -164,6 +165,11 @@ def diff(lake: Catalog, _: Path) -> object:
     return diff_snapshots(lake, "orders", "day-0", "day-1", engine=LOCAL, examples=0)
 
 
+def growth(lake: Catalog, _: Path) -> object:
+    """How its state grew."""
+    return sl.Lake(lake.location).job("orders", engine="local").growth().to_json()
+
+
 def export(lake: Catalog, to: Path) -> object:
     """The entries of an export."""
     return exported(lake, "day-0", to)
@@ -210,6 +216,19 @@ def test_an_erasure_while_a_snapshot_is_read_is_seen_whole(
     with before_file(1, partial(erase_her, lake)):
         found = read(lake, tmp_path / "meanwhile")
     assert found == read(erased, tmp_path / "after")
+
+
+@pytest.mark.parametrize("read", [sql_of_all, diff, growth])
+def test_a_comparison_beside_an_erasure_is_no_mixture(
+    read: Read, lake: Catalog, erased: Catalog, tmp_path: Path
+) -> None:
+    """An erasure between two records: both snapshots are shown before it, or both after it."""
+    either = [read(lake, tmp_path), read(erased, tmp_path)]
+    with pytest.MonkeyPatch.context() as patch:
+        step = (CatalogVersion, "snapshot", "after", 1)
+        do_at(patch, step, partial(end_between_two_logs, lake))
+        assert read(lake, tmp_path) in either
+    assert read(lake, tmp_path) == either[1]
 
 
 @pytest.mark.thinned(2)
