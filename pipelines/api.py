@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.export.rescaling import OperatorPlan
     from statelake.pipelines.lake.ingest.importing import ImportResult
     from statelake.pipelines.lake.keys.key_history import KeyHistory
+    from statelake.pipelines.lake.query.limits import QueryLimits
     from statelake.pipelines.lake.query.session import Session
     from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.verify.diffing import Differences, SortBy
@@ -243,22 +244,30 @@ class Lake:
             errors += [row.error for row in invalid]
         return records
 
-    def session(self, *, as_of: str | None = None, job: str | None = None) -> Session:
+    def session(
+        self,
+        *,
+        as_of: str | None = None,
+        job: str | None = None,
+        limits: QueryLimits | None = None,
+    ) -> Session:
         """Return DuckDB over the tables of the lake, for several queries; close it at the end.
 
         Args:
             as_of: Read tables as they were in this snapshot.
             job: A job whose name may be left out of table names.
+            limits: What each query may take; by default what DuckDB takes.
 
         Raises:
             NotFoundError: There is no such snapshot or job.
         """
-        from statelake.pipelines.lake.query.session import Session
+        from statelake.pipelines.lake.query.session import NO_LIMITS, Session
         from statelake.pipelines.lake.query.table_names import TableNames
 
         if as_of is not None and job is not None:
             as_of = resolve_snapshot(self.catalog, job, as_of)
-        return Session(self.catalog, TableNames(self.catalog, as_of=as_of, job=job))
+        names = TableNames(self.catalog, as_of=as_of, job=job)
+        return Session(self.catalog, names, limits=limits or NO_LIMITS)
 
     def sql(
         self,
@@ -268,6 +277,7 @@ class Lake:
         job: str | None = None,
         engine: str = "duckdb",
         limit: int | None = None,
+        memory: int | None = None,
     ) -> pa.RecordBatchReader:
         """Run a query, with tables by the name `<job>.<operator>.<state>`.
 
@@ -277,6 +287,8 @@ class Lake:
             job: A job whose name may be left out of table names.
             engine: What runs it: `duckdb` within this process, or `spark`.
             limit: Return at most so many rows; all by default.
+            memory: How many bytes of memory DuckDB may take; by default 80 % of the machine's. It
+                spills the rest into a temporary directory.
 
         Returns:
             The rows, which `read_all()` makes a table; DuckDB, Polars and pandas take it as it is.
@@ -292,9 +304,11 @@ class Lake:
             from statelake.pipelines.spark.sql import read_sql
 
             return read_sql(self.catalog, query, as_of=as_of, job=job, limit=limit).to_reader()
-        session = self.session(as_of=as_of, job=job)
+        from statelake.pipelines.lake.query.limits import QueryLimits
+
+        session = self.session(as_of=as_of, job=job, limits=QueryLimits(memory))
         try:
-            answer = session.query(query)
+            answer = session.query(query, limit)
         except BaseException:
             session.close()
             raise

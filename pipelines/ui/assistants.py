@@ -7,10 +7,10 @@ the tools that show keys and values are not there, and the others leave them out
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Any
 
@@ -21,6 +21,8 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from statelake.pipelines.keys import printed_rows, weights_json
 from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.ui.audit import Audit
+from statelake.pipelines.ui.process import opened
+from statelake.pipelines.ui.query_pool import BusyError, QueryPool
 from statelake.pipelines.ui.views import KEY_ROWS, Name, Options, Source, without_values
 from statelake.state_core.errors import NotFoundError, StateError, did_you_mean
 
@@ -122,11 +124,11 @@ class Tools:
             _Tool(self.top, shows=Shown.VALUES),
             _Tool(self.sql, shows=Shown.VALUES),
         ]
-        values = self.source.options.values
+        values, pool = self.source.options.values, QueryPool(self.source.options.limits)
         for tool in tools:
             if values or tool.shows is not Shown.VALUES:
                 made.add_tool(
-                    _told(tool, self.audit, values=values), structured_output=False,
+                    _told(tool, self.audit, pool, values=values), structured_output=False,
                     annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False),
                 )  # fmt: skip
         return made
@@ -252,18 +254,28 @@ def _sink_numbers(sink: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(tool: _Tool, audit: Audit, *, values: bool) -> Callable[..., str]:
+def _told(
+    tool: _Tool, audit: Audit, pool: QueryPool, *, values: bool
+) -> Callable[..., Awaitable[str]]:
     """Return a tool that answers with text, and whose errors are those of the command.
 
     Args:
         tool: The tool.
         audit: Gets a line for each call that shows values.
+        pool: The places in which it reads.
         values: Whether answers and the words of errors may have values.
     """
     call = tool.call
 
     @wraps(call)
-    def told(*args: Any, **kwargs: Any) -> str:
+    async def told(*args: Any, **kwargs: Any) -> str:
+        try:
+            async with pool.place() as place:
+                return await place.run(partial(answered, *args, **kwargs))
+        except BusyError as error:
+            raise ToolError(str(error)) from None
+
+    def answered(*args: Any, **kwargs: Any) -> str:
         try:
             if values and tool.shows is not Shown.NAMES:
                 given = signature(call).bind(*args, **kwargs)
@@ -300,14 +312,5 @@ def serve_assistant(location: str | os.PathLike[str], options: Options, *, audit
         SnapshotError: The directory can't be listed.
         StateError: The audit file can't be written.
     """
-    source = Source(location, options)
-    log = None
-    try:
-        log = Audit(audit)
+    with opened(location, options, audit) as (source, log):
         Tools(source, log).server().run("stdio")
-    except KeyboardInterrupt:
-        return
-    finally:
-        source.close()
-        if log is not None:
-            log.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from importlib import resources
 from io import RawIOBase, StringIO
@@ -12,24 +12,39 @@ from itertools import chain, islice
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
+import anyio
 import pyarrow as pa
 import pyarrow.parquet as pq
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from statelake.pipelines.report.markup import Html
 from statelake.pipelines.shown import write_csv
 from statelake.pipelines.ui import pages
 from statelake.pipelines.ui.audit import Audit
 from statelake.pipelines.ui.guard import Guard
+from statelake.pipelines.ui.process import opened
+from statelake.pipelines.ui.query_pool import (
+    PLACE,
+    BusyError,
+    Place,
+    QueryPool,
+)
 from statelake.pipelines.ui.views import Name, Options, Source, refuse_values, without_values
 from statelake.state_core.errors import NotFoundError, StateError
 from statelake.state_core.printable import printable
 
 HOST = "127.0.0.1"
+# what reads state, and so needs a place: all of it, or what has such a word
+READING = {
+    "/rows": "", "/key": "key", "/top": "", "/diff": "", "/growth": "", "/erasure": "",
+    "/sql": "query", "/sql.csv": "", "/sql.parquet": "",
+}  # fmt: skip
 HIGHEST = 1_000_000_000  # of a page, or a parallelism
 Words: TypeAlias = "dict[str, str]"
 
@@ -46,6 +61,7 @@ class Site:
         self.source = source
         self.audit = audit
         self.values = source.options.values
+        self.pool = QueryPool(source.options.limits)
 
     def app(self) -> Starlette:
         """Return the application, for a `Guard`."""
@@ -68,22 +84,34 @@ class Site:
             routes=[Route(path, self._endpoint(answer)) for path, answer in answers.items()]
         )
 
-    def _endpoint(self, answer: Callable[[Words], Response]) -> Callable[[Request], Response]:
-        def endpoint(request: Request) -> Response:
+    def _endpoint(self, answer: Callable[[Words], Response]) -> Callable[[Request], Any]:
+        async def endpoint(request: Request) -> Any:
             try:
                 words = _words(request.scope["query_string"].decode("ascii"))
                 words = _words(words.pop(pages.WITH, "")) | words
             except ValueError:  # no UTF-8
                 return self._page("Not found", pages.problem("No such address."), code=404)
-            try:
-                return answer(words)
-            except NotFoundError as error:
-                return self._page("Not found", pages.problem(str(error)), code=404)
-            except StateError as error:
-                said = error if self.values else without_values(error)
-                return self._page("That can't be shown", pages.problem(str(said)), code=400)
+            work = partial(self._answer, answer, words)
+            asked = READING.get(request.url.path)
+            if asked is None or (asked and not words.get(asked, "").strip()):
+                return await run_in_threadpool(work)
+            return _Placed(self.pool, work, self._busy)
 
         return endpoint
+
+    def _answer(self, answer: Callable[[Words], Response], words: Words) -> Response:
+        try:
+            return answer(words)
+        except NotFoundError as error:
+            return self._page("Not found", pages.problem(str(error)), code=404)
+        except BusyError as error:
+            return self._busy(error)
+        except StateError as error:
+            said = error if self.values else without_values(error)
+            return self._page("That can't be shown", pages.problem(str(said)), code=400)
+
+    def _busy(self, error: BusyError) -> Response:
+        return self._page("Not now", pages.problem(str(error)), code=503)
 
     def _page(
         self, title: str, *parts: Html, name: Name | None = None, code: int = 200
@@ -193,7 +221,7 @@ class Site:
         """Answer with a form and its result, or with the form and what is wrong with it."""
         try:
             return self._page(title, *parts(), name=name)
-        except NotFoundError:
+        except (NotFoundError, BusyError):
             raise
         except StateError as error:
             said = pages.problem(str(error))
@@ -204,17 +232,21 @@ class Site:
         refuse_values(self.source.options)
         name, query = _name(words), words.get("query", "")
         self.audit.write(f"sql as {kind}", name, query=query)
-        schema, batches = self.source.batches(name, query)
         written, media = {
             "csv": (_csv, "text/csv; charset=utf-8"),
             "parquet": (_parquet, "application/vnd.apache.parquet"),
         }[kind]
-        pieces = written(schema, batches)
+
+        def all_pieces() -> Generator[bytes]:
+            with self.source.answer(name, query) as answer:
+                yield from written(answer.schema, answer.batches)
+
+        pieces = all_pieces()
+        place = PLACE.get()
+        assert place is not None  # noqa: S101 - by `READING`
+        place.at_end.callback(pieces.close)
         first = list(islice(pieces, 2))  # what can't be written is told, and not cut off
-        return StreamingResponse(
-            chain(first, pieces), media_type=media,
-            headers={"content-disposition": f'attachment; filename="rows.{kind}"'},
-        )  # fmt: skip
+        return _Download(chain(first, pieces), media, f"rows.{kind}")
 
     def style(self, _: Words) -> Response:
         """Answer with the style of a report, and what these pages add to it."""
@@ -223,6 +255,90 @@ class Site:
             for package in ("report", "ui")
         )
         return Response("".join(files), media_type="text/css")
+
+
+class _Download(Response):
+    """A file whose pieces are made while it is sent, each in the place of its request."""
+
+    def __init__(self, pieces: Iterator[bytes], media: str, name: str) -> None:
+        super().__init__(media_type=media)
+        self._pieces = pieces
+        self.raw_headers = [
+            (b"content-type", media.encode()),
+            (b"content-disposition", f'attachment; filename="{name}"'.encode()),
+        ]
+
+    async def send(self, place: Place, send: Send) -> None:
+        """Send all pieces.
+
+        Raises:
+            StateError: One can't be made: what was sent has no end, so it is not taken for all.
+        """
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        while piece := await place.run(lambda: next(filter(None, self._pieces), b"")):
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+class _Placed:
+    """An answer that needs a place; its work ends when the browser leaves.
+
+    Args:
+        pool: The places.
+        work: Returns the answer.
+        busy: Returns the answer if there is no place.
+    """
+
+    def __init__(
+        self, pool: QueryPool, work: Callable[[], Response], busy: Callable[[BusyError], Response]
+    ) -> None:
+        self.pool = pool
+        self.work = work
+        self.busy = busy
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+        async def leave() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(leave)
+            answer = await self._answered(send)
+            if answer is not None:
+                await answer(scope, receive, send)
+            group.cancel_scope.cancel()
+
+    async def _answered(self, send: Send) -> Response | None:
+        """Return the answer; None if it was sent."""
+        answer = None
+        try:
+            async with self.pool.place() as place:
+                answer = await place.run(self.work)
+                if not isinstance(answer, _Download):
+                    return answer
+                await answer.send(place, send)
+                return None
+        except BusyError as error:
+            if answer is not None:  # which has no end
+                raise
+            return self.busy(error)
+
+
+class _Server(uvicorn.Server):
+    """The server, which ends all queries when it ends."""
+
+    def __init__(self, config: uvicorn.Config, pool: QueryPool) -> None:
+        super().__init__(config)
+        self._pool = pool
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End."""
+        self._pool.end()
+        await super().shutdown(sockets)
 
 
 def _words(query: str) -> Words:
@@ -325,30 +441,21 @@ def serve(
         SnapshotError: The directory can't be listed.
         StateError: The port is taken, or the audit file can't be written.
     """
-    source = Source(location, options)
-    log = None
-    try:
-        log = Audit(audit)
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                listening.bind((HOST, port))
-            except OSError as error:
-                raise StateError(
-                    f"port {port} can't be used ({error.strerror})", remedy="give another --port"
-                ) from error
-            used = int(listening.getsockname()[1])
-            guard = Guard(Site(source, log).app(), used)
-            config = uvicorn.Config(
-                guard, log_level="critical", access_log=False, server_header=False, lifespan="off",
-                ws="none", proxy_headers=False, timeout_graceful_shutdown=1,
-            )  # fmt: skip
-            listening.listen()
-            ready(f"http://{HOST}:{used}/?token={guard.token}")
-            uvicorn.Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:
-        return
-    finally:
-        source.close()
-        if log is not None:
-            log.close()
+    with opened(location, options, audit) as (source, log), socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((HOST, port))
+        except OSError as error:
+            raise StateError(
+                f"port {port} can't be used ({error.strerror})", remedy="give another --port"
+            ) from error
+        used = int(listening.getsockname()[1])
+        site = Site(source, log)
+        guard = Guard(site.app(), used)
+        config = uvicorn.Config(
+            guard, log_level="critical", access_log=False, server_header=False, lifespan="off",
+            ws="none", proxy_headers=False, timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        listening.listen()
+        ready(f"http://{HOST}:{used}/?token={guard.token}")
+        _Server(config, site.pool).run(sockets=[listening])

@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -31,7 +31,8 @@ from statelake.pipelines.keys import KeyRows, key_table, rows_in_savepoint
 from statelake.pipelines.lake.erase.audit_records import AuditRecord, broken_record
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.keys.key_history import KeyHistory
-from statelake.pipelines.lake.query.session import Answer, Session
+from statelake.pipelines.lake.query.limits import QueryLimits
+from statelake.pipelines.lake.query.session import Answer, QueryError, Session, memory_error
 from statelake.pipelines.lake.query.table_names import operator_tables_by_name, quoted
 from statelake.pipelines.lake.share.mask_file import Mask
 from statelake.pipelines.lake.tables.describing import describe_recorded
@@ -40,6 +41,7 @@ from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.operations.scanning import FoundSnapshot
 from statelake.pipelines.shown import TIMES, bytes_text, cell_text, json_rows, json_text
+from statelake.pipelines.ui.query_pool import PLACE
 from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -67,7 +69,8 @@ KEY_ROWS = 1000  # of one operator
 HEAVIEST = 1000  # keys of a state that are weighed
 EXAMPLES = 20
 COMPLETED_TABLES = 50  # whose columns are offered while a query is typed
-LONGEST_QUERY = 60.0  # seconds
+LARGEST = 64 << 20  # bytes of a page's rows: as text they take many times that
+DOWNLOAD = 10  # times as long as a page
 REMEMBERED = 16  # descriptions: each may have read all of a snapshot
 
 
@@ -83,6 +86,7 @@ class Options:
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
         plan: The compiled plan of a Flink SQL job, for names; None without one.
         decode: What texts and bytes of states hold, `OPERATOR/STATE=json` each.
+        limits: What queries may take.
     """
 
     values: bool = True
@@ -92,6 +96,7 @@ class Options:
     uids: tuple[str, ...] = ()
     plan: str | None = None
     decode: tuple[str, ...] = ()
+    limits: QueryLimits = field(default_factory=QueryLimits.of_machine)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -550,10 +555,18 @@ class Source:
     # ------------------------------------------------------------------------------------- by SQL
 
     @contextmanager
-    def _session(self, name: Name) -> Iterator[tuple[LakeSnapshot, Session]]:
-        stored = self.stored(name)
-        with stored.job.lake.session(as_of=stored.name, job=stored.job.name) as session:
-            yield stored, session
+    def _session(self, name: Name, times: int = 1) -> Iterator[tuple[LakeSnapshot, Session]]:
+        stored, limits = self.stored(name), self.options.limits
+        if limits.seconds is not None:
+            limits = replace(limits, seconds=times * limits.seconds)
+        lake, job, place = stored.job.lake, stored.job.name, PLACE.get()
+        with lake.session(as_of=stored.name, job=job, limits=limits) as session, ExitStack() as own:
+            if place is not None:
+                own.enter_context(place.holding(session))
+            try:
+                yield stored, session
+            except MemoryError as error:
+                raise memory_error(str(error)) from error
 
     def rows(
         self, name: Name, operator: str, state: str, where: str, page: int, mode: str = ""
@@ -586,8 +599,7 @@ class Source:
                 f"SELECT * FROM {table}{condition} ORDER BY ALL"  # noqa: S608 - quoted, read only
                 f" LIMIT {PAGE_ROWS + 1} OFFSET {offset}"
             )
-            with _limited(session):
-                return replace(_rows_of(session.query(query), PAGE_ROWS), of_state=True)
+            return replace(_rows_of(session.query(query), PAGE_ROWS), of_state=True)
 
     def query(self, name: Name, query: str) -> Rows:
         """Return the first rows of a query over the tables of a snapshot.
@@ -595,8 +607,8 @@ class Source:
         Raises:
             QueryError: It is refused, or takes too long.
         """
-        with self._session(name) as (_, session), _limited(session):
-            return _rows_of(session.query(query), QUERY_ROWS)
+        with self._session(name) as (_, session):
+            return _rows_of(session.query(query, QUERY_ROWS + 1), QUERY_ROWS)
 
     def tables(self, name: Name) -> dict[str, list[str]]:
         """Return the tables of a snapshot as a query may name them, the first ones with columns."""
@@ -607,15 +619,15 @@ class Source:
             }
             return {table: columns.get(table, []) for table in session.tables()}
 
-    def batches(self, name: Name, query: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return all rows of a query, which are read while they are consumed.
+    @contextmanager
+    def answer(self, name: Name, query: str) -> Iterator[Answer]:
+        """Run a query for all its rows, which are read while they are consumed.
 
         Raises:
-            QueryError: It is refused.
+            QueryError: It is refused, or takes too long.
         """
-        stored = self.stored(name)
-        reader = stored.job.lake.sql(query, as_of=stored.name, job=stored.job.name)
-        return reader.schema, iter(reader)
+        with self._session(name, DOWNLOAD) as (_, session):
+            yield session.query(query)
 
 
 def _groups_of_rows(state: StateRecord, first: int, count: int) -> tuple[str, int]:
@@ -667,20 +679,14 @@ def _queue(stored: LakeSnapshot, record: OperatorRecord, state: str) -> str:
     return f"domain = '{domain}' AND service = '{service}'"
 
 
-@contextmanager
-def _limited(session: Session) -> Iterator[None]:
-    """End a query that takes too long."""
-    timer = threading.Timer(LONGEST_QUERY, session.connection.interrupt)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 def _rows_of(answer: Answer, limit: int) -> Rows:
     """Return the first rows of an answer, without columns of exact bytes that are empty."""
     table = pa.Table.from_batches(answer.first(limit + 1), answer.schema)
+    if table.nbytes > LARGEST:
+        raise QueryError(
+            f"its rows have {bytes_text(table.nbytes)}, and are shown up to {bytes_text(LARGEST)}",
+            remedy="ask for fewer columns or rows, or for a part of them: substr, list_slice",
+        )
     shown = [
         at
         for at, (field, column) in enumerate(zip(table.schema, table.columns, strict=True))

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 from statelake.state_core.files.confinement import PART
 
@@ -29,6 +29,9 @@ KINDS = EXPORT_PREFIX, LOG_PREFIX, SQL_PREFIX = (
 LOG = logging.getLogger(__name__)
 DIGITS = "[0-9a-f]{8}"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+_TEMPORARY: WeakSet[HeldDirectory] = WeakSet()
 
 
 class HeldDirectory:
@@ -65,7 +68,16 @@ class HeldDirectory:
 
 def held_temporary(prefix: str) -> HeldDirectory:
     """Create a directory of this process among the system's temporary ones."""
-    return HeldDirectory(f"{tempfile.gettempdir()}/{prefix}", mode=0o700)
+    held = HeldDirectory(f"{tempfile.gettempdir()}/{prefix}", mode=0o700)
+    _TEMPORARY.add(held)
+    return held
+
+
+def remove_held_temporary() -> None:
+    """Remove this process's temporary directories, which threads may still use: it ends now."""
+    for held in list(_TEMPORARY):
+        for _ in range(3):  # a file may come meanwhile
+            shutil.rmtree(held.path, ignore_errors=True)
 
 
 def stale_temporary_directories(*prefixes: str) -> list[str]:

@@ -27,6 +27,7 @@ from statelake.pipelines.lake.query.catalog_tables import (
     catalog_table,
 )
 from statelake.pipelines.lake.query.key_group_function import KEY_GROUP_FUNCTION, key_group
+from statelake.pipelines.lake.query.limits import SPILLED, QueryLimits, QueryWatch
 from statelake.pipelines.lake.query.table_datasets import OpenedTable
 from statelake.pipelines.lake.query.table_names import (
     DUCKDB,
@@ -60,6 +61,8 @@ BATCH_ROWS = 1 << 16
 _SHOW_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 _NO_TABLE = re.compile(r".*Table with name (?P<name>.+?) does not exist.*")
 _NOT_READ = re.compile("(?i)parquet|reading the stream|IOError|could not verify page")
+_NO_MEMORY = re.compile("(?i)out of memory|bad_alloc|failed to allocate|max_temp_directory_size")
+NO_LIMITS = QueryLimits()
 ONLY_SPARK = "write it as DuckDB does, or let Spark run it: --engine spark"
 
 
@@ -102,11 +105,18 @@ class Session:
         lake: The lake.
         names: The names of its tables.
         threads: How many threads DuckDB has; by default one for each core.
+        limits: What each query may take.
     """
 
     catalog_tables = CATALOG_NAMES
 
-    def __init__(self, lake: Catalog, names: TableNames, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        lake: Catalog,
+        names: TableNames,
+        threads: int | None = None,
+        limits: QueryLimits = NO_LIMITS,
+    ) -> None:
         self.lake = lake
         self.names = names
         self._failures: list[StateError] = []
@@ -117,8 +127,18 @@ class Session:
         self._called: dict[str, tuple[str, ...]] = {}  # the table parts of each name in DuckDB
         spilled = held_temporary(SQL_PREFIX)
         configuration = CONFIGURATION if threads is None else CONFIGURATION | {"threads": threads}
+        if limits.memory is not None:
+            configuration = configuration | {
+                "memory_limit": f"{limits.memory}B",
+                "max_temp_directory_size": f"{limits.memory * SPILLED}B",
+            }
         self.connection = duckdb.connect(":memory:", config=configuration)
-        self._close = finalize(self, _close, self.connection, spilled)
+        too_long = QueryError(
+            f"the query took longer than {limits.seconds or 0:g} seconds",
+            remedy="ask for less, or give it more time: --query-seconds",
+        )
+        self._watch = QueryWatch(self.connection, limits.seconds, too_long)
+        self._close = finalize(self, _close, self.connection, spilled, self._watch)
         for setting in (
             f"temp_directory = '{spilled.path.replace(chr(39), chr(39) * 2)}'",
             "TimeZone = 'UTC'",
@@ -152,6 +172,10 @@ class Session:
         """End the running query, drop all tables, and delete spilled files."""
         self._end()
         self._close()
+
+    def end(self, error: StateError) -> None:
+        """End the running query, and refuse later ones, with an error; any thread may call it."""
+        self._watch.end(error)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.lake, self.names, 1)
@@ -187,8 +211,12 @@ class Session:
         """Return the names of all tables: those of states, then those of the catalog."""
         return [table.name for table in self.names] + self.catalog_tables
 
-    def query(self, query: str) -> Answer:
+    def query(self, query: str, limit: int | None = None) -> Answer:
         """Run a query that only reads, and end the one before.
+
+        Args:
+            query: The query.
+            limit: No more rows than these are computed.
 
         Raises:
             ReadOnlyError: The statement changes rows.
@@ -209,9 +237,9 @@ class Session:
                 remedy="give SELECT, or DELETE, UPDATE or INSERT with --edit; if Spark or delta-rs"
                 " changed a table, `statelake commit` makes a snapshot of it",
             )
-        return self.names.reading.whole(lambda *_: self._answer(query, kind))
+        return self.names.reading.whole(lambda *_: self._answer(query, kind, limit))
 
-    def _answer(self, query: str, kind: str) -> Answer:
+    def _answer(self, query: str, kind: str, limit: int | None) -> Answer:
         """Run a query up to its first rows."""
         self._end()
         with self.telling():
@@ -224,11 +252,14 @@ class Session:
                 return _answer_of("plan", [plan for _, plan in plans])
             relation = self.connection.sql(text)
             kinds = [str(column_type) for column_type in relation.types]
+            columns = relation.columns  # a limit would give each a name of its own
+            if limit is not None:
+                relation = relation.limit(limit)
             reader = self._reader = relation.to_arrow_reader(BATCH_ROWS)
             first = list(islice(reader, 1))
         fields = [
-            pa.field(field.name, pa.int64()) if kind == "HUGEINT" else field
-            for field, kind in zip(reader.schema, kinds, strict=True)
+            field.with_name(name).with_type(pa.int64() if kind == "HUGEINT" else field.type)
+            for field, name, kind in zip(reader.schema, columns, kinds, strict=True)
         ]  # as in Spark, a sum of BIGINT is a BIGINT
         schema = pa.schema(fields)
         return Answer(schema, self._batches(chain(first, reader), schema))
@@ -360,8 +391,12 @@ class Session:
         """
         self._failures.clear()
         try:
+            if self._watch.error is not None:
+                raise self._watch.error
             yield
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
+        except (duckdb.Error, pa.ArrowException, MemoryError, OSError) as error:
+            if self._watch.error is not None:
+                raise self._watch.error from error
             if isinstance(error, StateError):
                 raise
             for failure in self._failures:
@@ -371,6 +406,8 @@ class Session:
     def _as_ours(self, error: Exception) -> StateError:
         text = str(error).partition("\n\nLINE ")[0].partition("\nLINE ")[0]
         problem = " ".join(text.split())
+        if isinstance(error, MemoryError) or _NO_MEMORY.search(problem):
+            return memory_error(problem.partition(" Possible solutions")[0])
         if isinstance(error, OSError) or _NOT_READ.search(problem):
             for opened in self._opened:
                 if damage := opened.damage():
@@ -382,8 +419,6 @@ class Session:
         refused = f"DuckDB refused the query: {problem}"
         if isinstance(error, duckdb.PermissionException):
             remedy = "a query reads the lake's tables and nothing else; Spark may: --engine spark"
-        elif isinstance(error, duckdb.OutOfMemoryException):
-            remedy = "ask for less at once, or use --engine spark on a cluster"
         elif "Function" in problem or isinstance(error, duckdb.ParserException):
             remedy = ONLY_SPARK
         elif isinstance(error, duckdb.CatalogException) or "Catalog" in problem:
@@ -396,7 +431,19 @@ class Session:
         return QueryError(refused, remedy=remedy)
 
 
-def _close(connection: duckdb.DuckDBPyConnection, spilled: HeldDirectory) -> None:
+def memory_error(problem: str) -> QueryError:
+    """Return the error of a query that needs more memory than it has."""
+    return QueryError(
+        f"the query needs more memory than it has ({problem or 'out of memory'})",
+        remedy="ask for less at once, give it more (--query-memory), or let Spark run it on a"
+        " cluster: sql --engine spark",
+    )
+
+
+def _close(
+    connection: duckdb.DuckDBPyConnection, spilled: HeldDirectory, watch: QueryWatch
+) -> None:
+    watch.stop()
     connection.close()
     spilled.__exit__()
 

@@ -1,0 +1,102 @@
+"""What a query may take of the machine, and the watch that ends one."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from statelake.state_core.errors import StateError
+
+AGAIN = 0.05  # seconds: DuckDB forgets an interrupt that comes before its query
+SECONDS, MOST_AT_ONCE, LEAST_MEMORY = 60.0, 4, 256 << 20
+SPILLED = 8  # times the memory
+# of a container, by version 2 and 1 of control groups
+_CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+@dataclass(frozen=True)
+class QueryLimits:
+    """What a query may take.
+
+    Attributes:
+        memory: The bytes of DuckDB's memory; None for its default, 80 % of the machine's.
+        seconds: How long it may run; None without an end.
+        at_once: How many run at once, where several are asked for.
+    """
+
+    memory: int | None = None
+    seconds: float | None = None
+    at_once: int = 1
+
+    @classmethod
+    def of_machine(cls) -> QueryLimits:
+        """Return those of a server: together a quarter of the machine's memory."""
+        at_once = max(1, min(os.cpu_count() or 1, MOST_AT_ONCE))
+        return cls(max(LEAST_MEMORY, machine_memory() // 4 // at_once), SECONDS, at_once)
+
+
+def machine_memory() -> int:
+    """Return the bytes of the machine's memory, or of its container's if these are fewer."""
+    least = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _CONTAINER:
+        with suppress(OSError, ValueError):  # no control groups, or `max`
+            least = min(least, int(Path(path).read_text("ascii")))
+    return least
+
+
+class QueryWatch:
+    """Ends what a connection runs: after a time, or when it is told to; until it is stopped.
+
+    Args:
+        connection: The connection.
+        seconds: The time; None without one.
+        too_long: The error if it takes longer.
+
+    Attributes:
+        error: Why queries are ended; None while they may run.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, seconds: float | None, too_long: StateError
+    ) -> None:
+        self.error: StateError | None = None
+        self._connection = connection
+        self._seconds = seconds
+        self._too_long = too_long
+        self._wake, self._stopped = threading.Event(), threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        if seconds is not None:
+            self._start()
+
+    def end(self, error: StateError) -> None:
+        """End the running query with an error, and each later one."""
+        self.error = self.error or error
+        self._wake.set()
+        self._start()
+
+    def stop(self) -> None:
+        """Stop watching, so that the connection may be closed."""
+        with self._starting:
+            self._stopped.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None and not self._stopped.is_set():
+                self._thread = threading.Thread(target=self._watch, daemon=True)
+                self._thread.start()
+
+    def _watch(self) -> None:
+        if not self._wake.wait(self._seconds):
+            self.error = self._too_long
+        while not self._stopped.is_set():
+            self._connection.interrupt()
+            self._stopped.wait(AGAIN)
