@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+LEAST_QUERY_MEMORY = 16 << 20  # bytes
 UNTRUSTED = "statelake.untrusted"  # key of `Context.meta`: a lake that only an untrusted file names
 _HARMLESS = re.compile(r"\w[\w.@%+=:,-]*")
 
@@ -411,6 +412,32 @@ source_or_sql_options = gathered(
 )  # fmt: skip
 # the same, where values may be typed by what they hold
 typed_source_options = gathered("source", _source, *_SOURCE, plan_option, decode_option)
+
+
+class Bytes(click.ParamType[int]):
+    """A number of bytes such as `512MiB`."""
+
+    name = "size"
+    _written = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])iB", re.ASCII)
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the bytes.
+
+        Raises:
+            UsageError: It is no such number, or less than DuckDB works with.
+        """
+        written = self._written.fullmatch(value)
+        size = 0
+        if written is not None:
+            size = int(float(written[1]) * (1 << 10 * (1 + "KMGT".index(written[2]))))
+        if size < LEAST_QUERY_MEMORY:
+            self.fail(f"{value!r} is no size from 16MiB on, such as 512MiB or 2GiB", param, ctx)
+        return size
+
+
+def query_memory_option(help_: str) -> Callable[[Command], Command]:
+    """Return the option of the memory of queries."""
+    return click.option("--query-memory", type=Bytes(), metavar="SIZE", help=help_)
 
 
 class Share(click.ParamType[float]):

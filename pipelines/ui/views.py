@@ -96,7 +96,7 @@ class Options:
     uids: tuple[str, ...] = ()
     plan: str | None = None
     decode: tuple[str, ...] = ()
-    limits: QueryLimits = field(default_factory=QueryLimits.of_machine)
+    limits: QueryLimits = field(default_factory=QueryLimits.of_server)
 
     @property
     def reading(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from statelake.pipelines.cli.options import (
     decode_option,
     gathered,
     plan_option,
+    query_memory_option,
     reading_options,
 )
 from statelake.state_core.extras import require_extra
@@ -30,11 +31,17 @@ class Looks:
         mask: The file with the rules for masking; None to show them as they are.
         leave_out_opaque: Whether state that can't be masked is left out.
         audit: The file that gets a line for each look; empty for none.
+        query_memory: The bytes that a query may take; None for those in proportion to the machine.
+        query_seconds: How long a query may take.
+        queries: How many run at once; None for as many as the machine has cores, up to 4.
     """
 
     mask: str | None
     leave_out_opaque: bool
     audit: str
+    query_memory: int | None
+    query_seconds: int
+    queries: int | None
 
     def options(
         self, reading: Reading, plan: str | None, decode: tuple[str, ...], *, values: bool
@@ -44,20 +51,29 @@ class Looks:
         Raises:
             StateError: The rules are not valid.
         """
+        from statelake.pipelines.lake.query.limits import QueryLimits  # noqa: PLC0415 - not for --help
         from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
         from statelake.pipelines.ui.views import Options  # noqa: PLC0415 - not for --help
 
         rules = None if self.mask is None else read_mask(self.mask)
+        limits = QueryLimits.of_server(self.query_memory, self.query_seconds, self.queries)
         return Options(
             values=values, mask=rules, leave_out_opaque=self.leave_out_opaque, plan=plan,
-            decode=decode, **reading,
+            decode=decode, limits=limits, **reading,
         )  # fmt: skip
 
 
-def _looks(mask: str | None, leave_out_opaque: bool, audit: str) -> Looks:
+def _looks(
+    mask: str | None,
+    leave_out_opaque: bool,
+    audit: str,
+    query_memory: int | None,
+    query_seconds: int,
+    queries: int | None,
+) -> Looks:
     if leave_out_opaque and mask is None:
         raise click.UsageError("--leave-out-opaque is for --mask")
-    return Looks(mask, leave_out_opaque, audit)
+    return Looks(mask, leave_out_opaque, audit, query_memory, query_seconds, queries)
 
 
 location_argument = click.argument("location", default=".", metavar="[LAKE|DIR|SNAPSHOT]")
@@ -68,6 +84,14 @@ looks_options = gathered(
     click.option("--leave-out-opaque", is_flag=True, help="Leave out what can't be masked."),
     click.option("--audit", default="", metavar="FILE",
                  help="Write a line to this file for each look at keys and values."),
+    query_memory_option(
+        "How much memory a query may take, such as 2GiB; by default a quarter of the machine's,"
+        " divided by --queries."
+    ),
+    click.option("--query-seconds", type=click.IntRange(1, 86_400), default=60,
+                 show_default=True, help="How long one may run; a download ten times as long."),
+    click.option("--queries", type=click.IntRange(1, 64), metavar="N",
+                 help="How many run at once; by default one for each core, up to 4."),
 )  # fmt: skip
 
 

@@ -34,10 +34,19 @@ class QueryLimits:
     at_once: int = 1
 
     @classmethod
-    def of_machine(cls) -> QueryLimits:
-        """Return those of a server: together a quarter of the machine's memory."""
-        at_once = max(1, min(os.cpu_count() or 1, MOST_AT_ONCE))
-        return cls(max(LEAST_MEMORY, machine_memory() // 4 // at_once), SECONDS, at_once)
+    def of_server(
+        cls, memory: int | None = None, seconds: float = SECONDS, at_once: int | None = None
+    ) -> QueryLimits:
+        """Return those of a server: by default in proportion to the machine.
+
+        Args:
+            memory: As above; by default all queries together get a quarter of the machine's.
+            seconds: As above.
+            at_once: As above; by default one for each core, up to 4.
+        """
+        at_once = at_once or max(1, min(os.cpu_count() or 1, MOST_AT_ONCE))
+        share = max(LEAST_MEMORY, machine_memory() // 4 // at_once)
+        return cls(memory or share, seconds, at_once)
 
 
 def machine_memory() -> int:

@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 import statelake as sl
+from statelake.pipelines.lake.query.limits import QueryLimits
 from statelake.pipelines.lake.share.mask_file import read_mask
 from statelake.pipelines.ui import audit
 from statelake.pipelines.ui.guard import Guard
@@ -505,14 +506,23 @@ def test_what_parquet_does_not_have_is_told(of_lake: Opened) -> None:
     assert of_lake.page("/sql", **words).rows[1] == ["1"]
 
 
-def test_a_query_that_takes_too_long_is_ended(
-    of_lake: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that a page is answered."""
-    monkeypatch.setattr("statelake.pipelines.ui.views.LONGEST_QUERY", 0.3)
-    query = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
-    seen = of_lake.page("/sql", 400, job="demo", snapshot="monday", query=query)
-    assert 'role="alert"' in seen.markup
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT count(*) FROM range(100000000) a, range(100000000) b", "--query-seconds"),
+        ("SELECT list(range) FROM range(100000000)", "--query-memory"),
+        ("SELECT repeat('x', 100000000)", "fewer columns or rows"),
+    ],
+)
+def test_a_query_that_takes_too_much_is_ended(lake: Path, query: str, said: str) -> None:
+    """The page says what to do, and the next one is answered."""
+    limits = QueryLimits(memory=64 << 20, seconds=1 if "seconds" in said else None)
+    with closing(Opened(lake, Options(limits=limits))) as opened:
+        of = {"job": "demo", "snapshot": "monday"}
+        seen = opened.page("/sql", 400, query=query, **of)
+        assert 'role="alert"' in seen.markup
+        assert said in seen.words
+        assert opened.page("/sql", query="SELECT 1 AS a, 2 AS a", **of).rows[0] == ["a", "a"]
 
 
 def test_a_directory_that_got_another_snapshot(tmp_path: Path) -> None:

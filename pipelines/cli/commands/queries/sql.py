@@ -18,6 +18,7 @@ from statelake.pipelines.cli.options import (
     cluster_options,
     configured_option,
     lake_option,
+    query_memory_option,
     snapshot_named,
     snapshot_option,
 )
@@ -46,6 +47,9 @@ ROWS = 100
     "--limit", type=click.IntRange(min=1), help=f"Show at most so many rows: {ROWS}; all with --to."
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@query_memory_option(
+    "How much memory DuckDB may take, such as 2GiB; by default 80 % of the machine's."
+)
 @click.option("--to", metavar="FILE", help="Write all rows to a new .parquet, .csv or .json file.")
 @plugins_option
 @json_option
@@ -59,6 +63,7 @@ def sql(
     note: str,
     query_engine: str,
     limit: int | None,
+    query_memory: int | None,
     as_csv: bool,
     to: str | None,
     as_json_: bool,
@@ -84,7 +89,9 @@ def sql(
           "DELETE FROM counter.count WHERE key = 'alice'" \\
           "DELETE FROM counter.timers WHERE key = 'alice'"
     """
-    _check_options(queries, as_of, parent, snapshot_id, query_engine, as_csv, to, as_json_)
+    _check_options(
+        queries, as_of, parent, snapshot_id, query_engine, query_memory, as_csv, to, as_json_
+    )
     opened = Lake(lake)
     as_of, parent = of_job(opened, job, as_of), of_job(opened, job, parent)
     if parent is not None and snapshot_id is not None:
@@ -96,7 +103,9 @@ def sql(
     shown = ROWS if limit is None else limit
     kept = limit if to is not None else shown
     try:
-        rows = opened.sql(queries[0], as_of=as_of, job=job, engine=query_engine, limit=kept)
+        rows = opened.sql(
+            queries[0], as_of=as_of, job=job, engine=query_engine, limit=kept, memory=query_memory
+        )
     except ReadOnlyError as error:
         raise click.UsageError(error.problem) from error
     if to is not None:
@@ -115,6 +124,7 @@ def _check_options(
     parent: str | None,
     snapshot_id: str | None,
     engine: str,
+    query_memory: int | None,
     as_csv: bool,
     to: str | None,
     as_json_: bool,
@@ -123,6 +133,8 @@ def _check_options(
         raise click.UsageError("--edit names the snapshot to change, and --as the new one")
     if parent is None and len(queries) > 1:
         raise click.UsageError("one query at a time; several statements go with --edit")
+    if query_memory and (parent is not None or engine == "spark"):
+        raise click.UsageError("--query-memory is for queries of DuckDB")
     if parent is not None and (as_of or engine == "spark" or as_csv or to):
         raise click.UsageError("--edit goes without --as-of, --csv, --to and --engine spark")
     if sum((as_csv, as_json_, to is not None)) > 1:
