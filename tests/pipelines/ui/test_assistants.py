@@ -141,6 +141,20 @@ def test_a_lake_is_answered_as_by_the_commands(lake: Path) -> None:
     assert files_of(lake) == before
 
 
+def test_a_query_that_takes_too_much_is_ended(lake: Path) -> None:
+    """Too long, or too much memory; the assistant is told what to raise."""
+    of = {"job": "demo", "snapshot": "monday"}
+
+    async def queries(asked: Asked) -> None:
+        query = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
+        assert "--query-seconds" in await asked.error("sql", query=query, **of)
+        query = "SELECT repeat('x', 2000000000) FROM range(1000)"
+        assert "--query-memory" in await asked.error("sql", query=query, **of)
+        assert (await asked.json("sql", query="SELECT 1 AS a", **of))["rows"] == [[1]]
+
+    ask(queries, lake, "--values", "--query-memory", "64MiB", "--query-seconds", "5")
+
+
 def test_a_directory_is_answered_and_nothing_beside_it() -> None:
     """Only snapshots that were found; errors have the words of the command."""
 
