@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 
@@ -17,6 +20,7 @@ SECONDS, MOST_AT_ONCE, LEAST_MEMORY = 60.0, 4, 256 << 20
 SPILLED = 8  # times the memory
 # of a container, by version 2 and 1 of control groups
 _CONTAINER = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,24 @@ def machine_memory() -> int:
         with suppress(OSError, ValueError):  # no control groups, or `max`
             least = min(least, int(Path(path).read_text("ascii")))
     return least
+
+
+def hearing(work: Callable[[], Result], end: Callable[[], None]) -> Result:
+    """Return what work returns; the main thread, which waits for it, hears signals meanwhile.
+
+    Args:
+        work: Runs in a thread of its own, as no signal is heard within DuckDB.
+        end: Called if a signal ends the wait: makes `work` end.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    with ThreadPoolExecutor(1) as thread:
+        found = thread.submit(work)
+        try:
+            return found.result()
+        finally:
+            if not found.done():
+                end()
 
 
 class QueryWatch:

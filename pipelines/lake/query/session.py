@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import TypeVar
 from weakref import finalize
 
 import duckdb
@@ -27,7 +28,7 @@ from statelake.pipelines.lake.query.catalog_tables import (
     catalog_table,
 )
 from statelake.pipelines.lake.query.key_group_function import KEY_GROUP_FUNCTION, key_group
-from statelake.pipelines.lake.query.limits import SPILLED, QueryLimits, QueryWatch
+from statelake.pipelines.lake.query.limits import SPILLED, QueryLimits, QueryWatch, hearing
 from statelake.pipelines.lake.query.table_datasets import OpenedTable
 from statelake.pipelines.lake.query.table_names import (
     DUCKDB,
@@ -63,6 +64,7 @@ _NO_TABLE = re.compile(r".*Table with name (?P<name>.+?) does not exist.*")
 _NOT_READ = re.compile("(?i)parquet|reading the stream|IOError|could not verify page")
 _NO_MEMORY = re.compile("(?i)out of memory|bad_alloc|failed to allocate|max_temp_directory_size")
 NO_LIMITS = QueryLimits()
+Result = TypeVar("Result")
 ONLY_SPARK = "write it as DuckDB does, or let Spark run it: --engine spark"
 
 
@@ -237,7 +239,12 @@ class Session:
                 remedy="give SELECT, or DELETE, UPDATE or INSERT with --edit; if Spark or delta-rs"
                 " changed a table, `statelake commit` makes a snapshot of it",
             )
-        return self.names.reading.whole(lambda *_: self._answer(query, kind, limit))
+        return self.names.reading.whole(
+            lambda *_: self._hearing(lambda: self._answer(query, kind, limit))
+        )
+
+    def _hearing(self, work: Callable[[], Result]) -> Result:
+        return hearing(work, lambda: self.end(QueryError("the query was interrupted")))
 
     def _answer(self, query: str, kind: str, limit: int | None) -> Answer:
         """Run a query up to its first rows."""
@@ -267,8 +274,9 @@ class Session:
     def _batches(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
+        left = iter(batches)
         with self.names.reading.in_part(), self.telling():
-            for batch in batches:
+            while (batch := self._hearing(lambda: next(left, None))) is not None:
                 if batch.schema == schema:
                     yield batch
                     continue

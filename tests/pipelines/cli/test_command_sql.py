@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.query.session import Answer
 from statelake.pipelines.spark.sql import changing_verb
 from statelake.state_core.errors import StateError
+from statelake.state_core.files.held_directories import SQL_PREFIX
 from tests.support.command import run
 from tests.support.lakes import DEMO, import_as, import_golden, kept_files
 
@@ -124,6 +126,33 @@ class TestResults:
         query_output.write_file(str(tmp_path / "n.parquet"), rows)
         assert taken == [0, 1]
         assert pq.read_table(tmp_path / "n.parquet").num_rows == 2
+
+
+class TestLimits:
+    """What a query takes of the machine."""
+
+    def test_more_than_its_memory(self, shared: Catalog) -> None:
+        """It is refused, with the option to raise; what can be is spilled."""
+        words = ("sql", "--lake", shared.location, "--query-memory", "64MiB")
+        ran = run(*words, "SELECT list(range) FROM range(100000000)")
+        assert (ran.code, "--query-memory" in ran.err) == (3, True)
+        rows = "(SELECT md5(range::VARCHAR) AS text FROM range(1500000) ORDER BY text OFFSET 3)"
+        assert run(*words, "--csv", f"SELECT count(text) AS n FROM {rows}").out == "n\n1499997\n"
+
+    def test_an_interrupt_ends_it(self, shared: Catalog, tmp_path: Path) -> None:
+        """The first one; and nothing is left."""
+        program = "from statelake.pipelines.cli.main import main; main()"
+        query = "SELECT max(md5(range::VARCHAR)) FROM range(100000000000)"
+        with subprocess.Popen(
+            [sys.executable, "-c", program, "sql", "--lake", shared.location, query],
+            stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+        ) as running:  # fmt: skip
+            while not list(tmp_path.glob(f"{SQL_PREFIX}*")):
+                time.sleep(0.02)
+            time.sleep(0.5)  # so that it runs
+            running.send_signal(signal.SIGINT)
+            _, said = running.communicate(timeout=60)
+        assert (running.returncode, said.strip(), list(tmp_path.iterdir())) == (130, "stopped", [])
 
 
 class TestRefused:
