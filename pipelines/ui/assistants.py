@@ -21,7 +21,7 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from statelake.pipelines.keys import printed_rows, weights_json
 from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.ui.audit import Audit
-from statelake.pipelines.ui.process import opened
+from statelake.pipelines.ui.process import leave_at_signals, opened
 from statelake.pipelines.ui.query_pool import BusyError, QueryPool
 from statelake.pipelines.ui.views import KEY_ROWS, Name, Options, Source, without_values
 from statelake.state_core.errors import NotFoundError, StateError, did_you_mean
@@ -312,5 +312,6 @@ def serve_assistant(location: str | os.PathLike[str], options: Options, *, audit
         SnapshotError: The directory can't be listed.
         StateError: The audit file can't be written.
     """
+    leave_at_signals()
     with opened(location, options, audit) as (source, log):
         Tools(source, log).server().run("stdio")

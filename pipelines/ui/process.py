@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from statelake.pipelines.lake.query.limits import QueryLimits
 from statelake.pipelines.ui.audit import Audit
@@ -64,6 +66,14 @@ def bound_memory(limits: QueryLimits) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, highest))
 
 
+def leave(code: int) -> NoReturn:
+    """End the process at once, without its temporary directories."""
+    remove_held_temporary()
+    with suppress(OSError, RuntimeError):  # nobody reads on, or a signal came within a write
+        sys.stdout.flush()
+    os._exit(code)
+
+
 def leave_threads(code: int) -> None:
     """End the process if threads are still at work after a while: nothing can end what they do."""
     until = time.monotonic() + PATIENCE
@@ -71,6 +81,10 @@ def leave_threads(code: int) -> None:
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join(max(0.0, until - time.monotonic()))
             if thread.is_alive():
-                remove_held_temporary()
-                sys.stdout.flush()
-                os._exit(code)
+                leave(code)
+
+
+def leave_at_signals() -> None:
+    """Have the first SIGINT or SIGTERM end the process, though a thread reads standard input."""
+    for number, code in ((signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)):
+        signal.signal(number, lambda *_, code=code: leave(code))

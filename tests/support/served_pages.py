@@ -17,19 +17,22 @@ PROGRAM = "from statelake.pipelines.cli.main import main; main()"
 
 
 @contextmanager
-def served(*words: str | Path, temporary: Path | None = None) -> Iterator[str]:
+def served(
+    *words: str | Path, temporary: Path | None = None, program: str = PROGRAM
+) -> Iterator[str]:
     """Serve pages; it ends well, and says nothing but its address.
 
     Args:
         words: What the command is given.
         temporary: Where its temporary files go.
+        program: What runs the command.
 
     Yields:
         The address, with the token.
     """
     own = {} if temporary is None else {"TMPDIR": str(temporary)}
     with subprocess.Popen(
-        [sys.executable, "-u", "-c", PROGRAM, "ui", *map(str, words)],
+        [sys.executable, "-u", "-c", program, "ui", *map(str, words)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **own},
     ) as process:  # fmt: skip
         try:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import selectors
+import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.request
 from collections import Counter
@@ -18,7 +23,7 @@ import pytest
 
 from statelake.state_core.files.held_directories import SQL_PREFIX
 from tests.support.lakes import demo_lake
-from tests.support.served_pages import served
+from tests.support.served_pages import PROGRAM, served
 
 AT_ONCE, WAITING = 2, 16
 OF = {"job": "demo", "snapshot": "monday"}
@@ -82,9 +87,14 @@ def statuses(connections: list[socket.socket], count: int) -> Iterator[str]:
                 yield key.fileobj.recv(12).decode()  # type: ignore[union-attr]
 
 
-def test_abandoned_queries_end_and_pages_answer(tmp_path: Path, temporary: Path) -> None:
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with two snapshots of the demo's job."""
+    return demo_lake(tmp_path_factory.mktemp("limits") / "lake")
+
+
+def test_abandoned_queries_end_and_pages_answer(lake: Path, temporary: Path) -> None:
     """With 45 of them; an interrupt ends the process, and nothing is left of what runs."""
-    lake = demo_lake(tmp_path / "lake")
     words = ("--queries", str(AT_ONCE), "--query-memory", "64MiB", "--query-seconds", "600")
     with served(lake, *words, temporary=temporary) as address:
         browser = Browser(address)
@@ -111,4 +121,46 @@ def test_abandoned_queries_end_and_pages_answer(tmp_path: Path, temporary: Path)
         wait_for_queries(temporary, AT_ONCE)
     for each in left:
         each.close()
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_interrupt_ends_what_can_not_be_ended(lake: Path, temporary: Path) -> None:
+    """A page that is no query: the process leaves without it, and removes what it had made."""
+    program = f"""
+import time
+from statelake.pipelines.ui.views import Source
+from statelake.state_core.files.held_directories import SQL_PREFIX, held_temporary
+Source.top = lambda *_: (held_temporary(SQL_PREFIX), time.sleep(600))
+{PROGRAM}"""
+    with served(lake, temporary=temporary, program=program) as address:
+        asked = Browser(address).asked("/top", operator="kinds", **OF)
+        wait_for_queries(temporary, 1)
+    asked.close()
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_a_signal_ends_what_answers_an_assistant(
+    lake: Path, temporary: Path, number: int, code: int
+) -> None:
+    """The first one, though its input is open and a query runs."""
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {},
+             "clientInfo": {"name": "test", "version": "1"}}  # fmt: skip
+    query = {"name": "sql", "arguments": {"query": SILENT, **OF}}
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", PROGRAM, "mcp", str(lake), "--values"], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    ) as running:  # fmt: skip
+        assert running.stdin is not None
+        for words in (
+            {"id": 1, "method": "initialize", "params": hello},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": query},
+        ):
+            running.stdin.write(json.dumps({"jsonrpc": "2.0", **words}) + "\n")
+            running.stdin.flush()
+        wait_for_queries(temporary, 1)
+        running.send_signal(number)
+        assert running.wait(60) == code
     assert list(temporary.iterdir()) == []
