@@ -277,7 +277,7 @@ class Lake:
         job: str | None = None,
         engine: str = "duckdb",
         limit: int | None = None,
-        memory: int | None = None,
+        query_memory: int | None = None,
     ) -> pa.RecordBatchReader:
         """Run a query, with tables by the name `<job>.<operator>.<state>`.
 
@@ -287,8 +287,8 @@ class Lake:
             job: A job whose name may be left out of table names.
             engine: What runs it: `duckdb` within this process, or `spark`.
             limit: Return at most so many rows; all by default.
-            memory: How many bytes of memory DuckDB may take; by default 80 % of the machine's. It
-                spills the rest into a temporary directory.
+            query_memory: How many bytes of memory DuckDB may take; by default 80 % of the
+                machine's. It spills the rest into a temporary directory.
 
         Returns:
             The rows, which `read_all()` makes a table; DuckDB, Polars and pandas take it as it is.
@@ -306,7 +306,7 @@ class Lake:
             return read_sql(self.catalog, query, as_of=as_of, job=job, limit=limit).to_reader()
         from statelake.pipelines.lake.query.limits import QueryLimits
 
-        session = self.session(as_of=as_of, job=job, limits=QueryLimits(memory))
+        session = self.session(as_of=as_of, job=job, limits=QueryLimits(query_memory))
         try:
             answer = session.query(query, limit)
         except BaseException:
@@ -718,9 +718,13 @@ class Job:
         as_of: str | None = None,
         engine: str = "duckdb",
         limit: int | None = None,
+        query_memory: int | None = None,
     ) -> pa.RecordBatchReader:
         """Run a query with tables by the name `<operator>.<state>`; see `Lake.sql`."""
-        return self.lake.sql(query, as_of=as_of, job=self.name, engine=engine, limit=limit)
+        return self.lake.sql(
+            query, as_of=as_of, job=self.name, engine=engine, limit=limit,
+            query_memory=query_memory,
+        )  # fmt: skip
 
     def history(
         self, key: object, *, operator: str | None = None, state: str | None = None

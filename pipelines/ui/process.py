@@ -18,7 +18,7 @@ from statelake.pipelines.ui.audit import Audit
 from statelake.pipelines.ui.views import Options, Source
 from statelake.state_core.files.held_directories import remove_held_temporary
 
-BESIDE = 1 << 30  # bytes for all that is no query
+BESIDE, STACK = 1 << 30, 8 << 20  # bytes for all that is no query, and of each of its threads
 PATIENCE = 2.0  # seconds until threads that can't be ended are left behind
 
 
@@ -61,7 +61,8 @@ def bound_memory(limits: QueryLimits) -> None:
     with suppress(OSError, ValueError):  # not Linux, or a lower bound is there
         status = Path("/proc/self/status").read_text("ascii")
         taken = int(status.partition("VmData:")[2].split()[0]) << 10
-        most = taken + 2 * limits.at_once * (limits.memory or 0) + BESIDE
+        stacks = STACK * (limits.at_once + 1) * (os.cpu_count() or 1)
+        most = taken + 2 * limits.at_once * (limits.memory or 0) + stacks + BESIDE
         _, highest = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (most, highest))
 

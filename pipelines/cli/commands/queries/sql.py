@@ -104,7 +104,12 @@ def sql(
     kept = limit if to is not None else shown
     try:
         rows = opened.sql(
-            queries[0], as_of=as_of, job=job, engine=query_engine, limit=kept, memory=query_memory
+            queries[0],
+            as_of=as_of,
+            job=job,
+            engine=query_engine,
+            limit=kept,
+            query_memory=query_memory,
         )
     except ReadOnlyError as error:
         raise click.UsageError(error.problem) from error
