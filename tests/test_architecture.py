@@ -174,6 +174,8 @@ PATHS_BY_HAND = {
     "state_core.formats.writing.writer": ({"Directory", "os.replace"}, USERS_OWN),
     "state_core.serializers.framework.plugins": ({"pathlib"}, USERS_OWN),
     "pipelines.engine": ({"pathlib", ".read_text"}, USERS_OWN),
+    "pipelines.lake.query.limits": ({"pathlib", ".read_text"}, "files of the kernel"),
+    "pipelines.ui.process": ({"pathlib", ".read_text"}, "a file of the kernel"),
     "pipelines.operations.bootstrap": ({"pathlib", "Directory"}, USERS_OWN),
     "pipelines.flink.connection": ({"pathlib"}, USERS_OWN),
     "pipelines.flink.path_map": ({"Directory"}, USERS_OWN),

@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -31,7 +31,7 @@ from statelake.pipelines.keys import KeyRows, key_table, rows_in_savepoint
 from statelake.pipelines.lake.erase.audit_records import AuditRecord, broken_record
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.keys.key_history import KeyHistory
-from statelake.pipelines.lake.query.limits import QueryLimits
+from statelake.pipelines.lake.query.limits import SECONDS, QueryLimits
 from statelake.pipelines.lake.query.session import Answer, QueryError, Session, memory_error
 from statelake.pipelines.lake.query.table_names import operator_tables_by_name, quoted
 from statelake.pipelines.lake.share.mask_file import Mask
@@ -86,7 +86,9 @@ class Options:
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
         plan: The compiled plan of a Flink SQL job, for names; None without one.
         decode: What texts and bytes of states hold, `OPERATOR/STATE=json` each.
-        limits: What queries may take.
+        query_memory: The bytes of a query's memory; None for a share of the machine's.
+        query_seconds: How long a query may take.
+        queries: How many run at once; None for one for each core, up to 4.
     """
 
     values: bool = True
@@ -96,7 +98,14 @@ class Options:
     uids: tuple[str, ...] = ()
     plan: str | None = None
     decode: tuple[str, ...] = ()
-    limits: QueryLimits = field(default_factory=QueryLimits.of_server)
+    query_memory: int | None = None
+    query_seconds: float = SECONDS
+    queries: int | None = None
+
+    @property
+    def limits(self) -> QueryLimits:
+        """What queries may take."""
+        return QueryLimits.of_server(self.query_memory, self.query_seconds, self.queries)
 
     @property
     def reading(self) -> dict[str, Any]:

@@ -51,15 +51,14 @@ class Looks:
         Raises:
             StateError: The rules are not valid.
         """
-        from statelake.pipelines.lake.query.limits import QueryLimits  # noqa: PLC0415 - not for --help
         from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
         from statelake.pipelines.ui.views import Options  # noqa: PLC0415 - not for --help
 
         rules = None if self.mask is None else read_mask(self.mask)
-        limits = QueryLimits.of_server(self.query_memory, self.query_seconds, self.queries)
         return Options(
             values=values, mask=rules, leave_out_opaque=self.leave_out_opaque, plan=plan,
-            decode=decode, limits=limits, **reading,
+            decode=decode, query_memory=self.query_memory, query_seconds=self.query_seconds,
+            queries=self.queries, **reading,
         )  # fmt: skip
 
 

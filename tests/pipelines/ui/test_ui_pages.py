@@ -29,7 +29,6 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 import statelake as sl
-from statelake.pipelines.lake.query.limits import QueryLimits
 from statelake.pipelines.lake.share.mask_file import read_mask
 from statelake.pipelines.ui import audit
 from statelake.pipelines.ui.guard import Guard
@@ -516,8 +515,8 @@ def test_what_parquet_does_not_have_is_told(of_lake: Opened) -> None:
 )
 def test_a_query_that_takes_too_much_is_ended(lake: Path, query: str, said: str) -> None:
     """The page says what to do, and the next one is answered."""
-    limits = QueryLimits(memory=64 << 20, seconds=1 if "seconds" in said else None)
-    with closing(Opened(lake, Options(limits=limits))) as opened:
+    options = Options(query_memory=64 << 20, query_seconds=1 if "seconds" in said else 60)
+    with closing(Opened(lake, options)) as opened:
         of = {"job": "demo", "snapshot": "monday"}
         seen = opened.page("/sql", 400, query=query, **of)
         assert 'role="alert"' in seen.markup
