@@ -127,6 +127,12 @@ STATES = Bound("states", 1 << 13, "each is a table in the lake, and some files")
 COUNTED_CELLS = Bound(
     "states times key groups of one operator", 1 << 22, "entries are counted by both"
 )
+CELLS_IN_ALL = Bound(
+    "states times key groups of all operators",
+    1 << 26,
+    "each is passed when entries are counted",
+    each_byte=64,
+)
 THINGS = Bound(
     "things declared by names, counts and types",
     1 << 18,

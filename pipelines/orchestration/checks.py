@@ -370,7 +370,7 @@ def skew(locations: Locations, snapshot_id: str, limits: SkewSettings) -> Judgem
     loads = [
         (operator, operator.load())
         for operator in described
-        if operator.keyed_states and operator.sizes.sum() >= limits.from_bytes
+        if operator.keyed_states and operator.key_groups[2].sum() >= limits.from_bytes
     ]
     uneven = [load for _, load in loads if load.skew > limits.at_most]
     rows = [(each.label, each.parallelism, f"{load.skew:.2f}") for each, load in loads]

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from statelake.pipelines.engine import spark_ui
 from statelake.pipelines.lake.commits.commit_measures import CommitReport, total
-from statelake.pipelines.lake.tables.describing import describe_recorded, group_totals
+from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, StateRecord
-from statelake.pipelines.lake.tables.table_rows import table_rows
+from statelake.pipelines.lake.tables.table_rows import group_sizes, table_rows
 from statelake.pipelines.orchestration.resources import public_location
 from statelake.pipelines.report.drawing import commit_charts, key_group_chart
 from statelake.pipelines.shown import as_markdown, bytes_text, json_text, plain
@@ -163,7 +163,7 @@ def table_metadata(
                 "parallelism": operator.parallelism,
             }
             if keyed and table.path in drawn:
-                _, sizes = group_totals(keyed, operator.max_parallelism)
+                sizes = group_sizes(keyed, operator.max_parallelism)
                 chart = key_group_chart(sizes, operator.parallelism)
                 picture = chart.markdown(f"key groups of {table.path}")
                 of_table["key groups"] = dg.MetadataValue.md(picture)
