@@ -190,6 +190,18 @@ BLOCK_BYTES = Bound(
     "a block has some kilobytes, or one value that is larger",
     each_byte=32,
 )
+INDEX_BYTES = Bound(
+    "bytes that one index or list of properties of a table file of RocksDB unpacks to",
+    1 << 23,
+    "RocksDB itself holds several copies of its keys",
+    each_byte=32,
+)
+HELD_BYTES = Bound(
+    "bytes that blocks of RocksDB's tables unpack to, which are merged at a time",
+    1 << 26,
+    "one of each table whose keys overlap others' is in memory",
+    each_byte=32,
+)
 TABLE_ROWS = Bound("rows of one file of a lake", 1 << 20, "equal rows take no bytes", each_byte=8)
 TABLE_BYTES = Bound(
     "bytes that one file of a lake unpacks to", 1 << 28, "zeros take no bytes", each_byte=512
