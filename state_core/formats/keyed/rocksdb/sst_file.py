@@ -141,7 +141,7 @@ class SstFile:
         for _ in range(4):
             number, at = read_varint(data, at)
             handles.append(number)
-        metaindex = dict(reader.pairs(*handles[:2]))
+        metaindex = dict(reader.pairs(handles[0], handles[1]))
         unknown = [handle for name, handle in metaindex.items() if _unknown(name)]
         for handle in unknown:  # RocksDB unpacks them when it opens the file
             offset, behind = read_varint(handle)
