@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from math import ceil, isfinite
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -11,7 +12,7 @@ from statelake.pipelines.api import LakeSnapshot, check_integrity, scan
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.verify.integrity import count_faults
 from statelake.pipelines.orchestration.history import growth_of
-from statelake.pipelines.orchestration.jobs import DRILL, PROVE
+from statelake.pipelines.orchestration.jobs import DRILL, PROVE, SCRUB
 from statelake.pipelines.orchestration.live_job import (
     LiveJob,
     live_job,
@@ -21,10 +22,12 @@ from statelake.pipelines.orchestration.live_job import (
 from statelake.pipelines.orchestration.metadata import (
     faults_list,
     findings_metadata,
+    lake_metadata,
     markdown_table,
     sql_upgrade_metadata,
     verdicts_metadata,
 )
+from statelake.pipelines.orchestration.progress import LoggedProgress
 from statelake.pipelines.orchestration.resources import Locations, public_location
 from statelake.pipelines.orchestration.settings import (
     CanarySettings,
@@ -33,6 +36,7 @@ from statelake.pipelines.orchestration.settings import (
     DrillSettings,
     FlinkSettings,
     GrowthSettings,
+    ScrubSettings,
     SkewSettings,
     StalenessSettings,
 )
@@ -72,7 +76,33 @@ def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
         checks.append(_check(job, "changed_query", _bound(changed_query, query), query.severity))
     if job.settings.checkpoints is not None:
         checks.append(_checkpoint(job, job.settings.checkpoints))
+    if job.settings.scrub is not None:
+        checks.append(_scrub(job, job.settings.scrub))
     return checks
+
+
+def _scrub(job: StateJob, settings: ScrubSettings) -> dg.AssetChecksDefinition:
+    """Return the check of the whole lake, which is of no snapshot in it."""
+
+    @dg.asset_check(
+        asset=job.key("state_tables"),
+        name="lake",
+        description="Every byte of the lake is what was written.",
+        required_resource_keys={job.resource},
+    )
+    def lake(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        resume = settings.resume or Path(
+            context.instance.storage_directory(), f"{job.named(SCRUB)}-found-whole"
+        )
+        progress = LoggedProgress(context.log, "lake", of_bytes=True)
+        report = job.places(context).open_lake().check(resume, progress)
+        return dg.AssetCheckResult(
+            passed=report.sound,
+            severity=dg.AssetCheckSeverity[settings.severity],
+            metadata=lake_metadata(report),
+        )
+
+    return lake
 
 
 def _checkpoint(job: StateJob, settings: CheckpointSettings) -> dg.AssetChecksDefinition:
