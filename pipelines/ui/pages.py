@@ -451,6 +451,8 @@ def _records_table(caption: str, values: list[Any]) -> Html:
 
 def diff(name: Name, found: Differences) -> Iterator[Html]:
     """Yield the parts of the page of two snapshots."""
+    if found.unread:
+        yield tag("p", found.unread_text, class_="note")
     if found.same:
         yield tag("p", "They hold the same.")
         return

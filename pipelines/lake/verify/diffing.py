@@ -100,6 +100,16 @@ class Differences(Printed, list[StateDifference]):
         """Whether no state differs."""
         return all(state.status == "same" for state in self)
 
+    @property
+    def unread_text(self) -> str:
+        """A sentence about files that were not read; empty without any."""
+        if not self.unread:
+            return ""
+        return (
+            f"{len(self.unread):,} files ({bytes_text(sum(self.unread.values()))}) were not read,"
+            " as the catalog says that they are equal; `statelake lake check` compares their bytes"
+        )
+
     def to_json(self) -> list[dict[str, Any]]:
         """Return it as JSON can hold it."""
         return [{**asdict(each), "bytes_change": each.bytes_change} for each in self]
@@ -122,11 +132,7 @@ class Differences(Printed, list[StateDifference]):
             for example in each.examples:
                 yield f"{each.operator}/{each.state} {json_text(plain(example))}"
         if self.unread:
-            size = bytes_text(sum(self.unread.values()))
-            yield (
-                f"{len(self.unread):,} files ({size}) were not read, as the catalog says that they"
-                " are equal; `statelake lake check` compares their bytes"
-            )
+            yield self.unread_text
 
 
 def diff_snapshots(

@@ -634,20 +634,21 @@ class TestAnErasureThatIsRefusedAtItsSwitch:
 
 
 def test_a_drop_where_temporary_directories_are_full(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it needs for a while is in memory then, and goes; so it is for whoever reads."""
     failed = []
     make = Path.mkdir
 
     def full(self: Path, *options: Any, **named: Any) -> None:
-        if str(self).startswith(tempfile.gettempdir()) and LOG_PREFIX in self.name:
+        if self.parent == tmp_path and self.name.startswith(LOG_PREFIX):
             failed.append(self)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         make(self, *options, **named)
 
     import_as(scene.lake, scene.source, "next")
     monkeypatch.setattr(Path, "mkdir", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     lake = Catalog(scene.lake.location)
     drop_snapshots(lake, "orders", snapshot_ids=["good"])
     assert failed
