@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from math import ceil, isfinite
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -91,9 +90,8 @@ def _scrub(job: StateJob, settings: ScrubSettings) -> dg.AssetChecksDefinition:
         required_resource_keys={job.resource},
     )
     def lake(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        resume = settings.resume or Path(
-            context.instance.storage_directory(), f"{job.named(SCRUB)}-found-whole"
-        )
+        storage = context.instance.storage_directory()
+        resume = settings.resume or f"{storage}/{job.named(SCRUB)}-found-whole"
         progress = LoggedProgress(context.log, "lake", of_bytes=True)
         report = job.places(context).open_lake().check(resume, progress)
         return dg.AssetCheckResult(
