@@ -32,6 +32,7 @@ from statelake.state_core.model.handles import DistributionMode, OperatorHandle
 from statelake.state_core.model.redistribution import (
     ElementSlice,
     StateShare,
+    held_groups,
     plan_key_groups,
     plan_operator_state,
 )
@@ -119,7 +120,7 @@ def measure(entries: int = ENTRIES) -> list[Row]:
     groups = random.integers(0, 1000, KEY_GROUPS)
     plans = {
         f"plan of {KEY_GROUPS:,} key groups, {BEFORE} → {AFTER} subtasks": partial(
-            plan_key_groups, groups, groups * 50, AFTER, BEFORE
+            plan_key_groups, held_groups(groups, groups * 50), KEY_GROUPS, AFTER, BEFORE
         ),
         f"plan of {entries:,} split and as many union elements, {BEFORE} → {AFTER}": partial(
             planned, entries

@@ -127,6 +127,12 @@ STATES = Bound("states", 1 << 13, "each is a table in the lake, and some files")
 COUNTED_CELLS = Bound(
     "states times key groups of one operator", 1 << 22, "entries are counted by both"
 )
+CELLS_IN_ALL = Bound(
+    "states times key groups of all operators",
+    1 << 26,
+    "each is passed when entries are counted",
+    each_byte=64,
+)
 THINGS = Bound(
     "things declared by names, counts and types",
     1 << 18,
@@ -182,6 +188,18 @@ BLOCK_BYTES = Bound(
     "bytes that one block of a table file of RocksDB unpacks to",
     1 << 26,
     "a block has some kilobytes, or one value that is larger",
+    each_byte=32,
+)
+INDEX_BYTES = Bound(
+    "bytes that one index or list of properties of a table file of RocksDB unpacks to",
+    1 << 23,
+    "RocksDB itself holds several copies of its keys",
+    each_byte=32,
+)
+HELD_BYTES = Bound(
+    "bytes that blocks of RocksDB's tables unpack to, which are merged at a time",
+    1 << 26,
+    "one of each table whose keys overlap others' is in memory",
     each_byte=32,
 )
 TABLE_ROWS = Bound("rows of one file of a lake", 1 << 20, "equal rows take no bytes", each_byte=8)

@@ -8,15 +8,18 @@ Exit codes: 0 done; 1 the answer is no; 2 usage; 3 bad input; 4 internal; 130 an
 
 from __future__ import annotations
 
+import atexit
 import errno
 import importlib
 import os
 import re
 import signal
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
@@ -33,6 +36,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.printable import is_text, printable
 
 NO, BAD_INPUT, INTERNAL = 1, 3, 4
+PATIENCE_SECONDS = 0.5  # for threads that still read when a command is told to end
 PANIC = "PanicException"  # of libraries in Rust
 # by the number of an error of the system's, what to do about it
 REFUSALS = {
@@ -245,7 +249,9 @@ def main(arguments: list[str] | None = None) -> None:
         code = statelake.main(arguments, "statelake", standalone_mode=False, obj=process)
     except click.exceptions.Abort:
         click.echo("stopped", err=True)
-        sys.exit(130)
+        _leave(130, own=arguments is None)
+    except SystemExit as error:
+        _leave(error.code, own=arguments is None)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -262,6 +268,23 @@ def end_in_order(number: int, _: object) -> None:
     """End as at Ctrl-C, so that temporary directories and started programs go; then at once."""
     signal.signal(number, signal.SIG_DFL)
     sys.exit(128 + number)
+
+
+def _leave(code: str | int | None, *, own: bool) -> NoReturn:
+    """Leave with an exit code; threads that still read are given a moment in a process of its own.
+
+    Python itself would wait for them, however long a disk or a store takes.
+    """
+    end = time.monotonic() + PATIENCE_SECONDS
+    others = [each for each in threading.enumerate() if not each.daemon][1:] if own else []
+    for thread in others:
+        thread.join(max(0.0, end - time.monotonic()))
+    if any(thread.is_alive() for thread in others):
+        atexit._run_exitfuncs()  # noqa: SLF001 - temporary directories go, and nobody waits
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else int(code is not None))
+    sys.exit(code)
 
 
 def _refuse_bytes(arguments: Iterable[str]) -> None:

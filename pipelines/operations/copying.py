@@ -29,7 +29,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -51,6 +51,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.confinement import PART, relative_path
 from statelake.state_core.files.file_sources import FileSource
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.workers import Workers
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     check_properties,
@@ -438,7 +439,7 @@ class _Plan:
         self.within = within
         self.moved_handles = 0
         needed = self._needed()
-        with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
+        with Workers(LOOKS_AT_ONCE) as pool:
             found = list(pool.map(self._found, needed.values()))
         self._places: dict[str, str] = {}
         taken: dict[str, _File] = {}
@@ -800,7 +801,7 @@ class _Copy:
         """
         self._directory.create()
         largest_first = sorted(self._files, key=_size, reverse=True)
-        with ThreadPoolExecutor(threads, "statelake-copy") as pool:
+        with Workers(threads, "statelake-copy") as pool:
             try:
                 tasks = [pool.submit(self._bring, file) for file in largest_first]
                 done, _ = wait(tasks, return_when=FIRST_EXCEPTION)
@@ -808,7 +809,6 @@ class _Copy:
                     task.result()
             except BaseException:
                 self._stop.set()
-                pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
     def _bring(self, file: _File) -> None:

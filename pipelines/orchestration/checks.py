@@ -11,7 +11,7 @@ from statelake.pipelines.api import LakeSnapshot, check_integrity, scan
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.verify.integrity import count_faults
 from statelake.pipelines.orchestration.history import growth_of
-from statelake.pipelines.orchestration.jobs import DRILL, PROVE
+from statelake.pipelines.orchestration.jobs import DRILL, PROVE, SCRUB
 from statelake.pipelines.orchestration.live_job import (
     LiveJob,
     live_job,
@@ -21,10 +21,12 @@ from statelake.pipelines.orchestration.live_job import (
 from statelake.pipelines.orchestration.metadata import (
     faults_list,
     findings_metadata,
+    lake_metadata,
     markdown_table,
     sql_upgrade_metadata,
     verdicts_metadata,
 )
+from statelake.pipelines.orchestration.progress import LoggedProgress
 from statelake.pipelines.orchestration.resources import Locations, public_location
 from statelake.pipelines.orchestration.settings import (
     CanarySettings,
@@ -33,6 +35,7 @@ from statelake.pipelines.orchestration.settings import (
     DrillSettings,
     FlinkSettings,
     GrowthSettings,
+    ScrubSettings,
     SkewSettings,
     StalenessSettings,
 )
@@ -72,7 +75,32 @@ def job_checks(job: StateJob) -> list[dg.AssetChecksDefinition]:
         checks.append(_check(job, "changed_query", _bound(changed_query, query), query.severity))
     if job.settings.checkpoints is not None:
         checks.append(_checkpoint(job, job.settings.checkpoints))
+    if job.settings.scrub is not None:
+        checks.append(_scrub(job, job.settings.scrub))
     return checks
+
+
+def _scrub(job: StateJob, settings: ScrubSettings) -> dg.AssetChecksDefinition:
+    """Return the check of the whole lake, which is of no snapshot in it."""
+
+    @dg.asset_check(
+        asset=job.key("state_tables"),
+        name="lake",
+        description="Every byte of the lake is what was written.",
+        required_resource_keys={job.resource},
+    )
+    def lake(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        storage = context.instance.storage_directory()
+        resume = settings.resume or f"{storage}/{job.named(SCRUB)}-found-whole"
+        progress = LoggedProgress(context.log, "lake", of_bytes=True)
+        report = job.places(context).open_lake().check(resume, progress)
+        return dg.AssetCheckResult(
+            passed=report.sound,
+            severity=dg.AssetCheckSeverity[settings.severity],
+            metadata=lake_metadata(report),
+        )
+
+    return lake
 
 
 def _checkpoint(job: StateJob, settings: CheckpointSettings) -> dg.AssetChecksDefinition:
@@ -370,7 +398,7 @@ def skew(locations: Locations, snapshot_id: str, limits: SkewSettings) -> Judgem
     loads = [
         (operator, operator.load())
         for operator in described
-        if operator.keyed_states and operator.sizes.sum() >= limits.from_bytes
+        if operator.keyed_states and operator.key_groups[2].sum() >= limits.from_bytes
     ]
     uneven = [load for _, load in loads if load.skew > limits.at_most]
     rows = [(each.label, each.parallelism, f"{load.skew:.2f}") for each, load in loads]

@@ -38,6 +38,7 @@ RESCALE = "rescale_job"
 LOST = "report_lost_job"
 PROVE = "prove_restorable"
 WATCH = "watch_checkpoints"
+SCRUB = "check_lake"
 DRILL = "run_drill"
 
 
@@ -60,6 +61,8 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
         archive -= checks("drill")
     if job.settings.checkpoints is not None:
         archive -= checks("checkpoint")
+    if job.settings.scrub is not None:
+        archive -= checks("lake")
     of_query = [] if job.settings.changed_query is None else ["changed_query"]
     jobs: list[AnyJob] = [
         _over_snapshots(
@@ -86,6 +89,9 @@ def state_jobs(job: StateJob, assets: Iterable[dg.AssetsDefinition]) -> dict[str
     if job.settings.checkpoints is not None:
         what = "Whether the newest sound checkpoint is young enough."
         jobs.append(_of_checks(job, WATCH, checks("checkpoint"), what))
+    if job.settings.scrub is not None:
+        what = "Whether every byte of the lake is what was written."
+        jobs.append(_of_checks(job, SCRUB, checks("lake"), what))
     retention = job.settings.retention
     if retention is not None:
         limits = PruneConfig(last=retention.last, daily=retention.daily, policy=retention.policy)

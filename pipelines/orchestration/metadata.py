@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from statelake.pipelines.engine import spark_ui
 from statelake.pipelines.lake.commits.commit_measures import CommitReport, total
-from statelake.pipelines.lake.tables.describing import describe_recorded, group_totals
+from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, StateRecord
-from statelake.pipelines.lake.tables.table_rows import table_rows
+from statelake.pipelines.lake.tables.table_rows import group_sizes, table_rows
 from statelake.pipelines.orchestration.resources import public_location
 from statelake.pipelines.report.drawing import commit_charts, key_group_chart
 from statelake.pipelines.shown import as_markdown, bytes_text, json_text, plain
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.export.exporting import ExportResult
     from statelake.pipelines.lake.export.rescaling import OperatorPlan
     from statelake.pipelines.lake.ingest.importing import ImportResult
+    from statelake.pipelines.lake.verify.lake_checking import LakeReport
     from statelake.pipelines.operations.migrations import Outcome, UpgradeOutcome
     from statelake.pipelines.operations.sql_upgrades import SqlUpgrade
     from statelake.pipelines.operations.verified_savepoints import Verification
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 PREVIEW_ROWS = 5
 SHOWN_SUBTASKS = 32
+SHOWN_FILES = 100
 MOST_OF_A_TYPE = 1000  # characters: types of rows nest
 DRAWN_OPERATORS = 12  # the largest ones
 DRAWN_TABLES = 30  # the same
@@ -163,7 +165,7 @@ def table_metadata(
                 "parallelism": operator.parallelism,
             }
             if keyed and table.path in drawn:
-                _, sizes = group_totals(keyed, operator.max_parallelism)
+                sizes = group_sizes(keyed, operator.max_parallelism)
                 chart = key_group_chart(sizes, operator.parallelism)
                 picture = chart.markdown(f"key groups of {table.path}")
                 of_table["key groups"] = dg.MetadataValue.md(picture)
@@ -430,6 +432,22 @@ def findings_metadata(findings: Iterable[Finding]) -> Metadata:
     ]
     columns = ("severity", "rule", "operator", "state", "what")
     return {"findings": dg.MetadataValue.md(markdown_table(columns, rows) if rows else "none")}
+
+
+def lake_metadata(report: LakeReport) -> Metadata:
+    """Return the metadata of a check of the lake: each damaged file with its snapshots."""
+    rows = [
+        (printable(file.path), printable(file.problem), file.snapshots, file.sources)
+        for file in report.damaged[:SHOWN_FILES]
+    ]
+    columns = ("file", "problem", "snapshots", "where it can be had again")
+    return {
+        "files": report.files,
+        "bytes": report.size,
+        "files without a digest": report.without_digest,
+        "damaged files": len(report.damaged),
+        "damaged": dg.MetadataValue.md(markdown_table(columns, rows) if rows else "none"),
+    }
 
 
 def faults_list(faults: Iterable[object]) -> dg.MetadataValue:

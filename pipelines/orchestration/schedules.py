@@ -13,6 +13,7 @@ from statelake.pipelines.orchestration.jobs import (
     PRUNE,
     RESCALE,
     SAVEPOINT,
+    SCRUB,
     VERIFY,
     WATCH,
     AnyJob,
@@ -41,6 +42,8 @@ def job_schedules(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.Schedule
             wanted.append(("weekly_drill", DRILL, settings.flink.drill.schedule, _rehearse))
     if settings.checkpoints is not None:
         wanted.append(("frequent_checkpoint", WATCH, settings.checkpoints.schedule, _always))
+    if settings.scrub is not None:
+        wanted.append(("weekly_scrub", SCRUB, settings.scrub.schedule, _scrub))
     if settings.process_functions:
         wanted.append(("frequent_run", FUNCTIONS, "*/15 * * * *", _run_functions))
         wanted.append(("hourly_commits", COMMITS, "0 * * * *", _always))
@@ -96,9 +99,16 @@ def _rehearse(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
 
 
 def _prune(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
-    """Drop the snapshots that the policy does not keep."""
+    """Do what needs a lake: drop the snapshots that the policy does not keep, or check it."""
     exists = job.places(context).open_lake().catalog.exists()
     return dg.RunRequest() if exists else dg.SkipReason("there is no lake yet")
+
+
+def _scrub(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
+    """Check the whole lake, unless that is still being done."""
+    if is_under_way(context.instance, job.named(SCRUB)):
+        return dg.SkipReason("the last check of the lake still runs")
+    return _prune(job, context)
 
 
 def _run_functions(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:

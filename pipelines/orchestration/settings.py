@@ -106,6 +106,21 @@ class CheckpointSettings(dg.Resolvable, dg.Model):
     severity: Literal["ERROR", "WARN"] = "ERROR"
 
 
+class ScrubSettings(dg.Resolvable, dg.Model):
+    """A check of every byte of the lake, as `statelake lake check`; one job of a lake is enough.
+
+    Attributes:
+        schedule: When it is checked.
+        resume: A local file that says what was found whole until a run was stopped: the next one
+            goes on there. By default one in the instance's own storage.
+        severity: `ERROR` or `WARN`.
+    """
+
+    schedule: str = "0 7 * * 6"
+    resume: str = ""
+    severity: Literal["ERROR", "WARN"] = "ERROR"
+
+
 class ChangedQuerySettings(dg.Resolvable, dg.Model):
     """The next query of a Flink SQL job, as for `statelake check sql` and `sql-upgrade`.
 
@@ -383,6 +398,7 @@ class JobSettings(dg.Resolvable, dg.Model):
         retention: Which snapshots are kept; all by default.
         checks: Their severity and limits.
         checkpoints: Where it has its checkpoints, if their age is to be checked.
+        scrub: When every byte of the lake is checked; not by default.
         changed_query: Its next query, if it is a Flink SQL job.
         plan: The compiled plan of its query, from which its tables have names.
         decode: What texts and bytes hold: `OPERATOR/STATE=json`, as for `statelake import`.
@@ -406,6 +422,7 @@ class JobSettings(dg.Resolvable, dg.Model):
     retention: RetentionSettings | None = None
     checks: CheckSettings = CheckSettings()
     checkpoints: CheckpointSettings | None = None
+    scrub: ScrubSettings | None = None
     changed_query: ChangedQuerySettings | None = None
     plan: str = ""
     decode: list[str] = Field(default_factory=list)

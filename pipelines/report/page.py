@@ -9,8 +9,6 @@ from importlib import resources
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from statelake.pipelines.report.contents import (
     DETAILED,
     DETAILED_STATES,
@@ -141,14 +139,10 @@ def _data(drawn: list[tuple[int, OperatorDescription]]) -> Html:
     """Return the script's data: numbers of the key groups that have data."""
     operators: dict[str, Any] = {}
     for number, operator in drawn:
-        entries = operator.entries
-        at = np.flatnonzero(entries | operator.sizes)
+        at, entries, sizes = operator.key_groups.tolist()
         operators[str(number)] = {
-            "groups": operator.max_parallelism,
-            "at": at.tolist(),
-            "bytes": operator.sizes[at].tolist(),
-            "entries": entries[at].tolist(),
-        }
+            "groups": operator.max_parallelism, "at": at, "bytes": sizes, "entries": entries,
+        }  # fmt: skip
     return data_text({"shown": SHOWN_SUBTASKS, "operators": operators})
 
 

@@ -10,8 +10,6 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
-import numpy as np
-
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.report.drawing import key_group_chart, subtask_chart
@@ -247,7 +245,7 @@ def _operator(
         yield table(
             f"States of {operator.label}", columns, rows, left_out=len(operator.states) - len(rows)
         )
-    if operator.keyed_states and np.any(operator.sizes):
+    if operator.keyed_states and operator.with_data:
         if values:
             where = address("/top", **of(name), operator=operator.label)
             yield tag("p", _link("Heaviest keys", where))
@@ -453,6 +451,8 @@ def _records_table(caption: str, values: list[Any]) -> Html:
 
 def diff(name: Name, found: Differences) -> Iterator[Html]:
     """Yield the parts of the page of two snapshots."""
+    if found.unread:
+        yield tag("p", found.unread_text, class_="note")
     if found.same:
         yield tag("p", "They hold the same.")
         return

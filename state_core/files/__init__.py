@@ -17,6 +17,7 @@
                     of objects whose size is known
 `toml`              TOML of files that may be somebody else's
 `copies`            copies, in a temporary file, of streams without random access
+`workers`           threads that read or copy, for which a command that is told to end does not wait
 ==================  ==================================================================
 
 Another compression goes into `compression`; another kind of storage into `filesystem`.

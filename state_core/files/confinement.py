@@ -11,6 +11,7 @@ overwritten in place: it is replaced.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import fcntl
 import os
@@ -265,6 +266,7 @@ class ConfinedTree:
         while handle is None:  # a cleanup may remove a new one before it is locked: try again
             part = f"{name}.{uuid.uuid4().hex[:8]}{PART}"
             handle = _held_part(part, folder)
+        _parts.add((folder, part))
         try:
             with open(handle, "wb") as file:
                 file.writelines(chunks)
@@ -272,8 +274,8 @@ class ConfinedTree:
                 _sync(file.fileno())
                 yield part
         finally:
-            with suppress(OSError):  # otherwise the next cleanup finds it
-                os.unlink(part, dir_fd=folder)
+            _parts.discard((folder, part))
+            _remove_part(folder, part)
 
     def hold(self, path: str, data: bytes) -> int | None:
         """Write a new file that is locked while its descriptor is open, if its name is free.
@@ -735,3 +737,18 @@ def _sync(handle: int) -> None:
     except OSError as error:
         if error.errno != errno.EINVAL:  # EINVAL: the file system can't sync directories
             raise
+
+
+_parts: set[tuple[int, str]] = set()  # those being written, each by its folder's descriptor
+
+
+@atexit.register
+def _remove_parts() -> None:
+    """Remove the files that threads still write, as nobody waits for them."""
+    for folder, part in list(_parts):
+        _remove_part(folder, part)
+
+
+def _remove_part(folder: int, part: str) -> None:
+    with suppress(OSError):  # otherwise the next cleanup finds it
+        os.unlink(part, dir_fd=folder)

@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from weakref import WeakSet, finalize
 
@@ -26,6 +26,7 @@ KINDS = EXPORT_PREFIX, LOG_PREFIX, SQL_PREFIX = (
     "statelake-log-",
     "statelake-sql-",
 )
+MEMORY = "/dev/shm"  # noqa: S108 - the directory itself gets a random name, and 0700
 LOG = logging.getLogger(__name__)
 DIGITS = "[0-9a-f]{8}"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -80,10 +81,30 @@ def remove_held_temporary() -> None:
             shutil.rmtree(held.path, ignore_errors=True)
 
 
+def held_link_place() -> HeldDirectory:
+    """Create a directory of this process for a link: in memory, if the disk is full.
+
+    So a full disk keeps nobody from reading a lake, nor from dropping what fills it.
+    """
+    try:
+        return held_temporary(LOG_PREFIX)
+    except OSError:
+        if not Path(MEMORY).is_dir():
+            raise
+        return HeldDirectory(f"{MEMORY}/{LOG_PREFIX}", mode=0o700)
+
+
 def stale_temporary_directories(*prefixes: str) -> list[str]:
     """Paths of this user's temporary directories whose process is dead: of all kinds by default."""
-    start = f"{tempfile.gettempdir()}/"
-    return [path for kind in prefixes or KINDS for path in left_directories(start + kind)]
+    places = [MEMORY]
+    with suppress(OSError):  # no file can be written to any of the system's
+        places.insert(0, tempfile.gettempdir())
+    return [
+        path
+        for kind in prefixes or KINDS
+        for place in places
+        for path in left_directories(f"{place}/{kind}")
+    ]
 
 
 def left_directories(prefix: str, suffix: str = "") -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -19,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelake.state_core.files.workers import Workers
 from statelake.state_core.formats.layout.keyed_layout import TTL, VALUE, KeyedLayout
 from statelake.state_core.formats.layout.keys import decode_keys, keys_of, namespaced_keys_of
 from statelake.state_core.model.description import HeavyKey
@@ -351,7 +351,7 @@ def weigh_operator(
 
     sums: dict[str, StateWeights] = {}
     workers = min(len(jobs), threads or os.cpu_count() or 1)
-    with ThreadPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+    with Workers(workers) if workers > 1 else nullcontext() as pool:
         for weighed in map(weigh, jobs) if pool is None else pool.map(weigh, jobs):
             for name, weights in weighed.items():
                 if name in sums:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from statelake.state_core.bounds import COUNTED_CELLS, STATES
+from statelake.state_core.bounds import CELLS_IN_ALL, COUNTED_CELLS, STATES
 from statelake.state_core.errors import (
     NotASnapshotError,
     StateError,
@@ -228,7 +228,9 @@ def _open_operator(state: OperatorMetadata, files: StateFiles, uid_of: dict[str,
         raise error.within(f"operator {label}") from error
     budget = files.heads.budget
     budget.spend(STATES, len(states) + len(operator_states), f"operator {label}")
-    COUNTED_CELLS.check(len(states) * state.max_parallelism, f"operator {label}")
+    cells = len(states) * state.max_parallelism
+    COUNTED_CELLS.check(cells, f"operator {label}")
+    budget.spend(CELLS_IN_ALL, cells, f"operator {label}")
     coordinator = state.coordinator.size if state.coordinator is not None else 0
     operator = Operator(
         state.operator_id,

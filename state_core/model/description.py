@@ -9,6 +9,7 @@ the bytes that files store for them, and are marked as estimated.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -20,7 +21,13 @@ import pyarrow as pa
 
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.measure import measure_operator
-from statelake.state_core.model.redistribution import SubtaskPlan, plan_key_groups, skew_of
+from statelake.state_core.model.redistribution import (
+    NO_GROUPS,
+    SubtaskPlan,
+    held_groups,
+    plan_key_groups,
+    skew_of,
+)
 from statelake.state_core.model.snapshot import (
     NO_NAMES,
     CuttableFile,
@@ -268,8 +275,9 @@ class OperatorDescription:
         finished: Whether all its subtasks had finished.
         keyed_states: Its keyed states, timers included.
         operator_states: Its operator states.
-        group_entries: The entries of each key group; None if they were not counted.
-        group_sizes: The bytes of each key group, counted or else as stored; None if nobody asked.
+        key_groups: Three rows: the key groups that have state, their entries (zeros if not
+            counted), and their bytes, counted or else as stored; None if nobody asked.
+        counted: Whether entries were counted.
         spread: Whether key groups of one file got equal shares, since only reading tells more.
         heaviest_key: The key of the heaviest key group with the most bytes in all states.
         keys_asked: Whether somebody asked for it.
@@ -291,8 +299,8 @@ class OperatorDescription:
     finished: bool = False
     keyed_states: tuple[StateDescription, ...] = ()
     operator_states: tuple[StateDescription, ...] = ()
-    group_entries: I64Array | None = field(default=None, compare=False, repr=False)
-    group_sizes: I64Array | None = field(default=None, compare=False, repr=False)
+    key_groups: I64Array = field(default_factory=lambda: NO_GROUPS, compare=False, repr=False)
+    counted: bool = False
     spread: bool = False
     heaviest_key: HeavyKey | None = None
     keys_asked: bool = False
@@ -322,11 +330,6 @@ class OperatorDescription:
         return self.keyed_states + self.operator_states
 
     @property
-    def counted(self) -> bool:
-        """Whether entries were counted."""
-        return self.group_entries is not None
-
-    @property
     def other(self) -> tuple[tuple[str, int], ...]:
         """The bytes that are no state with a name, each with what they are."""
         sizes = (
@@ -339,24 +342,39 @@ class OperatorDescription:
     @property
     def sizes(self) -> I64Array:
         """The bytes of each key group; zeros if nobody asked."""
-        return _or_zeros(self.group_sizes, self.max_parallelism)
+        return self._of_all(self.key_groups[2])
 
     @property
     def entries(self) -> I64Array:
         """The entries of each key group; zeros if they were not counted."""
-        return _or_zeros(self.group_entries, self.max_parallelism)
+        return self._of_all(self.key_groups[1])
+
+    def _of_all(self, numbers: I64Array) -> I64Array:
+        of_all = np.zeros(self.max_parallelism, np.int64)
+        of_all[self.key_groups[0]] = numbers
+        return of_all
+
+    @property
+    def skew(self) -> float:
+        """The bytes of the heaviest key group over the mean of all."""
+        return skew_of(self.key_groups[2], self.max_parallelism)
 
     @property
     def with_data(self) -> int:
         """How many key groups have data."""
-        return int(np.count_nonzero(self.sizes))
+        return int(np.count_nonzero(self.key_groups[2]))
 
     @property
     def heaviest(self) -> list[int]:
         """The key groups with the most bytes, the heaviest first."""
-        with_data = np.flatnonzero(self.sizes)
-        order = np.argsort(-self.sizes[with_data], kind="stable")
-        return [int(group) for group in with_data[order][:HEAVIEST]]
+        return [group for group, _, _ in self._heaviest]
+
+    @property
+    def _heaviest(self) -> list[tuple[int, int, int]]:
+        """The same with their entries and bytes."""
+        with_data = self.key_groups[:, self.key_groups[2] > 0]
+        order = np.argsort(-with_data[2], kind="stable")[:HEAVIEST]
+        return [(group, entries, size) for group, entries, size in with_data[:, order].T.tolist()]
 
     def load(self, parallelism: int | None = None) -> Load:
         """Return what each subtask has at another parallelism, or at its own.
@@ -366,7 +384,7 @@ class OperatorDescription:
         """
         before = None if parallelism is None else self.parallelism
         wanted = parallelism or self.parallelism
-        return Load(plan_key_groups(self.entries, self.sizes, wanted, before))
+        return Load(plan_key_groups(self.key_groups, self.max_parallelism, wanted, before))
 
     def loads(self, parallelism: int | None) -> dict[str, Load]:
         """Return the load `now`, and `then` at another parallelism if there is keyed state."""
@@ -401,15 +419,14 @@ class OperatorDescription:
         return described | ({"node": self.node, "query": self.query} if self.node else {})
 
     def _key_groups_json(self) -> dict[str, Any]:
-        entries, key = self.group_entries, self.heaviest_key
+        key = self.heaviest_key
         described: dict[str, Any] = {
             "estimated": bool(self.keyed_states) and not self.counted,
             "with_data": None if self.spread else self.with_data,
-            "skew": round(skew_of(self.sizes), 3),
+            "skew": round(self.skew, 3),
             "heaviest": [
-                {"key_group": group, "bytes": int(self.sizes[group])}
-                | ({} if entries is None else {"entries": int(entries[group])})
-                for group in self.heaviest
+                {"key_group": group, "bytes": size} | ({"entries": entries} if self.counted else {})
+                for group, entries, size in self._heaviest
             ],
         }
         if self.keys_asked:
@@ -467,10 +484,8 @@ class OperatorDescription:
 
     def _key_groups_line(self) -> str:
         """Return how key groups are filled, and whether that was counted."""
-        heaviest = ", ".join(
-            f"{group} ({bytes_text(int(self.sizes[group]))})" for group in self.heaviest
-        )
-        skew = round(skew_of(self.sizes), 3)
+        heaviest = ", ".join(f"{group} ({bytes_text(size)})" for group, _, size in self._heaviest)
+        skew = round(self.skew, 3)
         filled = f"{self.with_data} of {self.max_parallelism} key groups have data; "
         if self.counted:
             return f"{filled}skew {skew}; heaviest: {heaviest}"
@@ -482,10 +497,6 @@ class OperatorDescription:
 
     def _repr_html_(self) -> str:
         return "".join(_html(line) for line in self.lines())
-
-
-def _or_zeros(numbers: I64Array | None, count: int) -> I64Array:
-    return np.zeros(count, np.int64) if numbers is None else numbers
 
 
 def _counts(state: StateDescription) -> tuple[str, str]:
@@ -689,11 +700,12 @@ def describe_operator(
     """
     counted = entries and key_groups
     totals = measure_operator(operator) if counted and operator.keyed_files else {}
-    none = np.zeros(operator.max_parallelism, np.int64)
-    sizes: I64Array | None = sum((held for _, held in totals.values()), none) if counted else None
-    spread = False
-    if key_groups and sizes is None:
-        sizes, spread = _stored_sizes(operator)
+    groups, spread = NO_GROUPS, False
+    if totals:
+        entries_of, sizes_of = (sum(numbers) for numbers in zip(*totals.values(), strict=True))
+        groups = held_groups(np.asarray(entries_of), np.asarray(sizes_of))
+    elif key_groups and not counted:
+        groups, spread = _stored_sizes(operator)
     keyed = (_keyed_state(each, totals.get(each.name), schema) for each in operator.keyed_states)
     others = (_operator_state(state, counted, schema) for state in operator.operator_states)
     described = OperatorDescription(
@@ -710,8 +722,8 @@ def describe_operator(
         operator.finished,
         tuple(keyed),
         tuple(others),
-        sum((held for held, _ in totals.values()), none) if counted else None,
-        sizes,
+        groups,
+        counted,
         spread,
         node=operator.node,
         query=operator.query,
@@ -729,7 +741,7 @@ def _with_key(described: OperatorDescription, operator: Operator) -> OperatorDes
 
 def _stored_sizes(operator: Operator) -> tuple[I64Array, bool]:
     """Return the bytes that files store for each key group; whether those are equal shares."""
-    weights = np.zeros(operator.max_parallelism, np.int64)
+    weights: Counter[int] = Counter()
     spread = False
     for file in operator.keyed_files:
         sizes = file.group_bytes()
@@ -738,7 +750,9 @@ def _stored_sizes(operator: Operator) -> tuple[I64Array, bool]:
             sizes = file.looked_up_bytes() if isinstance(file, CuttableFile) else sizes
         for group, size in sizes:
             weights[group] += size
-    return weights, spread
+    held = sorted(weights.items())
+    rows = [[group for group, _ in held], [0] * len(held), [size for _, size in held]]
+    return np.array(rows, np.int64), spread
 
 
 def _keyed_state(
@@ -746,8 +760,7 @@ def _keyed_state(
 ) -> StateDescription:
     key_groups = None
     if totals is not None:
-        held = np.flatnonzero(totals[0])
-        key_groups = np.stack([held, totals[0][held], totals[1][held]])
+        key_groups = held_groups(*totals)
     return StateDescription(
         state.name,
         state.kind.value,

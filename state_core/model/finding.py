@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timezone
@@ -24,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
+from statelake.state_core.files.workers import Workers
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import (
     KeyedFile,
@@ -460,7 +460,7 @@ def _search(
         return _search_slice(*job, operator.label, keyed, state, sought, limit)
 
     workers = min(len(jobs), threads or os.cpu_count() or 1)
-    with ThreadPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+    with Workers(workers) if workers > 1 else nullcontext() as pool:
         yield from map(search, jobs) if pool is None else pool.map(search, jobs)
     keyed_here = () if operator.keyed_files else operator.keyed_states  # of a lake
     others: list[State] = [*keyed_here, *operator.operator_states]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from hashlib import blake2b
 from typing import TypeAlias
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.files.workers import Workers
 from statelake.state_core.kernels.hashing import count_entries, fingerprint_entries
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, plan_slices
@@ -152,7 +152,7 @@ def measure_operator(operator: Operator) -> dict[str, tuple[I64Array, I64Array]]
         for plan_slice in plan_slices(operator.keyed_files)
     ]
     workers = min(len(jobs), os.cpu_count() or 1)
-    with ThreadPoolExecutor(workers) if workers > 1 else nullcontext() as pool:
+    with Workers(workers) if workers > 1 else nullcontext() as pool:
         run = map if pool is None else pool.map
         for measured in run(lambda job: _measure_slice(*job), jobs):
             inside = slice(measured.key_groups.first, measured.key_groups.last + 1)

@@ -27,10 +27,12 @@ from math import ceil
 import numpy as np
 import numpy.typing as npt
 
-from statelake.state_core.model.handles import DistributionMode, KeyGroupRange
-from statelake.state_core.model.key_groups import key_group_ranges
+from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.model.key_groups import check_parallelism, key_group_ranges
 
 # as in `java.util.HashMap`
+NO_GROUPS: npt.NDArray[np.int64] = np.zeros((3, 0), np.int64)  # as of `held_groups`
+
 FIRST_BUCKETS, LOAD_FACTOR, LONG_CHAIN, TREE_BUCKETS = 16, 0.75, 8, 64
 
 
@@ -55,48 +57,59 @@ class SubtaskPlan:
     moved_bytes: int
 
 
+def held_groups(
+    entries: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return three rows: the key groups that have entries, how many, and their bytes."""
+    (held,) = np.nonzero(entries | sizes)
+    return np.stack([held, entries[held], sizes[held]])
+
+
 def plan_key_groups(
-    entries: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
+    held: npt.NDArray[np.int64],
+    groups: int,
     parallelism: int,
     before: int | None = None,
 ) -> list[SubtaskPlan]:
     """Plan the distribution of key groups over subtasks.
 
     Args:
-        entries: The number of entries of each key group; as many as the max parallelism.
-        sizes: The bytes of each key group.
+        held: Three rows, as of `held_groups`, ascending: key groups, entries and bytes.
+        groups: The number of all key groups, the max parallelism.
         parallelism: The new parallelism.
         before: The old parallelism, if key groups keep their numbers.
 
     Raises:
         KeyGroupError: The parallelism is out of range.
     """
-    groups = len(entries)
     ranges = key_group_ranges(groups, parallelism)
     firsts = np.array([range_.first for range_ in ranges])
     lasts = np.array([range_.last for range_ in ranges])
-    owners = _owners(ranges)
-    came_from = np.full(groups, -1) if before is None else _owners(key_group_ranges(groups, before))
-    moved = np.where(came_from != owners, sizes, 0)
+    numbers, entries, sizes = held
+    owners = numbers * parallelism // groups
+    moved = sizes
+    if before is not None:
+        check_parallelism(groups, before)
+        moved = np.where(numbers * before // groups != owners, sizes, 0)
     columns = [
-        np.concatenate(([0], np.cumsum(numbers, dtype=np.int64)))
-        for numbers in (entries, sizes, moved)
+        np.concatenate(([0], np.cumsum(column, dtype=np.int64)))
+        for column in (entries, sizes, moved)
     ]
-    sums = [(column[lasts + 1] - column[firsts]).tolist() for column in columns]
+    start, behind = np.searchsorted(numbers, firsts), np.searchsorted(numbers, lasts + 1)
+    sums = [(column[behind] - column[start]).tolist() for column in columns]
     return list(map(SubtaskPlan, range(parallelism), firsts.tolist(), lasts.tolist(), *sums))
 
 
-def _owners(ranges: Sequence[KeyGroupRange]) -> npt.NDArray[np.int64]:
-    """The subtask of each key group."""
-    return np.repeat(np.arange(len(ranges)), [len(range_) for range_ in ranges])
+def skew_of(sizes: npt.ArrayLike, count: int | None = None) -> float:
+    """Return the largest size over the mean: 1 is even, n means all in one of n.
 
-
-def skew_of(sizes: npt.ArrayLike) -> float:
-    """Return the largest size over the mean: 1 is even, n means all in one of n."""
+    Args:
+        sizes: The sizes, or those that are not 0.
+        count: The number of all sizes.
+    """
     values = np.asarray(sizes, np.float64)
-    mean = values.mean() if values.size else 0.0
-    return float(values.max() / mean) if mean else 1.0
+    total = values.sum()
+    return float(values.max() / (total / (count or values.size))) if total else 1.0
 
 
 def spread_evenly(totals: npt.NDArray[np.int64], groups: int) -> npt.NDArray[np.int64]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from enum import Enum
@@ -24,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
+from statelake.state_core.files.workers import Workers
 from statelake.state_core.model.handles import DistributionMode, KeyGroupRange, KeyGroups, ranges_of
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.printable import LONGEST, Table, brief, kind_text
@@ -449,7 +449,7 @@ class KeyedState:
         if workers == 1 or len(jobs) < 2:
             decoded = [decode(job) for job in jobs]
         else:
-            with ThreadPoolExecutor(workers) as pool:
+            with Workers(workers) as pool:
                 decoded = list(pool.map(decode, jobs))
         return pa.Table.from_batches([batch for batches in decoded for batch in batches], schema)
 

@@ -89,6 +89,8 @@ def diff(
             earlier, later = (snapshot_named(compared, name) for name in (earlier, later))
             differences = compared[earlier].diff(later, examples=examples, sort=sort)
     show(differences, as_json_=as_json_)
+    if as_json_ and differences.unread:
+        click.echo(differences.unread_text, err=True)
     answer(yes=differences.same or not fail_on_diff)
 
 

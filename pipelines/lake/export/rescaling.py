@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from statelake.pipelines.lake.tables.describing import group_totals
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from statelake.state_core.model.handles import DistributionMode
@@ -92,12 +94,12 @@ def _plan(operator: OperatorRecord, parallelism: int, max_parallelism: int | Non
     alone = operator.max_parallelism == 1
     groups = 1 if alone else max_parallelism or operator.max_parallelism
     parallelism = 1 if alone else parallelism
-    entries, sizes = group_totals(operator.states, operator.max_parallelism)
+    held = group_totals(operator.states)
     estimated = groups != operator.max_parallelism
-    if estimated:
-        entries, sizes = spread_evenly(entries, groups), spread_evenly(sizes, groups)
+    if estimated and held.size:
+        held = np.stack([np.arange(groups), *(spread_evenly(row, groups) for row in held[1:])])
     before = None if estimated else operator.parallelism
-    subtasks = plan_key_groups(entries, sizes, parallelism, before)
+    subtasks = plan_key_groups(held, groups, parallelism, before)
     return OperatorPlan(
         operator.label,
         (operator.parallelism, operator.max_parallelism),

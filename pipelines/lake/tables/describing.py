@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,17 +19,17 @@ from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.snapshot import NO_NAMES
 
 
-def group_totals(
-    states: list[StateRecord], max_parallelism: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return entries and bytes of each key group, over some states."""
-    entries = np.zeros(max_parallelism, np.int64)
-    sizes = np.zeros(max_parallelism, np.int64)
-    for state in states:
-        groups = [key_group.key_group for key_group in state.key_groups]
-        np.add.at(entries, groups, [key_group.entries for key_group in state.key_groups])
-        np.add.at(sizes, groups, [key_group.state_bytes for key_group in state.key_groups])
-    return entries, sizes
+def group_totals(states: Iterable[StateRecord]) -> npt.NDArray[np.int64]:
+    """Return three rows over some states: the key groups that have entries, entries, and bytes."""
+    each = [group for state in states for group in state.key_groups]
+    groups, at = np.unique(
+        np.array([group.key_group for group in each], np.int64), return_inverse=True
+    )
+    totals = np.zeros((3, len(groups)), np.int64)
+    totals[0] = groups
+    np.add.at(totals[1], at, [group.entries for group in each])
+    np.add.at(totals[2], at, [group.state_bytes for group in each])
+    return totals
 
 
 def describe_recorded(operator: OperatorRecord, *, schemas: int = 0) -> OperatorDescription:
@@ -37,7 +39,6 @@ def describe_recorded(operator: OperatorRecord, *, schemas: int = 0) -> Operator
         operator: The operator.
         schemas: Of how many of its keyed states the columns are listed.
     """
-    entries, sizes = group_totals(operator.states, operator.max_parallelism)
     return OperatorDescription(
         operator.operator_id,
         operator.uid,
@@ -50,8 +51,8 @@ def describe_recorded(operator: OperatorRecord, *, schemas: int = 0) -> Operator
             for number, state in enumerate(operator.states)
         ),
         operator_states=tuple(map(_operator_state, operator.operator_states)),
-        group_entries=entries,
-        group_sizes=sizes,
+        key_groups=group_totals(operator.states),
+        counted=True,
         node=operator.node,
         query=operator.query,
     )

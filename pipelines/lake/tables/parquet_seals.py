@@ -19,6 +19,7 @@ from hashlib import sha256
 import pyarrow as pa
 
 BLOCK = 1 << 20
+END_BYTES = 1 << 16  # footers are mostly shorter
 _DIGEST = 32
 # field 32767, whose value is the two digests and the mark
 _HEAD = b"\x08\xfe\xff\x03\x50"
@@ -79,6 +80,21 @@ def check_footer(source: pa.NativeFile) -> bytes | None:
         ArrowInvalid: The footer or the seal is damaged.
     """
     return _sealed(source, source.size())[1]
+
+
+def check_end(source: pa.NativeFile, size: int) -> None:
+    """Compare a file in a store with its size and, if it has a seal, its footer.
+
+    Only the end is read, mostly in one request; the rows are not.
+
+    Raises:
+        ArrowInvalid: The file is not of this size, or the footer or the seal is damaged.
+    """
+    if source.size() != size:
+        raise pa.ArrowInvalid(f"it has {source.size()} bytes, and {size} in the catalog")
+    end = source.read_at(min(size, END_BYTES), max(0, size - END_BYTES))
+    is_long = int.from_bytes(end[-_END:][:4], "little") + _END > len(end)
+    check_footer(source if is_long and size > len(end) else pa.BufferReader(end))
 
 
 def check_whole(source: pa.NativeFile) -> bool:

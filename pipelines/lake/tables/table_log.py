@@ -43,7 +43,12 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
-from statelake.state_core.files.held_directories import LOG_PREFIX, HeldDirectory, held_temporary
+from statelake.state_core.files.held_directories import (
+    LOG_PREFIX,
+    HeldDirectory,
+    held_link_place,
+    held_temporary,
+)
 from statelake.state_core.files.object_stores import STORE_REMEDY
 from statelake.state_core.files.storage_options import storage_options
 
@@ -374,7 +379,7 @@ class _LogPlace:
         if self._handle is None or sys.platform != "linux":
             return
         try:
-            self._made = held_temporary(LOG_PREFIX)
+            self._made = held_link_place()
             Path(self._made.path, LOG_DIRECTORY).symlink_to(f"{DESCRIPTORS}/{self._handle}")
         except OSError as error:
             self.close()

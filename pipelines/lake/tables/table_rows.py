@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet, parquet_input
-from statelake.pipelines.lake.tables.parquet_seals import check_whole
+from statelake.pipelines.lake.tables.parquet_seals import check_end, check_whole
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     StateRecord,
@@ -163,16 +163,45 @@ def is_whole(directory: Directory, unit: UnitRecord) -> bool:
         return check_whole(file)
 
 
+def is_at_its_end(directory: Directory, unit: UnitRecord) -> bool:
+    """Compare the size and the footer of a file in a store, which keeps checksums of the rows.
+
+    Returns:
+        True.
+
+    Raises:
+        MissingFileError, OSError, ArrowException: It is damaged, or can't be read.
+    """
+    with directory.open_input(unit.path) as file:
+        check_end(file, unit.size)
+    return True
+
+
 def whole_units(directory: Directory, units: Iterable[UnitRecord]) -> list[UnitRecord]:
-    """Return those files whose seal says that they are as they were written; in a store, all."""
+    """Return those files whose seal says that they are as they were written, as of `has_ends`."""
     whole = []
     for unit in units:
         try:
-            if not directory.local or is_whole(directory, unit):
+            if is_whole(directory, unit) if directory.local else is_at_its_end(directory, unit):
                 whole.append(unit)
         except (StateError, OSError, pa.ArrowException) as error:  # noqa: PERF203 - each has its own
             LOG.warning("%s: written anew (%s)", directory.full(unit.path), error)
     return whole
+
+
+def has_ends(rows: TableRows, key_groups: KeyGroupRange) -> bool:
+    """Return whether the files of exactly these key groups end as they were written: True.
+
+    Raises:
+        MissingFileError, OSError, ArrowException: A file is damaged, or can't be read.
+    """
+    directory = table_directory(rows.lake, rows.path)
+    return all(is_at_its_end(directory, unit) for unit in _units_of(rows, key_groups))
+
+
+def _units_of(rows: TableRows, key_groups: KeyGroupRange) -> tuple[UnitRecord, ...]:
+    ends = key_groups.first, key_groups.last
+    return tuple(unit for unit in rows.units if (unit.first, unit.last) == ends)
 
 
 def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
@@ -185,8 +214,7 @@ def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) 
         StateError, OSError, ArrowException: A file is damaged, or can't be read.
     """
     directory = table_directory(rows.lake, rows.path)
-    ends = key_groups.first, key_groups.last
-    units = tuple(unit for unit in rows.units if (unit.first, unit.last) == ends)
+    units = _units_of(rows, key_groups)
     if all(is_whole(directory, unit) for unit in units):
         return True
     numbered, measure = replace(rows, units=units).measured(key_groups)

@@ -5,7 +5,7 @@ Partitions that both snapshots share, or whose fingerprints are equal, are not o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -79,17 +79,36 @@ class Differences(Printed, list[StateDifference]):
         earlier: The id of the earlier snapshot.
         later: The id of the later one.
         states: The difference of each state.
+        unread: The size of each file of keyed state that was not read, by its path: the catalog
+            says that both snapshots have the same there. `check_lake` reads them.
     """
 
-    def __init__(self, earlier: str, later: str, states: Iterable[StateDifference]) -> None:
+    def __init__(
+        self,
+        earlier: str,
+        later: str,
+        states: Iterable[StateDifference],
+        unread: Mapping[str, int] | None = None,
+    ) -> None:
         super().__init__(states)
         self.earlier = earlier
         self.later = later
+        self.unread = dict(unread or {})
 
     @property
     def same(self) -> bool:
         """Whether no state differs."""
         return all(state.status == "same" for state in self)
+
+    @property
+    def unread_text(self) -> str:
+        """A sentence about files that were not read; empty without any."""
+        if not self.unread:
+            return ""
+        return (
+            f"{len(self.unread):,} files ({bytes_text(sum(self.unread.values()))}) were not read,"
+            " as the catalog says that they are equal; `statelake lake check` compares their bytes"
+        )
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return it as JSON can hold it."""
@@ -112,6 +131,8 @@ class Differences(Printed, list[StateDifference]):
         for each in self:
             for example in each.examples:
                 yield f"{each.operator}/{each.state} {json_text(plain(example))}"
+        if self.unread:
+            yield self.unread_text
 
 
 def diff_snapshots(
@@ -147,6 +168,7 @@ def diff_snapshots(
     work = _Diff(lake, examples, choose_engine(engine), progress)
 
     def differences(*records: SnapshotRecord) -> list[StateDifference]:
+        work.unread.clear()  # of another attempt
         before, after = records[0], records[-1]  # only one if a snapshot is compared with itself
         return [
             difference
@@ -158,7 +180,7 @@ def diff_snapshots(
     states = reading.whole(differences)
     if sort == "bytes":
         states.sort(key=lambda each: (-each.bytes_change, each.operator, each.state))
-    return Differences(earlier, later, states)
+    return Differences(earlier, later, states, work.unread)
 
 
 def diff_state(
@@ -255,6 +277,7 @@ class _Diff:
         self.examples = examples
         self.engine = engine
         self.progress = progress
+        self.unread: dict[str, int] = {}
 
     def operator(
         self, before: OperatorRecord | None, after: OperatorRecord | None
@@ -305,10 +328,14 @@ class _Diff:
         after: tuple[OperatorRecord, StateRecord],
     ) -> None:
         rows = [self._rows(*side) for side in (before, after)]
-        tasks = [
-            _Task(rows[0], rows[1], groups, self.examples)
-            for groups in _differing(before[0], rows[0], after[0], rows[1])
-        ]
+        differing = _differing(before[0], rows[0], after[0], rows[1])
+        tasks = [_Task(rows[0], rows[1], groups, self.examples) for groups in differing]
+        self.unread |= {
+            f"{side.path}/{unit.path}": unit.size
+            for side in rows
+            for unit in side.units
+            if not any(unit.first <= each.last and each.first <= unit.last for each in differing)
+        }
         for result in self.engine.map(_compare_groups, tasks, self.progress):
             difference.added += result.added
             difference.removed += result.removed

@@ -7,7 +7,6 @@ to its key group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -31,6 +30,7 @@ from statelake.pipelines.lake.tables.records import (
 from statelake.pipelines.lake.tables.table_rows import table_rows
 from statelake.pipelines.lake.tables.tables import StateTable
 from statelake.state_core.errors import KeyGroupError, MissingFileError, OversizedError, StateError
+from statelake.state_core.files.workers import Workers
 from statelake.state_core.formats.writing.rehash import assign_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
 from statelake.state_core.model.handles import KeyGroupRange
@@ -112,7 +112,7 @@ def _table_faults(lake: Catalog, operator: OperatorRecord) -> list[str]:
         elif rows != expected:
             faults.append(f"{record.path}: {rows} rows, and {expected} entries")
         else:
-            with ThreadPoolExecutor(READERS) as pool:
+            with Workers(READERS) as pool:
                 unit_faults = pool.map(partial(_unit_fault, table), record.units)
                 faults += [fault for fault in unit_faults if fault]
     return faults

@@ -15,7 +15,6 @@ import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -34,6 +33,7 @@ from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotReco
 from statelake.pipelines.lake.tables.table_rows import has_content, table_rows
 from statelake.state_core.errors import MissingFileError, StateError
 from statelake.state_core.files.filesystem import Directory, ListedFile
+from statelake.state_core.files.workers import Workers
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.printable import Printed, bytes_text, printable
 
@@ -196,7 +196,7 @@ class _LakeCheck:
             problem, has_digest = self._fault(file.path)
             return file, problem, has_digest
 
-        with ThreadPoolExecutor(READERS) as pool:
+        with Workers(READERS) as pool:
             for file, problem, has_digest in pool.map(checked, files):
                 if problem:
                     self.problems.setdefault(file.path, problem)

@@ -25,6 +25,7 @@ from statelake.state_core.checks.integrity.operators import (
 )
 from statelake.state_core.errors import CorruptSnapshotError, StateError
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.workers import Workers
 from statelake.state_core.formats.channels import channels_among, read_channels
 from statelake.state_core.formats.contradictions import find_contradictions, label_of
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
@@ -250,7 +251,8 @@ def _read_entries(
             if job[-1] is not None:
                 job[-1].close()
 
-    with ThreadPoolExecutor(threads) as pool:
+    # what keepers write is in a directory that goes
+    with Workers(threads) if keeper is None else ThreadPoolExecutor(threads) as pool:
         for done, findings in enumerate(pool.map(run, jobs)):
             if done in timers:
                 _note_timers(timers[done], jobs[done][0], findings)

@@ -21,7 +21,6 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
@@ -50,6 +49,7 @@ from statelake.state_core.files.filesystem import (
     InlineSource,
 )
 from statelake.state_core.files.wire import DataInput
+from statelake.state_core.files.workers import Workers
 from statelake.state_core.model.handles import (
     FileHandle,
     InlineHandle,
@@ -219,7 +219,7 @@ class StateFiles:
             with suppress(MissingFileError):
                 source.refuse_change()
 
-        with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
+        with Workers(LOOKS_AT_ONCE) as pool:
             list(pool.map(refuse, self._seen.values()))
 
     def open(

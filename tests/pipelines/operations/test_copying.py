@@ -8,8 +8,10 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -751,3 +753,32 @@ def test_a_copy_that_was_interrupted_keeps_its_files(root: Path, tmp_path: Path)
     (to / "chk-1" / "_metadata.copying").unlink()
     assert len(run(*words).json["files"]) == len(before) - 1
     assert sl.copy_checkpoints(job, to).copied[0].kept_files == len(before) - 1
+
+
+@pytest.mark.parametrize("words", [["copy", "{from}", "{to}"], ["scan", "--deep", "{from}"]])
+def test_a_command_that_is_told_to_end_waits_for_no_disk(words: list[str], tmp_path: Path) -> None:
+    """Exit code 143 while a thread waits for bytes; what it has written so far is removed."""
+    source, to = golden_cases(form="canonical")[0].snapshot, tmp_path / "copy"
+    program = (
+        "import signal, threading, time; signal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
+        "from statelake.state_core.files import file_sources\n"
+        "read = file_sources.FileSource.read_into\n"
+        "def slow(self, offset, out):\n"
+        "    if threading.current_thread() is not threading.main_thread():\n"
+        f"        open({str(tmp_path / 'reads')!r}, 'w').close(); time.sleep(3600)\n"
+        "    read(self, offset, out)\n"
+        "file_sources.FileSource.read_into = slow\n"
+        "from statelake.pipelines.cli.main import main; main()"
+    )
+    said = [word.format(**{"from": source, "to": to}) for word in words]
+    with subprocess.Popen([sys.executable, "-c", program, *said]) as command:
+        while not (tmp_path / "reads").exists() and command.poll() is None:
+            time.sleep(0.05)
+        if to.exists():
+            assert list(to.glob("**/*.part"))
+        command.send_signal(signal.SIGTERM)
+        try:
+            assert command.wait(60) == 143
+        finally:
+            command.kill()
+    assert not list(tmp_path.glob("copy/**/*.part"))

@@ -55,9 +55,7 @@ def subtasks(page: Page, number: int = 0) -> Rows:
 
 def expected(operator: OperatorDescription, parallelism: int, shown: int = 100) -> Rows:
     """The same as Flink assigns key groups, and Python writes numbers."""
-    assert operator.group_entries is not None
-    assert operator.group_sizes is not None
-    plan = plan_key_groups(operator.group_entries, operator.group_sizes, parallelism)
+    plan = plan_key_groups(operator.key_groups, operator.max_parallelism, parallelism)
     return [
         [
             str(subtask.subtask), f"{subtask.first} to {subtask.last}", f"{subtask.entries:,}",
@@ -175,8 +173,8 @@ def test_many_key_groups_and_numbers_between_two(browser: Browser, tmp_path: Pat
         3,
         groups,
         keyed_states=(state,),
-        group_entries=entries,
-        group_sizes=sizes,
+        key_groups=state.key_groups,
+        counted=True,
     )
     path = written(tmp_path / "report.html", Report("t", (), (operator,)))
     with opened(browser, path) as seen:

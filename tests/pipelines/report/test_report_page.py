@@ -41,6 +41,7 @@ from statelake.state_core.model.description import (
     OperatorDescription,
     StateDescription,
 )
+from statelake.state_core.model.redistribution import held_groups
 from statelake.state_core.printable import printable
 from tests.support.lakes import DEMO
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
@@ -91,8 +92,8 @@ def operator(label: str, states: int = 1, keys: int = 0, groups: int = 128) -> O
     )
     ones = np.ones(groups, np.int64)
     return OperatorDescription(
-        "0" * 32, label, "", 2, groups, groups, keyed_states=held, group_entries=ones,
-        group_sizes=ones,
+        "0" * 32, label, "", 2, groups, groups, keyed_states=held,
+        key_groups=held_groups(ones, ones), counted=True,
     )  # fmt: skip
 
 

@@ -17,8 +17,10 @@ from statelake.state_core.errors import KeyGroupError
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.key_groups import subtask_of
 from statelake.state_core.model.redistribution import (
+    NO_GROUPS,
     ElementSlice,
     StateShare,
+    held_groups,
     plan_key_groups,
     plan_operator_state,
     skew_of,
@@ -228,7 +230,8 @@ def test_every_key_group_goes_to_the_subtask_that_owns_it(
     entries, sizes = held
     groups = len(entries)
     old, new = (data.draw(st.integers(1, groups)) for _ in range(2))
-    plan = plan_key_groups(entries, sizes, new, old)
+    held = held_groups(entries, sizes)
+    plan = plan_key_groups(held, groups, new, old)
     owners = [subtask.subtask for subtask in plan for _ in range(subtask.first, subtask.last + 1)]
     assert owners == [subtask_of(group, groups, new) for group in range(groups)]
     assert [subtask.entries for subtask in plan] == [
@@ -243,17 +246,16 @@ def test_every_key_group_goes_to_the_subtask_that_owns_it(
     assert sum(subtask.moved_bytes for subtask in plan) == int(sizes.sum()) - stayed
     assert old != new or stayed == int(sizes.sum())
     assert sum(
-        plan_key_group.moved_bytes for plan_key_group in plan_key_groups(entries, sizes, new)
+        plan_key_group.moved_bytes for plan_key_group in plan_key_groups(held, groups, new)
     ) == int(sizes.sum())
 
 
 def test_a_parallelism_beyond_the_key_groups_is_refused() -> None:
     """As in Flink: a subtask without a key group can't be."""
-    eight = np.ones(8, np.int64)
-    assert len(plan_key_groups(eight, eight, 8)) == len(eight)
+    assert len(plan_key_groups(NO_GROUPS, 8, 8)) == 8
     for parallelism in (0, 9):
         with pytest.raises(KeyGroupError):
-            plan_key_groups(eight, eight, parallelism)
+            plan_key_groups(NO_GROUPS, 8, parallelism)
 
 
 @given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=50), st.integers(1, 200))

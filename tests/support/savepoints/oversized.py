@@ -732,6 +732,11 @@ def _(to: Path) -> None:
     put(to, *(operator(i, {}, 32768, 32768) for i in range(3000)))
 
 
+@case("operators-16384-of-max-parallelism-32768")
+def _(to: Path) -> None:
+    put(to, *(OperatorMetadata(f"{i:032x}", 1, 32768) for i in range(1 << 14)), version=3)
+
+
 @case("keyed-states-1000")
 def _(to: Path) -> None:
     put_keyed(

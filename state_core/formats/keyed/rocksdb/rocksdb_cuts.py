@@ -11,13 +11,13 @@ after state, it continues where the previous piece ended.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
 from statelake.state_core.errors import OversizedError, StateError
 from statelake.state_core.files.filesystem import ByteSource
+from statelake.state_core.files.workers import Workers
 from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import FilePiece, pieces_between
@@ -157,7 +157,7 @@ def open_indexes(
         except StateError:
             return source, None
 
-    with ThreadPoolExecutor(READERS) as pool:
+    with Workers(READERS) as pool:
         yield from pool.map(opened, [files[name] for name in files if name.endswith(".sst")])
 
 

@@ -32,6 +32,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from rocksdict import AccessType, Options, Rdict
 
+from statelake.state_core.bounds import HELD_BYTES, Budget
 from statelake.state_core.errors import (
     CorruptSnapshotError,
     OversizedError,
@@ -124,7 +125,9 @@ class RocksDBFiles:
     _held: list[Any] = field(default_factory=list, repr=False, compare=False)
     _families: set[str] = field(default_factory=set, repr=False, compare=False)
     _sources: dict[str, ByteSource] = field(default_factory=dict, repr=False, compare=False)
-    _measured: set[tuple[str, int, int]] = field(default_factory=set, repr=False, compare=False)
+    _measured: dict[tuple[str, int, int], int] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def size(self) -> int:
@@ -320,21 +323,25 @@ class RocksDBFiles:
 
     def _iterate(self, state: int, bounds: KeyBounds) -> IteratedFamily:
         """Return RocksDB's iterator of a state, after checking that its blocks are not bombs."""
+        held = Budget(self.size)
         for table in self._indexes:  # all column families, as a table may lie about its own
-            self._measure(table, bounds)
+            held.spend(HELD_BYTES, self._measure(table, bounds), self.name)
         return IteratedFamily(self.family(state), state, bounds, self.prefix, self._fault)
 
-    def _measure(self, table: SstFile, bounds: KeyBounds) -> None:
-        """Refuse blocks that unpack to too much, once; RocksDB reports other faults."""
+    def _measure(self, table: SstFile, bounds: KeyBounds) -> int:
+        """Return the largest block's size; refuse those that unpack to too much.
+
+        They are read once. RocksDB reports other faults.
+        """
         try:
-            blocks = table.blocks_of(bounds)
-            if (table.source.name, *blocks) not in self._measured:
-                table.check_unpacked(*blocks)
-                self._measured.add((table.source.name, *blocks))
+            key = (table.source.name, *table.blocks_of(bounds))
+            if key not in self._measured:
+                self._measured[key] = table.check_unpacked(*key[1:])
+            return self._measured[key]
         except OversizedError:
             raise
         except StateError:
-            return
+            return 0
 
     def _reader(self, state: int, bounds: KeyBounds) -> FamilyTables | IteratedFamily:
         name = self._family_name(state)

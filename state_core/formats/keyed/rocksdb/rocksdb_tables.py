@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from statelake.state_core.bounds import SST_BYTES, Budget
+from statelake.state_core.bounds import HELD_BYTES, SST_BYTES, Budget
 from statelake.state_core.errors import OversizedError, StateError
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.formats.keyed.rocksdb.sst_blocks import BlockRun
@@ -28,7 +28,7 @@ Runs: TypeAlias = tuple[tuple[SstFile, ...], ...]
 BATCH_ROWS = 1 << 17
 BATCH_BYTES = 8 << 20
 READ_BYTES = 1 << 18
-HELD_BYTES = 1 << 20
+RUN_BYTES = 1 << 20
 FIRST_ROOM = 1 << 16
 BLOCKS = 512
 KEY_ROOM = 256
@@ -199,6 +199,8 @@ class FamilyTables:
         self.behind_group = bounds.behind_group(prefix)
         self.group = self.first_group if self.runs else -1
         count = len(self.runs)
+        self.held = np.zeros(count, np.int64)
+        self.stored = sum(file.source.size for run in self.runs for file, _, _ in run.spans)
         self.cursors = np.zeros(count * merge.CURSOR, np.int64)
         self.cursors[merge.WAITING :: merge.CURSOR] = 1
         self.cursors[merge.BLOCK :: merge.CURSOR] = -1
@@ -289,10 +291,13 @@ class FamilyTables:
         blocks, file = blocks_read
         first = reader.next
         sizes = np.cumsum(blocks.sizes[first : first + reader.most])
-        count = max(1, int(np.searchsorted(sizes, HELD_BYTES, side="right")))
+        count = max(1, int(np.searchsorted(sizes, RUN_BYTES, side="right")))
         size = int(sizes[count - 1]) + SLACK
+        self.held[run] = size
+        if (held := int(self.held.sum())) > HELD_BYTES.allowed(self.stored):
+            raise HELD_BYTES.exceeded(held, file.source.name, self.stored)
         if size > self.room:
-            wider = size if size > HELD_BYTES else min(2 * size, HELD_BYTES + SLACK)
+            wider = size if size > RUN_BYTES else min(2 * size, RUN_BYTES + SLACK)
             self.data = _spread(self.data, self.room, wider, len(self.runs))
             self.room = wider
         target = self.data[run * self.room : (run + 1) * self.room]

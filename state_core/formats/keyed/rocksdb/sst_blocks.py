@@ -12,7 +12,7 @@ import cramjam
 import numpy as np
 import xxhash
 
-from statelake.state_core.bounds import BLOCK_BYTES
+from statelake.state_core.bounds import BLOCK_BYTES, INDEX_BYTES, Bound
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.kernels.sst import (
@@ -163,16 +163,21 @@ class BlockReader:
             raise self.fault("a handle that leads out of the file", offset)
         return self.blocks(np.array([offset], np.int64), np.array([size], np.int64))
 
-    def block(self, offset: int, size: int) -> U8Array:
-        """Return the entries of one block."""
+    def block(self, offset: int, size: int, bound: Bound = INDEX_BYTES) -> U8Array:
+        """Return the entries of one block, that of an index or of properties by default."""
         run = self.stored(offset, size)
+        if int(run.sizes[0]) > bound.allowed(self.source.size):
+            place = f"{self.source.name}, block at offset {offset}"
+            raise bound.exceeded(int(run.sizes[0]), place, self.source.size)
         out = np.empty(int(run.sizes[0]) + SLACK, np.uint8)
         _, ends = self.unpack(run, slice(None), out)
         return out[: int(ends[0])]
 
-    def pairs(self, offset: int, size: int) -> list[tuple[bytes, bytes]]:
-        """Return keys and values of one block."""
-        data = self.block(offset, size).tobytes()
+    def pairs(
+        self, offset: int, size: int, bound: Bound = INDEX_BYTES
+    ) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of one block, that of an index or of properties by default."""
+        data = self.block(offset, size, bound).tobytes()
         pairs = []
         at, key = 0, b""
         while at < len(data):

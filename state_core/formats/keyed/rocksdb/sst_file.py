@@ -21,7 +21,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from statelake.state_core.bounds import SST_BYTES, Budget
+from statelake.state_core.bounds import BLOCK_BYTES, SST_BYTES, Budget
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.formats.keyed.rocksdb.sst_blocks import (
@@ -141,7 +141,7 @@ class SstFile:
         for _ in range(4):
             number, at = read_varint(data, at)
             handles.append(number)
-        metaindex = dict(reader.pairs(*handles[:2]))
+        metaindex = dict(reader.pairs(handles[0], handles[1]))
         unknown = [handle for name, handle in metaindex.items() if _unknown(name)]
         for handle in unknown:  # RocksDB unpacks them when it opens the file
             offset, behind = read_varint(handle)
@@ -253,8 +253,8 @@ class SstFile:
         reader = BlockReader(self.source, self.checksum)
         return reader.blocks(self.offsets[first:behind], self.block_sizes[first:behind])
 
-    def check_unpacked(self, first: int, behind: int) -> None:
-        """Refuse data blocks that unpack to more than RocksDB may be given.
+    def check_unpacked(self, first: int, behind: int) -> int:
+        """Return the size of the largest of some data blocks; refuse too much for RocksDB.
 
         They are read, but not unpacked.
 
@@ -265,9 +265,12 @@ class SstFile:
         budget = Budget(self.source.size)
         ends = np.cumsum(self.block_sizes[first:behind])
         cuts = first + 1 + np.flatnonzero(np.diff(ends // MEASURED_BYTES))
+        largest = 0
         for start, end in pairwise([first, *cuts.tolist(), behind] if first < behind else []):
             sizes = self.read(start, end).sizes
             budget.spend(SST_BYTES, int(sizes.sum()), self.source.name)
+            largest = max(largest, int(sizes.max()))
+        return largest
 
     def unpack(self, run: BlockRun, blocks: slice, out: U8Array) -> tuple[I64Array, I64Array]:
         """Decompress blocks, concatenated; return the start and end of each one's entries.
@@ -287,7 +290,7 @@ class SstFile:
         """
         reader = BlockReader(self.source, self.checksum)
         for offset, size in zip(self.offsets.tolist(), self.block_sizes.tolist(), strict=True):
-            yield offset, reader.pairs(offset, size)
+            yield offset, reader.pairs(offset, size, BLOCK_BYTES)
 
     def fault(self, problem: str, offset: int) -> CorruptSnapshotError:
         """Return the error of a block at an offset."""

@@ -52,6 +52,7 @@ from statelake.state_core.errors import (
     NotALakeError,
     StateError,
 )
+from statelake.state_core.files.held_directories import LOG_PREFIX
 from tests.support.forged_lakes import NAME, TOKEN, USUAL_CLAIMS, Scene, make_scene
 from tests.support.lakes import (
     LOCAL,
@@ -630,3 +631,26 @@ class TestAnErasureThatIsRefusedAtItsSwitch:
             with pytest.raises(StateError):
                 erase(scene.lake, ASKED, ["orders"])
         self.open_as_before(scene, files)
+
+
+def test_a_drop_where_temporary_directories_are_full(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it needs for a while is in memory then, and goes; so it is for whoever reads."""
+    failed = []
+    make = Path.mkdir
+
+    def full(self: Path, *options: Any, **named: Any) -> None:
+        if self.parent == tmp_path and self.name.startswith(LOG_PREFIX):
+            failed.append(self)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        make(self, *options, **named)
+
+    import_as(scene.lake, scene.source, "next")
+    monkeypatch.setattr(Path, "mkdir", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lake = Catalog(scene.lake.location)
+    drop_snapshots(lake, "orders", snapshot_ids=["good"])
+    assert failed
+    assert contents(scene, "next") == entries(scene.source)
+    assert_whole(lake)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.rescaling import OperatorPlan, plan_rescale
-from statelake.pipelines.lake.tables.describing import group_totals
+from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import (
     KeyGroupRecord,
     OperatorRecord,
@@ -67,7 +67,8 @@ def test_every_key_group_once(record: SnapshotRecord, data: st.DataObject) -> No
         assert [g for g in range(top) if owners[g] == subtask.subtask] == list(
             range(subtask.first, subtask.last + 1)
         )
-    entries, sizes = group_totals(operator.states, operator.max_parallelism)
+    described = describe_recorded(operator)
+    entries, sizes = described.entries, described.sizes
     for subtask in found.subtasks:
         inside = slice(subtask.first, subtask.last + 1)
         assert (subtask.entries, subtask.state_bytes) == (
@@ -94,7 +95,8 @@ def test_another_max_parallelism_is_an_estimate(
         assert found.new == (1, 1)  # such an operator stays alone
         return
     (operator,) = record.operators
-    entries, sizes = group_totals(operator.states, operator.max_parallelism)
+    described = describe_recorded(operator)
+    entries, sizes = described.entries, described.sizes
     assert found.estimated == (top != record.operators[0].max_parallelism)
     assert sum(subtask.entries for subtask in found.subtasks) == entries.sum()
     assert sum(subtask.state_bytes for subtask in found.subtasks) == sizes.sum()

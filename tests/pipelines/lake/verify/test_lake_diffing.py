@@ -405,3 +405,32 @@ def test_operator_states_that_come_and_go(lake: Catalog) -> None:
             for example in one.examples:
                 assert example["change"] == change
                 assert "value" in example[place]
+
+
+def test_files_that_were_not_read_are_told(lake: Catalog, tmp_path: Path) -> None:
+    """Those that the catalog says are equal, of both snapshots; what damages one is not seen."""
+    group = entries(WORDS)[open_snapshot(WORDS).operator("counter").operator_id, "count"][0][0]
+    change = ("counter/count", f"key_group = {group}", {"value": "0"})
+    later = edited_savepoint(WORDS, tmp_path / "later", change)
+    import_golden(lake, ("a", WORDS), partitions=8)
+    import_as(lake, later, "b", partitions=8)
+    found = diff_snapshots(lake, "orders", "a", "b", engine=LOCAL)
+    before, after = (
+        {
+            f"{table.path}/{unit.path}": unit
+            for operator in lake.snapshot("orders", name).operators
+            for table in operator.keyed_tables
+            for unit in table.units
+        }
+        for name in ("a", "b")
+    )
+    read = set(before.keys() ^ after.keys())
+    assert found.unread == {
+        path: unit.size for path, unit in (before | after).items() if path not in read
+    }
+    assert read
+    said = f"{len(found.unread)} files"
+    assert [line for line in map(str, found.lines()) if line.startswith(said)]
+    alone = diff_snapshots(lake, "orders", "a", "a", engine=LOCAL)
+    assert alone.unread.keys() == before.keys()
+    assert "`statelake lake check`" in str([*alone.lines()][-1])

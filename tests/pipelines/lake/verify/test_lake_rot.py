@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,9 +14,14 @@ import pytest
 from statelake.pipelines.api import Lake
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.erase.audit_records import ERASE, add_record, audit_records
+from statelake.pipelines.lake.ingest.import_slice import TableTarget
+from statelake.pipelines.lake.tables.parquet_seals import check_end
 from statelake.pipelines.lake.tables.table_log import write_checkpoint
+from statelake.pipelines.lake.tables.table_rows import table_rows
 from statelake.pipelines.lake.verify.lake_checking import check_lake
 from statelake.state_core.errors import StateError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.command import Ran, run
 from tests.support.lakes import WORDS, import_as, import_golden, raw_savepoint
 
@@ -138,6 +144,45 @@ def without_seals(lake: Path) -> None:
         with path.open("rb") as file:
             rows = pq.read_table(file)
         pq.write_table(rows, path, compression="zstd", use_dictionary=False)
+
+
+@pytest.mark.parametrize("damage", ["cut off", "another size", "footer", "gone", "none"])
+def test_an_import_into_a_store_looks_at_the_ends_of_what_it_keeps(
+    damage: str, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes and footers, in one read of 64 KiB at most; what is damaged there is not kept."""
+    catalog = Catalog(lake)
+    operator = next(each for each in catalog.latest("orders").operators if each.keyed_tables)
+    table = operator.keyed_tables[0]
+    rows = table_rows(str(lake), operator, table)
+    unit = table.units[0]
+    span = KeyGroupRange(unit.first, unit.last)
+    known = {(unit.first, unit.last): unit.fingerprint}
+    target = TableTarget(table.path, "", (), known, rows)
+    file = lake / table.path / unit.path
+    data = bytearray(file.read_bytes())
+    if damage == "footer":
+        data[-60] ^= 1
+    file.write_bytes(data[:-100] if damage == "cut off" else data + b"\0" * (damage[0] == "a"))
+    if damage == "gone":
+        file.unlink()
+    reads = []
+
+    def read(source: Any, size: int) -> None:
+        reads.append(size)
+        check_end(source, size)
+
+    monkeypatch.setattr("statelake.pipelines.lake.tables.table_rows.check_end", read)
+    for module in ("ingest.import_slice", "tables.table_rows"):
+        monkeypatch.setattr(f"statelake.pipelines.lake.{module}.table_directory", _as_in_a_store)
+    assert target.keeps(span, unit.fingerprint) is (damage == "none")
+    assert reads == [unit.size] * (damage != "gone")
+
+
+def _as_in_a_store(lake: str, path: str) -> Directory:
+    directory = Directory(Path(lake, path))
+    directory.local = False
+    return directory
 
 
 def test_files_of_before_are_checked_by_their_fingerprints(
