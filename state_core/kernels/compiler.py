@@ -2,7 +2,8 @@
 
 Numba itself takes longer to import than a small snapshot takes to read. So kernels are defined
 without importing it: signatures are text, numbers in them have NumPy's types, and helpers are plain
-functions that are looked up when a kernel that calls them is compiled.
+functions that are looked up when a kernel that calls them is compiled. It is not imported for a
+kernel that was compiled before, either: `machine_code` has that.
 
 Signatures are explicit: one compilation for each kernel, for any mix of writable and read-only
 arrays (an Arrow buffer is read-only; an input typed without `readonly` would reject it). `I64` is
@@ -24,6 +25,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from statelake.state_core.kernels import machine_code
+from statelake.state_core.kernels.machine_code import MachineCode, NativeFunction
+
 
 @dataclass(frozen=True)
 class Interpreting:
@@ -32,16 +36,24 @@ class Interpreting:
     Attributes:
         size: The largest size of an array.
         seconds: The processor time in all, for each kernel; a compilation takes longer.
+        unloaded: The same for all kernels, before LLVM is loaded; that takes as long.
     """
 
     size: int = 1 << 17
     seconds: float = 0.25
+    unloaded: float = 0.05
 
 
 interpreting = Interpreting()
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+_OPTIONS = {  # references are not counted (`nrt`): that is atomic, and can take most of the time
+    "boundscheck": False,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+    "no_cpython_wrapper": True,
+    "nrt": False,
+}
 _ARRAYS = {"U": "uint", "I": "int", "F": "float"}
 _compile_lock = threading.RLock()
 _helpers: dict[Callable[..., Any], dict[str, Any]] = {}
@@ -66,26 +78,19 @@ class Kernel:
     """A function that is compiled to machine code once that pays off.
 
     Until then Python's interpreter runs it over small arrays: a compilation takes a second, and
-    loading Numba takes half of one. `interpreting` says where that ends.
+    loading LLVM a twentieth of one. `interpreting` says where that ends.
 
     Args:
-        function: The Python source of the kernel.
+        function: The Python source of the kernel; it makes no arrays.
         signature: Its Numba signature, as text.
         numbers: What `{}` stands for in the signature.
-        counted: Whether references to arrays are counted.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        signature: str,
-        *,
-        numbers: str = "",
-        counted: bool = True,
-    ) -> None:
+    interpreted_seconds = 0.0  # of all kernels
+
+    def __init__(self, function: Callable[..., Any], signature: str, *, numbers: str = "") -> None:
         self.function = function
         self.signature = signature.format(numbers)
-        self.options = _OPTIONS if counted else {**_OPTIONS, "_nrt": False}
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         result, _, types = signature.rstrip(")").partition("(")  # `{}` keeps its width
@@ -94,23 +99,35 @@ class Kernel:
             index for index, word in enumerate(types.split(", ")) if word == "U8R"
         )
         self._interpreted_seconds = 0.0
-        self._compiled: Callable[..., Any] | None = None
+        self._looked_up = False
+        self._native: NativeFunction | None = None
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the kernel, compiling it first if necessary."""
-        compiled = self._compiled
-        if compiled is not None:
-            return compiled(*arguments)
-        if self._interpreted_seconds < interpreting.seconds and all(
+        native = self._native
+        if native is not None:
+            return native(*arguments)
+        small = all(
             argument.size <= interpreting.size
             for argument in arguments
             if isinstance(argument, np.ndarray)
-        ):
+        )
+        if small and self._pays():
             began = time.thread_time()
             result = self.interpret(*arguments)
-            self._interpreted_seconds += time.thread_time() - began
+            took = time.thread_time() - began
+            self._interpreted_seconds += took
+            Kernel.interpreted_seconds += took
             return result
         return self.compile()(*arguments)
+
+    def _pays(self) -> bool:
+        """Return whether to interpret the next small arrays."""
+        if self._interpreted_seconds >= interpreting.seconds:
+            return False
+        if not machine_code.loaded() and Kernel.interpreted_seconds < interpreting.unloaded:
+            return True
+        return self._stored() is None
 
     def interpret(self, *arguments: Any) -> Any:
         """Run the Python source.
@@ -124,23 +141,28 @@ class Kernel:
             result = self.function(*widened)
         return int(result) if self._returns else None
 
-    def compile(self) -> Callable[..., Any]:
-        """Compile, or load from the cache."""
+    def compile(self) -> NativeFunction:
+        """Compile, or load what was compiled before."""
         with _compile_lock:
-            if self._compiled is None:
-                self._compiled = _compile(self.function, self.signature, self.options)
-            return self._compiled
+            native = self._stored()
+            if native is None:
+                code = _compile(self.function, self.signature)
+                native = self._native = NativeFunction(code, self.signature)
+            return native
+
+    def _stored(self) -> NativeFunction | None:
+        """Return what is loaded, or was compiled before."""
+        with _compile_lock:
+            if self._native is None and not self._looked_up:
+                code = machine_code.stored(self.function, self.signature, _OPTIONS)
+                self._native = None if code is None else NativeFunction(code, self.signature)
+                self._looked_up = True
+            return self._native
 
 
-def kernel(signature: str, *, counted: bool = True) -> Callable[[Callable[..., Any]], Kernel]:
-    """Decorate a function as a kernel of this signature.
-
-    Args:
-        signature: Its Numba signature, as text.
-        counted: Whether references to arrays are counted, which a kernel that creates arrays needs.
-            With inlined helpers, counting can take most of the time: it is atomic, at every call.
-    """
-    return lambda function: Kernel(function, signature, counted=counted)
+def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
+    """Decorate a function as a kernel of this signature, which is a Numba signature as text."""
+    return lambda function: Kernel(function, signature)
 
 
 def kernels_by_width(signature: str) -> Callable[[Callable[..., Any]], tuple[Kernel, ...]]:
@@ -185,29 +207,32 @@ def kernels_in(*modules: ModuleType) -> list[Kernel]:
     return list(dict.fromkeys(found))
 
 
-def _compile(
-    function: Callable[..., Any], signature: str, options: dict[str, Any]
-) -> Callable[..., Any]:
-    from numba import njit  # noqa: PLC0415 - only where a kernel is compiled
+def _compile(function: Callable[..., Any], signature: str) -> MachineCode:
+    """Compile a kernel, and keep its machine code for other processes."""
+    from numba.core.compiler import Flags, compile_extra  # noqa: PLC0415 - only where a kernel is compiled
+    from numba.core.registry import cpu_target  # noqa: PLC0415
 
-    types, native = _signature(signature), _with_helpers(function)
-    compiled: Callable[..., Any]
-    try:
-        compiled = njit([types], cache=True, **options)(native)
-        if compiled.stats.cache_misses:
-            _say_once(
-                "compiling kernels: each takes a second, once on this machine; `statelake warm`"
-                " compiles all of them ahead"
-            )
-    except RuntimeError as error:
-        if "cannot cache" not in str(error):
-            raise
+    _say_once(
+        "compiling kernels: each takes a second, once on this machine; `statelake warm`"
+        " compiles all of them ahead"
+    )
+    types, flags = _signature(signature), Flags()
+    for name, value in _OPTIONS.items():
+        setattr(flags, name, value)
+    typing, target = cpu_target.typing_context, cpu_target.target_context
+    typing.refresh()
+    target.refresh()
+    compiled = compile_extra(
+        typing, target, _with_helpers(function), types.args, types.return_type, flags, {}
+    )
+    _, _, (data, _) = compiled.library.serialize_using_object_code()
+    code = MachineCode(compiled.fndesc.llvm_func_name, data)
+    if not machine_code.store(function, signature, _OPTIONS, code):
         _say_once(
             "compiled kernels can't be cached, as no cache directory is writable: each process"
             " compiles them again (seconds); set NUMBA_CACHE_DIR to a writable directory"
         )
-        compiled = njit([types], **options)(native)
-    return compiled
+    return code
 
 
 def _signature(text: str) -> Any:
@@ -232,10 +257,7 @@ def _with_helpers(function: Callable[..., Any]) -> FunctionType:
         called = names.get(name)
         if isinstance(called, FunctionType) and called in _helpers:
             names[name] = _native_helper(called)
-    native = FunctionType(code, names, function.__name__)
-    # the cache's file: processes that compile at once could mix up kernels that share one
-    native.__qualname__ = function.__name__
-    return native
+    return FunctionType(code, names, function.__name__)
 
 
 def _native_helper(function: Callable[..., Any]) -> Any:

@@ -144,9 +144,7 @@ def _absorb(data, at, stop, first, second):
     return first, second
 
 
-@kernel(
-    "int64(I16R, I64R, int64, int64, int64, I64R, I64R, I64R, I64R, I64, I64, I64)", counted=False
-)
+@kernel("int64(I16R, I64R, int64, int64, int64, I64R, I64R, I64R, I64R, I64, I64, I64)")
 def count_entries(
     state, group, first, groups, states, key_start, key_end, value_start, value_end,
     slot, counts, sizes,

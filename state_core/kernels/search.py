@@ -49,7 +49,7 @@ def hashes_of(
     return blocks, hashes ^ hashes >> np.uint32(15)
 
 
-@kernel("int64(U8R, int64, U8R, I32R, I32R, U8R, I64R, I64, I64)", counted=False)
+@kernel("int64(U8R, int64, U8R, I32R, I32R, U8R, I64R, I64, I64)")
 def find_any(data, window, shifts, heads, following, words, bounds, positions, found):
     """Find all occurrences of some words.
 

@@ -33,9 +33,12 @@ word           operands                               walks over
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from statelake.state_core.kernels.bytes_at import i32, varint32
 from statelake.state_core.kernels.compiler import helper, kernel
+
+I64Array = npt.NDArray[np.int64]
 
 FIXED = 0
 STRING = 1
@@ -340,23 +343,9 @@ def skip_one(data, at, end, program, stack):
             return np.int64(-1)
 
 
-@kernel("int64(U8R, I64, I64R, I64R, I64R, I32R, I64, I64)")
-def locate_counted(data, position, end, counts, first, program, starts, ends):
-    """Find the start and end of each of `counts[row]` consecutive values, row by row.
-
-    Args:
-        data: The bytes.
-        position: Per row, in and out: the first value's start, then the last one's end.
-        end: Per row.
-        counts: Per row.
-        first: Per row, the index of its first value in `starts`.
-        program: The program of the type.
-        starts, ends: Filled, per value; with `UNKNOWN` for an unknown position.
-
-    Returns:
-        The first row that does not fit, or -1.
-    """
-    stack = np.empty(4 * MAX_FRAMES, np.int64)
+@kernel("int64(U8R, I64, I64R, I64R, I64R, I32R, I64, I64, I64)")
+def _locate_counted(data, position, end, counts, first, program, starts, ends, stack):
+    """Do what `locate_counted` does, with a stack of frames."""
     for row in range(position.size):
         at = position[row]
         for index in range(first[row], first[row] + counts[row]):
@@ -370,13 +359,9 @@ def locate_counted(data, position, end, counts, first, program, starts, ends):
     return np.int64(-1)
 
 
-@kernel("int64(U8R, I64R, I64R, I32R, I64)")
-def count_delimited(data, position, end, program, counts):
-    """Count the values of each row, one comma byte between two; return a faulty row, or -1.
-
-    A row with a value of unknown end has the count `UNKNOWN`.
-    """
-    stack = np.empty(4 * MAX_FRAMES, np.int64)
+@kernel("int64(U8R, I64R, I64R, I32R, I64, I64)")
+def _count_delimited(data, position, end, program, counts, stack):
+    """Do what `count_delimited` does, with a stack of frames."""
     for row in range(position.size):
         at = position[row]
         count = np.int64(0)
@@ -396,10 +381,9 @@ def count_delimited(data, position, end, program, counts):
     return np.int64(-1)
 
 
-@kernel("void(U8R, I64R, I64R, I64R, I32R, I64, I64)")
-def locate_delimited(data, position, end, first, program, starts, ends):
-    """Find each value of a delimited row; `count_delimited` has checked that all fit."""
-    stack = np.empty(4 * MAX_FRAMES, np.int64)
+@kernel("void(U8R, I64R, I64R, I64R, I32R, I64, I64, I64)")
+def _locate_delimited(data, position, end, first, program, starts, ends, stack):
+    """Do what `locate_delimited` does, with a stack of frames."""
     for row in range(position.size):
         at = position[row]
         index = first[row]
@@ -409,3 +393,61 @@ def locate_delimited(data, position, end, first, program, starts, ends):
             ends[index] = at
             index += 1
             at += 1
+
+
+def locate_counted(
+    data: npt.NDArray[np.uint8],
+    position: I64Array,
+    end: I64Array,
+    counts: I64Array,
+    first: I64Array,
+    program: npt.NDArray[np.int32],
+    starts: I64Array,
+    ends: I64Array,
+) -> int:
+    """Find the start and end of each of `counts[row]` consecutive values, row by row.
+
+    Args:
+        data: The bytes.
+        position: Per row, in and out: the first value's start, then the last one's end.
+        end: Per row.
+        counts: Per row.
+        first: Per row, the index of its first value in `starts`.
+        program: The program of the type.
+        starts, ends: Filled, per value; with `UNKNOWN` for an unknown position.
+
+    Returns:
+        The first row that does not fit, or -1.
+    """
+    return int(_locate_counted(data, position, end, counts, first, program, starts, ends, _stack()))
+
+
+def count_delimited(
+    data: npt.NDArray[np.uint8],
+    position: I64Array,
+    end: I64Array,
+    program: npt.NDArray[np.int32],
+    counts: I64Array,
+) -> int:
+    """Count the values of each row, one comma byte between two; return a faulty row, or -1.
+
+    A row with a value of unknown end has the count `UNKNOWN`.
+    """
+    return int(_count_delimited(data, position, end, program, counts, _stack()))
+
+
+def locate_delimited(
+    data: npt.NDArray[np.uint8],
+    position: I64Array,
+    end: I64Array,
+    first: I64Array,
+    program: npt.NDArray[np.int32],
+    starts: I64Array,
+    ends: I64Array,
+) -> None:
+    """Find each value of a delimited row; `count_delimited` has checked that all fit."""
+    _locate_delimited(data, position, end, first, program, starts, ends, _stack())
+
+
+def _stack() -> I64Array:
+    return np.empty(4 * MAX_FRAMES, np.int64)

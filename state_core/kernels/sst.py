@@ -37,7 +37,7 @@ def _tables():
 CRC_TABLES = _tables()
 
 
-@kernel("void(U8R, I64R, I64R, U32R, I64)", counted=False)
+@kernel("void(U8R, I64R, I64R, U32R, I64)")
 def block_crcs(raw, starts, ends, tables, out):
     """Compute the masked CRC-32C of each block and the byte behind it."""
     for index in range(starts.size):
@@ -66,7 +66,7 @@ def block_crcs(raw, starts, ends, tables, out):
         out[index] = (crc + MASK_DELTA) & ONES
 
 
-@kernel("void(U8R, I64R, I64R, I64)", counted=False)
+@kernel("void(U8R, I64R, I64R, I64)")
 def snappy_sizes(raw, starts, ends, sizes):
     """Fill in the declared content size of each Snappy block, or -1 if it is impossible."""
     for index in range(starts.size):
@@ -138,7 +138,7 @@ def _snappy(data, at, end, out, to, limit):
     return to == limit
 
 
-@kernel("int64(U8R, I64R, I64R, U8, I64R, I64R)", counted=False)
+@kernel("int64(U8R, I64R, I64R, U8, I64R, I64R)")
 def unpack_blocks(raw, starts, ends, out, to, behind):
     """Decompress blocks of Snappy, and copy uncompressed ones.
 
@@ -165,7 +165,7 @@ def unpack_blocks(raw, starts, ends, out, to, behind):
     return np.int64(-1)
 
 
-@kernel("int64(U8R, I64R, I64R, I64)", counted=False)
+@kernel("int64(U8R, I64R, I64R, I64)")
 def entries_end(data, starts, ends, found):
     """Find the end of each block's entries; return the first invalid block, or -1."""
     for index in range(starts.size):
@@ -186,7 +186,7 @@ def entries_end(data, starts, ends, found):
     return np.int64(-1)
 
 
-@kernel("int64(U8R, int64, int64, int64, int64, I64, I64, I64)", counted=False)
+@kernel("int64(U8R, int64, int64, int64, int64, I64, I64, I64)")
 def read_index(data, end, tail, delta, prefix, key_groups, offsets, sizes):
     """Read the list of blocks in an index.
 
@@ -275,7 +275,7 @@ def _next_key(data, at, end, tail, delta, held, size):
     return (np.int64(-1), np.int64(0)) if bad else (at, shared + fresh)
 
 
-@kernel("int64(U8R, int64, int64, int64, U8R, U8)", counted=False)
+@kernel("int64(U8R, int64, int64, int64, U8R, U8)")
 def index_search(data, end, tail, delta, wanted, held):
     """Count the blocks in an index whose key is before `wanted`; return -1 if it is not an index.
 
@@ -300,7 +300,7 @@ def index_search(data, end, tail, delta, wanted, held):
     return count
 
 
-@kernel("int64(U8R, int64, int64, int64, I64R, int64, U8, U8, I64)", counted=False)
+@kernel("int64(U8R, int64, int64, int64, I64R, int64, U8, U8, I64)")
 def index_keys(data, end, tail, delta, wanted, limit, held, out, sizes):
     """Read the user keys of some blocks in an index.
 

@@ -128,7 +128,6 @@ def _first_waiting(cursors, runs):
 @kernel(
     "int64(U8R, int64, I64R, I64R, int64, I64, U8, int64, I64, I64, U8, I64, int64, U8R, int64, "
     "int64, int64, int64, int64, U8, I16, I64, I64, I64, I64)",
-    counted=False,
 )
 def merge_runs(
     data, room, starts, ends, blocks, cursors, keys, key_room, order, state, scratch, pieces,

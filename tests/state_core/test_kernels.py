@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from statelake.state_core.kernels import (
     compiler,
     decode,
     encode,
+    machine_code,
 )
 from statelake.state_core.kernels.compiler import Interpreting, Kernel
 from statelake.state_core.kernels.frames import CONTENT, walk_run
+from statelake.state_core.kernels.machine_code import MachineCode, file_name
 from statelake.state_core.kernels.scan import BETWEEN_RUNS, COUNT, DONE, FULL, scan_unified
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
@@ -126,6 +129,24 @@ def test_only_what_is_small_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> N
     assert kernel(four) == 2
 
 
+def test_what_was_compiled_before_is_not_interpreted(
+    compilations: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless LLVM would have to be loaded for it: an import was slower by a second."""
+    words = np.arange(3)
+    Kernel(doubled, "int64(I64R, I64)").compile()
+    monkeypatch.setattr(compiler, "interpreting", Interpreting(10, 1e9, 1e9))
+    kernel = Kernel(doubled, "int64(I64R, I64)")
+    interpreted: list[Any] = []
+    monkeypatch.setattr(kernel, "interpret", lambda *given: interpreted.append(given))
+    with monkeypatch.context() as patch:
+        patch.setattr(machine_code, "loaded", lambda: False)
+        kernel(words, words.copy())
+    assert len(interpreted) == 1
+    assert kernel(words, words.copy()) == 3
+    assert len(interpreted) == len(compilations) == 1
+
+
 def test_the_interpreter_reads_bytes_as_machine_code_does() -> None:
     """A shifted byte is not cut off, and sums wrap around in silence."""
     shifted = Kernel(lambda data: data[0] << 8, "int64(U8R)")
@@ -160,6 +181,73 @@ def test_snapshots_are_read_alike(case: GoldenCase, monkeypatch: pytest.MonkeyPa
     ids=["read", "write", "read slots", "write slots"],
 )  # fmt: skip
 def test_kernels_of_each_width_have_files_of_their_own(kernels: tuple[Kernel, ...]) -> None:
-    """In a file of all four, processes that compile at once can take one kernel for another."""
-    compiled: list[Any] = [kernel.compile() for kernel in kernels]
-    assert len({kernel._cache._impl.filename_base for kernel in compiled}) == len(kernels)
+    """In a file of all four, processes that compile at once could take one kernel for another."""
+    assert len({file_name(kernel.function, kernel.signature, "") for kernel in kernels}) == 4
+
+
+def doubled(words: npt.NDArray[np.int64], made: npt.NDArray[np.int64]) -> int:
+    """A kernel."""
+    for row in range(words.size):
+        made[row] = words[row] * FACTOR
+    return words.size
+
+
+FACTOR = 2
+
+
+@pytest.fixture
+def compilations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The signatures that are compiled, with an empty directory for machine code."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    compiled: list[str] = []
+    really = compiler._compile
+
+    def compile_(function: Callable[..., Any], signature: str) -> MachineCode:
+        compiled.append(signature)
+        return really(function, signature)
+
+    monkeypatch.setattr(compiler, "_compile", compile_)
+    return compiled
+
+
+def test_machine_code_is_kept_for_the_code_it_was_compiled_from(
+    compilations: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged file is compiled anew, and so is another number, whose file takes its place."""
+
+    def doubling() -> list[int]:
+        words, made = np.arange(3), np.zeros(3, np.int64)
+        assert Kernel(doubled, "int64(I64R, I64)")(words, made) == 3
+        return made.tolist()
+
+    for _ in range(2):
+        assert doubling() == [0, 2, 4]
+    assert len(compilations) == 1
+    (file,) = tmp_path.iterdir()
+    for content in (file.read_bytes()[:-1], bytes(1) + file.read_bytes()[1:], b""):
+        file.write_bytes(content)
+        assert doubling() == [0, 2, 4]
+    assert len(compilations) == 4
+    monkeypatch.setitem(globals(), "FACTOR", 3)
+    assert doubling() == [0, 3, 6]
+    assert len(compilations) == 5
+    (other,) = tmp_path.iterdir()
+    assert other.name != file.name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [np.zeros(2, np.int32), np.zeros((2, 2), np.int64), np.zeros(4, np.int64)[::2],
+     np.zeros(17, np.uint8)[1:].view(np.int64)],
+    ids=["other numbers", "two dimensions", "with gaps", "not aligned"],
+)  # fmt: skip
+@pytest.mark.usefixtures("compilations")
+def test_machine_code_takes_only_arrays_of_its_signature(words: npt.NDArray[Any]) -> None:
+    """It would read and write beyond others."""
+    kernel = Kernel(doubled, "int64(I64R, I64)")
+    fitting, fixed = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    fixed.flags.writeable = False
+    for arguments in ((words, fitting), (fitting, words), (fitting, fixed)):
+        with pytest.raises(TypeError):
+            kernel(*arguments)
+    assert kernel(fixed, fitting) == 2

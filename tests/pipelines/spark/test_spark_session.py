@@ -86,7 +86,7 @@ class TestSession:
 
             return [
                 "statelake.pipelines.lake.ingest.import_slice" in sys.modules,
-                "numba" in sys.modules,
+                "llvmlite" in sys.modules,
                 # what PySpark's collection after each task need not look at
                 gc.get_freeze_count() > 100_000,
             ]
