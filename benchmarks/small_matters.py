@@ -14,10 +14,11 @@ SMALL = Path(__file__).parents[1] / "pipelines" / "cli" / "demo" / "savepoints" 
 
 
 PEAK = """
-import atexit, sys
+import atexit, sys, time
 from pathlib import Path
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
+    print(time.process_time(), file=sys.stderr)
     print(*(line.split()[1] for line in lines if line.startswith("VmHWM")), file=sys.stderr)
 atexit.register(peak)
 """
@@ -27,14 +28,15 @@ main()
 """
 
 
-def run(*words: str) -> tuple[float, float]:
-    """Run the command in a process of its own; its seconds and its peak memory in MB."""
+def run(*words: str) -> str:
+    """Run the command in a process of its own: its seconds, and of CPU, and its peak memory."""
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", WATCHED, *words], capture_output=True, text=True, check=True
     )
     took = time.perf_counter() - began
-    return took, int(done.stderr.split()[-1]) / 1000
+    *_, busy, peak = done.stderr.split()
+    return f"{took:.2f} s (CPU {float(busy):.2f} s), {int(peak) / 1000:.0f} MB"
 
 
 def measure(work: Path, large: Path) -> list[Row]:
@@ -42,16 +44,18 @@ def measure(work: Path, large: Path) -> list[Row]:
     rows = []
     for what, path in (("the small savepoint", SMALL), ("the large savepoint", large)):
         run("inspect", str(path))
-        took, memory = run("inspect", str(path))
-        rows.append(Row(f"`inspect` of {what}", f"{took:.2f} s, {memory:.0f} MB"))
-    for _ in range(2):
-        lake = work / "lake-small"
-        shutil.rmtree(lake, ignore_errors=True)
-        took, memory = run("import", str(SMALL), "--lake", str(lake), "--job", "small")
-    rows.append(Row("`import` of the small savepoint, 9 states", f"{took:.2f} s, {memory:.0f} MB"))
-    lake = work / "lake-large"
-    took, memory = run(
-        "import", str(large), "--lake", str(lake), "--job", "large", "--engine", "local"
-    )
-    rows.append(Row("`import` of the large savepoint", f"{took:.2f} s, {memory:.0f} MB"))
+        rows.append(Row(f"`inspect` of {what}", run("inspect", str(path))))
+    for name, path in (("small", SMALL), ("large", large)):
+        told = []
+        for _ in range(2):
+            lake = work / f"lake-{name}"
+            shutil.rmtree(lake, ignore_errors=True)
+            place = ("--lake", str(lake), "--job", name, "--engine", "local")
+            told.append(run("import", str(path), *place))
+        rows.append(Row(f"`import` of the {name} savepoint", told[-1]))
+        rows.append(
+            Row(
+                f"`export` of the {name} savepoint", run("export", *place, "--to", f"{lake}-export")
+            )
+        )
     return rows

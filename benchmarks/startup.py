@@ -16,7 +16,8 @@ from pathlib import Path
 
 from benchmarks.measuring import Row, print_table
 
-SAVEPOINT = Path(__file__).parents[1] / "pipelines" / "cli" / "demo" / "savepoints" / "monday"
+HERE = Path(__file__).parents[1]
+SAVEPOINT = HERE / "pipelines" / "cli" / "demo" / "savepoints" / "monday"
 COMMAND = "from statelake.pipelines.cli.main import main; main()"
 BARE, LIBRARIES = "a bare Python", "`import numpy, pyarrow`"
 PROGRAMS = {
@@ -30,17 +31,20 @@ PEERS = {name: LIBRARIES if "inspect" in name else BARE for name in PROGRAMS}
 REPEAT = 11
 
 
-def run(arguments: tuple[str, ...]) -> tuple[float, float]:
-    """One process: its seconds, and its seconds of CPU time."""
+def run(arguments: tuple[str, ...], tree: Path = HERE) -> tuple[float, float]:
+    """One process, with the modules of a tree: its seconds, and its seconds of CPU time."""
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, *arguments], check=True, cwd=tree, env=environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
     took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     return took, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def measure(repeat: int = REPEAT) -> list[Row]:
     """The medians of each, beside those of what it can't be quicker than."""
-    os.environ.setdefault("PYTHONPATH", str(Path(__file__).parents[1]))
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in PROGRAMS}
     for _ in range(repeat + 1):  # the first has its files to read from the disk
         for name, arguments in PROGRAMS.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import gc
 import importlib
 import os
 import re
@@ -53,6 +54,7 @@ REFUSALS = {
     errno.ELOOP: "name the place itself and no link to it",
 }
 _SYSTEM_ERROR = re.compile(r"(?:\(os error |\bOs \{ code: |\[[Ee]rrno )(\d+)")
+MADE_OBJECTS = 50_000  # before garbage is looked for: modules make as many, and none of it
 OWN_PROCESS = "own process"  # of the command, and of nothing else that may use what it has loaded
 
 # by what they are for: where each is, and how its help begins
@@ -241,6 +243,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command, and leave with its exit code."""
     if arguments is None:
         print_to_the_end()
+        gc.set_threshold(MADE_OBJECTS)
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, end_in_order)
     try:

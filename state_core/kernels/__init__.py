@@ -5,7 +5,7 @@ slices decode in parallel threads. They trust no input: a length is checked agai
 entry before a byte behind it is read, and the first row that does not fit is returned.
 
 =============  ====================================================================
-`compiler`     compile on first call, with the machine code cached on disk
+`compiler`     interpret small arrays, or compile; `machine_code` keeps that on disk and calls it
 `scan`         walk the unified keyed format: bytes to positions of keys and values
 `skip`         find the ends of values of any type, by a small program per type
 `decode`       fixed-width numbers, strings, byte arrays, masks, into Arrow buffers

@@ -64,7 +64,6 @@ from statelake.pipelines.times import Stopwatch, Times
 from statelake.state_core.column_names import refuse_twins
 from statelake.state_core.errors import ConflictError, DamagedLakeError, LakeError
 from statelake.state_core.formats import open_snapshot
-from statelake.state_core.formats.contents import with_contents
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.reader import (
     METADATA_FILE,
@@ -230,6 +229,8 @@ class _Import:
         if plan is not None:
             self.snapshot = with_plan(self.snapshot, plan)
         if decode:
+            from statelake.state_core.formats.contents import with_contents  # noqa: PLC0415 - only for that
+
             self.snapshot = with_contents(self.snapshot, decode, self._contents())
 
     def _contents(self) -> dict[tuple[str, str], str]:

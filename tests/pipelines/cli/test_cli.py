@@ -234,6 +234,11 @@ DEMO = Path(cli.__file__).parent / "demo" / "savepoints" / "monday"
 EXTRA = "pyspark,py4j,dagster,filelock,confluent_kafka"
 MOST_MODULES = 90
 SLOW = "deltalake,pandas,numba,llvmlite,yaml"
+OURS = "statelake.state_core.serializers"
+TYPES = (
+    "pandas,numba,yaml,duckdb,rocksdict,fastavro,requests,google.protobuf,"
+    f"{OURS}.avro,{OURS}.kryo,{OURS}.protobuf,{OURS}.scala,{OURS}.sql,{OURS}.composite.pojo"
+)
 
 
 def process(*words: object) -> subprocess.CompletedProcess[str]:
@@ -279,7 +284,7 @@ def test_inspect_loads_few_modules_of_ours() -> None:
         (["inspect", WORDS], f"{EXTRA},{SLOW}"),
         (["inspect", DEMO], f"{EXTRA},{SLOW}"),
         (["dump", WORDS, "--limit", "1"], f"{EXTRA},deltalake,pandas"),
-        (["import", WORDS, "--lake", "lake", "--job", "j"], f"{EXTRA},pandas"),
+        (["import", WORDS, "--lake", "lake", "--job", "j"], f"{EXTRA},{TYPES}"),
         (["--help"], f"{EXTRA},{SLOW},numpy,pyarrow,rich"),
         (["--version"], f"{EXTRA},{SLOW},numpy,pyarrow,rich"),
     ],
@@ -293,6 +298,40 @@ def test_what_is_not_imported(
     ran = process("-c", WATCHED, unwanted, *command)
     assert ran.stderr.strip() == "0"
     assert ran.stdout
+
+
+MACHINE_CODE = """
+import sys
+from statelake.pipelines.cli.main import main
+from statelake.state_core.kernels import compiler
+compiler.interpreting = compiler.Interpreting(seconds=0)
+loaded = []
+store = compiler.NativeFunction.__init__
+def counted(self, code, signature):
+    store(self, code, signature)
+    loaded.append(signature)
+compiler.NativeFunction.__init__ = counted
+try:
+    main()
+except SystemExit as left:
+    found = [each.__name__ for each in compiler.all_kernels() if each._native is not None]
+    assert len(found) == len(loaded)
+    print(left.code, "numba" in sys.modules, *sorted(found), file=sys.stderr)
+"""
+
+
+def test_an_import_loads_the_kernels_of_its_types(tmp_path: Path) -> None:
+    """Those of words and their numbers, and without Numba once they are compiled."""
+    ran = [
+        process("-c", MACHINE_CODE, "import", WORDS, "--lake", tmp_path / name, "--job", "j")
+        for name in ("first", "second")
+    ]
+    code, with_numba, *kernels = ran[1].stderr.split()
+    assert (code, with_numba) == ("0", "False")
+    assert kernels == [
+        "_read_fixed64", "count_entries", "fingerprint_entries", "first_unfinished", "read_strings",
+        "read_zeros", "room", "scan_unified", "walk_run",
+    ]  # fmt: skip
 
 
 def test_real_processes(tmp_path: Path) -> None:
