@@ -25,10 +25,10 @@ from pathlib import Path
 import statelake
 from statelake.pipelines.spark.worker_daemon import preload
 from statelake.state_core.errors import StateError
+from statelake.state_core.kernels.machine_code import MACHINE_CODE
 
 _OF_SPARK = {"pyspark", "py4j", "delta-spark"}  # their JARs come with Spark
 _EXTRAS = ("", "spark", "hdfs", "kafka")  # extras that tasks may need, if installed
-_KERNELS = (".nbi", ".nbc")  # machine code as Numba keeps it
 _SCRIPT = """\
 #!/bin/sh
 # The node's Python {version}, with the packages beside it.
@@ -104,7 +104,7 @@ def _own_files(home: Path) -> Iterator[tuple[Path, str]]:
     for folder, _, names in os.walk(home, followlinks=True):  # a checkout has links in it
         for name in sorted(names):
             path = Path(folder, name)
-            if path.parent.name != "__pycache__" or path.suffix in _KERNELS:
+            if path.parent.name != "__pycache__" or path.suffix == MACHINE_CODE:
                 yield path, str(path.relative_to(home.parent))
 
 

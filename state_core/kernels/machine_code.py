@@ -38,6 +38,7 @@ _KINDS = {"U": "u", "I": "i", "F": "f"}
 _READABLE = 0x0101  # flags of NumPy: contiguous and aligned
 _WRITABLE = _READABLE | 0x0400
 _DIGEST_BYTES = 32
+MACHINE_CODE = ".o"  # how names of files end
 _BESIDE = Path(__file__).parent / "__pycache__"
 _lock = threading.Lock()
 
@@ -126,7 +127,7 @@ def store(function: Callable[..., Any], signature: str, options: object, code: M
             written = directory / f".{name}.{secrets.token_hex(8)}"
             written.write_bytes(hashlib.sha256(content).digest() + content)
             written.replace(directory / name)
-            for older in directory.glob(f"{name.rpartition('-')[0]}-*.o"):
+            for older in directory.glob(f"{name.rpartition('-')[0]}-*{MACHINE_CODE}"):
                 if older.name != name:
                     older.unlink(missing_ok=True)
             return True
@@ -155,7 +156,7 @@ def file_name(function: Callable[..., Any], signature: str, options: object) -> 
     for part in _parts(function):
         digest.update(part.encode())
     module = function.__module__.rpartition(".")[2]
-    return f"{module}.{function.__name__}-{_machine()}-{digest.hexdigest()[:16]}.o"
+    return f"{module}.{function.__name__}-{_machine()}-{digest.hexdigest()[:16]}{MACHINE_CODE}"
 
 
 @lru_cache(maxsize=1)
@@ -168,7 +169,7 @@ def _machine() -> str:
         if item[0].startswith("NUMBA_") and "_DIR" not in item[0]
     )
     told = (
-        sys.version, version("numba"), version("llvmlite"), llvm.get_process_triple(),
+        sys.version_info[:2], version("numba"), version("llvmlite"), llvm.get_process_triple(),
         llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten(), settings,
     )  # fmt: skip
     return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
