@@ -499,7 +499,7 @@ class Catalog:
                 raise _no_lake(self.directory.full())
             log = create_table(
                 self._catalog.directory, SNAPSHOT_SCHEMA, partition_by="job",
-                configuration={**CONFIGURATION, **own_format().to_properties()},
+                configuration={**CONFIGURATION, **own_format().to_properties()}, chained=True,
             )  # fmt: skip
             self.reserve()
         version = CatalogVersion(self._catalog, self._looks, log)
@@ -530,7 +530,9 @@ class Catalog:
 
     def _new_commit(self, columns: pa.Schema) -> DeltaCommit:
         """Return an empty commit."""
-        return DeltaCommit(self._catalog.directory, columns, "job", CommitProperties())
+        return DeltaCommit(
+            self._catalog.directory, columns, "job", CommitProperties(), chained=True
+        )
 
     def _edit_rows(
         self, version: CatalogVersion, edits: Mapping[str, RowsEdit], commit: DeltaCommit

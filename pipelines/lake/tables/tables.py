@@ -29,6 +29,7 @@ from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import TableRecord, UnitRecord
 from statelake.pipelines.lake.tables.table_log import (
     file_actions,
+    log_beginning,
     open_log,
     problem_of,
 )
@@ -189,11 +190,13 @@ class StateTable:
     def versions_after(self, version: int) -> list[int]:
         """Return the versions after one of which the log has an entry, the latest first.
 
-        They are listed, not counted up: anyone may have written an entry with a huge number.
+        They are listed, not counted up: anyone may have written an entry with a huge number. Those
+        that a cleaning has not yet deleted are left out: nobody can open them.
         """
         names = self.directory.names(LOG_DIRECTORY)
         versions = [int(name[:20]) for name in names if _LOG_ENTRY.fullmatch(name)]
-        return sorted((later for later in versions if later > version), reverse=True)
+        first = max(version + 1, log_beginning(names))
+        return sorted((later for later in versions if later >= first), reverse=True)
 
     def maker(self, version: int) -> str:
         """Return the attempt of statelake that made a version; empty if another engine did."""
@@ -368,10 +371,11 @@ def create_table(
     partition_by: str | None = None,
     configuration: Mapping[str, str | None] | None = None,
     name: str | None = None,
+    chained: bool = False,
 ) -> DeltaTable:
     """Create a table without rows, or open the one that another process created meanwhile."""
     with suppress(CommitFailedError):
-        commit = DeltaCommit(directory, schema, partition_by, CommitProperties())
+        commit = DeltaCommit(directory, schema, partition_by, CommitProperties(), chained=chained)
         commit.create(configuration, name)
     table = open_table(directory)
     if table is None:
