@@ -1,7 +1,7 @@
 """What an import costs after very many: `python -m benchmarks.many_imports --imports 1000`.
 
-The demo's two savepoints are imported in turn, and after each import `retain "20 all"` drops what
-is older. Processor seconds are the median of the last imports before each number in the table.
+Two savepoints, by default the demo's, are imported in turn, and after each import `retain "20 all"`
+drops what is older. Processor seconds are the median of the last imports before each number.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--imports", type=int, default=1000)
+    parser.add_argument(
+        "--savepoints", nargs=2, default=(SMALL, SMALL.with_name("tuesday")), metavar="SAVEPOINT"
+    )
     parser.add_argument("--dir", default=None, help="where to put some megabytes meanwhile")
     given = parser.parse_args()
-    sources = (SMALL, SMALL.with_name("tuesday"))
     print("| imports | import | snapshots | retain | peak memory | catalog | whole lake |")
     print("|---:|---:|---:|---:|---:|---:|---:|", flush=True)
     took: list[tuple[float, float, float]] = []
     with tempfile.TemporaryDirectory(dir=given.dir) as name:
         lake = Path(name) / "lake"
         for number in range(given.imports):
-            source = str(sources[number % 2])
+            source = str(given.savepoints[number % 2])
             took.append((_import(lake, source, number), _list(lake), _retain(lake)))
             if number + 1 in (10, 20, 30, 50, 100, 300, given.imports):
                 medians = map(statistics.median, zip(*took[-LAST:], strict=True))

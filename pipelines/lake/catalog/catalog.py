@@ -29,7 +29,7 @@ from statelake.pipelines.lake.catalog.catalog_looks import CatalogLooks
 from statelake.pipelines.lake.catalog.catalog_rows import rows_of, with_columns_of, without_views
 from statelake.pipelines.lake.catalog.claims import Claims, is_claim, read_claims
 from statelake.pipelines.lake.catalog.lake_format import LakeUpgrade, own_format, read_format
-from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from statelake.pipelines.lake.tables.delta_commit import COMMIT_KEY, DeltaCommit, until_committed
 from statelake.pipelines.lake.tables.names import (
     SNAPSHOTS,
     is_edited_file,
@@ -133,6 +133,7 @@ class CatalogVersion:
             raise _no_lake(table.directory.uri)
         self.number = log.version()
         self.properties: dict[str, str] = dict(metadata.configuration)
+        self.properties.pop(COMMIT_KEY, None)
         self.format = read_format(self.properties, table.uri)
         self.format.refuse_reading(table.directory.uri)
         self.columns = pa.schema(log.schema().to_arrow())

@@ -78,8 +78,8 @@ class DeltaCommit:
         schema: Its columns, including the partition column.
         partition_by: The partition column, if any.
         properties: Properties that are kept with the commit.
-        chained: Whether the table's properties name its newest commit, by which the next one finds
-            that the log was cleaned meanwhile: see `_refuse_overtaken`.
+        chained: Whether the table's properties name its newest commit from now on, by which the
+            next one finds that the log was cleaned meanwhile: see `_refuse_overtaken`.
     """
 
     def __init__(
@@ -178,6 +178,7 @@ class DeltaCommit:
                 statelake can't write.
         """
         self._refuse_features(table)
+        self.chained |= COMMIT_KEY in table.metadata().configuration
         version = table.version() + 1
         actions: list[dict[str, Any]] = []
         if replace_all:
@@ -212,8 +213,8 @@ class DeltaCommit:
         data = b""
         with suppress(MissingFileError):
             data = self.directory.read(log_entry(table.version()))
-        # another engine does not change the property
-        is_ours = f'"{COMMIT_KEY}":'.encode() in data.partition(b"\n")[0]
+        # an entry of another engine leaves the property as it was
+        is_ours = data.startswith(b'{"commitInfo"') and _names_commit(data, "")
         if data and (before is None or not is_ours or _names_commit(data, before)):
             return
         raise ConflictError(
@@ -392,8 +393,8 @@ class DeltaCommit:
 
 
 def _names_commit(entry: bytes, token: str) -> bool:
-    """Return whether an entry is the commit of a token, which may also be among its properties."""
-    return f'"{COMMIT_KEY}":"{token}"'.encode() in entry.partition(b"\n")[0]
+    """Return whether an entry is the commit of a token that begins so; not by its properties."""
+    return f'"{COMMIT_KEY}":"{token}'.encode() in entry.partition(b"\n")[0]
 
 
 def _protocol(reading: list[str], writing: list[str]) -> dict[str, Any]:

@@ -46,6 +46,7 @@ from statelake.state_core.errors import (
     UnreadableTableError,
     UnsafePathError,
 )
+from statelake.state_core.files.confinement import is_part
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.held_directories import LOG_PREFIX, HeldDirectory, held_temporary
 from statelake.state_core.files.object_stores import STORE_REMEDY
@@ -160,7 +161,8 @@ def check_log_files(directory: ConfinedDirectory, version: int | None = None) ->
         for entry in os.scandir(handle):
             if not entry.is_file(follow_symlinks=False):
                 _check_directory(directory, entry)
-            if found := _ANY_CHECKPOINT.fullmatch(entry.name):
+            found = _ANY_CHECKPOINT.fullmatch(entry.name)
+            if found and not is_part(entry.name):  # another process is writing it
                 if not _KNOWN_CHECKPOINT.fullmatch(found[2]):
                     raise UnreadableTableError(
                         f"a checkpoint of another kind than <version>.checkpoint.parquet:"
