@@ -194,7 +194,12 @@ class DeltaCommit:
                 place=self.directory.uri,
                 remedy="see who else writes there, or restore it from a backup",
             )
-        self._put(version, [*actions, *self._actions], "Overwrite" if replace_all else "Append")
+        try:
+            self._put(version, [*actions, *self._actions], "Overwrite" if replace_all else "Append")
+        except CommitFailedError:
+            if self.chained:  # this one's may have been there before
+                self._refuse_overtaken(table)
+            raise
         if self.chained:
             self._refuse_overtaken(table)
         self._checkpoint(version)
