@@ -298,6 +298,7 @@ class CatalogVersion:
                 check_whole(file)
                 return without_views(open_parquet(file, path).read())
         except (MissingFileError, OSError, KeyError, ValueError, pa.ArrowException) as error:
+            self.is_exchanged |= isinstance(error, MissingFileError)
             raise self.unreadable(path, error) from error
 
 
@@ -504,6 +505,19 @@ class Catalog:
             )  # fmt: skip
             self.reserve()
         version = CatalogVersion(self._catalog, self._looks, log)
+        try:
+            return self._changed(version, log, decide)
+        except StateError as error:
+            if version.is_exchanged and self.version().number != version.number:
+                raise CommitFailedError("files of rows were cleaned up meanwhile") from error
+            raise
+
+    def _changed(
+        self,
+        version: CatalogVersion,
+        log: DeltaTable,
+        decide: Callable[[CatalogVersion], CatalogChange | None],
+    ) -> int:
         change = decide(version)
         if change is None:
             return version.number

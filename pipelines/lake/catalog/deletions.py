@@ -55,6 +55,7 @@ from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, T
 from statelake.state_core.errors import (
     DamagedLakeError,
     MissingFileError,
+    NotFoundError,
     StateError,
     UnsafePathError,
 )
@@ -266,7 +267,7 @@ def sweep_catalog(lake: Catalog, *, dry_run: bool = False) -> Freed:
         return Freed()
     try:
         named = set(map(unquote, file_actions(table.require(cut)).column("path").to_pylist()))
-    except DamagedLakeError:
+    except (DamagedLakeError, NotFoundError):
         if table.directory.is_file(log + checkpoint_name(cut)):
             raise
         return Freed()  # another process has cleaned the log meanwhile

@@ -38,6 +38,7 @@ from statelake.state_core.errors import (
     DamagedLakeError,
     MissingFileError,
     NotALakeError,
+    NotFoundError,
     SnapshotError,
     UnreadableTableError,
     UnsafePathError,
@@ -107,6 +108,7 @@ class StateTable:
 
         Raises:
             DamagedLakeError: Its log can't be read, or has no such version.
+            NotFoundError: The version was cleaned up.
             UnsafePathError: There is a link, or the log names a file elsewhere.
         """
         self.directory.refuse_links()
@@ -115,6 +117,12 @@ class StateTable:
             latest = open_table(self.directory, None)
             if latest is not None and version > latest.version():
                 raise _unreadable(f"it has no version {version}", self.uri)
+            if version < log_beginning(self.directory.names(LOG_DIRECTORY)):
+                raise NotFoundError(
+                    f"version {version} was cleaned up: no snapshot names it, or an older one",
+                    place=self.uri,
+                    remedy="see `statelake snapshots` for what there is",
+                )
         table = open_table(self.directory, version)
         if table is not None:
             _log_paths(table, self.directory)

@@ -83,7 +83,7 @@ def test_what_was_left_behind_is_taken_back_and_deleted_in_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "writers", ["{a, b}", pytest.param("{a, b, d}", marks=pytest.mark.nightly)]
+    "writers", ["{a, b}", pytest.param("{a, b, d}", marks=[pytest.mark.full, pytest.mark.nightly])]
 )
 def test_an_entry_of_the_log_is_written_once_or_not_at_all(writers: str) -> None:
     """And who was told that it was written, or that it was not, was told the truth."""
