@@ -6,6 +6,8 @@ taken back, or the rows of a commit that failed. It lists the files, and then re
 every file below a token was written after that token's attempt had begun. So a file that no
 snapshot names, of an attempt that has ended, is not needed, and never will be.
 
+Logs are cleaned of what is before the oldest version that is needed, the oldest files first.
+
 Only files in tables of the lake, with names as statelake or a Delta engine gives them, are deleted,
 one by one, and none that a snapshot, an open attempt or the newest version of a table has.
 """
