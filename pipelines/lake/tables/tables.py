@@ -3,7 +3,8 @@
 Files that statelake writes are in `_data/` below the table. Delta engines read them by the log,
 and VACUUM skips directories whose names begin with an underscore; the log itself is configured
 never to expire. So a snapshot that is kept stays readable: only statelake deletes files, and the
-log's entries before the versions that snapshots name. The log is opened with delta-rs, which takes milliseconds where Spark takes a second.
+log's entries before the versions that snapshots name. The log is opened with delta-rs, which takes
+milliseconds where Spark takes a second.
 """
 
 from __future__ import annotations
