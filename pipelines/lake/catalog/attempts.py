@@ -33,13 +33,19 @@ from statelake.pipelines.lake.catalog.claims import (
     DeletionClaim,
     base_name,
 )
-from statelake.pipelines.lake.catalog.deletions import ALIVE, carry_out, finish_deletions
+from statelake.pipelines.lake.catalog.deletions import (
+    ALIVE,
+    carry_out,
+    finish_deletions,
+    sweep_catalog,
+)
 from statelake.pipelines.lake.catalog.processes import (
     described,
     is_gone,
     is_this_process,
     this_process,
 )
+from statelake.pipelines.lake.tables.delta_commit import CHECKPOINT_EVERY
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import ConflictError, MissingFileError, StateError
 from statelake.state_core.files.filesystem import Directory
@@ -92,6 +98,7 @@ class Attempt:
         )
         self._is_committed = False
         self._found_deletions = False
+        self._began = 0
         self._beats = Heartbeat(lake.directory, self.token)
 
     def __enter__(self) -> Self:
@@ -102,7 +109,7 @@ class Attempt:
             BasisChangedError: A snapshot on which it builds has changed, or is gone.
         """
         try:
-            self.lake.transact(self._begin, create=True)
+            self._began = self.lake.transact(self._begin, create=True)
             self._beats.__enter__()
             if self._found_deletions:
                 self._finish_deletions()
@@ -139,6 +146,11 @@ class Attempt:
         sequence = self.lake.transact(decide)
         self._is_committed = True
         self.lake.put_together(record.job)
+        if sequence // CHECKPOINT_EVERY > self._began // CHECKPOINT_EVERY:
+            try:
+                sweep_catalog(self.lake)
+            except StateError as error:
+                LOG.warning("the catalog's log is left to the next writer to clean: %s", error)
         return replace(record, sequence=sequence)
 
     def __exit__(

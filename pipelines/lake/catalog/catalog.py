@@ -29,7 +29,7 @@ from statelake.pipelines.lake.catalog.catalog_looks import CatalogLooks
 from statelake.pipelines.lake.catalog.catalog_rows import rows_of, with_columns_of, without_views
 from statelake.pipelines.lake.catalog.claims import Claims, is_claim, read_claims
 from statelake.pipelines.lake.catalog.lake_format import LakeUpgrade, own_format, read_format
-from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
+from statelake.pipelines.lake.tables.delta_commit import COMMIT_KEY, DeltaCommit, until_committed
 from statelake.pipelines.lake.tables.names import (
     SNAPSHOTS,
     is_edited_file,
@@ -133,6 +133,7 @@ class CatalogVersion:
             raise _no_lake(table.directory.uri)
         self.number = log.version()
         self.properties: dict[str, str] = dict(metadata.configuration)
+        self.properties.pop(COMMIT_KEY, None)
         self.format = read_format(self.properties, table.uri)
         self.format.refuse_reading(table.directory.uri)
         self.columns = pa.schema(log.schema().to_arrow())
@@ -297,6 +298,7 @@ class CatalogVersion:
                 check_whole(file)
                 return without_views(open_parquet(file, path).read())
         except (MissingFileError, OSError, KeyError, ValueError, pa.ArrowException) as error:
+            self.is_exchanged |= isinstance(error, MissingFileError)
             raise self.unreadable(path, error) from error
 
 
@@ -511,10 +513,23 @@ class Catalog:
                 raise _no_lake(self.directory.full())
             log = create_table(
                 self._catalog.directory, SNAPSHOT_SCHEMA, partition_by="job",
-                configuration={**CONFIGURATION, **own_format().to_properties()},
+                configuration={**CONFIGURATION, **own_format().to_properties()}, chained=True,
             )  # fmt: skip
             self.reserve()
         version = CatalogVersion(self._catalog, self._looks, log)
+        try:
+            return self._changed(version, log, decide)
+        except StateError as error:
+            if version.is_exchanged and self.version().number != version.number:
+                raise CommitFailedError("files of rows were cleaned up meanwhile") from error
+            raise
+
+    def _changed(
+        self,
+        version: CatalogVersion,
+        log: DeltaTable,
+        decide: Callable[[CatalogVersion], CatalogChange | None],
+    ) -> int:
         change = decide(version)
         if change is None:
             return version.number
@@ -542,7 +557,9 @@ class Catalog:
 
     def _new_commit(self, columns: pa.Schema) -> DeltaCommit:
         """Return an empty commit."""
-        return DeltaCommit(self._catalog.directory, columns, "job", CommitProperties())
+        return DeltaCommit(
+            self._catalog.directory, columns, "job", CommitProperties(), chained=True
+        )
 
     def _edit_rows(
         self, version: CatalogVersion, edits: Mapping[str, RowsEdit], commit: DeltaCommit

@@ -24,6 +24,7 @@ from statelake.pipelines.lake.tables.parquet_bounds import open_parquet, parquet
 from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.table_log import log_files
 from statelake.pipelines.lake.tables.tables import open_table
+from statelake.state_core.errors import MissingFileError
 from statelake.state_core.files.filesystem import Directory
 
 MOST_OF_A_FILE = 1 << 20  # of a larger file only the required columns are read
@@ -73,15 +74,18 @@ class CatalogLooks:
     def _is_up_to_date_after_refresh(self) -> bool:
         """Bring the open table up to date, and return whether it is still of this log."""
         table = self._table
-        if table is None or self._entry_of(table.version()) != self._entry:
-            return False  # perhaps another lake at the same location
+        if table is None:
+            return False
         version = table.version()
         try:
             table.update_incremental()
-        except (DeltaError, OSError):
+            # looked at afterwards: as long as it is there, no later entry was cleaned up
+            if self._entry_of(version) != self._entry:
+                return False  # perhaps another lake at the same location
+            if table.version() != version:
+                self._entry = self._entry_of(table.version())
+        except (DeltaError, OSError, MissingFileError):
             return False
-        if table.version() != version:
-            self._entry = self._entry_of(table.version())
         return True
 
     def _entry_of(self, version: int) -> tuple[float, int]:

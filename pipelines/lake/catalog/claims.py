@@ -42,6 +42,13 @@ _FILES = Rule(
     lambda value: isinstance(value, dict) and all(map(TEXTS.kept, value.values())),
     "files by table",
 )
+_VERSIONS = Rule(
+    lambda value: (
+        isinstance(value, dict)
+        and all(type(item) is int and 0 <= item < 10**20 for item in value.values())
+    ),
+    "versions by table",
+)
 _IS_SWITCH = Rule(lambda value: isinstance(value, bool), "true or false")
 _NUMBERS = ("partition", "first", "last", "rows", "size")
 _NEW_FILE = Rule(
@@ -126,6 +133,7 @@ class DeletionClaim:
         carried: Carried files, by their names.
         tables: The tables in which files below these tokens may lie.
         shown: Tables whose newest version shows a dropped snapshot.
+        logs: By the path of a table, the version before which its log is no longer needed.
     """
 
     job: str
@@ -134,6 +142,7 @@ class DeletionClaim:
     carried: Sequence[str] = ()
     tables: Sequence[str] = ()
     shown: Sequence[str] = ()
+    logs: Mapping[str, int] = field(default_factory=dict)
 
 
 Claim: TypeAlias = AttemptClaim | ErasureClaim | DeletionClaim
@@ -151,7 +160,7 @@ _RULES: Mapping[type, Mapping[str, Rule]] = {
     },
     DeletionClaim: {
         "job": TEXT, "files": _FILES, "tokens": TEXTS, "carried": TEXTS, "tables": TEXTS,
-        "shown": TEXTS,
+        "shown": TEXTS, "logs": _VERSIONS,
     },
 }  # fmt: skip
 _KINDS: Mapping[str, type] = {
@@ -191,7 +200,7 @@ class Claims:
 
     def with_deletion(self, token: str, claim: DeletionClaim) -> Claims:
         """Return these claims with one more deletion, unless it is empty."""
-        if not (claim.files or claim.tokens or claim.carried or claim.shown):
+        if not (claim.files or claim.tokens or claim.carried or claim.shown or claim.logs):
             return self
         return replace(self, deletions={**self.deletions, token: claim})
 
@@ -283,7 +292,11 @@ def _read_claim(kind: str, name: str, text: str, place: str) -> Claim:
         values = json.loads(text) if len(text) <= LONGEST else None
     except (ValueError, RecursionError) as error:
         raise _foreign(f"malformed JSON ({error})", place) from error
-    if not isinstance(values, dict) or values.keys() != _RULES[cls].keys():
+    if not isinstance(values, dict):
+        raise _foreign("it has not the fields of a claim", place)
+    if cls is DeletionClaim:
+        values = {"logs": {}, **values}  # not in those of older versions of statelake
+    if values.keys() != _RULES[cls].keys():
         raise _foreign("it has not the fields of a claim", place)
     fault = broken_rule(values, _RULES[cls])
     if fault is not None:
@@ -315,7 +328,7 @@ def _problem_of(name: str, claim: Claim) -> str:
         return f"{others[0]!r:.200} is no table of its jobs" if others else ""
     others = [
         table
-        for table in (*claim.files, *claim.tables, *claim.shown)
+        for table in (*claim.files, *claim.tables, *claim.shown, *claim.logs)
         if not is_table_of(claim.job, table)
     ]
     others += [

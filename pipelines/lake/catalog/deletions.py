@@ -6,6 +6,8 @@ taken back, or the rows of a commit that failed. It lists the files, and then re
 every file below a token was written after that token's attempt had begun. So a file that no
 snapshot names, of an attempt that has ended, is not needed, and never will be.
 
+Logs are cleaned of what is before the oldest version that is needed, the oldest files first.
+
 Only files in tables of the lake, with names as statelake or a Delta engine gives them, are deleted,
 one by one, and none that a snapshot, an open attempt or the newest version of a table has.
 """
@@ -31,10 +33,11 @@ from statelake.pipelines.lake.catalog.claims import DeletionClaim
 from statelake.pipelines.lake.catalog.processes import read_note
 from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
-from statelake.pipelines.lake.tables.log_entries import read_entry
+from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY, read_entry
 from statelake.pipelines.lake.tables.names import (
     AREAS,
     RUNS,
+    SNAPSHOTS,
     is_carried_name,
     is_edited_file,
     is_table_path,
@@ -44,10 +47,17 @@ from statelake.pipelines.lake.tables.names import (
     version_in,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.lake.tables.table_log import (
+    checkpoint_name,
+    file_actions,
+    log_cut,
+    log_files_before,
+)
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable, TableFile, files_of
 from statelake.state_core.errors import (
     DamagedLakeError,
     MissingFileError,
+    NotFoundError,
     StateError,
     UnsafePathError,
 )
@@ -191,11 +201,86 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
             for token in claim.tokens:
                 looks.follow(partial(_take_back, table, token))
         freed += _delete_unneeded(looks, table, sizes, forced=path in claim.shown)
+    for path, cut in claim.logs.items():
+        freed += looks.follow(partial(_clean_log, lake.table(path), cut))
     if claim.carried or claim.tokens:
         freed += sweep_carried(lake, claim.carried, claim.tokens)
     for token in claim.tokens:
         lake.directory.delete(f"{ALIVE}/{token}")
     return freed
+
+
+def log_cuts(
+    lake: Catalog, version: CatalogVersion, records: Iterable[SnapshotRecord], paths: Iterable[str]
+) -> dict[str, int]:
+    """Return the tables whose logs are longer than is needed, and from which version they are.
+
+    A log is needed from the oldest version that a snapshot names; and all of it while an attempt
+    writes to the table, which might name the version that it has found.
+
+    Args:
+        lake: The lake.
+        version: A version of the catalog.
+        records: All snapshots that stay.
+        paths: The tables.
+    """
+    oldest: dict[str, int] = {}
+    for record in records:
+        for held in record.tables:
+            oldest[held.path] = min(held.version, oldest.get(held.path, held.version))
+    busy = {path for claim in version.claims.attempts.values() for path in claim.tables}
+    cuts = {}
+    for path in sorted({*paths} - busy):
+        names = lake.table(path).directory.names(LOG_DIRECTORY)
+        cut = log_cut(names, oldest.get(path))
+        if cut is not None and log_files_before(names, cut):
+            cuts[path] = cut
+    return cuts
+
+
+def _clean_log(
+    table: StateTable, cut: int, _: CatalogVersion, records: list[SnapshotRecord]
+) -> Freed:
+    """Delete a log's files before a version, which has a checkpoint, the oldest first."""
+    named = [held.version for each in records for held in each.tables if held.path == table.path]
+    names = table.directory.names(LOG_DIRECTORY)
+    old = log_files_before(names, cut)
+    if not old or min(named, default=cut) < cut or checkpoint_name(cut) not in names:
+        return Freed()
+    table.require(cut)  # the checkpoint is whole
+    paths = [f"{LOG_DIRECTORY}/{name}" for name in old]
+    return _delete(table, {path: _size_of(table, path) or 0 for path in paths})
+
+
+def sweep_catalog(lake: Catalog, *, dry_run: bool = False) -> Freed:
+    """Delete entries of the catalog's log that nobody reads, and rows that only they named.
+
+    Those before the last but one checkpoint: nothing depends on older versions of the catalog.
+
+    Args:
+        lake: The lake.
+        dry_run: Only count them.
+    """
+    table, log = lake.table(SNAPSHOTS), f"{LOG_DIRECTORY}/"
+    present = dict(table.directory.files_below())
+    names = [path.removeprefix(log) for path in present if path.startswith(log)]
+    cut = log_cut(names)
+    if cut is None:
+        return Freed()
+    try:
+        named = set(map(unquote, file_actions(table.require(cut)).column("path").to_pylist()))
+    except (DamagedLakeError, NotFoundError):
+        if table.directory.is_file(log + checkpoint_name(cut)):
+            raise
+        return Freed()  # another process has cleaned the log meanwhile
+    old = [log + name for name in log_files_before(names, cut)]
+    old += [
+        path
+        for path in present
+        if is_edited_file(path) and 0 < (version_in(path) or 0) <= cut and path not in named
+    ]
+    sizes = {path: present[path] for path in old}
+    return Freed(len(sizes), sum(sizes.values())) if dry_run else _delete(table, sizes)
 
 
 def _size_of(table: StateTable, name: str) -> int | None:

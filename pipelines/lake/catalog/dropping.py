@@ -29,8 +29,10 @@ from statelake.pipelines.lake.catalog.claims import AttemptClaim, DeletionClaim
 from statelake.pipelines.lake.catalog.deletions import (
     Freed,
     finish_deletions,
+    log_cuts,
     remove_left_directories,
     sweep_carried,
+    sweep_catalog,
     sweep_notes,
     sweep_parts,
     sweep_rows,
@@ -49,6 +51,7 @@ from statelake.pipelines.lake.tables.names import (
     is_table_of,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.lake.tables.table_log import log_files_before
 from statelake.pipelines.lake.tables.tables import files_of
 from statelake.state_core.errors import (
     ConflictError,
@@ -219,7 +222,7 @@ def drop_snapshots(
     freed = finish_deletions(lake, {job})
     lake.reserve()
     freed += sweep_tables(lake, job, tables) + sweep_carried(lake) + sweep_rows(lake, SNAPSHOTS)
-    freed += sweep_runs(lake, job)
+    freed += sweep_runs(lake, job) + sweep_catalog(lake)
     logs = [f"{path}/{LOG_DIRECTORY}" for path in (*tables, SNAPSHOTS)]
     freed += sweep_parts(lake, [*logs, "_statelake"])
     sweep_signs(lake)
@@ -317,6 +320,7 @@ def _drop(
         files=files,
         tables=sorted({table.path for record in going for table in record.tables}),
         shown=sorted(path for path, held in gone if _shows(lake, path, held)),
+        logs=log_cuts(lake, version, staying, {held.path for r in going for held in r.tables}),
     )
     edits = {job: partial(rows_without, job, dropped)} if dropped else {}
     return CatalogChange(claims.with_deletion(token, deletion), edits=edits)
@@ -379,16 +383,50 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
             job = folders.get(folder)
             tables = list(table_paths(lake, folder))
             freed += done(partial(sweep_tables, lake, job, tables, dry_run=dry_run))
+            freed += done(partial(_clean_logs, lake, job, tables, dry_run=dry_run))
             freed += done(partial(sweep_runs, lake, folder, dry_run=dry_run))
             freed += done(partial(sweep_rows, lake, f"{folder}/{COMMITS}", dry_run=dry_run))
     for path in (SNAPSHOTS, ERASURE_RECORDS):
         freed += done(partial(sweep_rows, lake, path, dry_run=dry_run))
+    freed += done(partial(sweep_catalog, lake, dry_run=dry_run))
     freed += sweep_carried(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)
     freed += sweep_notes(lake, dry_run=dry_run)
     freed += remove_left_directories(exports, dry_run=dry_run)
     freed += sweep_parts(lake, [""], dry_run=dry_run)
     if failures:
         raise failures[0]
+    return freed
+
+
+def _clean_logs(
+    lake: Catalog, job: str | None, paths: Collection[str], *, dry_run: bool = False
+) -> Freed:
+    """Delete entries of the logs of a job's tables that no snapshot needs, unless it is closed.
+
+    Raises:
+        DamagedLakeError: A row of the job is invalid.
+    """
+    if job is None:
+        return Freed()
+    token = uuid.uuid4().hex[:16]
+
+    def cuts(version: CatalogVersion) -> dict[str, int]:
+        records, bad = version.records(job)
+        _refuse_unbelieved(bad, ())
+        return {} if version.claims.erasures_of(job) else log_cuts(lake, version, records, paths)
+
+    def decide(version: CatalogVersion) -> CatalogChange:
+        deletion = DeletionClaim(job, logs=cuts(version))
+        return CatalogChange(version.claims.with_deletion(token, deletion))
+
+    if not dry_run:
+        lake.transact(decide)
+        return finish_deletions(lake, {job})
+    freed = Freed()
+    for path, cut in cuts(lake.version()).items():
+        directory = lake.table(path).directory
+        old = log_files_before(directory.names(LOG_DIRECTORY), cut)
+        freed += Freed(len(old), sum(directory.size(f"{LOG_DIRECTORY}/{name}") for name in old))
     return freed
 
 

@@ -9,14 +9,15 @@ removed by a later one under another name. So the entries are rewritten in three
 3. no entry names the old file any more.
 
 After a crash, they begin again with the first. Checkpoints of a log, which repeat its entries, are
-deleted before; so are minimum and maximum values, and the predicates of commits.
+deleted before; so are minimum and maximum values, and the predicates of commits. Only the one with
+which a log begins whose older entries were cleaned up is rewritten like an entry.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -28,6 +29,13 @@ from statelake.pipelines.lake.tables.log_entries import (
     read_entry,
 )
 from statelake.pipelines.lake.tables.records import UnitRecord
+from statelake.pipelines.lake.tables.table_log import (
+    checkpoint_actions,
+    checkpoint_name,
+    checkpoint_of,
+    log_beginning,
+    log_files_before,
+)
 from statelake.pipelines.lake.tables.tables import ATTEMPT_KEY, SNAPSHOT_KEY, StateTable, TableFile
 from statelake.state_core.errors import DamagedLakeError, UnreadableTableError
 
@@ -46,20 +54,20 @@ def check_log(table: StateTable) -> None:
     """Check that all entries of a log can be rewritten, before any is.
 
     Raises:
-        DamagedLakeError: A version's entry is missing: older ones are only in a checkpoint.
+        DamagedLakeError: A version's entry is missing, or the checkpoint before it.
         UnreadableTableError: A version has deletion vectors.
     """
-    versions = _versions(table)
-    if versions != list(range(len(versions))):
-        missing = next(at for at, version in enumerate([*versions, -1]) if at != version)
+    first, versions = _beginning(table), _versions(table)
+    if versions != list(range(first, first + len(versions))):
+        missing = next(at for at, version in enumerate([*versions, -1], first) if at != version)
         raise DamagedLakeError(
             f"the log has no entry of version {missing}, so that old versions can't be rewritten",
             place=table.uri,
             remedy="restore the entry from a backup; or drop the snapshots of this job, and"
             " import again",
         )
-    for version in versions:
-        for action in read_entry(table.directory, version):
+    for version, actions in _all_actions(table, first, versions):
+        for action in actions:
             if (action.get("add") or {}).get("deletionVector"):
                 raise UnreadableTableError(
                     f"version {version} hides rows by a deletion vector",
@@ -75,12 +83,16 @@ def rewrite_log(table: StateTable, replaced: Replaced) -> None:
         table: The table, to which no other process commits meanwhile.
         replaced: By the path of an old file, the new one; None if no row is left.
     """
-    directory = table.directory
+    directory, first = table.directory, _beginning(table)
     directory.delete(f"{LOG_DIRECTORY}/_last_checkpoint")
-    for path, _ in directory.files_below(LOG_DIRECTORY):
-        if _CHECKPOINT.fullmatch(path.removeprefix(f"{LOG_DIRECTORY}/")):
-            directory.delete(path)
+    present = [path for path, _ in directory.files_below(LOG_DIRECTORY)]
+    names = [path.removeprefix(f"{LOG_DIRECTORY}/") for path in present]
+    unneeded = {*log_files_before(names, first), *filter(_CHECKPOINT.fullmatch, names)}
+    for name in sorted(unneeded - ({checkpoint_name(first)} if first else set())):
+        directory.delete(f"{LOG_DIRECTORY}/{name}")
     for step in (_announced, _exchanged, _forgotten):
+        if first and step is not _announced:
+            _rewrite_checkpoint(table, first, replaced, step)
         _rewrite_entries(table, replaced, step)
 
 
@@ -95,6 +107,35 @@ def _rewrite_entries(
         after = [_cleaned(action) for action in step(before, replaced) if "cdc" not in action]
         if after != before:
             table.directory.write(log_entry(version), entry_bytes(after))
+
+
+def _rewrite_checkpoint(
+    table: StateTable,
+    version: int,
+    replaced: Replaced,
+    step: Callable[[list[Action], Replaced], list[Action]],
+) -> None:
+    """Rewrite the checkpoint with which a log begins."""
+    before = checkpoint_actions(table.directory, version)
+    after = [_cleaned(action) for action in step(before, replaced)]
+    if after != before:
+        entry = log_entry(0).removeprefix(f"{LOG_DIRECTORY}/")  # a checkpoint has no version inside
+        data, _ = checkpoint_of({entry: entry_bytes(after)}, 0)
+        table.directory.write(f"{LOG_DIRECTORY}/{checkpoint_name(version)}", data)
+
+
+def _beginning(table: StateTable) -> int:
+    return log_beginning(table.directory.names(LOG_DIRECTORY))
+
+
+def _all_actions(
+    table: StateTable, first: int, versions: Iterable[int]
+) -> Iterator[tuple[int, list[Action]]]:
+    """Yield the actions of the checkpoint with which a log begins, and of its entries."""
+    if first:
+        yield first, checkpoint_actions(table.directory, first)
+    for version in versions:
+        yield version, read_entry(table.directory, version)
 
 
 def _versions(table: StateTable) -> list[int]:

@@ -28,7 +28,12 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from statelake.pipelines.lake.tables.log_entries import ENGINE, entry_bytes, log_entry
+from statelake.pipelines.lake.tables.log_entries import (
+    ENGINE,
+    LOG_DIRECTORY,
+    entry_bytes,
+    log_entry,
+)
 from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
 from statelake.pipelines.lake.tables.table_log import (
     WAITS,
@@ -52,7 +57,7 @@ from statelake.state_core.files.filesystem import Directory
 
 ATTEMPTS = 50
 COMMIT_KEY = "statelake.commit"
-CHECKPOINT_EVERY = 100
+CHECKPOINT_EVERY = 10
 """The number of log entries between two checkpoints."""
 _MAX_BACK_OFF = 0.5
 _FIRST_FEATURES = ["appendOnly", "invariants"]  # the features of writer version 2
@@ -73,6 +78,8 @@ class DeltaCommit:
         schema: Its columns, including the partition column.
         partition_by: The partition column, if any.
         properties: Properties that are kept with the commit.
+        chained: Whether the table's properties name its newest commit from now on, by which the
+            next one finds that the log was cleaned meanwhile: see `_refuse_overtaken`.
     """
 
     def __init__(
@@ -81,6 +88,8 @@ class DeltaCommit:
         schema: pa.Schema,
         partition_by: str | None,
         properties: CommitProperties,
+        *,
+        chained: bool = False,
     ) -> None:
         refuse_twins(pa.schema(schema), directory.uri)
         self.directory = directory
@@ -88,6 +97,7 @@ class DeltaCommit:
         self.partition_by = [] if partition_by is None else [partition_by]
         self.properties = properties
         self.configuration: Mapping[str, str | None] | None = None
+        self.chained = chained
         self._token = uuid.uuid4().hex
         self._now = int(time.time() * 1000)
         self._actions: list[dict[str, Any]] = []
@@ -163,26 +173,61 @@ class DeltaCommit:
 
         Raises:
             CommitFailedError: Another writer was first.
+            ConflictError: It is not known whether another writer was first.
             StateError: The log can't be written, or is gone, or the table has a feature that
                 statelake can't write.
         """
         self._refuse_features(table)
+        self.chained |= COMMIT_KEY in table.metadata().configuration
         version = table.version() + 1
         actions: list[dict[str, Any]] = []
         if replace_all:
             actions += self._protocol_for(table)
             self._remove_others(table)
-        if replace_all or self.configuration is not None:
+        if replace_all or self.chained or self.configuration is not None:
             actions.append({"metaData": self._metadata_after(table)})
         if self.directory.local and not self.directory.is_file(log_entry(version - 1)):
+            if self.directory.names(LOG_DIRECTORY):
+                raise CommitFailedError(f"version {version - 1} was cleaned up meanwhile")
             raise DamagedLakeError(
                 "no version can be added to the table (its log is gone)",
                 place=self.directory.uri,
                 remedy="see who else writes there, or restore it from a backup",
             )
-        self._put(version, [*actions, *self._actions], "Overwrite" if replace_all else "Append")
+        try:
+            self._put(version, [*actions, *self._actions], "Overwrite" if replace_all else "Append")
+        except CommitFailedError:
+            if self.chained:  # this one's may have been there before
+                self._refuse_overtaken(table)
+            raise
+        if self.chained:
+            self._refuse_overtaken(table)
         self._checkpoint(version)
         return version
+
+    def _refuse_overtaken(self, table: DeltaTable) -> None:
+        """Refuse to say that a commit was made if its version may have been there, and deleted.
+
+        A cleaning deletes the older of two entries first. So if the one before is still the one
+        that was read, no other writer had this version.
+
+        Raises:
+            ConflictError: The entry before is gone, or another one.
+        """
+        before = table.metadata().configuration.get(COMMIT_KEY)
+        data = b""
+        with suppress(MissingFileError):
+            data = self.directory.read(log_entry(table.version()))
+        # an entry of another engine leaves the property as it was
+        is_ours = data.startswith(b'{"commitInfo"') and _names_commit(data, "")
+        if data and (before is None or not is_ours or _names_commit(data, before)):
+            return
+        raise ConflictError(
+            "it is not known whether a change was made: while this process was suspended others"
+            " changed the lake so often that the log no longer tells",
+            place=self.directory.uri,
+            remedy="see `statelake snapshots`, and run the command again if it was not",
+        )
 
     def create(
         self, configuration: Mapping[str, str | None] | None = None, name: str | None = None
@@ -193,7 +238,11 @@ class DeltaCommit:
             CommitFailedError: It exists already.
             StateError: The log can't be written.
         """
-        metadata = self._metadata(str(uuid.uuid4()), name, self._now, configuration or {})
+        configuration = {
+            **(configuration or {}),
+            **({COMMIT_KEY: self._token} if self.chained else {}),
+        }
+        metadata = self._metadata(str(uuid.uuid4()), name, self._now, configuration)
         features = ["timestampNtz"] if self._has_time_without_zone() else []
         self._bare = [_protocol(features, []), {"metaData": metadata}]
         self._put(0, [*self._bare, *self._actions], "Create")
@@ -214,6 +263,8 @@ class DeltaCommit:
         configuration = (
             before.configuration if self.configuration is None else dict(self.configuration)
         )
+        if self.chained:
+            configuration = {**configuration, COMMIT_KEY: self._token}
         metadata = self._metadata(str(before.id), before.name, before.created_time, configuration)
         return metadata | ({"description": before.description} if before.description else {})
 
@@ -278,8 +329,8 @@ class DeltaCommit:
             # sync first, so that no log names a file that a power cut removes
             self.directory.sync_files(self._paths)
         except MissingFileError:
-            # cleaning deleted the files, since another writer has this version
-            if self.directory.is_file(path):
+            # cleaning deleted the files, since another writer has this version, or had it
+            if self.directory.is_file(path) or not self.directory.is_file(log_entry(version - 1)):
                 raise CommitFailedError(f"version {version} already exists") from None
             raise
         self._paths.clear()
@@ -331,8 +382,7 @@ class DeltaCommit:
     def _is_ours(self, path: str) -> bool:
         """Return whether an entry of the log is this commit."""
         with suppress(MissingFileError):
-            data = self.directory.read(path)
-            return f'"{COMMIT_KEY}":"{self._token}"'.encode() in data
+            return _names_commit(self.directory.read(path), self._token)
         return False
 
     def _checkpoint(self, version: int) -> None:
@@ -345,6 +395,11 @@ class DeltaCommit:
 
     def _values(self, partition: object) -> dict[str, str | None]:
         return {column: str(partition) for column in self.partition_by}
+
+
+def _names_commit(entry: bytes, token: str) -> bool:
+    """Return whether an entry is the commit of a token that begins so; not by its properties."""
+    return f'"{COMMIT_KEY}":"{token}'.encode() in entry.partition(b"\n")[0]
 
 
 def _protocol(reading: list[str], writing: list[str]) -> dict[str, Any]:

@@ -17,17 +17,21 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from weakref import finalize
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from statelake.pipelines.lake.tables.log_entries import (
     LOG_DIRECTORY,
+    Action,
     check_entry,
     is_cut_off,
     log_entry,
@@ -42,6 +46,7 @@ from statelake.state_core.errors import (
     UnreadableTableError,
     UnsafePathError,
 )
+from statelake.state_core.files.confinement import is_part
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.held_directories import (
     LOG_PREFIX,
@@ -61,6 +66,7 @@ _REFUSED = re.compile("necessary privileges|401 Unauthorized|403 Forbidden|(?i:a
 _ASKED_ENOUGH = re.compile(r"after (\d+) retries, max_retries\D+\1\b")
 _ENTRY = re.compile(r"\d{20}\.json", re.ASCII)
 _CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet", re.ASCII)
+_OF_VERSION = re.compile(r"\.?(\d{20})\.(json|crc|checkpoint\.parquet)(\.crc|#\d+)?", re.ASCII)
 LAST_CHECKPOINT = "_last_checkpoint"
 # directories of Spark, for versions not yet committed, and for deleted checkpoints
 _EMPTY_DIRECTORIES = {"_commits", "_sidecars", "_staged_commits"}
@@ -89,6 +95,18 @@ def open_log(directory: Directory, version: int | None = None) -> DeltaTable:
         DamagedLakeError: An entry is damaged.
         UnsafePathError: There is a link, or an entry that is not a file.
     """
+    try:
+        return _open_once(directory, version)
+    except TableNotFoundError:
+        raise
+    except (MissingFileError, DeltaError):
+        # a cleaning has deleted files that were listed before it: the newer ones are whole
+        if not directory.names(LOG_DIRECTORY):
+            raise
+        return _open_once(directory, version)
+
+
+def _open_once(directory: Directory, version: int | None) -> DeltaTable:
     try:
         check_log_files(directory.confined(), version)
     except UnreadableTableError:
@@ -148,7 +166,8 @@ def check_log_files(directory: ConfinedDirectory, version: int | None = None) ->
         for entry in os.scandir(handle):
             if not entry.is_file(follow_symlinks=False):
                 _check_directory(directory, entry)
-            if found := _ANY_CHECKPOINT.fullmatch(entry.name):
+            found = _ANY_CHECKPOINT.fullmatch(entry.name)
+            if found and not is_part(entry.name):  # another process is writing it
                 if not _KNOWN_CHECKPOINT.fullmatch(found[2]):
                     raise UnreadableTableError(
                         f"a checkpoint of another kind than <version>.checkpoint.parquet:"
@@ -282,20 +301,24 @@ def _checked_version(directory: Directory, version: int | None) -> int | None:
 
 
 def _without_torn_checkpoint(directory: Directory) -> bool:
-    """Delete damaged checkpoints, if the log has all entries; return whether it did."""
+    """Delete damaged checkpoints that the log does not need; return whether it did."""
     names = directory.names(LOG_DIRECTORY)
     torn = [
         name
         for name in names
         if _CHECKPOINT.fullmatch(name) and not _is_whole_checkpoint(directory, name)
     ]
-    entries = [int(name[:20]) for name in names if _ENTRY.fullmatch(name)]
-    if not torn or entries != list(range(len(entries))):
+    whole = [name for name in names if name not in torn]
+    entries = [int(name[:20]) for name in whole if _ENTRY.fullmatch(name)]
+    first = log_beginning(whole)
+    if not torn or not entries or not set(range(first + 1, max(entries))) <= {*entries, first}:
+        return False
+    if first and checkpoint_name(first) not in whole:
         return False
     for name in (LAST_CHECKPOINT, *torn):
         directory.delete(f"{LOG_DIRECTORY}/{name}")
         LOG.warning(
-            "%s: a damaged checkpoint is deleted, since the log has all entries",
+            "%s: a damaged checkpoint is deleted, since the log has all that is in it",
             directory.full(f"{LOG_DIRECTORY}/{name}"),
         )
     return True
@@ -310,39 +333,142 @@ def _is_whole_checkpoint(directory: Directory, name: str) -> bool:
     return len(data) >= 12 and data.endswith(b"PAR1")
 
 
-def write_checkpoint(directory: Directory) -> None:
-    """Write a checkpoint of a table's newest version; on a disk, with a seal.
+def log_beginning(names: Iterable[str]) -> int:
+    """Return the first version that a log can show, from the names of its files.
 
-    delta-rs writes it beside links to the entries, so that it gets its name with the seal.
+    A cleaning that was killed leaves older entries, which nobody can read without those before
+    them.
+    """
+    entries, checkpoints = _versions(names)
+    starts = sorted({*checkpoints, *({0} & entries)})
+    for start, following in zip(starts, [*starts[1:], None], strict=True):
+        if following is None or set(range(start + 1, following)) <= entries:
+            return start
+    return 0
+
+
+def log_cut(names: Iterable[str], needed: int | None = None) -> int | None:
+    """Return the version before which a log is not needed; None if all of it is.
+
+    It is that of a checkpoint, of which there is a later one: whoever reads the newest version at
+    this moment reads from that one on, and a damaged one can be done without.
+
+    Args:
+        names: The names of the log's files.
+        needed: The oldest version that must stay readable, by default only the newest.
+    """
+    checkpoints = sorted(_versions(names)[1])
+    cuts = [version for version in checkpoints[:-1] if needed is None or version <= needed]
+    return cuts[-1] if cuts else None
+
+
+def log_files_before(names: Iterable[str], version: int) -> list[str]:
+    """Return the names of a log's files of the versions before one, the oldest first.
+
+    In this order they are deleted: whoever finds an entry knows that no later one was deleted.
+    """
+    found = [(match, name) for name in names if (match := _OF_VERSION.fullmatch(name))]
+    return [name for match, name in sorted(found, key=_by_version) if int(match[1]) < version]
+
+
+def _by_version(found: tuple[re.Match[str], str]) -> tuple[int, str]:
+    return int(found[0][1]), found[1]
+
+
+def _versions(names: Iterable[str]) -> tuple[set[int], set[int]]:
+    """Return the versions of a log's entries, and those of its checkpoints."""
+    listed = list(names)
+    entries, checkpoints = (
+        {int(name[:20]) for name in listed if kind.fullmatch(name)}
+        for kind in (_ENTRY, _CHECKPOINT)
+    )
+    return entries, checkpoints
+
+
+def write_checkpoint(directory: Directory) -> None:
+    """Write a checkpoint of a table's newest version, with a seal.
+
+    delta-rs writes it beside copies of what it reads, so that it gets its name with the seal.
+    Removed files are left out: they only tell VACUUM of other engines for how long to wait, and
+    would become more for ever.
 
     Raises:
         DeltaError, OSError, StateError: It can't be written.
     """
-    table = open_log(directory)
-    handle = directory.confined().folder(LOG_DIRECTORY)
-    if handle is None:
-        table.create_checkpoint()
+    version = open_log(directory).version()
+    names = directory.names(LOG_DIRECTORY)
+    if checkpoint_name(version) in names:
         return
-    try:
-        with held_temporary(LOG_PREFIX) as path:
-            log = Path(path, LOG_DIRECTORY)
-            log.mkdir()
-            above = f"{DESCRIPTORS}/{handle}"
-            if sys.platform != "linux":
-                above = directory.full(LOG_DIRECTORY)
-            for name in directory.names(LOG_DIRECTORY):
-                is_entry = _ENTRY.fullmatch(name) or _CHECKPOINT.fullmatch(name)
-                if is_entry and int(name[:20]) <= table.version():
-                    (log / name).symlink_to(f"{above}/{name}")
-            DeltaTable(path, table.version()).create_checkpoint()
-            name = f"{table.version():020d}.checkpoint.parquet"
-            data = (log / name).read_bytes()
-    finally:
-        os.close(handle)
-    directory.write_new(f"{LOG_DIRECTORY}/{name}", sealed(data))
-    rows = pq.read_metadata(pa.BufferReader(data)).num_rows
-    last = {"version": table.version(), "size": rows}
+    base = max((each for each in _versions(names)[1] if each < version), default=-1)
+    read = [
+        name
+        for name in names
+        if (_ENTRY.fullmatch(name) and base <= int(name[:20]) <= version)
+        or (base >= 0 and name == checkpoint_name(base))
+    ]
+    data, rows = checkpoint_of(
+        {name: directory.read(f"{LOG_DIRECTORY}/{name}") for name in read}, version
+    )
+    directory.write_new(f"{LOG_DIRECTORY}/{checkpoint_name(version)}", data)
+    last = {"version": version, "size": rows}
     directory.write(f"{LOG_DIRECTORY}/{LAST_CHECKPOINT}", json.dumps(last).encode())
+
+
+def checkpoint_of(files: Mapping[str, bytes], version: int) -> tuple[bytes, int]:
+    """Return the checkpoint of a version, with a seal, and the number of its rows.
+
+    Args:
+        files: The files of a log, by their names.
+        version: The newest version that they have.
+
+    Raises:
+        DeltaError, OSError: They can't be read.
+    """
+    with held_temporary(LOG_PREFIX) as path:
+        log = Path(path, LOG_DIRECTORY)
+        log.mkdir()
+        for name, data in files.items():
+            (log / name).write_bytes(data)
+        DeltaTable(path, version).create_checkpoint()
+        actions = pq.ParquetFile(log / checkpoint_name(version)).read()
+    actions = actions.filter(pc.is_null(actions.column("remove")))
+    output = pa.BufferOutputStream()
+    pq.write_table(actions, output, compression="zstd")
+    return sealed(output.getvalue().to_pybytes()), len(actions)
+
+
+def checkpoint_name(version: int) -> str:
+    """Return the name of a version's checkpoint."""
+    return f"{version:020d}.checkpoint.parquet"
+
+
+def checkpoint_actions(directory: Directory, version: int) -> list[Action]:
+    """Return the actions of a checkpoint, as an entry has them.
+
+    Raises:
+        OSError, ArrowException, StateError: It can't be read.
+    """
+    path = f"{LOG_DIRECTORY}/{checkpoint_name(version)}"
+    with directory.open_input(path) as source:
+        check_whole(source)
+        rows = open_parquet(source, directory.full(path)).read().to_pylist(maps_as_pydicts="strict")
+    return [
+        {name: _present(fields)}
+        for row in rows
+        for name, fields in row.items()
+        if fields is not None
+    ]
+
+
+def _present(fields: Any) -> Any:
+    """Return a struct without the fields that are null, or only columns of values."""
+    if not isinstance(fields, dict):
+        return fields
+    return {
+        name: _present(value)
+        for name, value in fields.items()
+        if value is not None and not name.endswith("_parsed")
+    }
 
 
 def is_lasting(error: Exception) -> bool:

@@ -2,8 +2,9 @@
 
 Files that statelake writes are in `_data/` below the table. Delta engines read them by the log,
 and VACUUM skips directories whose names begin with an underscore; the log itself is configured
-never to expire. So a snapshot that is kept stays readable, and only `statelake drop` deletes
-files. The log is opened with delta-rs, which takes milliseconds where Spark takes a second.
+never to expire. So a snapshot that is kept stays readable: only statelake deletes files, and the
+log's entries before the versions that snapshots name. The log is opened with delta-rs, which takes
+milliseconds where Spark takes a second.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import TableRecord, UnitRecord
 from statelake.pipelines.lake.tables.table_log import (
     file_actions,
+    log_beginning,
     open_log,
     problem_of,
 )
@@ -37,6 +39,7 @@ from statelake.state_core.errors import (
     DamagedLakeError,
     MissingFileError,
     NotALakeError,
+    NotFoundError,
     SnapshotError,
     UnreadableTableError,
     UnsafePathError,
@@ -106,6 +109,7 @@ class StateTable:
 
         Raises:
             DamagedLakeError: Its log can't be read, or has no such version.
+            NotFoundError: The version was cleaned up.
             UnsafePathError: There is a link, or the log names a file elsewhere.
         """
         self.directory.refuse_links()
@@ -114,6 +118,12 @@ class StateTable:
             latest = open_table(self.directory, None)
             if latest is not None and version > latest.version():
                 raise _unreadable(f"it has no version {version}", self.uri)
+            if version < log_beginning(self.directory.names(LOG_DIRECTORY)):
+                raise NotFoundError(
+                    f"version {version} was cleaned up: no snapshot names it, or an older one",
+                    place=self.uri,
+                    remedy="see `statelake snapshots` for what there is",
+                )
         table = open_table(self.directory, version)
         if table is not None:
             _log_paths(table, self.directory)
@@ -189,11 +199,13 @@ class StateTable:
     def versions_after(self, version: int) -> list[int]:
         """Return the versions after one of which the log has an entry, the latest first.
 
-        They are listed, not counted up: anyone may have written an entry with a huge number.
+        They are listed, not counted up: anyone may have written an entry with a huge number. Those
+        that a cleaning has not yet deleted are left out: nobody can open them.
         """
         names = self.directory.names(LOG_DIRECTORY)
         versions = [int(name[:20]) for name in names if _LOG_ENTRY.fullmatch(name)]
-        return sorted((later for later in versions if later > version), reverse=True)
+        first = max(version + 1, log_beginning(names))
+        return sorted((later for later in versions if later >= first), reverse=True)
 
     def maker(self, version: int) -> str:
         """Return the attempt of statelake that made a version; empty if another engine did."""
@@ -368,10 +380,11 @@ def create_table(
     partition_by: str | None = None,
     configuration: Mapping[str, str | None] | None = None,
     name: str | None = None,
+    chained: bool = False,
 ) -> DeltaTable:
     """Create a table without rows, or open the one that another process created meanwhile."""
     with suppress(CommitFailedError):
-        commit = DeltaCommit(directory, schema, partition_by, CommitProperties())
+        commit = DeltaCommit(directory, schema, partition_by, CommitProperties(), chained=chained)
         commit.create(configuration, name)
     table = open_table(directory)
     if table is None:
