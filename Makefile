@@ -12,6 +12,7 @@ MEMORY    := /dev/shm
 MEMORY_KB := 8000000
 # the tree that is compared with, of 23 November 2026: imports were to take 0.8 of its time
 COMMIT ?= 10512502
+ENTRIES ?= 5000000
 # of all targets together, which are all there are if none is named
 MINUTES ?= 10
 TARGETS ?=
@@ -90,7 +91,7 @@ bench: $(READY)  ## Benchmarks against Flink's State Processor API, as ratios of
 	$(BIN)/python -m benchmarks
 
 against: $(READY)  ## Processor time of an import and an export, as a ratio to an earlier commit's: COMMIT=...
-	$(BIN)/python -m benchmarks.against $(COMMIT)
+	$(BIN)/python -m benchmarks.against $(COMMIT) --entries $(ENTRIES)
 
 dist: $(READY)  ## Build the wheel and the source distribution, in dist/; the same bytes each time
 	rm -rf dist
