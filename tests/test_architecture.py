@@ -172,6 +172,9 @@ PATHS_BY_HAND = {
         {"os.path.exists"}, "for the words of an error: it opens nothing there",
     ),
     "state_core.formats.writing.writer": ({"Directory", "os.replace"}, USERS_OWN),
+    "state_core.kernels.machine_code": (
+        {"pathlib", ".mkdir"}, "the user's cache: no part of a name comes from data",
+    ),
     "state_core.serializers.framework.plugins": ({"pathlib"}, USERS_OWN),
     "pipelines.engine": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.query.limits": ({"pathlib", ".read_text"}, "files of the kernel"),
