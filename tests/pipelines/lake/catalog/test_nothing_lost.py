@@ -464,8 +464,9 @@ HALF = b"PAR1 half of a file"
 def never_named(scene: Scene, table: str) -> set[str]:
     """The Parquet files of a table of rows that no version of it has ever named."""
     place = scene.path / table
-    logs = [path.read_text("utf-8") for path in (place / "_delta_log").glob("*.json")]
-    return {path.name for path in place.rglob("*.parquet") if path.name not in "".join(logs)}
+    logs = "".join(path.read_text("utf-8") for path in (place / "_delta_log").glob("*.json"))
+    rows = (path for path in place.rglob("*.parquet") if path.parent.name != "_delta_log")
+    return {path.name for path in rows if path.name not in logs}
 
 
 def half(patch: pytest.MonkeyPatch, *, rows: str) -> None:
