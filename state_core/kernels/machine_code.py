@@ -111,7 +111,7 @@ def stored(function: Callable[..., Any], signature: str, options: object) -> Mac
         with suppress(OSError):
             content = (directory / name).read_bytes()
             digest, rest = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-            if hashlib.sha256(rest).digest() == digest:
+            if _digest(name, rest) == digest:
                 symbol, _, data = rest.partition(b"\n")
                 return MachineCode(symbol.decode(), data)
     return None
@@ -125,13 +125,18 @@ def store(function: Callable[..., Any], signature: str, options: object, code: M
         with suppress(OSError):
             directory.mkdir(parents=True, exist_ok=True)
             written = directory / f".{name}.{secrets.token_hex(8)}"
-            written.write_bytes(hashlib.sha256(content).digest() + content)
+            written.write_bytes(_digest(name, content) + content)
             written.replace(directory / name)
             for older in directory.glob(f"{name.rpartition('-')[0]}-*{MACHINE_CODE}"):
                 if older.name != name:
                     older.unlink(missing_ok=True)
             return True
     return False
+
+
+def _digest(name: str, content: bytes) -> bytes:
+    """Return the digest of a file, which says of which kernel it is, too."""
+    return hashlib.sha256(name.encode() + b"\n" + content).digest()
 
 
 def loaded() -> bool:

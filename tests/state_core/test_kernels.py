@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from statelake.state_core.kernels import (
     encode,
     machine_code,
 )
-from statelake.state_core.kernels.compiler import Interpreting, Kernel
+from statelake.state_core.kernels.compiler import _OPTIONS, Interpreting, Kernel
 from statelake.state_core.kernels.frames import CONTENT, walk_run
 from statelake.state_core.kernels.machine_code import MachineCode, file_name
 from statelake.state_core.kernels.scan import BETWEEN_RUNS, COUNT, DONE, FULL, scan_unified
@@ -229,6 +230,8 @@ def test_machine_code_is_kept_for_the_code_it_was_compiled_from(
         assert doubling() == [0, 2, 4]
     assert len(compilations) == 4
     monkeypatch.setitem(globals(), "FACTOR", 3)
+    name = file_name(doubled, "int64(I64R, I64)", _OPTIONS)
+    shutil.copy(file, tmp_path / name)  # of another kernel
     assert doubling() == [0, 3, 6]
     assert len(compilations) == 5
     (other,) = tmp_path.iterdir()

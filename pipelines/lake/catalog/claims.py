@@ -355,6 +355,7 @@ def _plain(claim: Claim) -> dict[str, Any]:
     return {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in asdict(claim).items()
+        if key != "logs" or value  # which older versions of statelake don't know
     }
 
 

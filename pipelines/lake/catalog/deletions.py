@@ -268,7 +268,12 @@ def sweep_catalog(lake: Catalog, *, dry_run: bool = False) -> Freed:
     if cut is None:
         return Freed()
     try:
-        named = set(map(unquote, file_actions(table.require(cut)).column("path").to_pylist()))
+        # also of the newest: another engine may have restored what an older one had
+        named = {
+            unquote(path)
+            for version in (cut, None)
+            for path in file_actions(table.require(version)).column("path").to_pylist()
+        }
     except (DamagedLakeError, NotFoundError):
         if table.directory.is_file(log + checkpoint_name(cut)):
             raise

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -218,9 +219,8 @@ class DeltaCommit:
         data = b""
         with suppress(MissingFileError):
             data = self.directory.read(log_entry(table.version()))
-        # an entry of another engine leaves the property as it was
-        is_ours = data.startswith(b'{"commitInfo"') and _names_commit(data, "")
-        if data and (before is None or not is_ours or _names_commit(data, before)):
+        # others, older versions of statelake too, leave the property as it was
+        if data and (before is None or not _is_chained(data) or _names_commit(data, before)):
             return
         raise ConflictError(
             "it is not known whether a change was made: while this process was suspended others"
@@ -400,6 +400,13 @@ class DeltaCommit:
 def _names_commit(entry: bytes, token: str) -> bool:
     """Return whether an entry is the commit of a token that begins so; not by its properties."""
     return f'"{COMMIT_KEY}":"{token}'.encode() in entry.partition(b"\n")[0]
+
+
+def _is_chained(entry: bytes) -> bool:
+    """Return whether an entry names its commit in the table's properties, too."""
+    said, _, actions = entry.partition(b"\n")
+    named = re.search(rb'"statelake\.commit":"\w+"', said)
+    return named is not None and named[0] in actions
 
 
 def _protocol(reading: list[str], writing: list[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,6 +15,7 @@ from deltalake import DeltaTable
 from statelake.pipelines.lake.catalog import attempts, dropping
 from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion
+from statelake.pipelines.lake.catalog.claims import Claims, DeletionClaim, read_claims
 from statelake.pipelines.lake.catalog.deletions import Freed, sweep_catalog
 from statelake.pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
 from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
@@ -315,3 +317,49 @@ def test_a_damaged_checkpoint_is_done_without_after_a_cleaning(
     oldest.write_bytes(b"")
     with pytest.raises(StateError):
         Catalog(lake.location).version()
+
+
+def test_a_commit_by_a_version_without_chains_is_no_sign_of_a_cleaning(
+    short: Path, copied: Callable[[Path], Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves the property as it was, and names itself in its entry alone."""
+    lake = copied(short)
+    newest = lake.listed("orders")[0][-1].snapshot_id
+    real = DeltaCommit._metadata_after
+
+    def unchained(self: DeltaCommit, table: DeltaTable) -> dict[str, Any]:
+        self.chained = False
+        return real(self, table)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaCommit, "_metadata_after", unchained)
+        hold_snapshot(lake, "orders", newest, "by an older statelake")
+    assert release_snapshot(lake, "orders", newest)
+    assert hold_snapshot(lake, "orders", newest, "by this one")
+
+
+def test_what_another_engine_restored_is_no_rest(
+    savepoints: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A file that an old version named is needed again if the newest one names it."""
+    lake = Catalog(tmp_path / "lake")
+    import_as(lake, savepoints[0], "s0", partitions=8)
+    before = lake.version().number
+    for _ in range(2 * EVERY):
+        hold_snapshot(lake, "orders", "s0", "audit")
+        release_snapshot(lake, "orders", "s0")
+    DeltaTable(str(tmp_path / "lake" / "snapshots")).restore(before)
+    sweep_catalog(lake)
+    assert [record.snapshot_id for record in Catalog(tmp_path / "lake").records("orders")[0]] == [
+        "s0"
+    ]
+    assert_whole(lake)
+
+
+def test_a_deletion_without_logs_is_one_that_older_versions_know() -> None:
+    """They refuse fields that they do not know, and say that statelake wrote none of them."""
+    claim = DeletionClaim("orders", tokens=["f" * 16], carried=[], tables=[], shown=[])
+    claims = Claims(deletions={"a" * 16: claim})
+    (text,) = claims.to_properties().values()
+    assert "logs" not in json.loads(text)
+    assert read_claims(claims.to_properties(), "") == claims
