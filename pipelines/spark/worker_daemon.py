@@ -1,6 +1,6 @@
 """The process from which Spark forks its Python workers, with all modules loaded.
 
-A fresh worker spends 1.5 s importing NumPy, PyArrow and Numba; a forked one has them.
+A fresh worker spends a second on importing NumPy, PyArrow and LLVM; a forked one has them.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -24,7 +25,13 @@ class JvmServer:
 
     def _start(self, command: list[str]) -> None:
         self._told = (self._root / "told").open("wb")
-        self._process = subprocess.Popen(command, stdout=self._told, stderr=subprocess.STDOUT)
+        self._process = self._begun(command)
+
+    def _begun(self, command: list[str]) -> subprocess.Popen[bytes]:
+        """A process that is killed when this one ends, even by a kill."""
+        setpriv = shutil.which("setpriv")
+        bound = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
+        return subprocess.Popen([*bound, *command], stdout=self._told, stderr=subprocess.STDOUT)
 
     def __exit__(
         self,

@@ -5,7 +5,6 @@ Its JARs, and those of Flink's own example jobs, come from Maven Central.
 
 from __future__ import annotations
 
-import subprocess
 import time
 import zipfile
 from collections.abc import Collection, Iterable
@@ -140,11 +139,7 @@ class LiveFlink(JvmServer):
         self._configured = ["--configDir", str(conf)]
         self._start([*self._java, JOB_MANAGER, *self._configured])
         self._workers = [
-            subprocess.Popen(
-                [*self._java, TASK_MANAGER, *self._configured],
-                stdout=self._told,
-                stderr=subprocess.STDOUT,
-            )
+            self._begun([*self._java, TASK_MANAGER, *self._configured])
             for _ in range(TASK_MANAGERS)
         ]
 

@@ -31,4 +31,4 @@ def counts() -> Path:
 @pytest.fixture
 def archive(tmp_path: Path, counts: Path) -> Catalog:
     """A lake whose job `orders` has that savepoint as its snapshot `monday`."""
-    return import_golden(Catalog(tmp_path / "lake"), ("monday", counts))
+    return import_golden(Catalog(tmp_path / "lake"), ("monday", counts), partitions=8)

@@ -55,7 +55,7 @@ def rows_of(table: pa.Table) -> list[str]:
 def test_the_rows_of_every_state(case: GoldenCase, spark: SparkSession, tmp_path: Path) -> None:
     """Values, names of columns and counts are the same, nested and inexact ones too."""
     lake = Catalog(tmp_path / "lake")
-    import_as(lake, case.snapshot, "monday", job="golden job")
+    import_as(lake, case.snapshot, "monday", job="golden job", partitions=8)
     names = TableNames(lake, as_of="monday")
     tables = list(names)
     assert tables

@@ -88,7 +88,7 @@ class TestSession:
                 "statelake.pipelines.lake.ingest.import_slice" in sys.modules,
                 "llvmlite" in sys.modules,
                 # what PySpark's collection after each task need not look at
-                gc.get_freeze_count() > 100_000,
+                gc.get_freeze_count() > 10_000,
             ]
 
         assert (
