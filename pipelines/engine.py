@@ -13,6 +13,8 @@ import os
 import re
 import shlex
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -217,3 +219,13 @@ def _default_master() -> str:
         return ""
     settings = [match[1] for line in lines if (match := _SETTING.fullmatch(line))]
     return settings[-1] if settings else ""
+
+
+def wait_for_threads(seconds: float) -> bool:
+    """Wait for all other threads that Python would wait for, and return whether they have ended."""
+    end = time.monotonic() + seconds
+    this = threading.current_thread()
+    others = [each for each in threading.enumerate() if each is not this and not each.daemon]
+    for thread in others:
+        thread.join(max(0.0, end - time.monotonic()))
+    return not any(thread.is_alive() for thread in others)

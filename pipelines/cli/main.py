@@ -16,8 +16,6 @@ import os
 import re
 import signal
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -278,11 +276,9 @@ def _leave(code: str | int | None, *, own: bool) -> NoReturn:
 
     Python itself would wait for them, however long a disk or a store takes.
     """
-    end = time.monotonic() + PATIENCE_SECONDS
-    others = [each for each in threading.enumerate() if not each.daemon][1:] if own else []
-    for thread in others:
-        thread.join(max(0.0, end - time.monotonic()))
-    if any(thread.is_alive() for thread in others):
+    from statelake.pipelines.engine import wait_for_threads  # noqa: PLC0415 - at such an end alone
+
+    if own and not wait_for_threads(PATIENCE_SECONDS):
         atexit._run_exitfuncs()  # noqa: SLF001 - temporary directories go, and nobody waits
         sys.stdout.flush()
         sys.stderr.flush()

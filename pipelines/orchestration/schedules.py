@@ -35,7 +35,7 @@ def job_schedules(job: StateJob, jobs: Mapping[str, AnyJob]) -> list[dg.Schedule
         ("nightly_savepoint", VERIFY, settings.verify_schedule, _verify),
     ]
     if settings.retention is not None:
-        wanted.append(("nightly_pruning", PRUNE, settings.retention.schedule, _prune))
+        wanted.append(("nightly_pruning", PRUNE, settings.retention.schedule, _with_lake))
     if settings.flink is not None:
         wanted.append(("nightly_flink_savepoint", SAVEPOINT, settings.flink.schedule, _take))
         if settings.flink.drill is not None:
@@ -98,8 +98,8 @@ def _rehearse(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
     return dg.RunRequest()
 
 
-def _prune(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
-    """Do what needs a lake: drop the snapshots that the policy does not keep, or check it."""
+def _with_lake(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
+    """Run on the lake, if there is one."""
     exists = job.places(context).open_lake().catalog.exists()
     return dg.RunRequest() if exists else dg.SkipReason("there is no lake yet")
 
@@ -108,7 +108,7 @@ def _scrub(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:
     """Check the whole lake, unless that is still being done."""
     if is_under_way(context.instance, job.named(SCRUB)):
         return dg.SkipReason("the last check of the lake still runs")
-    return _prune(job, context)
+    return _with_lake(job, context)
 
 
 def _run_functions(job: StateJob, context: dg.ScheduleEvaluationContext) -> Tick:

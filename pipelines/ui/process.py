@@ -6,13 +6,12 @@ import os
 import resource
 import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
+from statelake.pipelines.engine import wait_for_threads
 from statelake.pipelines.lake.query.limits import QueryLimits
 from statelake.pipelines.ui.audit import Audit
 from statelake.pipelines.ui.views import Options, Source
@@ -77,12 +76,8 @@ def leave(code: int) -> NoReturn:
 
 def leave_threads(code: int) -> None:
     """End the process if threads are still at work after a while: nothing can end what they do."""
-    until = time.monotonic() + PATIENCE
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join(max(0.0, until - time.monotonic()))
-            if thread.is_alive():
-                leave(code)
+    if not wait_for_threads(PATIENCE):
+        leave(code)
 
 
 def leave_at_signals() -> None:

@@ -1,4 +1,4 @@
-"""Threads that read or copy for a command: whoever is told to end does not wait for them."""
+"""Threads that read or copy for a command, which does not wait for them if it is told to end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["Workers"]
 
 
 class Workers(ThreadPoolExecutor):
-    """Threads that are awaited at the end, but at Ctrl-C or SIGTERM.
+    """Threads whose end is waited for, except after Ctrl-C or SIGTERM.
 
-    What they have not begun is dropped at an error. They must write nothing that whoever leaves
-    takes back.
+    After an error, tasks that have not begun are cancelled. Tasks must not write files that the
+    command deletes when it fails: they may still run then.
     """
 
     def __exit__(

@@ -210,7 +210,7 @@ def kernels_in(*modules: ModuleType) -> list[Kernel]:
 def _compile(function: Callable[..., Any], signature: str) -> MachineCode:
     """Compile a kernel, and keep its machine code for other processes."""
     from numba.core.compiler import Flags, compile_extra  # noqa: PLC0415 - only where a kernel is compiled
-    from numba.core.registry import cpu_target  # noqa: PLC0415
+    from numba.core.registry import cpu_target  # noqa: PLC0415 - the same
 
     _say_once(
         "compiling kernels: each takes a second, once on this machine; `statelake warm`"

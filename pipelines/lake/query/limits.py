@@ -30,7 +30,7 @@ class QueryLimits:
     Attributes:
         memory: The bytes of DuckDB's memory; None for its default, 80 % of the machine's.
         seconds: How long it may run; None without an end.
-        at_once: How many run at once, where several are asked for.
+        at_once: The number of queries of a server that run at the same time.
     """
 
     memory: int | None = None

@@ -278,8 +278,7 @@ def _checked_version(directory: Directory, version: int | None) -> int | None:
     names = directory.names(LOG_DIRECTORY)
     until = sys.maxsize if version is None else version
     entries, checkpoints = (
-        [at for name in names if kind.fullmatch(name) and (at := int(name[:20])) <= until]
-        for kind in (_ENTRY, _CHECKPOINT)
+        [at for at in versions if at <= until] for versions in log_versions(names)
     )
     for entry in sorted(entries):
         if entry <= max(checkpoints, default=-1):
@@ -309,7 +308,7 @@ def _without_torn_checkpoint(directory: Directory) -> bool:
         if _CHECKPOINT.fullmatch(name) and not _is_whole_checkpoint(directory, name)
     ]
     whole = [name for name in names if name not in torn]
-    entries = [int(name[:20]) for name in whole if _ENTRY.fullmatch(name)]
+    entries, _ = log_versions(whole)
     first = log_beginning(whole)
     if not torn or not entries or not set(range(first + 1, max(entries))) <= {*entries, first}:
         return False
@@ -339,7 +338,7 @@ def log_beginning(names: Iterable[str]) -> int:
     A cleaning that was killed leaves older entries, which nobody can read without those before
     them.
     """
-    entries, checkpoints = _versions(names)
+    entries, checkpoints = log_versions(names)
     starts = sorted({*checkpoints, *({0} & entries)})
     for start, following in zip(starts, [*starts[1:], None], strict=True):
         if following is None or set(range(start + 1, following)) <= entries:
@@ -357,7 +356,7 @@ def log_cut(names: Iterable[str], needed: int | None = None) -> int | None:
         names: The names of the log's files.
         needed: The oldest version that must stay readable, by default only the newest.
     """
-    checkpoints = sorted(_versions(names)[1])
+    checkpoints = sorted(log_versions(names)[1])
     cuts = [version for version in checkpoints[:-1] if needed is None or version <= needed]
     return cuts[-1] if cuts else None
 
@@ -375,7 +374,7 @@ def _by_version(found: tuple[re.Match[str], str]) -> tuple[int, str]:
     return int(found[0][1]), found[1]
 
 
-def _versions(names: Iterable[str]) -> tuple[set[int], set[int]]:
+def log_versions(names: Iterable[str]) -> tuple[set[int], set[int]]:
     """Return the versions of a log's entries, and those of its checkpoints."""
     listed = list(names)
     entries, checkpoints = (
@@ -399,7 +398,7 @@ def write_checkpoint(directory: Directory) -> None:
     names = directory.names(LOG_DIRECTORY)
     if checkpoint_name(version) in names:
         return
-    base = max((each for each in _versions(names)[1] if each < version), default=-1)
+    base = max((each for each in log_versions(names)[1] if each < version), default=-1)
     read = [
         name
         for name in names

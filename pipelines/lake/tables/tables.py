@@ -9,7 +9,6 @@ milliseconds where Spark takes a second.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from statelake.pipelines.lake.tables.records import TableRecord, UnitRecord
 from statelake.pipelines.lake.tables.table_log import (
     file_actions,
     log_beginning,
+    log_versions,
     open_log,
     problem_of,
 )
@@ -58,7 +58,6 @@ CONFIGURATION: Mapping[str, str | None] = {
 READABLE_FEATURES = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 ATTEMPT_KEY = "statelake.attempt"
 SNAPSHOT_KEY = "userMetadata"  # which DESCRIBE HISTORY shows
-_LOG_ENTRY = re.compile(r"\d{20}\.json", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +202,9 @@ class StateTable:
         that a cleaning has not yet deleted are left out: nobody can open them.
         """
         names = self.directory.names(LOG_DIRECTORY)
-        versions = [int(name[:20]) for name in names if _LOG_ENTRY.fullmatch(name)]
+        entries, _ = log_versions(names)
         first = max(version + 1, log_beginning(names))
-        return sorted((later for later in versions if later >= first), reverse=True)
+        return sorted((later for later in entries if later >= first), reverse=True)
 
     def maker(self, version: int) -> str:
         """Return the attempt of statelake that made a version; empty if another engine did."""
