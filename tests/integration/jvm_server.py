@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -30,7 +31,9 @@ class JvmServer:
     def _begun(self, command: list[str]) -> subprocess.Popen[bytes]:
         """A process that is killed when this one ends, even by a kill."""
         setpriv = shutil.which("setpriv")
-        bound = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
+        # who ended before the signal was asked for is not noticed by it: the shell looks
+        alive = f'[ "$PPID" = {os.getpid()} ] && exec "$@"'
+        bound = [setpriv, "--pdeathsig", "KILL", "sh", "-c", alive, "sh"] if setpriv else []
         return subprocess.Popen([*bound, *command], stdout=self._told, stderr=subprocess.STDOUT)
 
     def __exit__(
