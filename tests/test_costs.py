@@ -58,6 +58,26 @@ def test_modules_of_one_server_are_one_piece_of_work(monkeypatch: pytest.MonkeyP
     assert [costs._scope(nodeid) for nodeid in ordered] == ["s3", "s3", "s3", "a.py"]
 
 
+@pytest.mark.parametrize(
+    ("this", "following", "ends"),
+    [("b.py::x@s3", "a.py::x", True), ("b.py::x@s3", "c.py::x@s3", False),
+     ("a.py::x", "b.py::x@s3", False), ("b.py::x@s3", None, False)],
+)  # fmt: skip
+def test_servers_end_with_the_last_test_of_their_piece(
+    this: str, following: str | None, ends: bool
+) -> None:
+    """The next piece may come later, or never: the session ends what runs then."""
+    ended: list[object] = []
+    fixtures = {"s3": [SimpleNamespace(finish=ended.append)]}
+    manager = SimpleNamespace(_arg2fixturedefs=fixtures)
+    item: Any = SimpleNamespace(
+        nodeid=this, session=SimpleNamespace(_fixturemanager=manager), _request="request"
+    )
+    following_item: Any = following and SimpleNamespace(nodeid=following)
+    assert list(costs.pytest_runtest_teardown(item, following_item)) == [None]
+    assert ended == (["request"] if ends else [])
+
+
 def test_what_is_kept_is_of_modules_that_are_there() -> None:
     """What a module that is gone has cost says nothing."""
     kept = json.loads(costs.COSTS.read_text("utf-8"))

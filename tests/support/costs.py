@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,16 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 COSTS = Path(__file__).parents[1] / "costs.json"
-# marks or fixtures: a session of Spark, or a server, that all its tests share
-SERVERS = ("spark", "s3", "kafka", "hdfs", "samza", "live_flink")
+# fixtures of a session of Spark, or a server, that all its tests share; some have a mark of that name
+SERVERS = {
+    "oracle": ("flink", "old_flink"),
+    "spark": ("spark",),
+    "s3": ("s3",),
+    "kafka": ("kafka",),
+    "hdfs": ("hdfs",),
+    "samza": (),
+    "live_flink": ("live_flink",),
+}
 SHORT, FULL = "short", "full"
 LEAST_SECONDS = 0.5
 DEAREST = 10
@@ -56,8 +65,9 @@ def _servers(items: Iterable[pytest.Item]) -> dict[str, str]:
     return {
         _module(item.nodeid): server
         for item in items
-        for server in SERVERS
-        if item.get_closest_marker(server) or server in getattr(item, "fixturenames", ())
+        for server, fixtures in SERVERS.items()
+        if item.get_closest_marker(server)
+        or not set(fixtures).isdisjoint(getattr(item, "fixturenames", ()))
     }
 
 
@@ -72,6 +82,19 @@ def _scope(nodeid: str) -> str:
 
 def _part(keywords: Iterable[str]) -> str:
     return FULL if "full" in keywords else SHORT
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End the servers of a piece with it: they would hold memory as long as the others run."""
+    yield
+    scope = _scope(item.nodeid)
+    if nextitem is None or scope not in SERVERS or scope == _scope(nextitem.nodeid):
+        return
+    fixtures = item.session._fixturemanager._arg2fixturedefs
+    for name in chain.from_iterable(SERVERS.values()):
+        for fixture in fixtures.get(name, ()):
+            fixture.finish(item._request)  # type: ignore[attr-defined]
 
 
 class _Scheduling(LoadScopeScheduling):

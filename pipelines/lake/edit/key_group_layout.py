@@ -291,7 +291,7 @@ class KeyGroupLayout:
                 measure.add(entries)
                 writer.append(table_batch(kinds[rows.state], rows.batch), unit.last)
         path, size = writer.close(unit.last)
-        counts = {name: key_group_records(measure, name) for name in names}
+        counts = {name: key_group_records(measure.sums(name)) for name in names}
         if not path:
             return Rewritten((), counts)
         span = measure.span(names, unit.key_groups)

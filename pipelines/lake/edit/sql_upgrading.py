@@ -1318,7 +1318,7 @@ class _SqlUpgrade(Derivation):
         name = self._name(operator.operator_id, operator.name)
         # fingerprints have the names of states in them: the next import writes such files anew
         tables = [
-            replace(table, units=[replace(unit, fingerprint=b"") for unit in table.units])
+            replace(table, units=[replace(unit, fingerprint=b"", parts=[]) for unit in table.units])
             if table.path in renamed_in else table
             for table in operator.tables
         ]  # fmt: skip

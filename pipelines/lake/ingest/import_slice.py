@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from statelake.pipelines.lake.tables.records import KeyGroupRecord, UnitRecord, key_group_records
+from statelake.pipelines.lake.tables.records import UnitRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows, has_content, has_ends
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
@@ -24,7 +24,7 @@ from statelake.state_core.errors import StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.keyed.keyed_files import with_names
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.measure import Measure
+from statelake.state_core.model.measure import GroupSums, Measure
 from statelake.state_core.model.snapshot import Entries, KeyedFile, RowNames, Snapshot
 from statelake.state_core.serializers.framework.registry import changes
 
@@ -39,8 +39,9 @@ class TableTarget:
         path: Its path below the lake.
         partition_by: Its partition column.
         states: The states that it holds: one, or all queues of timers.
-        known: Fingerprints of the previous snapshot's files, by their first and last key group; one
-            that still has its fingerprint, and is undamaged, is not written.
+        known: Fingerprints of the previous snapshot's files, and of the parts of those, by their
+            first and last key group; what still has its fingerprint, and is undamaged, is not
+            written.
         before: The reader of these files; None without any.
     """
 
@@ -127,14 +128,12 @@ class SliceResult:
 
     Attributes:
         units: By table, the files that hold its rows; one without a path stands for those of its
-            key groups in the previous snapshot.
-        key_groups: By state, entries and bytes of each key group.
-        written_bytes: The size of the written files.
+            key groups in the previous snapshot, or for a part of one.
+        sums: By state, what was measured of its key groups.
     """
 
     units: dict[str, list[UnitRecord]] = field(default_factory=dict)
-    key_groups: dict[str, list[KeyGroupRecord]] = field(default_factory=dict)
-    written_bytes: int = 0
+    sums: dict[str, GroupSums] = field(default_factory=dict)
 
 
 def opened_snapshot(
@@ -230,9 +229,7 @@ class _Slice:
         for table in tables:
             table.end_files(task.max_parallelism)
         units = {table.target.path: table.units for table in tables if table.units}
-        written = sum(unit.size for of_table in units.values() for unit in of_table)
-        counted = {state.name: key_group_records(measure, state.name) for state in self.states}
-        return SliceResult(units, counted, written)
+        return SliceResult(units, {state.name: measure.sums(state.name) for state in self.states})
 
     def _entries(self) -> Iterator[tuple[KeyedFile, Entries]]:
         """Yield the entries of all parts, in order of key group."""

@@ -104,7 +104,11 @@ def with_known(
         if target.path not in tables:
             return target
         before, table = tables[target.path]
-        marks = {(unit.first, unit.last): unit.fingerprint for unit in table.units}
+        marks = {
+            part.span: part.fingerprint
+            for unit in table.units
+            for part in (unit.whole, *unit.parts)
+        }
         known = {ends: mark for ends, mark in marks.items() if mark}
         return replace(target, known=known, before=table_rows(lake, before, table))
 

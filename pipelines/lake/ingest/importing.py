@@ -35,6 +35,7 @@ from statelake.pipelines.lake.ingest.import_targets import (
     table_targets,
     with_known,
 )
+from statelake.pipelines.lake.ingest.joined_files import SlicedTable, join_small_files
 from statelake.pipelines.lake.ingest.large_slices import import_slices, is_large, large_bytes
 from statelake.pipelines.lake.tables.names import TIMERS, check_names, default_snapshot_id
 from statelake.pipelines.lake.tables.operator_tables import (
@@ -47,7 +48,6 @@ from statelake.pipelines.lake.tables.operator_tables import (
     plan_operator_tasks,
 )
 from statelake.pipelines.lake.tables.records import (
-    KeyGroupRecord,
     OperatorRecord,
     OperatorStateRecord,
     SnapshotRecord,
@@ -55,6 +55,7 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
     UnitRecord,
     by_span,
+    key_group_records,
 )
 from statelake.pipelines.lake.tables.table_rows import whole_units
 from statelake.pipelines.lake.tables.tables import TableFile
@@ -398,13 +399,19 @@ class _Import:
         previous: SnapshotRecord | None,
         progress: Progress | None,
     ) -> dict[str, list[SliceResult]]:
-        tasks, sizes, operators = [], [], []
+        tasks, sizes, operators, sliced = [], [], [], []
         local = self.directory.local and self.lake.directory.local
         limit = large_bytes(self._operators(), local=local)
         for operator in self._operators():
             targets = with_known(tables[operator.label], self.lake.location, operator, previous)
+            sliced += [(operator, target) for target in targets]
             partitioning = Partitioning(operator.max_parallelism)
-            present = {ends for target in targets for ends in target.known}
+            present = {
+                part.span
+                for target in targets
+                for unit in (target.before.units if target.before is not None else ())
+                for part in (unit.parts or [unit.whole])
+            }
             files = operator.keyed_files
             for parts, size in plan_import_slices(files, partitioning, present, limit):
                 tasks.append(
@@ -436,6 +443,18 @@ class _Import:
         self.leaves_files |= bool(large)
         for task, result in zip(tasks, results, strict=True):
             slices[task.operator_id].append(result)
+        keyed = [
+            SlicedTable(
+                target,
+                operator.max_parallelism,
+                table_columns(operator.state(target.states[0])),
+                slices[operator.operator_id],
+                self.partitions,
+            )
+            for operator, target in sliced
+        ]
+        self.keyed = join_small_files(engine, self.lake.location, token, keyed)
+        self.stopwatch.end_step("joined files")
         return slices
 
     def _record(
@@ -460,16 +479,16 @@ class _Import:
             with ThreadPoolExecutor(max(1, min(8, len(targets)))) as pool:
                 committed = list(
                     pool.map(
-                        lambda target, op=operator, res=slices: self._commit(
-                            op, target, res, previous, token, name
-                        ),
+                        lambda target, op=operator: self._commit(op, target, previous, token, name),
                         targets,
                     )
                 )
             committed += self._commit_pieces(operator, pieces, previous, token, name)
             described = describe_operator_states(operator, self.operator_tables, pieces)
             operators.append(_describe_operator(operator, targets, committed, slices, described))
-        written = sum(result.written_bytes for group in results.values() for result in group)
+        written = sum(
+            unit.size for units in self.keyed.units.values() for unit in units if unit.path
+        )
         return SnapshotRecord(
             job=self.job,
             snapshot_id=name,
@@ -497,7 +516,6 @@ class _Import:
         self,
         operator: Operator,
         target: TableTarget,
-        results: list[SliceResult],
         previous: SnapshotRecord | None,
         token: str,
         snapshot_id: str,
@@ -505,15 +523,11 @@ class _Import:
         """Commit the written and the kept files as the table's next version."""
         partitioning = Partitioning(operator.max_parallelism, target.partition_by)
         before = by_span(previous_units(previous, target.path))
-        units = sorted(
-            (
-                file
-                for result in results
-                for unit in result.units.get(target.path, [])
-                for file in ([unit] if unit.path else before[unit.first, unit.last])
-            ),
-            key=lambda unit: unit.first,
-        )
+        units = [
+            file
+            for unit in self.keyed.units[target.path]
+            for file in ([unit] if unit.path else before[unit.span])
+        ]
         schema = partitioning.table_schema(table_columns(operator.state(target.states[0])))
         version = self._replace_files(
             target.path, schema, units, partitioning.column, token, snapshot_id
@@ -556,7 +570,7 @@ class _Import:
     ) -> int:
         """Commit files as the table's next version, and delete the temporary ones."""
         table = self.lake.table(path)
-        if self.leaves_files:
+        if self.leaves_files or path in self.keyed.joined:
             table.remove_others(token, [unit.path for unit in units])
         files = [TableFile.of(unit) for unit in units]
         return table.replace_files(
@@ -582,7 +596,9 @@ def _describe_operator(
     owner = {name: target.path for target in targets for name in target.states}
     states = []
     for state in operator.keyed_states:
-        groups = _sum_groups(results, state.name)
+        sums = [result.sums[state.name] for result in results if state.name in result.sums]
+        groups = [group for of_slice in sums for group in key_group_records(of_slice)]
+        groups.sort(key=lambda group: group.key_group)
         states.append(
             StateRecord(
                 name=state.name,
@@ -618,11 +634,6 @@ def _describe_operator(
         operator.query,
         list(operator.keyed_states[0].names.key) if operator.keyed_states else [],
     )
-
-
-def _sum_groups(results: list[SliceResult], state: str) -> list[KeyGroupRecord]:
-    groups = [group for result in results for group in result.key_groups.get(state, [])]
-    return sorted(groups, key=lambda group: group.key_group)
 
 
 def _utc(seconds: float) -> datetime:

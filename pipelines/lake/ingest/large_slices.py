@@ -32,7 +32,7 @@ from statelake.pipelines.lake.ingest.large_slice_tasks import (
     import_piece,
     task_name,
 )
-from statelake.pipelines.lake.tables.records import UnitRecord, key_group_records
+from statelake.pipelines.lake.tables.records import UnitRecord
 from statelake.pipelines.lake.tables.units import Partitioning
 from statelake.pipelines.times import Stopwatch
 from statelake.state_core.model.handles import KeyGroupRange
@@ -255,9 +255,7 @@ class _LargeSlice:
             for target in self.whole.targets
             if measure.rows(self._states(target), self.whole.key_groups)
         }
-        counted = {name: key_group_records(measure, name) for name in measure.states}
-        written = sum(unit.size for of_table in units.values() for unit in of_table)
-        return SliceResult(units, counted, written)
+        return SliceResult(units, {name: measure.sums(name) for name in measure.states})
 
     @cached_property
     def _measure(self) -> Measure:

@@ -28,6 +28,7 @@ from statelake.pipelines.lake.tables.records import (
     OperatorStateRecord,
     SnapshotRecord,
     StateRecord,
+    PartRecord,
     SubtaskRecord,
     TableRecord,
     UnitRecord,
@@ -109,6 +110,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
     },
     SubtaskRecord: {"subtask": COUNT, "elements": COUNT, "state_bytes": COUNT},
     TableRecord: {"version": COUNT, "partition_by": _one_of(("", KEY_GROUP, BUCKET))},
+    PartRecord: {"first": COUNT},
     UnitRecord: {
         "path": Rule(is_unit_path, "`_data/`, an attempt's token, and a file of ours"),
         "first": COUNT,
@@ -249,6 +251,9 @@ def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) 
         if unit.first <= span[1] and not (keyed and (unit.first, unit.last) == span):
             yield where, f"two files of {unit.first}"
         span = unit.first, unit.last
+        ends = [end for part in unit.parts for end in (part.first, part.last)]
+        if ends and (ends != sorted(ends) or (ends[0], ends[-1]) != span):
+            yield where, f"{unit.path} of {unit.first} to {unit.last} has other parts"
         if not keyed:
             if unit.partition != -1:
                 yield where, f"{unit.path} in partition {unit.partition}"

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from statelake.state_core.errors import DamagedLakeError
-from statelake.state_core.model.measure import Measure
+from statelake.state_core.model.measure import GroupSums
 from statelake.state_core.model.snapshot import RowNames
 from statelake.state_core.printable import printable
 
@@ -30,6 +30,26 @@ class KeyGroupRecord:
     key_group: int
     entries: int
     state_bytes: int
+
+
+@dataclass
+class PartRecord:
+    """Some key groups of a file that an import read and compares by themselves.
+
+    Attributes:
+        first: The first key group with rows.
+        last: The last key group with rows.
+        fingerprint: A hash of the content of these key groups.
+    """
+
+    first: int
+    last: int
+    fingerprint: bytes = field(repr=False)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last key group."""
+        return self.first, self.last
 
 
 @dataclass
@@ -48,6 +68,7 @@ class UnitRecord:
         size: The file's bytes.
         fingerprint: A hash of the content of its key groups, in all their files, whatever the order
             of entries; empty if unknown.
+        parts: The parts of it that slices of an import had; empty if one had all of it.
     """
 
     path: str
@@ -57,6 +78,17 @@ class UnitRecord:
     rows: int
     size: int
     fingerprint: bytes = field(repr=False)
+    parts: list[PartRecord] = field(default_factory=list, repr=False)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last key group."""
+        return self.first, self.last
+
+    @property
+    def whole(self) -> PartRecord:
+        """All of it as one part."""
+        return PartRecord(*self.span, self.fingerprint)
 
 
 @dataclass
@@ -73,7 +105,7 @@ def by_span(units: Iterable[UnitRecord]) -> dict[tuple[int, int], list[UnitRecor
     """Return files by their first and last key group, or subtask, in the order of their rows."""
     spans: dict[tuple[int, int], list[UnitRecord]] = {}
     for unit in units:
-        spans.setdefault((unit.first, unit.last), []).append(unit)
+        spans.setdefault(unit.span, []).append(unit)
     return spans
 
 
@@ -433,13 +465,10 @@ class SnapshotRecord:
         return record
 
 
-def key_group_records(measure: Measure, state: str) -> list[KeyGroupRecord]:
+def key_group_records(sums: GroupSums) -> list[KeyGroupRecord]:
     """Return the key groups in which a state has entries."""
-    counts, sizes = measure.counts(state), measure.sizes(state)
-    return [
-        KeyGroupRecord(measure.key_groups.first + at, int(counts[at]), int(sizes[at]))
-        for at in np.flatnonzero(counts).tolist()
-    ]
+    columns = (sums.key_groups, sums.entries, sums.state_bytes)
+    return list(map(KeyGroupRecord, *(column.tolist() for column in columns)))
 
 
 _SCALARS = {

@@ -190,7 +190,7 @@ def whole_units(directory: Directory, units: Iterable[UnitRecord]) -> list[UnitR
 
 
 def has_ends(rows: TableRows, key_groups: KeyGroupRange) -> bool:
-    """Return whether the files of exactly these key groups end as they were written: True.
+    """Return whether the files of these key groups end as they were written: True.
 
     Raises:
         MissingFileError, OSError, ArrowException: A file is damaged, or can't be read.
@@ -200,12 +200,17 @@ def has_ends(rows: TableRows, key_groups: KeyGroupRange) -> bool:
 
 
 def _units_of(rows: TableRows, key_groups: KeyGroupRange) -> tuple[UnitRecord, ...]:
+    """Return the files of exactly these key groups, or the one that has them as a part."""
     ends = key_groups.first, key_groups.last
-    return tuple(unit for unit in rows.units if (unit.first, unit.last) == ends)
+    return tuple(
+        unit
+        for unit in rows.units
+        if unit.span == ends or any(part.span == ends for part in unit.parts)
+    )
 
 
 def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
-    """Return whether the files of exactly these key groups have what was written into them.
+    """Return whether the files of these key groups have what was written into them.
 
     Files of earlier versions of statelake, which have no seal, are read, and their rows compared
     with the fingerprint.

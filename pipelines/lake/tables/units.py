@@ -103,6 +103,21 @@ class Partitioning:
         return columns.remove(columns.get_field_index(KEY_GROUP))
 
 
+def has_shrunk(state_bytes: int, files: int) -> bool:
+    """Return whether files of the previous snapshot are too many for what is in them now."""
+    return state_bytes * SHRUNK < files * FILE_BYTES
+
+
+def joined_bytes(state_bytes: int, *, follows: bool) -> int:
+    """Return the largest bytes of state of a file that is joined from those of slices.
+
+    Args:
+        state_bytes: The bytes of state of all that may be joined.
+        follows: Whether that was one file in the previous snapshot, or is to be one.
+    """
+    return GROWN * FILE_BYTES if follows and state_bytes < GROWN * FILE_BYTES else FILE_BYTES
+
+
 class FileCuts:
     """The ends of one table's files, within the key groups of a slice.
 
@@ -138,7 +153,7 @@ class FileCuts:
             sizes: The bytes of the table's states in each bucket.
         """
         beginnings = [at for at, bucket in enumerate(self._buckets) if bucket.partition in starts]
-        if self._fixed or sum(sizes) * SHRUNK < len(beginnings) * self._file_bytes:
+        if self._fixed or (self._file_bytes and has_shrunk(sum(sizes), len(beginnings))):
             return
         for first, behind in pairwise([0, *beginnings[1:], len(self._buckets)]):
             self._ends[behind - 1] = True

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -16,10 +17,15 @@ from tests.support.savepoints.golden_cases import GOLDEN
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session, with Delta; stopped at the end."""
+    """The session, with Delta; stopped at the end, with its JVM."""
     session = open_session("statelake tests")
     yield session
     session.stop()
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    assert gateway is not None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 
 
 @pytest.fixture

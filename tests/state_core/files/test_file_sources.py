@@ -7,11 +7,13 @@ import random
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from threading import Barrier
 from unittest.mock import patch
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
@@ -28,14 +30,19 @@ from statelake.state_core.files.file_sources import (
 from statelake.state_core.files.filesystem import Directory
 
 SIZE = 40 << 20
-DATA = np.random.default_rng(1).integers(0, 256, SIZE, np.uint8)
+
+
+@cache
+def data() -> npt.NDArray[np.uint8]:
+    """The bytes of the file."""
+    return np.random.default_rng(1).integers(0, 256, SIZE, np.uint8)
 
 
 class Counted:
     """A file that keeps what it was asked for."""
 
     def __init__(self) -> None:
-        self.file = pa.BufferReader(pa.py_buffer(DATA))
+        self.file = pa.BufferReader(pa.py_buffer(data()))
         self.asked: list[tuple[int, int]] = []
 
     def size(self) -> int:
@@ -52,7 +59,7 @@ def read(remote: RemoteFile, offset: int, size: int) -> int:
     """Read, hold it against the bytes that there are, and return how many they were."""
     out = np.zeros(size, np.uint8)
     remote.read_into(offset, out)
-    assert np.array_equal(out, DATA[offset : offset + size])
+    assert np.array_equal(out, data()[offset : offset + size])
     return size
 
 
@@ -154,6 +161,7 @@ def test_a_fork_reads_with_threads_of_its_own() -> None:
     script = """
 import io, os, signal
 import numpy as np
+import numpy.typing as npt
 from statelake.state_core.files.file_sources import PART, RemoteFile
 
 class Sevens:

@@ -6,25 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
+from statelake.pipelines.lake.ingest import import_slice
 from statelake.pipelines.lake.ingest.import_targets import table_targets
 from statelake.pipelines.lake.query.key_group_function import key_group
 from statelake.pipelines.lake.tables import units
 from statelake.pipelines.lake.tables.record_rules import record_fault
 from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
 from statelake.pipelines.lake.tables.tables import CONFIGURATION, create_table
-from statelake.pipelines.lake.tables.unit_writer import table_columns
+from statelake.pipelines.lake.tables.unit_writer import table_batch, table_columns
 from statelake.pipelines.lake.tables.units import (
     BUCKET,
     KEY_GROUP,
@@ -358,6 +360,99 @@ class TestImports:
         insert(lake, "alice", group, None)
         with pytest.raises(KeyGroupError, match=f"key_group is {group}, and it goes from 0 to 127"):
             commit_snapshot(lake, "orders", "edited", "monday", engine=LOCAL)
+
+
+class TestJoined:
+    """Files of slices that become one."""
+
+    @pytest.fixture(autouse=True)
+    def small_slices(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As if the state were of many megabytes."""
+        self.sliced(monkeypatch, 1500)
+
+    def sliced(self, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+        """Have slices of so many bytes."""
+        for name in ("SLICE_BYTES", "SMALL_SLICE_BYTES"):
+            monkeypatch.setattr(units, name, size)
+
+    def changed(self, source: Path, out: Path, by: int = 1) -> Path:
+        """A savepoint with one key group of one state changed."""
+        state = "kinds/total" if source == KINDS else "counter/count"
+        group = min(group for group, _, _ in next(iter(entries(source).values())))
+        change = (state, f"key_group = {group}", {"value": f"value + {by}"})
+        return edited_savepoint(source, out, change)
+
+    @pytest.mark.parametrize("origin", [KINDS, WORDS, WIDE], ids=["kinds", "128", "1024"])
+    def test_a_small_state_is_one_file_whatever_the_slices(
+        self, origin: Path, lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What did not change is shared, and the rest decodes no more than its slice."""
+        source = self.changed(origin, tmp_path / "source", by=0)
+        later = self.changed(origin, tmp_path / "later")
+        first = import_as(lake, source, "first")
+        tables = [table for operator in first.operators for table in operator.keyed_tables]
+        assert {len(table.units) for table in tables} <= {0, 1}
+        assert max(len(unit.parts) for table in tables for unit in table.units) > 3
+        files = {path for t in tables for path in lake.table(t.path).directory.files_below("_data")}
+        assert len(files) == sum(len(table.units) for table in tables)
+        decoded: list[int] = []
+        monkeypatch.setattr(
+            import_slice, "table_batch",
+            lambda state, batch: decoded.append(len(batch)) or table_batch(state, batch),
+        )  # fmt: skip
+        second = import_as(lake, later, "second")
+        before, after = ({unit.path for t in r.tables for unit in t.units} for r in (first, second))
+        assert len(after - before) == 1
+        assert 0 < sum(decoded) < first.entries / 3
+        decoded.clear()
+        third = import_as(lake, later, "third")
+        assert [t.units for t in third.tables] == [t.units for t in second.tables]
+        assert not decoded
+        for name, wanted in (("first", source), ("second", later), ("third", later)):
+            assert record_fault(lake.snapshot("orders", name), whole=True) == ""
+            assert exported(lake, name, tmp_path / f"out-{name}") == entries(wanted)
+        assert_whole(lake)
+
+    def test_partitions_that_were_asked_for(self, lake: Catalog, tmp_path: Path) -> None:
+        """They are no more for the slices."""
+        assert len(count_files(import_as(lake, WORDS, "four", partitions=4))) == 4
+        assert exported(lake, "four", tmp_path / "out") == entries(WORDS)
+
+    def test_a_damaged_file_gives_no_part(self, lake: Catalog, tmp_path: Path) -> None:
+        """All of it is written again, from the savepoint."""
+        (file,) = count_files(import_as(lake, WORDS, "first"))
+        path = Path(lake.location) / COUNTS / file.path
+        data = bytearray(path.read_bytes())
+        data[len(data) // 3] ^= 4
+        path.write_bytes(data)
+        later = self.changed(WORDS, tmp_path / "later")
+        import_as(lake, later, "second")
+        assert exported(lake, "second", tmp_path / "out") == entries(later)
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        st.sampled_from([WORDS, WIDE]),
+        st.lists(
+            st.tuples(st.sampled_from([200, 900, 1500, 9000, MEGABYTE]),
+                      st.sampled_from([40, 300, 2000, MEGABYTE]), st.booleans()),
+            min_size=2, max_size=4,
+        ),
+    )  # fmt: skip
+    def test_slices_and_files_of_any_size(
+        self, monkeypatch: pytest.MonkeyPatch, source: Path, imports: list[tuple[int, int, bool]]
+    ) -> None:
+        """Each import follows one of other sizes: its rows are those of its savepoint."""
+        with TemporaryDirectory() as directory:
+            lake, later = Catalog(Path(directory) / "lake"), Path(directory) / "later"
+            self.changed(source, later)
+            for at, (slices, files, changes) in enumerate(imports):
+                self.sliced(monkeypatch, slices)
+                monkeypatch.setattr(units, "FILE_BYTES", files)
+                name, wanted = f"import-{at}", later if changes else source
+                record = import_as(lake, wanted, name)
+                assert record_fault(record, whole=True) == ""
+                assert exported(lake, name, Path(directory) / name) == entries(wanted)
+            assert_whole(lake)
 
 
 class TestFirstLakes:

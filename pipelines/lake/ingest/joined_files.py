@@ -1,0 +1,307 @@
+"""Join the files that slices wrote of a small table: it has a file a megabyte, not one a slice.
+
+The slices of an import share no file, so a state of a few kilobytes has one from each of them. They
+become one file, whose record keeps the fingerprint of each part: the next import compares these, and
+reads what did not change from the file that it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from statelake.pipelines.engine import Engine
+from statelake.pipelines.lake.ingest.import_slice import SliceResult, TableTarget
+from statelake.pipelines.lake.tables.records import UnitRecord, by_span
+from statelake.pipelines.lake.tables.table_rows import read_unit, rows_of_groups
+from statelake.pipelines.lake.tables.tables import table_directory
+from statelake.pipelines.lake.tables.unit_writer import UnitWriter
+from statelake.pipelines.lake.tables.units import (
+    BUCKET,
+    MAX_PARTITIONS,
+    Partitioning,
+    has_shrunk,
+    joined_bytes,
+)
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.measure import Measure
+
+TASK_FILES = 64
+
+
+@dataclass(frozen=True)
+class JoinedFile:
+    """One file of a table, to be written from others.
+
+    Attributes:
+        lake: The lake's location.
+        attempt: The token under which it is named.
+        path: The table's path.
+        partitioning: The table's partitioning.
+        columns: The table's columns, without the bucket.
+        sources: The files, in order of key group, and the key groups that are read of each.
+    """
+
+    lake: str
+    attempt: str
+    path: str
+    partitioning: Partitioning
+    columns: pa.Schema
+    sources: tuple[tuple[UnitRecord, KeyGroupRange], ...]
+
+    def write(self) -> tuple[str, int]:
+        """Write it.
+
+        Returns:
+            Its path below the table, and its bytes.
+
+        Raises:
+            LakeError: A file of the previous snapshot can't be read.
+        """
+        directory = table_directory(self.lake, self.path)
+        writer = UnitWriter(directory, self.attempt, self.partitioning)
+        last = self.sources[-1][1].last
+        for unit, key_groups in self.sources:
+            rows = read_unit(self.lake, self.path, unit, self.columns, self.partitioning)
+            for batch in rows_of_groups(rows, key_groups).to_batches():
+                writer.append(batch, last)
+        return writer.close(last)
+
+
+def write_joined(files: Sequence[JoinedFile]) -> list[tuple[str, int]]:
+    """Write files: the function of a task."""
+    return [file.write() for file in files]
+
+
+@dataclass
+class _Run:
+    """Consecutive files of a table, their bytes of state, and whether these fit into one file."""
+
+    units: list[UnitRecord]
+    state_bytes: int = 0
+    fits: bool = True
+
+
+@dataclass(frozen=True)
+class SlicedTable:
+    """A table, and what all slices of its operator have of it.
+
+    Attributes:
+        target: The table.
+        max_parallelism: The operator's max parallelism.
+        columns: The table's columns, without the bucket.
+        results: The results of the slices, in order of key group.
+        partitions: How many partitions it is to have, whatever its bytes; None if that is open.
+    """
+
+    target: TableTarget
+    max_parallelism: int
+    columns: pa.Schema
+    results: Sequence[SliceResult]
+    partitions: int | None = None
+
+    @cached_property
+    def partitioning(self) -> Partitioning:
+        """Its partitioning."""
+        return Partitioning(self.max_parallelism, self.target.partition_by)
+
+    @cached_property
+    def units(self) -> list[UnitRecord]:
+        """The files of all slices, in order of key group."""
+        path = self.target.path
+        units = [unit for result in self.results for unit in result.units.get(path, [])]
+        return sorted(units, key=lambda unit: unit.first)
+
+    @cached_property
+    def before(self) -> dict[tuple[int, int], list[UnitRecord]]:
+        """The files of the previous snapshot that can be kept, by first and last key group."""
+        return {} if self.target.before is None else by_span(self.target.before.units)
+
+    @cached_property
+    def _containing(self) -> dict[tuple[int, int], UnitRecord]:
+        """The file of the previous snapshot that has a part, by first and last key group."""
+        return {
+            part.span: unit
+            for units in self.before.values()
+            for unit in units
+            for part in unit.parts
+        }
+
+    def runs(self) -> Iterator[_Run]:
+        """Yield files that are to be one, or one that stays as it is."""
+        atoms = list(self._atoms(self._sizes()))
+        total = sum(atom.state_bytes for atom in atoms)
+        starts = sorted(first for first, _ in self.before)
+        if has_shrunk(total, len(starts)):
+            starts = []
+        by_share: dict[int, list[_Run]] = {}
+        for atom in atoms:
+            by_share.setdefault(self._share(atom.units[0].first, starts), []).append(atom)
+        for share in by_share.values():
+            held = sum(atom.state_bytes for atom in share)
+            follows = bool(starts) or self.partitions is not None
+            limit = joined_bytes(held, follows=follows)
+            run = _Run([])
+            for atom in share:
+                if run.units and run.state_bytes + atom.state_bytes > limit:
+                    yield run
+                    run = _Run([])
+                run.units += atom.units
+                run.state_bytes += atom.state_bytes
+                run.fits = run.state_bytes <= limit
+            yield run
+
+    def _share(self, first: int, starts: Sequence[int]) -> int:
+        """Return the number of the partition of a file, or of the file before that it follows."""
+        if self.partitions is not None:
+            return self.partitioning.partition_of(first) * self.partitions // MAX_PARTITIONS
+        return sum(start <= first for start in starts)
+
+    def _sizes(self) -> Callable[[UnitRecord], int]:
+        """Return a function of the bytes of state in a file's key groups."""
+        sums = [
+            result.sums[name]
+            for result in self.results
+            for name in self.target.states
+            if name in result.sums
+        ]
+        groups = np.concatenate([each.key_groups for each in sums])
+        order = np.argsort(groups, kind="stable")
+        groups = groups[order]
+        ends = np.cumsum(np.concatenate([each.state_bytes for each in sums])[order])
+        ends = np.concatenate([[0], ends])
+
+        def size_of(unit: UnitRecord) -> int:
+            first, behind = np.searchsorted(groups, [unit.first, unit.last + 1])
+            return int(ends[behind] - ends[first])
+
+        return size_of
+
+    def _atoms(self, size_of: Callable[[UnitRecord], int]) -> Iterator[_Run]:
+        """Yield the files of the same buckets together: all of a partition are within one file."""
+        atom: _Run | None = None
+        for unit in self.units:
+            size = size_of(unit)
+            if atom is not None:
+                last = atom.units[-1]
+                if last.span == unit.span:
+                    size = 0  # they were counted
+                if self.partitioning.partition_of(last.last) == unit.partition:
+                    atom.units.append(unit)
+                    atom.state_bytes += size
+                    continue
+                yield atom
+            atom = _Run([unit], size)
+        if atom is not None:
+            yield atom
+
+    def kept(self, run: _Run) -> UnitRecord | None:
+        """Return the file of the previous snapshot that has exactly these parts."""
+        ends = [unit.span for unit in run.units]
+        unit = self._containing.get(ends[0])
+        if unit is None or any(each.path for each in run.units):
+            return None
+        if [part.span for part in unit.parts] != ends:
+            return None
+        return UnitRecord("", unit.partition, *unit.span, unit.rows, 0, unit.fingerprint)
+
+    def stays(self, run: _Run) -> bool:
+        """Return whether files are left as they are: one alone, one in pieces, or ones of before."""
+        if any(not unit.path and unit.span not in self.before for unit in run.units):
+            return False  # a part of a file
+        if len(run.units) == 1 or all(not unit.path for unit in run.units):
+            return True
+        return not run.fits or len({unit.span for unit in run.units}) == 1
+
+    def sources(self, run: _Run) -> Iterator[tuple[UnitRecord, KeyGroupRange]]:
+        """Yield the files that have the rows of some, and which key groups are read of each."""
+        for unit in run.units:
+            span = KeyGroupRange(*unit.span)
+            if unit.path:
+                yield unit, span
+            elif unit.span in self.before:
+                yield from ((each, span) for each in self.before[unit.span])
+            else:
+                yield self._containing[unit.span], span
+
+    def joined(self, run: _Run, path: str, size: int) -> UnitRecord:
+        """Return the record of a file that was written from others."""
+        spans = {unit.span: unit.whole for unit in run.units}
+        first, last = run.units[0].first, run.units[-1].last
+        within = KeyGroupRange(first, last)
+        measure = Measure(list(self.target.states), within)
+        for result in self.results:
+            for name in measure.states.keys() & result.sums.keys():
+                measure.add_sums(name, result.sums[name].within(within))
+        return UnitRecord(
+            path,
+            self.partitioning.partition_of(first),
+            first,
+            last,
+            measure.rows(self.target.states, within),
+            size,
+            measure.fingerprint(self.target.states, within),
+            list(spans.values()) if len(spans) > 1 else [],
+        )
+
+
+@dataclass
+class JoinedTables:
+    """The files of tables after small ones were joined.
+
+    Attributes:
+        units: The files of each table, by its path.
+        joined: The paths of tables of which files were joined.
+    """
+
+    units: dict[str, list[UnitRecord]] = field(default_factory=dict)
+    joined: set[str] = field(default_factory=set)
+
+
+def join_small_files(
+    engine: Engine, lake: str, attempt: str, tables: Sequence[SlicedTable]
+) -> JoinedTables:
+    """Join the small files of consecutive slices.
+
+    Args:
+        engine: The engine that runs tasks.
+        lake: The lake's location.
+        attempt: The token under which files are named.
+        tables: The tables.
+
+    Raises:
+        LakeError: A file of the previous snapshot can't be read.
+    """
+    result = JoinedTables()
+    joins: list[tuple[SlicedTable, _Run, JoinedFile]] = []
+    for table in tables:
+        path = table.target.path
+        if table.target.partition_by != BUCKET or not table.units:
+            result.units[path] = table.units
+            continue
+        result.units[path] = units = []
+        for run in table.runs():
+            kept = table.kept(run)
+            if kept is not None:
+                units.append(kept)
+            elif table.stays(run):
+                units += run.units
+            else:
+                sources = tuple(table.sources(run))
+                file = JoinedFile(lake, attempt, path, table.partitioning, table.columns, sources)
+                joins.append((table, run, file))
+    files = [file for _, _, file in joins]
+    tasks = [files[at : at + TASK_FILES] for at in range(0, len(files), TASK_FILES)]
+    written = (
+        [each for of_task in engine.map(write_joined, tasks) for each in of_task] if tasks else []
+    )
+    for (table, run, file), (path, size) in zip(joins, written, strict=True):
+        result.joined.add(file.path)
+        result.units[file.path].append(table.joined(run, path, size))
+    for units in result.units.values():
+        units.sort(key=lambda unit: unit.first)
+    return result
