@@ -23,35 +23,27 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, plan_slices
 
 I64Array: TypeAlias = npt.NDArray[np.int64]
-U64Array: TypeAlias = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSums:
-    """What a measure has of one state, in the key groups with entries: arrays of one length.
+    """Entries and bytes of one state in the key groups with entries: arrays of one length.
 
     Attributes:
         key_groups: The key groups, in order.
         entries: The number of entries.
         state_bytes: The bytes of their keys and values.
-        low: The lower halves of the sums of their hashes; empty without fingerprints.
-        high: The upper halves.
     """
 
     key_groups: I64Array
     entries: I64Array
     state_bytes: I64Array
-    low: U64Array
-    high: U64Array
 
     def within(self, key_groups: KeyGroupRange) -> GroupSums:
-        """Return the sums of these key groups alone."""
-        ends = [key_groups.first, key_groups.last + 1]
-        inside = slice(*np.searchsorted(self.key_groups, ends).tolist())
-        return GroupSums(
-            self.key_groups[inside], self.entries[inside], self.state_bytes[inside],
-            self.low[inside], self.high[inside],
-        )  # fmt: skip
+        """Return those of some key groups."""
+        ends = np.searchsorted(self.key_groups, [key_groups.first, key_groups.last + 1])
+        inside = slice(*ends.tolist())
+        return GroupSums(self.key_groups[inside], self.entries[inside], self.state_bytes[inside])
 
 
 class Measure:
@@ -112,29 +104,10 @@ class Measure:
             self._sizes[cells] += other._sizes[others]
 
     def sums(self, name: str) -> GroupSums:
-        """Return what was measured of a state."""
-        cells = self._cells(name, self.key_groups)
-        (held,) = np.nonzero(self._counts[cells])
-        hashes = [self._low[cells][held], self._high[cells][held]] if self.fingerprints else []
-        low, high = hashes or [np.zeros(0, np.uint64)] * 2
-        return GroupSums(
-            held + self.key_groups.first, self._counts[cells][held], self._sizes[cells][held],
-            low, high,
-        )  # fmt: skip
-
-    def add_sums(self, name: str, sums: GroupSums) -> None:
-        """Add what another measure has of a state, in key groups among these.
-
-        Args:
-            name: The state.
-            sums: The sums, with fingerprints if this measure has them.
-        """
-        at = sums.key_groups + (self._cells(name, self.key_groups).start - self.key_groups.first)
-        for mine, others in (
-            (self._counts, sums.entries), (self._sizes, sums.state_bytes),
-            *([(self._low, sums.low), (self._high, sums.high)] if self.fingerprints else []),
-        ):  # fmt: skip
-            mine[at] += others
+        """Return the entries and bytes of a state, where it has some."""
+        counts = self.counts(name)
+        (held,) = np.nonzero(counts)
+        return GroupSums(held + self.key_groups.first, counts[held], self.sizes(name)[held])
 
     def _cells(self, name: str, within: KeyGroupRange) -> slice:
         start = self.states[name] * len(self.key_groups) - self.key_groups.first

@@ -145,6 +145,9 @@ class KeyedFile(Protocol):
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """Yield all entries of some key groups, key group after key group."""
 
+    def stored_digest(self, key_groups: KeyGroupRange) -> bytes:
+        """Return a digest of the bytes of some key groups as stored; empty if it has none."""
+
     def encode_key(self, key: object) -> EncodedKey:
         """Return a key as its serializer writes it, with its key group."""
 

@@ -14,7 +14,8 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from statelake.pipelines.lake.tables.records import UnitRecord
+from statelake.pipelines.lake.ingest.same_slices import slice_mark, stored_digest
+from statelake.pipelines.lake.tables.records import PartRecord, UnitRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows, has_content, has_ends
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
@@ -50,6 +51,14 @@ class TableTarget:
     states: tuple[str, ...]
     known: dict[tuple[int, int], bytes] = field(default_factory=dict)
     before: TableRows | None = None
+
+    def parts(self, key_groups: KeyGroupRange) -> list[PartRecord]:
+        """Return what the previous snapshot has that touches some key groups, in order."""
+        return [
+            PartRecord(first, last, mark)
+            for (first, last), mark in sorted(self.known.items())
+            if first <= key_groups.last and last >= key_groups.first
+        ]
 
     def keeps(self, span: KeyGroupRange, content: bytes) -> bool:
         """Return whether the previous snapshot has these rows, in undamaged files.
@@ -92,6 +101,9 @@ class ImportTask:
         targets: The tables.
         partitions: How many partitions each table is to have, whatever its bytes.
         names: The names of the fields of rows, by state; empty without a plan of Flink SQL.
+        digested: Whether the bytes are digested, so that the next import can compare them: not those
+            in an object store, which would be fetched twice.
+        mark: The mark of the same key groups in the previous snapshot; empty without one.
     """
 
     source: str
@@ -105,6 +117,8 @@ class ImportTask:
     targets: tuple[TableTarget, ...]
     partitions: int | None = None
     names: tuple[tuple[str, RowNames], ...] = ()
+    digested: bool = False
+    mark: bytes = b""
 
     def files(self) -> Sequence[KeyedFile]:
         """Return the files of its operator, which are opened once in a process.
@@ -130,10 +144,29 @@ class SliceResult:
         units: By table, the files that hold its rows; one without a path stands for those of its
             key groups in the previous snapshot, or for a part of one.
         sums: By state, what was measured of its key groups.
+        mark: The mark of the slice; empty without a digest of its bytes.
+        same: Whether the bytes are those of the previous snapshot: its tables have all rows, and
+            nothing was measured.
     """
 
     units: dict[str, list[UnitRecord]] = field(default_factory=dict)
     sums: dict[str, GroupSums] = field(default_factory=dict)
+    mark: bytes = b""
+    same: bool = False
+
+    def take_recorded(self, sums: dict[str, GroupSums], task: ImportTask) -> None:
+        """Take from the catalog what was not measured, as the bytes are the same.
+
+        Args:
+            sums: What the previous snapshot has of each state.
+            task: The slice.
+        """
+        self.sums = {name: each.within(task.key_groups) for name, each in sums.items()}
+        for target in task.targets:
+            held = [self.sums[name] for name in target.states if name in self.sums]
+            for unit in self.units.get(target.path, []):
+                span = KeyGroupRange(*unit.span)
+                unit.rows = sum(int(each.within(span).entries.sum()) for each in held)
 
 
 def opened_snapshot(
@@ -203,6 +236,10 @@ class _Slice:
     def run(self) -> SliceResult:
         """Measure first if the previous snapshot has files to compare, and write what differs."""
         task, measure = self.task, self.measure
+        with phase("compared"):
+            stored = stored_digest(self.parts) if task.digested else b""
+            if self._is_same(stored):
+                return SliceResult(self._units_before(), mark=task.mark, same=True)
         compare = any(target.known for target in task.targets)
         if compare:
             for _, entries in self._entries():
@@ -229,7 +266,37 @@ class _Slice:
         for table in tables:
             table.end_files(task.max_parallelism)
         units = {table.target.path: table.units for table in tables if table.units}
-        return SliceResult(units, {state.name: measure.sums(state.name) for state in self.states})
+        sums = {state.name: measure.sums(state.name) for state in self.states}
+        parts = {
+            path: [part for unit in of_table for part in unit.compared]
+            for path, of_table in units.items()
+        }
+        return SliceResult(units, sums, slice_mark(stored, parts) if stored else b"")
+
+    def _is_same(self, stored: bytes) -> bool:
+        """Return whether the previous snapshot's tables have what these bytes say, undamaged."""
+        task = self.task
+        if not (stored and task.mark) or any(target.before is None for target in task.targets):
+            return False
+        before = {target.path: target.parts(task.key_groups) for target in task.targets}
+        return slice_mark(stored, before) == task.mark and all(
+            target.keeps(KeyGroupRange(*part.span), part.fingerprint)
+            for target in task.targets
+            for part in before[target.path]
+        )
+
+    def _units_before(self) -> dict[str, list[UnitRecord]]:
+        """Return the previous snapshot's files of these key groups, whose rows are not counted."""
+        units = {}
+        for target in self.task.targets:
+            partitioning = Partitioning(self.task.max_parallelism, target.partition_by)
+            units[target.path] = [
+                UnitRecord(
+                    "", partitioning.partition_of(part.first), *part.span, 0, 0, part.fingerprint
+                )
+                for part in target.parts(self.task.key_groups)
+            ]
+        return {path: of_table for path, of_table in units.items() if of_table}
 
     def _entries(self) -> Iterator[tuple[KeyedFile, Entries]]:
         """Yield the entries of all parts, in order of key group."""

@@ -107,7 +107,7 @@ def with_known(
         marks = {
             part.span: part.fingerprint
             for unit in table.units
-            for part in (unit.whole, *unit.parts)
+            for part in unit.compared
         }
         known = {ends: mark for ends, mark in marks.items() if mark}
         return replace(target, known=known, before=table_rows(lake, before, table))

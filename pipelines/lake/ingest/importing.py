@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -31,12 +32,14 @@ from statelake.pipelines.lake.ingest.import_slice import (
 )
 from statelake.pipelines.lake.ingest.import_targets import (
     key_serializer,
+    known_tables,
     previous_units,
     table_targets,
     with_known,
 )
 from statelake.pipelines.lake.ingest.joined_files import SlicedTable, join_small_files
 from statelake.pipelines.lake.ingest.large_slices import import_slices, is_large, large_bytes
+from statelake.pipelines.lake.ingest.same_slices import recorded_sums
 from statelake.pipelines.lake.tables.names import TIMERS, check_names, default_snapshot_id
 from statelake.pipelines.lake.tables.operator_tables import (
     OperatorTask,
@@ -50,6 +53,7 @@ from statelake.pipelines.lake.tables.operator_tables import (
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     OperatorStateRecord,
+    SliceRecord,
     SnapshotRecord,
     StateRecord,
     TableRecord,
@@ -72,6 +76,7 @@ from statelake.state_core.formats.reader import (
     with_plan,
     without_raw_timers,
 )
+from statelake.state_core.model.measure import GroupSums
 from statelake.state_core.model.snapshot import NO_NAMES, TIMER_PREFIX, Operator, RowNames
 from statelake.state_core.printable import Printed, Table, bytes_text
 
@@ -406,11 +411,17 @@ class _Import:
             targets = with_known(tables[operator.label], self.lake.location, operator, previous)
             sliced += [(operator, target) for target in targets]
             partitioning = Partitioning(operator.max_parallelism)
+            known = {} if previous is None else known_tables(operator, previous)
+            marks = {
+                (held.first, held.last): held.mark
+                for before, _ in list(known.values())[:1]
+                for held in before.slices
+            }
             present = {
                 part.span
                 for target in targets
                 for unit in (target.before.units if target.before is not None else ())
-                for part in (unit.parts or [unit.whole])
+                for part in unit.compared
             }
             files = operator.keyed_files
             for parts, size in plan_import_slices(files, partitioning, present, limit):
@@ -429,6 +440,8 @@ class _Import:
                         tuple((each.name, each.names) for each in operator.keyed_states)
                         if any(each.names != NO_NAMES for each in operator.keyed_states)
                         else (),
+                        self.directory.local,
+                        marks.get((parts[0].key_groups.first, parts[-1].key_groups.last), b""),
                     )
                 )
                 sizes.append(size)
@@ -441,8 +454,18 @@ class _Import:
         }
         results = import_slices(self.stopwatch, engine, tasks, sizes, large, progress)
         self.leaves_files |= bool(large)
+        self.marks = defaultdict(list)
+        before = {} if previous is None else {op.operator_id: op for op in previous.operators}
+        sums: dict[str, dict[str, GroupSums]] = {}
         for task, result in zip(tasks, results, strict=True):
-            slices[task.operator_id].append(result)
+            name, span = task.operator_id, task.key_groups
+            if result.same:
+                if name not in sums:
+                    sums[name] = recorded_sums(before[name])
+                result.take_recorded(sums[name], task)
+            slices[name].append(result)
+            if result.mark:
+                self.marks[name].append(SliceRecord(span.first, span.last, result.mark))
         keyed = [
             SlicedTable(
                 target,
@@ -484,8 +507,9 @@ class _Import:
                     )
                 )
             committed += self._commit_pieces(operator, pieces, previous, token, name)
-            described = describe_operator_states(operator, self.operator_tables, pieces)
-            operators.append(_describe_operator(operator, targets, committed, slices, described))
+            states = describe_operator_states(operator, self.operator_tables, pieces)
+            described = _describe_operator(operator, targets, committed, slices, states)
+            operators.append(replace(described, slices=self.marks[operator.operator_id]))
         written = sum(
             unit.size for units in self.keyed.units.values() for unit in units if unit.path
         )

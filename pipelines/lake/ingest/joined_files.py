@@ -230,22 +230,17 @@ class SlicedTable:
 
     def joined(self, run: _Run, path: str, size: int) -> UnitRecord:
         """Return the record of a file that was written from others."""
-        spans = {unit.span: unit.whole for unit in run.units}
         first, last = run.units[0].first, run.units[-1].last
-        within = KeyGroupRange(first, last)
-        measure = Measure(list(self.target.states), within)
-        for result in self.results:
-            for name in measure.states.keys() & result.sums.keys():
-                measure.add_sums(name, result.sums[name].within(within))
+        parts = list({unit.span: unit.compared[0] for unit in run.units}.values())
         return UnitRecord(
             path,
             self.partitioning.partition_of(first),
             first,
             last,
-            measure.rows(self.target.states, within),
+            sum(unit.rows for unit in run.units),
             size,
-            measure.fingerprint(self.target.states, within),
-            list(spans.values()) if len(spans) > 1 else [],
+            parts[0].fingerprint if len(parts) == 1 else b"",
+            parts if len(parts) > 1 else [],
         )
 
 

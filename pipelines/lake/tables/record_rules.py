@@ -29,6 +29,7 @@ from statelake.pipelines.lake.tables.records import (
     SnapshotRecord,
     StateRecord,
     PartRecord,
+    SliceRecord,
     SubtaskRecord,
     TableRecord,
     UnitRecord,
@@ -111,6 +112,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
     SubtaskRecord: {"subtask": COUNT, "elements": COUNT, "state_bytes": COUNT},
     TableRecord: {"version": COUNT, "partition_by": _one_of(("", KEY_GROUP, BUCKET))},
     PartRecord: {"first": COUNT},
+    SliceRecord: {"first": COUNT},
     UnitRecord: {
         "path": Rule(is_unit_path, "`_data/`, an attempt's token, and a file of ours"),
         "first": COUNT,

@@ -67,7 +67,7 @@ class UnitRecord:
         rows: The number of its rows.
         size: The file's bytes.
         fingerprint: A hash of the content of its key groups, in all their files, whatever the order
-            of entries; empty if unknown.
+            of entries; empty if unknown, or if its parts have theirs.
         parts: The parts of it that slices of an import had; empty if one had all of it.
     """
 
@@ -86,9 +86,14 @@ class UnitRecord:
         return self.first, self.last
 
     @property
-    def whole(self) -> PartRecord:
-        """All of it as one part."""
-        return PartRecord(*self.span, self.fingerprint)
+    def compared(self) -> list[PartRecord]:
+        """What is compared by itself: its parts, or all of it."""
+        return self.parts or [PartRecord(*self.span, self.fingerprint)]
+
+    @property
+    def content(self) -> tuple[bytes, ...]:
+        """The fingerprints of its parts, or its own."""
+        return tuple(part.fingerprint for part in self.compared)
 
 
 @dataclass
@@ -221,8 +226,25 @@ AnyState: TypeAlias = StateRecord | OperatorStateRecord
 
 
 @dataclass
+class SliceRecord:
+    """Key groups that one task of an import read.
+
+    Attributes:
+        first: The first of them.
+        last: The last of them.
+        mark: A digest of their bytes as stored, and of what each table has of them.
+    """
+
+    first: int
+    last: int
+    mark: bytes = field(repr=False)
+
+
+@dataclass
 class OperatorRecord:
     """One operator with keyed or operator state; `tables` are those of both.
+
+    `slices` are those of its import, of which the next one compares the bytes.
 
     `node`, `query` and `key_names` are what a plan of Flink SQL said at import; empty without one.
     """
@@ -241,6 +263,7 @@ class OperatorRecord:
     node: str = ""
     query: str = ""
     key_names: list[str] = field(default_factory=list)
+    slices: list[SliceRecord] = field(default_factory=list, repr=False)
 
     @property
     def labels(self) -> tuple[str, ...]:

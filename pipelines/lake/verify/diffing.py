@@ -410,22 +410,21 @@ def _differing(
         return [KeyGroupRange(0, top)]
     same_paths = {unit.path for unit in before.units} & {unit.path for unit in after.units}
     marks = [
-        {(unit.first, unit.last): unit.fingerprint for unit in rows.units}
+        {part.span: part.fingerprint for unit in rows.units for part in unit.compared}
         for rows in (before, after)
     ]
     same = {key for key, value in marks[0].items() if value and marks[1].get(key) == value}
-    ranges: list[KeyGroupRange] = []
-    for begin, end in sorted(
-        (unit.first, unit.last)
-        for rows in (before, after)
-        for unit in rows.units
-        if unit.path not in same_paths and (unit.first, unit.last) not in same
-    ):
-        if ranges and begin <= ranges[-1].last:
-            ranges[-1] = KeyGroupRange(ranges[-1].first, max(ranges[-1].last, end))
-        else:
-            ranges.append(KeyGroupRange(begin, end))
-    return ranges
+    ranges: list[tuple[KeyGroupRange, bool]] = []
+    for unit in sorted((*before.units, *after.units), key=lambda unit: unit.first):
+        span = KeyGroupRange(*unit.span)
+        differs = unit.path not in same_paths and any(
+            part.span not in same for part in unit.compared
+        )
+        if ranges and unit.first <= ranges[-1][0].last:
+            held, did = ranges.pop()
+            span, differs = KeyGroupRange(held.first, max(held.last, span.last)), did or differs
+        ranges.append((span, differs))
+    return [span for span, differs in ranges if differs]
 
 
 def _compare_groups(task: _Task) -> StateDifference:

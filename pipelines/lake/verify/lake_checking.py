@@ -301,9 +301,10 @@ class _LakeCheck:
         compared: set[str] = set()
         for _, operator, table in self._units():
             spans = defaultdict(list)
-            for unit in table.units:
-                if unit.fingerprint and table in operator.keyed_tables:
-                    spans[unit.first, unit.last, unit.fingerprint].append(unit)
+            for unit in table.units if table in operator.keyed_tables else ():
+                for part in unit.compared:
+                    if part.fingerprint:
+                        spans[part.first, part.last, part.fingerprint].append(unit)
             for (first, last, fingerprint), units in spans.items():
                 paths = {f"{table.path}/{unit.path}" for unit in units}
                 if not paths & self.unsealed or paths <= compared or paths & self.problems.keys():
@@ -335,16 +336,16 @@ class _LakeCheck:
         """Return a damaged file with its snapshots, and the places that have its content, too."""
         owners: list[SnapshotRecord] = []
         twins: set[str] = set()
-        marks = Counter[tuple[str, bytes]]()
+        marks = Counter[tuple[str, tuple[bytes, ...]]]()
         for record, _, table in self._units():
             for unit in table.units:
                 if f"{table.path}/{unit.path}" == path:
                     owners.append(record)
-                    marks[table.path, unit.fingerprint] += 1
+                    marks[table.path, unit.content] += 1
         for _, _, table in self._units():
             for unit in table.units:
                 twin = f"{table.path}/{unit.path}"
-                is_equal = bool(unit.fingerprint) and marks[table.path, unit.fingerprint] > 0
+                is_equal = all(unit.content) and marks[table.path, unit.content] > 0
                 if is_equal and twin in present and twin not in self.problems:
                     twins.add(twin)
         owners += [

@@ -22,7 +22,7 @@ import re
 import resource
 import tempfile
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -40,7 +40,7 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from statelake.state_core.files.filesystem import ByteSource, Directory, FileSource
-from statelake.state_core.formats.keyed.headed_file import HeadedFile
+from statelake.state_core.formats.keyed.headed_file import HeadedFile, StoredSpan
 from statelake.state_core.formats.keyed.rocksdb.rocksdb_cuts import (
     bounds_in,
     by_family,
@@ -61,6 +61,7 @@ from statelake.state_core.formats.keyed.rocksdb.rocksdb_tables import (
 )
 from statelake.state_core.formats.keyed.rocksdb.sst_file import KeyBounds, SstFile
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
+from statelake.state_core.kernels.sst import TRAILER
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import Entries, FilePiece, StateKind
@@ -252,6 +253,30 @@ class RocksDBFiles:
         if not len(groups) or not self.files:
             return
         yield from self._entries_in(groups, self._readers_of(piece))
+
+    def stored_spans(self, key_groups: KeyGroupRange) -> list[StoredSpan] | None:
+        """Return where the blocks of some key groups are; None if RocksDB has to read a table.
+
+        Raises:
+            CorruptSnapshotError: RocksDB can't read its files.
+        """
+        groups = self.key_groups.intersection(key_groups)
+        if not len(groups) or not self.files:
+            return []
+        bounds = KeyBounds.of(groups, self.prefix)
+        spans: list[StoredSpan] = []
+        for state in range(len(self.header.states)):
+            reader = self._reader(state, bounds)
+            if not isinstance(reader, FamilyTables):
+                return None
+            for number, run in enumerate(reader.runs):
+                for file, first, behind in run.spans:
+                    starts = file.offsets[first:behind]
+                    ends = starts + file.block_sizes[first:behind] + TRAILER
+                    if np.any(starts[1:] != ends[:-1]):
+                        return None
+                    spans.append(((state, number), file.source, int(starts[0]), int(ends[-1])))
+        return spans
 
     @cached_property
     def stored_bytes(self) -> list[tuple[int, int]]:
@@ -562,6 +587,10 @@ class RocksDBKeyedFile(HeadedFile):
     def looked_up_bytes(self) -> list[tuple[int, int]]:
         """Return key groups and their bytes as stored, from the indexes of the tables."""
         return self.database.stored_bytes
+
+    def _stored_spans(self, key_groups: KeyGroupRange) -> Iterable[StoredSpan] | None:
+        """Return where the blocks of some key groups are; None if RocksDB has to read a table."""
+        return self.database.stored_spans(key_groups)
 
     def entries_of_key(
         self, key: EncodedKey, states: Collection[int] | None = None

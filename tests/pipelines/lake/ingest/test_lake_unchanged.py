@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.committing import commit_snapshot
+from statelake.pipelines.lake.ingest.import_slice import _Slice
 from statelake.pipelines.lake.ingest.import_targets import known_tables
 from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
 from statelake.state_core.formats import open_snapshot
+from statelake.state_core.model.snapshot import Entries, KeyedFile
 from tests.support.lakes import (
     KINDS,
     LOCAL,
@@ -21,12 +24,14 @@ from tests.support.lakes import (
     WORDS,
     assert_whole,
     data_bytes,
+    edit,
     edited_savepoint,
     entries,
     exported,
     golden,
     import_as,
 )
+from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 pytestmark = pytest.mark.thinned(2)
 
@@ -183,3 +188,68 @@ def test_other_keys_of_the_same_bytes(lake: Catalog) -> None:
     (before,) = (owner for owner in record.operators if owner.label == "counter")
     other = replace(before, key_serializer=before.key_serializer + b"\0")
     assert known_tables(operator, replace(record, operators=[other])) == {}
+
+
+class TestIdenticalBytes:
+    """What is stored as before is not read entry by entry."""
+
+    @pytest.fixture(autouse=True)
+    def reads(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The operators of which entries were read."""
+        reads: list[str] = []
+        original = _Slice._entries
+
+        def entries_of(of: _Slice) -> Iterator[tuple[KeyedFile, Entries]]:
+            reads.append(of.task.operator_id)
+            return original(of)
+
+        monkeypatch.setattr(_Slice, "_entries", entries_of)
+        return reads
+
+    @pytest.mark.parametrize(
+        "case", golden_cases("wordcount", "kinds", "windows"), ids=lambda case: case.name
+    )
+    def test_nothing_of_them_is_decoded(
+        self, case: GoldenCase, lake: Catalog, tmp_path: Path, reads: list[str]
+    ) -> None:
+        """The rows are those of the snapshot before, in each format."""
+        first = import_as(lake, case.snapshot, "first")
+        assert reads
+        reads.clear()
+        second = import_as(lake, case.snapshot, "second")
+        assert not reads
+        for one, other in zip(first.operators, second.operators, strict=True):
+            assert (one.states, one.slices) == (other.states, other.slices)
+            assert [table.units for table in one.tables] == [t.units for t in other.tables]
+        assert exported(lake, "second", tmp_path / "out") == entries(case.snapshot)
+        assert_whole(lake)
+
+    def test_what_changed_in_the_lake_is_read(
+        self, lake: Catalog, tmp_path: Path, reads: list[str]
+    ) -> None:
+        """The snapshot before may have been edited: the savepoint has what it had."""
+        import_as(lake, WORDS, "first")
+        edit(lake, "orders/keyed/counter/count").update(
+            {"value": "value + 1"}, predicate="key_group < 9"
+        )
+        commit_snapshot(lake, "orders", "edited", "first", engine=LOCAL)
+        reads.clear()
+        import_as(lake, WORDS, "second")
+        assert reads
+        assert exported(lake, "second", tmp_path / "out") == entries(WORDS)
+
+    def test_a_damaged_file_of_before_is_written_again(
+        self, lake: Catalog, tmp_path: Path, reads: list[str]
+    ) -> None:
+        """The savepoint is the same, and the rows of the lake are not."""
+        first = import_as(lake, WORDS, "first")
+        (unit,) = units(first, "count").values()
+        path = Path(lake.location) / "orders/keyed/counter/count" / unit.path
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+        reads.clear()
+        second = import_as(lake, WORDS, "second")
+        assert reads
+        assert units(second, "count")[unit.first].path != unit.path
+        assert exported(lake, "second", tmp_path / "out") == entries(WORDS)
