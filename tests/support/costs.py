@@ -18,7 +18,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 COSTS = Path(__file__).parents[1] / "costs.json"
-# fixtures of a session of Spark, or a server, that all its tests share; some have a mark of that name
+# fixtures of what all tests of a piece share: a server, a session of Spark; some are marks, too
 SERVERS = {
     "oracle": ("flink", "old_flink"),
     "spark": ("spark",),

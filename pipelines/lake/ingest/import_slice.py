@@ -271,7 +271,7 @@ class _Slice:
             path: [part for unit in of_table for part in unit.compared]
             for path, of_table in units.items()
         }
-        return SliceResult(units, sums, slice_mark(stored, parts) if stored else b"")
+        return SliceResult(units, sums, slice_mark(stored, task.partitions, parts) if stored else b"")
 
     def _is_same(self, stored: bytes) -> bool:
         """Return whether the previous snapshot's tables have what these bytes say, undamaged."""
@@ -279,7 +279,7 @@ class _Slice:
         if not (stored and task.mark) or any(target.before is None for target in task.targets):
             return False
         before = {target.path: target.parts(task.key_groups) for target in task.targets}
-        return slice_mark(stored, before) == task.mark and all(
+        return slice_mark(stored, task.partitions, before) == task.mark and all(
             target.keeps(KeyGroupRange(*part.span), part.fingerprint)
             for target in task.targets
             for part in before[target.path]

@@ -23,14 +23,17 @@ def stored_digest(parts: Sequence[tuple[KeyedFile, KeyGroupRange]]) -> bytes:
     return blake2b(b"".join(digests), digest_size=16).digest() if all(digests) else b""
 
 
-def slice_mark(stored: bytes, parts: Mapping[str, Collection[PartRecord]]) -> bytes:
+def slice_mark(
+    stored: bytes, partitions: int | None, parts: Mapping[str, Collection[PartRecord]]
+) -> bytes:
     """Return the mark of a slice.
 
     Args:
         stored: The digest of its bytes.
+        partitions: How many partitions each table was to have; None if that was open.
         parts: What each table has of it, by the table's path.
     """
-    digest = blake2b(stored, digest_size=16)
+    digest = blake2b(stored + repr(partitions).encode(), digest_size=16)
     for path, of_table in sorted(parts.items()):
         spans = sorted({(*part.span, part.fingerprint) for part in of_table})
         if spans:

@@ -58,7 +58,10 @@ def open_parquet(source: pa.NativeFile, place: str, **options: Any) -> pq.Parque
         OversizedError: It has too many rows, or unpacks to too many bytes.
         OSError, ArrowException: It is not a valid Parquet file, or can't be read.
     """
-    file = pq.ParquetFile(source, page_checksum_verification=True, **options)
+    try:
+        file = pq.ParquetFile(source, page_checksum_verification=True, **options)
+    except UnicodeDecodeError as error:
+        raise pa.ArrowInvalid(f"the name of a column is no text ({error})") from error
     check_parquet(file, source, place)
     return file
 

@@ -302,9 +302,9 @@ class TestImports:
         third = count_files(import_as(lake, source, "third"))
         assert len(third) > 2 * len(files)
         monkeypatch.setattr(units, "FILE_BYTES", MEGABYTE)
-        fourth = count_files(import_as(lake, source, "fourth"))
+        fourth = count_files(import_as(lake, later, "fourth"))
         assert len(fourth) == 1
-        for name, wanted in (("first", source), ("second", later), ("fourth", source)):
+        for name, wanted in (("first", source), ("second", later), ("fourth", later)):
             assert exported(lake, name, tmp_path / f"out-{name}") == entries(wanted)
         assert_whole(lake)
 

@@ -43,13 +43,16 @@ CHOSEN = (
 )  # fmt: skip
 CASES = [case for name in CHOSEN for case in golden_cases() if case.name.startswith(name)]
 ENTRIES, FEW = 4000, 10
-CHANGING = {"size", "written_bytes", "imported_at", "version", "path", "snapshot_id", "source"}
+CHANGING = {
+    "size", "written_bytes", "imported_at", "version", "path", "snapshot_id", "source", "slices",
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def a_slice_for_each_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices as those of large state are."""
+    """Slices and files as those of large state are."""
     monkeypatch.setattr(units, "SLICE_BYTES", 1)
+    monkeypatch.setattr(units, "FILE_BYTES", 1)
 
 
 def savepoint(root: Path, *, changed: bool = False) -> Path:

@@ -119,6 +119,13 @@ def test_a_file_that_unpacks_to_more_than_its_bytes_allow_is_refused(
         read(data)
 
 
+def test_a_column_whose_name_is_no_text_is_a_fault_of_the_file() -> None:
+    """One bit of its footer may make it so."""
+    data = packed(pa.table({"value": [1]}), store_schema=False)
+    with pytest.raises(pa.ArrowInvalid, match="the name of a column is no text"):
+        read(data.replace(b"value", b"val\xf5e"))
+
+
 def test_a_file_without_a_row_is_read() -> None:
     """Its columns may have no page, or a dictionary of nothing."""
     rows = pa.table({"value": pa.array([], pa.string())})
