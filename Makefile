@@ -9,8 +9,8 @@ SPREAD := -n 3 --dist loadscope
 # which tests, all if none are named, and options of pytest
 TESTS  ?=
 MEMORY    := /dev/shm
-# what must be available: servers and workers take 20 GB themselves
-MEMORY_KB := 40000000
+# what must be available: servers and workers take up to 13 GB themselves
+MEMORY_KB := 20000000
 # the tree that is compared with, of 23 November 2026: imports were to take 0.8 of its time
 COMMIT ?= 10512502
 ENTRIES ?= 5000000
@@ -53,7 +53,7 @@ ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 # lint beside the tests that are selected, kernels compiled before them, and JARs fetched meanwhile;
 # tests write thousands of small lakes: in memory if there is enough, and gone if all passed
 define run-tests
-	@$(MAKE) --no-print-directory lint & lint=$$!; \
+	@$(MAKE) --no-print-directory lint & lint=$$!; export NUMBA_CACHE_DIR=$(STATELAKE_CACHE)/kernels; \
 	$(BIN)/python -m tests.integration.prepare & \
 	if [ -w $(MEMORY) ] && awk '/^MemAvailable/ {exit $$2 < $(MEMORY_KB)}' /proc/meminfo; \
 	then TMPDIR=$$(mktemp -d $(MEMORY)/statelake-tests.XXXXXX) && export TMPDIR; fi; \
