@@ -101,8 +101,8 @@ class ImportTask:
         targets: The tables.
         partitions: How many partitions each table is to have, whatever its bytes.
         names: The names of the fields of rows, by state; empty without a plan of Flink SQL.
-        digested: Whether the bytes are digested, so that the next import can compare them: not those
-            in an object store, which would be fetched twice.
+        digested: Whether the bytes are digested, so that the next import can compare them; those in
+            an object store would be fetched twice.
         mark: The mark of the same key groups in the previous snapshot; empty without one.
     """
 
@@ -271,7 +271,8 @@ class _Slice:
             path: [part for unit in of_table for part in unit.compared]
             for path, of_table in units.items()
         }
-        return SliceResult(units, sums, slice_mark(stored, task.partitions, parts) if stored else b"")
+        mark = slice_mark(stored, task.partitions, parts) if stored else b""
+        return SliceResult(units, sums, mark)
 
     def _is_same(self, stored: bytes) -> bool:
         """Return whether the previous snapshot's tables have what these bytes say, undamaged."""

@@ -104,11 +104,7 @@ def with_known(
         if target.path not in tables:
             return target
         before, table = tables[target.path]
-        marks = {
-            part.span: part.fingerprint
-            for unit in table.units
-            for part in unit.compared
-        }
+        marks = {part.span: part.fingerprint for unit in table.units for part in unit.compared}
         known = {ends: mark for ends, mark in marks.items() if mark}
         return replace(target, known=known, before=table_rows(lake, before, table))
 

@@ -1,8 +1,8 @@
 """Join the files that slices wrote of a small table: it has a file a megabyte, not one a slice.
 
 The slices of an import share no file, so a state of a few kilobytes has one from each of them. They
-become one file, whose record keeps the fingerprint of each part: the next import compares these, and
-reads what did not change from the file that it knows.
+become one file, whose record keeps the fingerprint of each part: the next import compares these,
+and reads what did not change from the file that it knows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from statelake.pipelines.lake.tables.units import (
     joined_bytes,
 )
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.measure import Measure
 
 TASK_FILES = 64
 
@@ -210,7 +209,7 @@ class SlicedTable:
         return UnitRecord("", unit.partition, *unit.span, unit.rows, 0, unit.fingerprint)
 
     def stays(self, run: _Run) -> bool:
-        """Return whether files are left as they are: one alone, one in pieces, or ones of before."""
+        """Return whether files are left as they are: one, one in pieces, or those of before."""
         if any(not unit.path and unit.span not in self.before for unit in run.units):
             return False  # a part of a file
         if len(run.units) == 1 or all(not unit.path for unit in run.units):

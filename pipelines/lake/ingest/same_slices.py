@@ -43,15 +43,8 @@ def slice_mark(
 
 def recorded_sums(operator: OperatorRecord) -> dict[str, GroupSums]:
     """Return the entries and bytes of each state, as the catalog has them."""
-    return {
-        state.name: GroupSums(
-            *(
-                np.array(column, np.int64)
-                for column in zip(
-                    *((each.key_group, each.entries, each.state_bytes) for each in state.key_groups)
-                )
-            )
-        )
-        for state in operator.states
-        if state.key_groups
-    }
+    sums = {}
+    for state in operator.states:
+        rows = [(each.key_group, each.entries, each.state_bytes) for each in state.key_groups]
+        sums[state.name] = GroupSums(*np.array(rows, np.int64).reshape(-1, 3).T)
+    return sums

@@ -225,9 +225,7 @@ class HeadedFile(ABC):
                 digest.update(_fingerprint(held))
         return digest.digest()
 
-    def _stored_spans(
-        self, key_groups: KeyGroupRange  # noqa: ARG002 - as of others
-    ) -> Iterable[StoredSpan] | None:
+    def _stored_spans(self, key_groups: KeyGroupRange) -> Iterable[StoredSpan] | None:
         """Return where the bytes of some key groups are; None if they are not apart."""
         return None
 
