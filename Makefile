@@ -72,8 +72,8 @@ test-full: $(READY)  ## Lint, beside all tests but the nightly ones: what CI run
 costs:  ## The same, and keep what each module took in tests/costs.json
 	@$(MAKE) --no-print-directory test-full TESTS=--keep-costs
 
-test-nightly: $(READY)  ## What takes too long for CI: all tests, with 500 examples of each property
-	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest $(SPREAD)
+test-nightly: $(READY)  ## What takes too long for CI, and each property with 500 examples
+	HYPOTHESIS_PROFILE=nightly $(BIN)/pytest $(SPREAD) -m "nightly or hypothesis" $(TESTS)
 
 fuzz: $(READY)  ## Fuzz what reads others' bytes, guided by coverage: make fuzz MINUTES=60 TARGETS="sst java"
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/pip install --quiet atheris==3.0.0

@@ -199,7 +199,7 @@ def plain(value: Any, kind: pa.DataType | None = None) -> Any:
     """Convert a decoded value to a JSON value.
 
     Bytes become Base64, decimals and dates text, numbers that JSON lacks their names; a map with
-    text keys becomes an object, any other a list of pairs.
+    text keys becomes an object, any other (also one that has a key twice) a list of pairs.
 
     Args:
         value: The value, as Arrow converts it to Python.
@@ -239,7 +239,7 @@ def _nested(value: Any, kind: pa.DataType) -> Any:
 
 
 def _pairs(pairs: Any, text: bool, key: pa.DataType | None, item: pa.DataType | None) -> Any:
-    if text:
+    if text and len({name for name, _ in pairs}) == len(pairs):
         return {name: plain(element, item) for name, element in pairs}
     return [[plain(name, key), plain(element, item)] for name, element in pairs]
 

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from copy import copy
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from _pytest.nodeid import NodeId
 
 from tests.support import costs
 
 
-@dataclass
-class Item:
-    """What is looked at of a test."""
+@pytest.fixture
+def made(request: pytest.FixtureRequest) -> Callable[..., pytest.Item]:
+    """Makes items of pytest's own class, with an id and marks."""
 
-    nodeid: str
-    keywords: tuple[str, ...] = ()
-    _nodeid: str = field(default="", init=False)
+    def item(nodeid: str, marks: tuple[str, ...] = ()) -> pytest.Item:
+        item: Any = copy(request.node)
+        item._id = NodeId.parse(nodeid)
+        item.keywords = marks
+        item.get_closest_marker = lambda name: name if name in marks else None
+        return cast("pytest.Item", item)
 
-    def get_closest_marker(self, name: str) -> object:
-        """A mark, if the test has it."""
-        return name if name in self.keywords else None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__("nodeid" if name == "_nodeid" and value else name, value)
+    return item
 
 
-def in_order(monkeypatch: pytest.MonkeyPatch, *items: Item) -> list[str]:
+def in_order(monkeypatch: pytest.MonkeyPatch, *items: pytest.Item) -> list[str]:
     """The ids of tests in the order in which they are given to workers."""
     kept = {"a.py": {"short": 1.0}, "b.py": {"short": 2.0, "full": 9.0}, "c.py": {"full": 5.0}}
     monkeypatch.setattr(costs, "_read", lambda: kept)
@@ -38,19 +38,23 @@ def in_order(monkeypatch: pytest.MonkeyPatch, *items: Item) -> list[str]:
     return [item.nodeid for item in listed]
 
 
-def test_the_dearest_module_begins_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dearest_module_begins_first(
+    monkeypatch: pytest.MonkeyPatch, made: Callable[..., pytest.Item]
+) -> None:
     """By what is selected of it; what is not known comes last, and no module is torn."""
-    chosen = [Item("tests/a.py::x"), Item("tests/new.py::x"), Item("tests/b.py::x"),
-              Item("tests/a.py::y"), Item("tests/c.py::x", ("full",))]  # fmt: skip
+    chosen = [made("tests/a.py::x"), made("tests/new.py::x"), made("tests/b.py::x"),
+              made("tests/a.py::y"), made("tests/c.py::x", ("full",))]  # fmt: skip
     assert in_order(monkeypatch, *chosen) == [
         "tests/c.py::x", "tests/b.py::x", "tests/a.py::x", "tests/a.py::y", "tests/new.py::x",
     ]  # fmt: skip
 
 
-def test_modules_of_one_server_are_one_piece_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_of_one_server_are_one_piece_of_work(
+    monkeypatch: pytest.MonkeyPatch, made: Callable[..., pytest.Item]
+) -> None:
     """Its name is in the ids of their tests, also of those that do without it."""
-    chosen = [Item("tests/a.py::x[a@b]"), Item("tests/b.py::x", ("s3",)), Item("tests/b.py::y"),
-              Item("tests/c.py::x", ("s3", "full"))]  # fmt: skip
+    chosen = [made("tests/a.py::x[a@b]"), made("tests/b.py::x", ("s3",)), made("tests/b.py::y"),
+              made("tests/c.py::x", ("s3", "full"))]  # fmt: skip
     ordered = in_order(monkeypatch, *chosen)
     assert ordered == [
         "tests/b.py::x@s3", "tests/b.py::y@s3", "tests/c.py::x@s3", "tests/a.py::x[a@b]",

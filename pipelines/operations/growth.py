@@ -260,6 +260,11 @@ class Growth(Printed):
         size = self.steps[-1].total.size + self.trend.a_day * self.ahead
         return size, 2 * self.trend.error * self.ahead
 
+    def _rate(self, trend: Trend) -> float | None:
+        """Return the bytes of a day; None if no line is believed, or the snapshots are too near."""
+        is_line = math.isfinite(trend.error) and abs(trend.a_day) >= BELIEVED * trend.error
+        return trend.a_day if is_line and self.days * FARTHEST >= 1 else None
+
     @property
     def sentences(self) -> list[str]:
         """The answer: how much, where and why, and what else is known of that."""
@@ -293,8 +298,8 @@ class Growth(Printed):
                 f"State goes up and down between {least} and {largest} {span}, and does not grow"
                 " as a whole."
             )
-        a_day = f", by {bytes_text(abs(self.trend.a_day))} a day"
-        rate = a_day if self.days * FARTHEST >= 1 else ""
+        a_day = self._rate(self.trend)
+        rate = "" if a_day is None else f", by {bytes_text(abs(a_day))} a day"
         said = f"State {'grew' if word == 'grows' else 'shrank'} from {sizes} {span}{rate}"
         if self.forecast is not None:
             size, error = self.forecast
@@ -327,7 +332,7 @@ class Growth(Printed):
         forecast = self.forecast
         return {
             "sentences": self.sentences,
-            "trend": _trend_json(self.trend),
+            "trend": self._trend_json(self.trend),
             "forecast": None if forecast is None else {
                 "days": self.ahead, "bytes": round(forecast[0]), "error": round(forecast[1]),
             },
@@ -344,11 +349,19 @@ class Growth(Printed):
             "skew": list(self.skew),
         }  # fmt: skip
 
+    def _trend_json(self, trend: Trend) -> dict[str, Any]:
+        rate = self._rate(trend)
+        return {
+            "word": trend.word, "bytes_a_day": None if rate is None else round(rate),
+            "error": round(trend.error) if math.isfinite(trend.error) else None,
+            "change": trend.change,
+        }  # fmt: skip
+
     def _state_json(self, state: StateGrowth) -> dict[str, Any]:
         return {
             "operator": state.operator, "state": state.state, "kind": state.kind,
             "ttl": state.with_ttl, "cause": state.cause, "because": state.because,
-            "hint": state.hint, "trend": _trend_json(state.trend),
+            "hint": state.hint, "trend": self._trend_json(state.trend),
             "first": {"entries": state.first.entries, "bytes": state.first.size},
             "last": {"entries": state.last.entries, "bytes": state.last.size},
             "keys": None if state.keys is None else list(state.keys),
@@ -368,10 +381,12 @@ class Growth(Printed):
         yield from self.sentences
         rows = [
             (brief(each.label), each.kind, bytes_text(each.first.size), bytes_text(each.last.size),
-             change_text(each.change), change_text(each.trend.a_day), f"{each.first.entries:,}",
+             change_text(each.change), "" if rate is None else change_text(rate),
+             f"{each.first.entries:,}",
              f"{each.last.entries:,}", f"{each.first.each:,.0f}", f"{each.last.each:,.0f}",
              each.cause)
             for each in self.states
+            for rate in [self._rate(each.trend)]
         ]  # fmt: skip
         columns = (
             "<state", "<kind", ">first", ">last", ">change", ">a day", ">entries", ">then",
@@ -717,11 +732,3 @@ def _days(days: float) -> str:
     if hours >= 2:
         return f"{hours:.0f} hours"
     return f"{hours * 60:.0f} minutes" if hours >= 1 / 30 else f"{hours * 3600:.0f} seconds"
-
-
-def _trend_json(trend: Trend) -> dict[str, Any]:
-    return {
-        "word": trend.word, "bytes_a_day": round(trend.a_day),
-        "error": round(trend.error) if math.isfinite(trend.error) else None,
-        "change": trend.change,
-    }  # fmt: skip

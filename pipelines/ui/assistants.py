@@ -23,7 +23,14 @@ from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.ui.audit import Audit
 from statelake.pipelines.ui.process import leave_at_signals, opened
 from statelake.pipelines.ui.query_pool import BusyError, QueryPool
-from statelake.pipelines.ui.views import KEY_ROWS, Name, Options, Source, without_values
+from statelake.pipelines.ui.views import (
+    HEAVIEST,
+    KEY_ROWS,
+    Name,
+    Options,
+    Source,
+    without_values,
+)
 from statelake.state_core.errors import NotFoundError, StateError, did_you_mean
 
 LONGEST = 200_000  # characters of an answer
@@ -215,12 +222,13 @@ class Tools:
                 rows.append(row)
         return rows
 
-    def top(self, snapshot: str, operator: str, job: str = "") -> Any:
-        """Show the heaviest keys of each keyed state of an operator."""
-        name = Name(job, snapshot)
+    def top(self, snapshot: str, operator: str, job: str = "", rows: int = 10) -> Any:
+        """Show the heaviest keys of each keyed state of an operator, as many as `rows` says."""
+        if not 1 <= rows <= HEAVIEST:
+            raise StateError(f"{rows} rows", remedy=f"ask for 1 to {HEAVIEST}")
         return {
             state: weights_json(state, weights)
-            for state, weights in self.source.top(name, operator).items()
+            for state, weights in self.source.top(Name(job, snapshot), operator, rows).items()
         }
 
     def sql(self, snapshot: str, query: str, job: str = "") -> Any:
@@ -229,7 +237,8 @@ class Tools:
         if not query.strip():
             return self.source.tables(name)
         found = self.source.query(name, query)
-        return {"columns": found.columns, "rows": found.values, "more": found.more}
+        rows = [list(row) for row in found.values]  # a list of pairs would be a map
+        return {"columns": found.columns, "rows": rows, "more": found.more}
 
 
 def _source_numbers(source: dict[str, Any]) -> dict[str, Any]:
@@ -280,7 +289,7 @@ def _told(
             if values and tool.shows is not Shown.NAMES:
                 given = signature(call).bind(*args, **kwargs)
                 given.apply_defaults()
-                tool.write(audit, dict(given.arguments))
+                tool.write(audit, {name: str(word) for name, word in given.arguments.items()})
             answer = call(*args, **kwargs)
         except StateError as error:
             raise ToolError(str(error if values else without_values(error))) from None

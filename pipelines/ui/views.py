@@ -464,14 +464,19 @@ class Source:
         except StateError as error:  # another snapshot is damaged
             return KeyState(tables, None, str(error))
 
-    def top(self, name: Name, operator: str) -> dict[str, StateWeights]:
+    def top(self, name: Name, operator: str, count: int = HEAVIEST) -> dict[str, StateWeights]:
         """Return the heaviest keys of each keyed state of an operator, as `statelake top`.
+
+        Args:
+            name: The snapshot.
+            operator: The operator.
+            count: The number of keys of each state.
 
         Raises:
             NotFoundError: There is no such operator with keyed state.
             StateError: The snapshot can't be read.
         """
-        weighed = self.opened(name).top(HEAVIEST, operator=operator)
+        weighed = self.opened(name).top(count, operator=operator)
         return {state: each for states in weighed.values() for state, each in states.items()}
 
     def diff(self, earlier: Name, later: Name) -> Differences:

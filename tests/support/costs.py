@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from _pytest.nodeid import NodeId
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -51,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         module = _module(item.nodeid)
         if module in servers:
-            item._nodeid = f"{item.nodeid}@{servers[module]}"
+            item._id = NodeId.parse(f"{item.nodeid}@{servers[module]}")
         parts[_scope(item.nodeid)].add((module, _part(item.keywords)))
     cost = {
         scope: sum(kept.get(module, {}).get(part, 0.0) for module, part in found)

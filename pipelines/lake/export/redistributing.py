@@ -105,7 +105,7 @@ def write_operator_states(
     sources = tuple(
         _Source(state, tuple(operator.table_of(state).units)) for state in operator.operator_states
     )
-    plans = _plans(operator, parallelism)
+    plans = plan_elements(operator, parallelism)
     tasks = [
         _Task(
             lake, target.directory.location, target.attempt, written, compressed, sources,
@@ -117,8 +117,8 @@ def write_operator_states(
     return dict(enumerate(handles))
 
 
-def _plans(operator: OperatorRecord, parallelism: int) -> list[Plan]:
-    """Return the elements of each state that each new subtask gets."""
+def plan_elements(operator: OperatorRecord, parallelism: int) -> list[Plan]:
+    """Return the elements of each operator state that each new subtask gets in an export."""
     old = {
         state.name: {subtask.subtask: subtask.elements for subtask in state.subtasks}
         for state in operator.operator_states

@@ -16,6 +16,7 @@ from deltalake.exceptions import DeltaError
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
+from statelake.pipelines.lake.export.redistributing import plan_elements
 from statelake.pipelines.lake.tables.names import digest_in
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
 from statelake.pipelines.lake.tables.parquet_seals import check_whole
@@ -60,9 +61,16 @@ def count_faults(lake: Catalog, record: SnapshotRecord, snapshot: Snapshot) -> l
         held = operators[operator.operator_id]
         states = {state.name: state for state in held.states}
         for name, (counts, _) in measure_operator(operator).items():
-            expected = np.zeros(operator.max_parallelism, np.int64)
+            expected = np.zeros(held.max_parallelism, np.int64)
             for key_group in states[name].key_groups if name in states else []:
                 expected[key_group.key_group] = key_group.entries
+            if operator.max_parallelism != held.max_parallelism:
+                if counts.sum() != expected.sum():
+                    faults.append(
+                        f"{held.label}/{name}: {counts.sum()} entries in the snapshot,"
+                        f" {expected.sum()} in the lake"
+                    )
+                continue
             faults += [
                 f"{held.label}/{name}, key group {group}: {counts[group]} entries in the"
                 f" snapshot, {expected[group]} in the lake"
@@ -74,29 +82,38 @@ def count_faults(lake: Catalog, record: SnapshotRecord, snapshot: Snapshot) -> l
 
 
 def _operator_state_faults(operator: Operator, held: OperatorRecord) -> list[str]:
-    """Return differences of operator state: elements of a subtask, and copies that disagree."""
-    faults = []
+    """Return differences of operator state: elements of a subtask, and copies that disagree.
+
+    Those of a snapshot at another parallelism are compared as Flink, and an export, redistributes
+    them.
+    """
+    faults = list(_copy_faults(held))
+    plans = plan_elements(held, operator.parallelism)
     states = {state.name: state for state in held.operator_states}
     for state in operator.operator_states:
         where = f"{held.label}/{state.name}"
         if state.name not in states:
             faults.append(f"{where}: operator state that is not in the lake")
             continue
-        record = states[state.name]
-        faults += [
-            f"{where}: the copy of subtask {index} is not that of the first"
-            for index in record.disagreeing
-        ]
         if state.broadcast:
             continue
-        stored = {subtask.subtask: subtask.elements for subtask in record.subtasks}
+        found = {part.subtask: part.elements for part in state.parts}
+        stored = [sum(map(len, plan.get(state.name, []))) for plan in plans]
         faults += [
-            f"{where}, subtask {part.subtask}: {part.elements} elements in the snapshot,"
-            f" {stored.get(part.subtask, 0)} in the lake"
-            for part in state.parts
-            if stored.get(part.subtask, 0) != part.elements
+            f"{where}, subtask {index}: {found.get(index, 0)} elements in the snapshot,"
+            f" {expected} in the lake"
+            for index, expected in enumerate(stored)
+            if found.get(index, 0) != expected
         ]
     return faults
+
+
+def _copy_faults(operator: OperatorRecord) -> Iterator[str]:
+    """Yield copies of broadcast state that are not as that of the first subtask with one."""
+    for state in operator.operator_states:
+        for index in state.disagreeing:
+            where = f"{operator.label}/{state.name}"
+            yield f"{where}: the copy of subtask {index} is not that of the first"
 
 
 def _table_faults(lake: Catalog, operator: OperatorRecord) -> list[str]:
@@ -172,6 +189,7 @@ def _stored_faults(lake: Catalog, record: SnapshotRecord, progress: Progress | N
             operator_faults = _table_faults(lake, operator)
             operator_faults = operator_faults or list(_row_faults(lake, operator))
             faults += operator_faults or list(_size_faults(lake, operator))
+            faults += _copy_faults(operator)
         except (StateError, DeltaError, OSError, pa.ArrowException) as error:
             faults.append(f"{operator.label}: {' '.join(str(error).split())}")
         if progress is not None:

@@ -8,7 +8,7 @@
 `snapshots`           the simple and the composite family of snapshots
 `registry`            Flink's class names, and the classes that read them
 `built_in`            the module of each of these classes
-`config_snapshots`    snapshots from before Flink 1.7
+`config_snapshots`    snapshots that are kept as bytes, and those from before Flink 1.7
 `compatibility`       compatibility of a new serializer with an old one's bytes
 `decoders`            users' functions that decode opaque values, or measure their length
 `plugins`             users' code, and its way to other processes

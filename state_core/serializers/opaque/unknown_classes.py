@@ -16,10 +16,9 @@ from typing import Generic, TypeVar
 
 from statelake.state_core.bounds import UNKNOWN_WORK, Budget
 from statelake.state_core.errors import StateError, UnknownSerializerError
-from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.compatibility import Compatibility, unknown
-from statelake.state_core.serializers.framework.decoders import opaque_serializer
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.config_snapshots import UnknownSerializerSnapshot
 
 _Read = TypeVar("_Read")
 _CLASS = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*")
@@ -28,41 +27,6 @@ SEARCHED_AT_ONCE = 64
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 MAX_VERSION = 1 << 16
 MAX_STATES = 1 << 12
-
-
-class UnknownSerializerSnapshot(TypeSerializerSnapshot):
-    """The snapshot of a class that is not registered, as bytes.
-
-    Args:
-        java_class: The name of the class.
-        version: The version of its payload.
-        payload: The bytes of its payload.
-    """
-
-    def __init__(self, java_class: str, version: int, payload: bytes) -> None:
-        # of this snapshot, not of its class
-        self.java_class = java_class  # type: ignore[misc]
-        self.current_version = version  # type: ignore[misc]
-        self.version = version
-        self.payload = payload
-
-    def read_snapshot(self, version: int, source: DataInput) -> None:
-        """Read the rest of the source."""
-        self.version = version
-        self.payload = source.read_rest()
-
-    def write_snapshot(self, out: DataOutput) -> None:
-        """Write the payload as it was read."""
-        out.write_bytes(self.payload)
-
-    def restore_serializer(self) -> TypeSerializer:
-        """Return the decoder of the snapshot's class, or otherwise a serializer of bytes."""
-        return opaque_serializer(self.java_class)
-
-    def resolve_schema_compatibility(self, old: TypeSerializerSnapshot) -> Compatibility:
-        """Return unknown: only the Java class itself could tell."""
-        settled = f"{self.java_class} decides in its own code; register a snapshot class for it"
-        return unknown(old.type_name, self.type_name, settled)
 
 
 def read_whole(source: DataInput, read: Callable[[DataInput], _Read]) -> _Read:

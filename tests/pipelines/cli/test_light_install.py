@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
@@ -168,7 +168,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """The wheel with what it needs and no extras, beside an empty `pipelines` and `state_core`."""
     directory = tmp_path_factory.mktemp("installed")
     programs = directory / "environment" / "bin"
@@ -186,7 +186,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     for package in ("pipelines", "state_core"):
         (work / package).mkdir(parents=True)
         (work / package / "__init__.py").touch()
-    return Installed(programs, work)
+    yield Installed(programs, work)
+    shutil.rmtree(directory)  # 700 MB, which may be in memory
 
 
 @pytest.fixture(scope="module")

@@ -302,7 +302,12 @@ def test_snapshots_of_one_minute(tmp_path: Path) -> None:
         "State grew from 4.9 KiB to 14.6 KiB from chk-0 to chk-2 (40 seconds); too little is known"
         " for a forecast."
     )
-    assert sl.growth(paths, ahead=1 / 24).forecast is not None
+    grown = sl.growth(paths, ahead=1 / 24)
+    assert grown.forecast is not None
+    assert "a day" not in grown.sentences[0]
+    for trend in (grown.to_json()["trend"], *(each["trend"] for each in grown.to_json()["states"])):
+        assert trend["bytes_a_day"] is None
+    assert all("TiB" not in str(line) and "MiB" not in str(line) for line in grown.lines())
 
 
 def test_derived_snapshots_are_left_out(tmp_path: Path) -> None:

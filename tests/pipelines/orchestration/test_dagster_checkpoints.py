@@ -26,6 +26,7 @@ from statelake.state_core.errors import NotFoundError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.committed_job import CommittedJob
 from tests.support.lakes import KINDS, WORDS, entries, files_of, import_golden
+from tests.support.savepoints.golden_cases import golden_cases
 
 pytestmark = pytest.mark.full
 
@@ -173,6 +174,28 @@ def test_a_savepoint_of_another_snapshot_is_no_copy_of_this_one(
     assert (
         verify_savepoint(lake, lake.snapshot("orders", "snap-1"), done.path, "local").faults == []
     )
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 7])
+def test_elements_are_compared_as_flink_redistributes_them(
+    tmp_path: Path, parallelism: int
+) -> None:
+    """Split and union state at each parallelism is no false alarm, and one element less is one."""
+    (case, *_) = golden_cases("operator")
+    lake = import_golden(Catalog(tmp_path / "lake"), ("snap", case.snapshot))
+    record, done = take_savepoint(
+        lake, "orders", str(tmp_path / "exports"), parallelism=parallelism, engine="local"
+    )
+    assert verify_savepoint(lake, record, done.path, "local").faults == []
+    split = next(
+        state
+        for operator in record.operators
+        for state in operator.operator_states
+        if state.mode == "SPLIT_DISTRIBUTE" and state.elements
+    )
+    subtask = next(each for each in split.subtasks if each.elements)
+    subtask.elements -= 1
+    assert verify_savepoint(lake, record, done.path, "local").faults
 
 
 def test_without_a_snapshot(tmp_path: Path) -> None:

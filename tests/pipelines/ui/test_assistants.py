@@ -132,6 +132,16 @@ def test_a_lake_is_answered_as_by_the_commands(lake: Path) -> None:
         assert await asked.json("get", key=str(key), **of) == json.loads(got.out)
         total = (await asked.json("top", operator="kinds", **of))["total"]
         assert total["keys"] == states["total"]
+        assert len(total["heaviest"]) == min(10, states["total"])
+        (total,) = [
+            each["heaviest"]
+            for name, each in (await asked.json("top", operator="kinds", rows=3, **of)).items()
+            if name == "total"
+        ]
+        assert len(total) == 3
+        pairs = "SELECT * FROM (VALUES ('a', 1), ('a', 2), ('b', 3)) AS t (x, y) ORDER BY y"
+        answer = await asked.json("sql", query=pairs, **of)
+        assert answer["rows"] == [["a", 1], ["a", 2], ["b", 3]]
         query = "SELECT count(*) AS rows FROM kinds.total"
         answer = await asked.json("sql", query=query, **of)
         assert answer == {"columns": ["rows"], "rows": [[states["total"]]], "more": False}
@@ -284,7 +294,8 @@ def test_each_tool_that_shows_values_is_in_the_audit_file(lake: Path, *, values:
             written.append((look, name, words))
 
     known = {"job": "demo", "snapshot": "monday", "earlier": "monday", "later": "tuesday",
-             "operator": "kinds", "key": "1", "query": "SELECT 1", "types": "{}"}  # fmt: skip
+             "operator": "kinds", "key": "1", "query": "SELECT 1", "types": "{}",
+             "rows": 5}  # fmt: skip
 
     async def call_all(server: MCPServer) -> set[str]:
         tools = await server.list_tools()

@@ -30,6 +30,7 @@ from statelake.pipelines.lake.tables import operator_tables
 from statelake.pipelines.lake.tables.records import (
     SnapshotRecord,
 )
+from statelake.pipelines.lake.verify.integrity import stored_faults
 from statelake.pipelines.operations.migrations import migrate_one, preview_migration
 from statelake.state_core.errors import IncompatibleError, NotFoundError, StateError
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
@@ -227,10 +228,12 @@ def disagreeing_savepoint(lake: Catalog, to: Path) -> Path:
 def test_copies_that_differ_are_not_migrated_unless_one_was_chosen(
     lake: Catalog, tmp_path: Path
 ) -> None:
-    """The lake has but one of them; an edit that is committed says that it counts."""
+    """The lake has but one of them, and its check says so; a committed edit chooses it."""
     other = Catalog(tmp_path / "other")
     record = import_as(other, disagreeing_savepoint(lake, tmp_path / "sp"), "sp")
     assert recorded(record, "depots").disagreeing == [1]
+    (fault,) = stored_faults(other, record)
+    assert "depots: the copy of subtask 1 is not that of the first" in fault
     wanted = change("depots", NEW_HOLDERS["depots"])
     with pytest.raises(IncompatibleError, match="subtasks 1 differ"):
         migrate_snapshot(other, JOB, "sp", "m", wanted, engine=LOCAL)
@@ -240,6 +243,7 @@ def test_copies_that_differ_are_not_migrated_unless_one_was_chosen(
     assert [summary.snapshot_id for summary in other.summaries(JOB)] == ["sp"]
     edit(other, recorded(record, "depots").table).update({"value": "value"})
     commit_snapshot(other, JOB, "chosen", "sp", engine=LOCAL)
+    assert stored_faults(other, other.snapshot(JOB, "chosen")) == []
     migrate_snapshot(other, JOB, "chosen", "m", wanted, engine=LOCAL)
     found = list(copies(state_of(exported(other, "m", tmp_path / "out"), "depots")))
     assert found[0] == found[1]
