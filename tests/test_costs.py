@@ -72,11 +72,14 @@ def test_servers_end_with_the_last_test_of_their_piece(
 ) -> None:
     """The next piece may come later, or never: the session ends what runs then."""
     ended: list[object] = []
-    fixtures = {"s3": [SimpleNamespace(finish=ended.append)]}
-    manager = SimpleNamespace(_arg2fixturedefs=fixtures)
-    item: Any = SimpleNamespace(
-        nodeid=this, session=SimpleNamespace(_fixturemanager=manager), _request="request"
-    )
+
+    class Fixture(SimpleNamespace):
+        __hash__ = object.__hash__
+
+    server = Fixture(finish=ended.append)
+    item: Any = SimpleNamespace(nodeid=this, _request="request")
+    item._fixtureinfo = SimpleNamespace(name2fixturedefs={"s3": [server]})
+    item.session = SimpleNamespace(items=[item, item])
     following_item: Any = following and SimpleNamespace(nodeid=following)
     assert list(costs.pytest_runtest_teardown(item, following_item)) == [None]
     assert ended == (["request"] if ends else [])

@@ -92,10 +92,15 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     scope = _scope(item.nodeid)
     if nextitem is None or scope not in SERVERS or scope == _scope(nextitem.nodeid):
         return
-    fixtures = item.session._fixturemanager._arg2fixturedefs
-    for name in chain.from_iterable(SERVERS.values()):
-        for fixture in fixtures.get(name, ()):
-            fixture.finish(item._request)  # type: ignore[attr-defined]
+    servers = {
+        fixture
+        for each in item.session.items
+        if _scope(each.nodeid) == scope
+        for name in chain.from_iterable(SERVERS.values())
+        for fixture in each._fixtureinfo.name2fixturedefs.get(name, ())  # type: ignore[attr-defined]
+    }
+    for fixture in servers:
+        fixture.finish(item._request)  # type: ignore[attr-defined]
 
 
 class _Scheduling(LoadScopeScheduling):

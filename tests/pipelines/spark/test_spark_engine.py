@@ -37,7 +37,7 @@ CASES = [
         "wordcount-hashmap-canonical-inline-p2-m128-flink2.3.0",
     }
 ]
-MINE = {"path", "size", "version", "imported_at", "written_bytes"}
+MINE = {"path", "size", "version", "imported_at", "written_bytes", "slices"}
 FILE_NAME = re.compile(rb"(?:[0-9a-f]{8}-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -48,7 +48,7 @@ def engine(spark: SparkSession) -> SparkEngine:
 
 
 def described(record: SnapshotRecord) -> Any:
-    """All that the catalog knows, but for names that are random and times that pass."""
+    """What the catalog knows, but for random names, times that pass, and the slices."""
 
     def without(value: Any) -> Any:
         if isinstance(value, dict):
