@@ -301,6 +301,21 @@ def _checked_version(directory: Directory, version: int | None) -> int | None:
 
 def _without_torn_checkpoint(directory: Directory) -> bool:
     """Delete damaged checkpoints that the log does not need; return whether it did."""
+    spare = spare_checkpoints(directory)
+    for name in (LAST_CHECKPOINT, *spare) if spare else ():
+        directory.delete(f"{LOG_DIRECTORY}/{name}")
+        LOG.warning(
+            "%s: a damaged checkpoint is deleted, since the log has all that is in it",
+            directory.full(f"{LOG_DIRECTORY}/{name}"),
+        )
+    return bool(spare)
+
+
+def spare_checkpoints(directory: Directory) -> list[str]:
+    """Return the names of damaged checkpoints without which a log shows each version that it can.
+
+    One behind which the whole files begin is the only one that has what was before.
+    """
     names = directory.names(LOG_DIRECTORY)
     torn = [
         name
@@ -310,17 +325,11 @@ def _without_torn_checkpoint(directory: Directory) -> bool:
     whole = [name for name in names if name not in torn]
     entries, _ = log_versions(whole)
     first = log_beginning(whole)
-    if not torn or not entries or not set(range(first + 1, max(entries))) <= {*entries, first}:
-        return False
+    if not entries or not set(range(first + 1, max(entries))) <= {*entries, first}:
+        return []
     if first and checkpoint_name(first) not in whole:
-        return False
-    for name in (LAST_CHECKPOINT, *torn):
-        directory.delete(f"{LOG_DIRECTORY}/{name}")
-        LOG.warning(
-            "%s: a damaged checkpoint is deleted, since the log has all that is in it",
-            directory.full(f"{LOG_DIRECTORY}/{name}"),
-        )
-    return True
+        return []
+    return [name for name in torn if min(log_versions([name])[1]) > first]
 
 
 def _is_whole_checkpoint(directory: Directory, name: str) -> bool:

@@ -30,6 +30,7 @@ from statelake.pipelines.lake.tables.names import ERASURE_RECORDS, digest_in, is
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
 from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
+from statelake.pipelines.lake.tables.table_log import LAST_CHECKPOINT, spare_checkpoints
 from statelake.pipelines.lake.tables.table_rows import has_content, table_rows
 from statelake.state_core.errors import MissingFileError, StateError
 from statelake.state_core.files.filesystem import Directory, ListedFile
@@ -356,11 +357,17 @@ class _LakeCheck:
         sources = [f"{twin} has the same rows, for another snapshot" for twin in sorted(twins)]
         sources += sorted(set(_savepoints(owners)))
         snapshots = dict.fromkeys(f"{record.job}/{record.snapshot_id}" for record in owners)
-        if _CHECKPOINT.fullmatch(path):
+        if _CHECKPOINT.fullmatch(path) and self._is_spare(path):
             sources.append("the log's entries have the same: it is deleted when the table is read")
         else:
             sources.append(f"restore it from {_BACKUP}")
         return DamagedFile(path, self.problems[path], list(snapshots), sources)
+
+    def _is_spare(self, path: str) -> bool:
+        """Return whether a log does without one of its checkpoints."""
+        table, _, name = path.rpartition(f"/{LOG_DIRECTORY}/")
+        log = self.lake.directory.child(table)
+        return name == LAST_CHECKPOINT or not log.local or name in spare_checkpoints(log)
 
 
 def _is_checked(file: ListedFile) -> bool:

@@ -23,10 +23,13 @@ from statelake.pipelines.lake.erase.erasing import erase
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.tables import delta_commit, table_log
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
+from statelake.pipelines.lake.tables.table_log import write_checkpoint
+from statelake.pipelines.lake.verify.lake_checking import check_lake
 from statelake.state_core.errors import ConflictError, NotFoundError, StateError
 from tests.support.lakes import (
     WORDS,
     assert_whole,
+    edit,
     edited_savepoint,
     exported,
     files_of,
@@ -317,6 +320,31 @@ def test_a_damaged_checkpoint_is_done_without_after_a_cleaning(
     oldest.write_bytes(b"")
     with pytest.raises(StateError):
         Catalog(lake.location).version()
+
+
+def test_a_damaged_checkpoint_that_alone_has_what_was_before_stays(
+    short: Path, copied: Callable[[Path], Catalog]
+) -> None:
+    """It is told as damaged, also after somebody has tried to read it; newer versions are read."""
+    lake = copied(short)
+    import_as(lake, WORDS, "more", partitions=8)
+    for _ in range(2 * EVERY):
+        edit(lake, COUNTS).update({"value": "value"})
+    write_checkpoint(lake.table(COUNTS).directory)
+    checkpoints = sorted((Path(lake.location) / COUNTS / "_delta_log").glob("*.checkpoint.parquet"))
+    oldest = checkpoints[0]
+    assert len(checkpoints) > 1
+    data = bytearray(oldest.read_bytes())
+    data[len(data) // 2] ^= 1
+    oldest.write_bytes(data)
+    for _ in range(2):
+        (damaged,) = check_lake(lake.location).damaged
+        assert damaged.path.endswith(oldest.name)
+        assert not any("deleted" in source for source in damaged.sources)
+        with pytest.raises(StateError):
+            lake.table(COUNTS).open(int(oldest.name[:20]))
+        assert lake.table(COUNTS).open() is not None
+        assert oldest.read_bytes() == data
 
 
 def test_a_commit_by_a_version_without_chains_is_no_sign_of_a_cleaning(
