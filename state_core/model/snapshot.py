@@ -16,13 +16,22 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
+from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.model.handles import DistributionMode, KeyGroupRange, KeyGroups, ranges_of
 from statelake.state_core.model.key_groups import EncodedKey
@@ -145,8 +154,8 @@ class KeyedFile(Protocol):
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """Yield all entries of some key groups, key group after key group."""
 
-    def stored_digest(self, key_groups: KeyGroupRange) -> bytes:
-        """Return a digest of the bytes of some key groups as stored; empty if it has none."""
+    def stored_spans(self, key_groups: KeyGroupRange) -> Iterable[StoredSpan] | None:
+        """Return where the bytes of some key groups are; None if that is not known."""
 
     def encode_key(self, key: object) -> EncodedKey:
         """Return a key as its serializer writes it, with its key group."""
@@ -160,6 +169,22 @@ class KeyedFile(Protocol):
         self, state: int, entries: Entries, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
         """Return entries of one state as typed columns: all columns, or those named."""
+
+
+class StoredSpan(NamedTuple):
+    """The place of some bytes of keyed state.
+
+    Attributes:
+        owner: Their key group, or the id of their state, as the format has them.
+        source: Their file.
+        start: The offset of the first one.
+        end: The offset behind the last one.
+    """
+
+    owner: int
+    source: ByteSource
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from statelake.pipelines.lake.catalog.processes import (
 )
 from statelake.pipelines.lake.tables.delta_commit import CHECKPOINT_EVERY
 from statelake.pipelines.lake.tables.records import SnapshotRecord
-from statelake.state_core.errors import ConflictError, MissingFileError, StateError
+from statelake.state_core.errors import ConflictError, LakeError, MissingFileError, StateError
 from statelake.state_core.files.filesystem import Directory
 
 LEASE_VARIABLE = "STATELAKE_LEASE"
@@ -186,7 +186,7 @@ class Attempt:
                 "attempt %s is left for the next writer to take back: %s", self.token, error
             )
             return
-        if is_taken and isinstance(raised, MissingFileError):
+        if is_taken and isinstance(raised, MissingFileError | LakeError):
             raise self._taken_for_dead() from raised
 
     def _taken_for_dead(self) -> BasisChangedError:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import pyarrow as pa
 
 from statelake.pipelines.lake.ingest.same_slices import slice_mark, stored_digest
 from statelake.pipelines.lake.tables.records import PartRecord, UnitRecord
-from statelake.pipelines.lake.tables.table_rows import TableRows, has_content, has_ends
+from statelake.pipelines.lake.tables.table_rows import TableRows, has_content
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
 from statelake.pipelines.lake.tables.units import FileCuts, Partitioning, SlicePart
@@ -40,43 +40,40 @@ class TableTarget:
         path: Its path below the lake.
         partition_by: Its partition column.
         states: The states that it holds: one, or all queues of timers.
-        known: Fingerprints of the previous snapshot's files, and of the parts of those, by their
-            first and last key group; what still has its fingerprint, and is undamaged, is not
-            written.
-        before: The reader of these files; None without any.
+        before: The previous snapshot's files of the same types; None without any. What still has
+            its fingerprint there, and is undamaged, is not written.
     """
 
     path: str
     partition_by: str
     states: tuple[str, ...]
-    known: dict[tuple[int, int], bytes] = field(default_factory=dict)
     before: TableRows | None = None
+
+    @cached_property
+    def known(self) -> dict[tuple[int, int], bytes]:
+        """The fingerprints of these files, or of their parts, by first and last key group."""
+        units = () if self.before is None else self.before.units
+        return {part.span: part.fingerprint for unit in units for part in unit.compared}
 
     def parts(self, key_groups: KeyGroupRange) -> list[PartRecord]:
         """Return what the previous snapshot has that touches some key groups, in order."""
         return [
-            PartRecord(first, last, mark)
-            for (first, last), mark in sorted(self.known.items())
+            PartRecord(first, last, fingerprint)
+            for (first, last), fingerprint in sorted(self.known.items())
             if first <= key_groups.last and last >= key_groups.first
         ]
 
     def keeps(self, span: KeyGroupRange, content: bytes) -> bool:
         """Return whether the previous snapshot has these rows, in undamaged files.
 
-        In a store only their sizes and footers are compared: all else would be a download, of bytes
-        that the store has checksums of.
-
         Args:
             span: The key groups of the rows.
             content: The fingerprint of the rows.
         """
-        if self.known.get((span.first, span.last)) != content:
+        if self.before is None or self.known.get((span.first, span.last)) != content:
             return False
-        if self.before is None:
-            return True
-        is_local = table_directory(self.before.lake, self.path).local
         try:
-            if has_content(self.before, span, content) if is_local else has_ends(self.before, span):
+            if has_content(self.before, span, content):
                 return True
             problem = "its rows are not those of its fingerprint"
         except (StateError, OSError, pa.ArrowException) as error:
@@ -103,7 +100,8 @@ class ImportTask:
         names: The names of the fields of rows, by state; empty without a plan of Flink SQL.
         digested: Whether the bytes are digested, so that the next import can compare them; those in
             an object store would be fetched twice.
-        mark: The mark of the same key groups in the previous snapshot; empty without one.
+        marks: The marks of the same key groups in the previous snapshot: timers that Flink keeps
+            on the heap beside RocksDB are slices of their own.
     """
 
     source: str
@@ -118,7 +116,7 @@ class ImportTask:
     partitions: int | None = None
     names: tuple[tuple[str, RowNames], ...] = ()
     digested: bool = False
-    mark: bytes = b""
+    marks: frozenset[bytes] = frozenset()
 
     def files(self) -> Sequence[KeyedFile]:
         """Return the files of its operator, which are opened once in a process.
@@ -145,14 +143,14 @@ class SliceResult:
             key groups in the previous snapshot, or for a part of one.
         sums: By state, what was measured of its key groups.
         mark: The mark of the slice; empty without a digest of its bytes.
-        same: Whether the bytes are those of the previous snapshot: its tables have all rows, and
-            nothing was measured.
+        same: The states that were not measured, as their bytes are those of the previous snapshot:
+            its tables have all rows.
     """
 
     units: dict[str, list[UnitRecord]] = field(default_factory=dict)
     sums: dict[str, GroupSums] = field(default_factory=dict)
     mark: bytes = b""
-    same: bool = False
+    same: tuple[str, ...] = ()
 
     def take_recorded(self, sums: dict[str, GroupSums], task: ImportTask) -> None:
         """Take from the catalog what was not measured, as the bytes are the same.
@@ -161,7 +159,7 @@ class SliceResult:
             sums: What the previous snapshot has of each state.
             task: The slice.
         """
-        self.sums = {name: each.within(task.key_groups) for name, each in sums.items()}
+        self.sums = {name: sums[name].within(task.key_groups) for name in self.same}
         for target in task.targets:
             held = [self.sums[name] for name in target.states if name in self.sums]
             for unit in self.units.get(target.path, []):
@@ -232,23 +230,25 @@ class _Slice:
         self.parts = [(files[part.file], part.key_groups) for part in task.parts]
         self.states = files[task.parts[0].file].states  # the same in all parts
         self.measure = Measure([state.name for state in self.states], task.key_groups)
+        self.targets = [
+            target
+            for target in task.targets
+            if any(name in self.measure.states for name in target.states)
+        ]
 
     def run(self) -> SliceResult:
         """Measure first if the previous snapshot has files to compare, and write what differs."""
         task, measure = self.task, self.measure
         with phase("compared"):
             stored = stored_digest(self.parts) if task.digested else b""
-            if self._is_same(stored):
-                return SliceResult(self._units_before(), mark=task.mark, same=True)
-        compare = any(target.known for target in task.targets)
+            mark = self._mark_before(stored)
+            if mark and mark in task.marks and self._keeps_all():
+                return SliceResult(self._units_before(), mark=mark, same=tuple(measure.states))
+        compare = any(target.known for target in self.targets)
         if compare:
             for _, entries in self._entries():
                 self._measure(entries)
-        tables = [
-            _SliceTable(task, target, measure, measured=compare)
-            for target in task.targets
-            if any(name in measure.states for name in target.states)
-        ]
+        tables = [_SliceTable(task, target, measure, measured=compare) for target in self.targets]
         owner = {name: table for table in tables for name in table.target.states}
         by_state = [(state, owner[state.name]) for state in self.states]
         read = not compare or any(table.differs for table in tables)
@@ -274,22 +274,25 @@ class _Slice:
         mark = slice_mark(stored, task.partitions, parts) if stored else b""
         return SliceResult(units, sums, mark)
 
-    def _is_same(self, stored: bytes) -> bool:
-        """Return whether the previous snapshot's tables have what these bytes say, undamaged."""
-        task = self.task
-        if not (stored and task.mark) or any(target.before is None for target in task.targets):
-            return False
-        before = {target.path: target.parts(task.key_groups) for target in task.targets}
-        return slice_mark(stored, task.partitions, before) == task.mark and all(
+    def _mark_before(self, stored: bytes) -> bytes:
+        """Return the mark of these bytes and of what the previous snapshot has; empty without."""
+        if not stored or any(target.before is None for target in self.targets):
+            return b""
+        parts = {target.path: target.parts(self.task.key_groups) for target in self.targets}
+        return slice_mark(stored, self.task.partitions, parts)
+
+    def _keeps_all(self) -> bool:
+        """Return whether all that the previous snapshot has of these key groups is undamaged."""
+        return all(
             target.keeps(KeyGroupRange(*part.span), part.fingerprint)
-            for target in task.targets
-            for part in before[target.path]
+            for target in self.targets
+            for part in target.parts(self.task.key_groups)
         )
 
     def _units_before(self) -> dict[str, list[UnitRecord]]:
         """Return the previous snapshot's files of these key groups, whose rows are not counted."""
         units = {}
-        for target in self.task.targets:
+        for target in self.targets:
             partitioning = Partitioning(self.task.max_parallelism, target.partition_by)
             units[target.path] = [
                 UnitRecord(

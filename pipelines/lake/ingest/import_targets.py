@@ -99,35 +99,35 @@ def with_known(
         previous: The previous snapshot.
     """
     tables = {} if previous is None else known_tables(operator, previous)
-
-    def with_files(target: TableTarget) -> TableTarget:
-        if target.path not in tables:
-            return target
-        before, table = tables[target.path]
-        marks = {part.span: part.fingerprint for unit in table.units for part in unit.compared}
-        known = {ends: mark for ends, mark in marks.items() if mark}
-        return replace(target, known=known, before=table_rows(lake, before, table))
-
-    return tuple(map(with_files, targets))
+    return tuple(
+        replace(target, before=table_rows(lake, *tables[target.path]))
+        if target.path in tables else target
+        for target in targets
+    )  # fmt: skip
 
 
 def known_tables(
     operator: Operator, previous: SnapshotRecord
 ) -> dict[str, tuple[OperatorRecord, TableRecord]]:
-    """Return the previous snapshot's tables of an operator, where the types are the same."""
+    """Return the previous snapshot's tables of an operator, where the types are the same.
+
+    Of several queues of timers in one table each must have the same as now.
+    """
     before = [other for other in previous.operators if other.operator_id == operator.operator_id]
     if not before or before[0].max_parallelism != operator.max_parallelism:
         return {}
     if before[0].key_serializer != key_serializer(operator):
         return {}
-    types = {_types(state) for state in operator.keyed_states}
-    alike = {
-        state.table
-        for state in before[0].states
-        if not is_decoded_otherwise(before[0], state)
-        and _types(parse_recorded(before[0], state)) in types
-    }
-    return {table.path: (before[0], table) for table in before[0].tables if table.path in alike}
+    types = {state.name: _types(state) for state in operator.keyed_states}
+    alike: dict[str, bool] = {}
+    for state in before[0].states:
+        if state.name in types:
+            alike[state.table] = (
+                alike.get(state.table, True)
+                and not is_decoded_otherwise(before[0], state)
+                and _types(parse_recorded(before[0], state)) == types[state.name]
+            )
+    return {table.path: (before[0], table) for table in before[0].tables if alike.get(table.path)}
 
 
 def _types(state: KeyedState) -> tuple[object, ...]:

@@ -32,7 +32,6 @@ from statelake.pipelines.lake.ingest.import_slice import (
 )
 from statelake.pipelines.lake.ingest.import_targets import (
     key_serializer,
-    known_tables,
     previous_units,
     table_targets,
     with_known,
@@ -407,24 +406,19 @@ class _Import:
         tasks, sizes, operators, sliced = [], [], [], []
         local = self.directory.local and self.lake.directory.local
         limit = large_bytes(self._operators(), local=local)
+        before = {} if previous is None else {op.operator_id: op for op in previous.operators}
+        marks = defaultdict(set)
+        for operator_id, operator_before in before.items():
+            for held in operator_before.slices:
+                marks[operator_id, held.first, held.last].add(held.mark)
         for operator in self._operators():
             targets = with_known(tables[operator.label], self.lake.location, operator, previous)
             sliced += [(operator, target) for target in targets]
             partitioning = Partitioning(operator.max_parallelism)
-            known = {} if previous is None else known_tables(operator, previous)
-            marks = {
-                (held.first, held.last): held.mark
-                for before, _ in list(known.values())[:1]
-                for held in before.slices
-            }
-            present = {
-                part.span
-                for target in targets
-                for unit in (target.before.units if target.before is not None else ())
-                for part in unit.compared
-            }
+            present = {span for target in targets for span in target.known}
             files = operator.keyed_files
             for parts, size in plan_import_slices(files, partitioning, present, limit):
+                first, last = parts[0].key_groups.first, parts[-1].key_groups.last
                 tasks.append(
                     ImportTask(
                         self.directory.location,
@@ -441,7 +435,7 @@ class _Import:
                         if any(each.names != NO_NAMES for each in operator.keyed_states)
                         else (),
                         self.directory.local,
-                        marks.get((parts[0].key_groups.first, parts[-1].key_groups.last), b""),
+                        frozenset(marks[operator.operator_id, first, last]),
                     )
                 )
                 sizes.append(size)
@@ -455,17 +449,16 @@ class _Import:
         results = import_slices(self.stopwatch, engine, tasks, sizes, large, progress)
         self.leaves_files |= bool(large)
         self.marks = defaultdict(list)
-        before = {} if previous is None else {op.operator_id: op for op in previous.operators}
         sums: dict[str, dict[str, GroupSums]] = {}
         for task, result in zip(tasks, results, strict=True):
-            name, span = task.operator_id, task.key_groups
+            name, read = task.operator_id, task.key_groups
             if result.same:
                 if name not in sums:
                     sums[name] = recorded_sums(before[name])
                 result.take_recorded(sums[name], task)
             slices[name].append(result)
             if result.mark:
-                self.marks[name].append(SliceRecord(span.first, span.last, result.mark))
+                self.marks[name].append(SliceRecord(read.first, read.last, result.mark))
         keyed = [
             SlicedTable(
                 target,

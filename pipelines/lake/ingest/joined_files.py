@@ -64,9 +64,13 @@ class JoinedFile:
         directory = table_directory(self.lake, self.path)
         writer = UnitWriter(directory, self.attempt, self.partitioning)
         last = self.sources[-1][1].last
+        files: dict[str, pa.Table] = {}  # one of before has several parts
         for unit, key_groups in self.sources:
-            rows = read_unit(self.lake, self.path, unit, self.columns, self.partitioning)
-            for batch in rows_of_groups(rows, key_groups).to_batches():
+            if unit.path not in files:
+                files[unit.path] = read_unit(
+                    self.lake, self.path, unit, self.columns, self.partitioning
+                )
+            for batch in rows_of_groups(files[unit.path], key_groups).to_batches():
                 writer.append(batch, last)
         return writer.close(last)
 

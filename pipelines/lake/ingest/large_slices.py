@@ -226,7 +226,7 @@ class _LargeSlice:
         """Return the tasks of its pieces with rows of changed tables."""
         measured = bool(self.measures)
         targets = tuple(
-            replace(target, known={})
+            replace(target, before=None)
             for target in self.whole.targets
             if not measured or self._differs(target)
         )

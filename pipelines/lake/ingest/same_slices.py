@@ -12,15 +12,50 @@ from hashlib import blake2b
 import numpy as np
 
 from statelake.pipelines.lake.tables.records import OperatorRecord, PartRecord
+from statelake.state_core.kernels.hashing import fingerprint_entries
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import GroupSums
 from statelake.state_core.model.snapshot import KeyedFile
+from statelake.state_core.serializers.framework.columns import U8Array
+
+DIGESTED_BYTES = 4 << 20
 
 
 def stored_digest(parts: Sequence[tuple[KeyedFile, KeyGroupRange]]) -> bytes:
-    """Return a digest of the bytes of a slice as stored; empty if a format has none."""
-    digests = [file.stored_digest(key_groups) for file, key_groups in parts]
-    return blake2b(b"".join(digests), digest_size=16).digest() if all(digests) else b""
+    """Return a digest of the bytes of a slice as stored; empty if a format can't tell them.
+
+    Args:
+        parts: The files of the slice, and their key groups in it.
+
+    Raises:
+        SnapshotError: The bytes can't be read.
+    """
+    digest = blake2b(digest_size=16)
+    block = np.empty(DIGESTED_BYTES, np.uint8)
+    for file, key_groups in parts:
+        spans = file.stored_spans(key_groups)
+        if spans is None:
+            return b""
+        claimed = file.key_groups.intersection(key_groups)
+        head = type(file).__name__, file.compressed, claimed, file.key_serializer
+        states = [(each.meta_info, each.key_type, each.value_type) for each in file.states]
+        digest.update(repr((head, states)).encode())
+        for owner, source, start, end in spans:
+            digest.update(repr((owner, end - start)).encode())
+            for offset in range(start, end, len(block)):
+                held = block[: end - offset]
+                source.read_into(offset, held)
+                digest.update(_fingerprint(held))
+    return digest.digest()
+
+
+def _fingerprint(data: U8Array) -> bytes:
+    """Return a 128-bit hash of bytes: three times as fast as a cryptographic one."""
+    bounds = np.array([0, len(data)], np.int64)
+    low, high = np.zeros(1, np.uint64), np.zeros(1, np.uint64)
+    first, end = bounds[:1], bounds[1:]
+    fingerprint_entries(data, first, end, end, end, np.zeros(1, np.int64), low, high)
+    return low.tobytes() + high.tobytes()
 
 
 def slice_mark(

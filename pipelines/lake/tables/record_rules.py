@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from statelake.pipelines.lake.tables.names import (
@@ -33,6 +34,7 @@ from statelake.pipelines.lake.tables.records import (
     SubtaskRecord,
     TableRecord,
     UnitRecord,
+    by_span,
     field_values,
 )
 from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS, Partitioning
@@ -246,6 +248,7 @@ def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) 
         yield where, f"partitioned by {table.partition_by!r}"
         return
     end = operator.max_parallelism if keyed else operator.parallelism
+    files = by_span(table.units)
     span, before = (-1, -1), (-1, -1)
     for unit in sorted(table.units, key=lambda record: record.first):
         if not unit.first <= unit.last < end:
@@ -253,8 +256,7 @@ def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) 
         if unit.first <= span[1] and not (keyed and (unit.first, unit.last) == span):
             yield where, f"two files of {unit.first}"
         span = unit.first, unit.last
-        ends = [end for part in unit.parts for end in (part.first, part.last)]
-        if ends and (ends != sorted(ends) or (ends[0], ends[-1]) != span):
+        if unit.parts and (len(files[unit.span]) > 1 or not _has_its_parts(unit)):
             yield where, f"{unit.path} of {unit.first} to {unit.last} has other parts"
         if not keyed:
             if unit.partition != -1:
@@ -267,6 +269,15 @@ def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) 
             yield where, f"{unit.path} in partition {unit.partition}"
         before = buckets
     yield from _repeated(where, (unit.path for unit in table.units))
+
+
+def _has_its_parts(unit: UnitRecord) -> bool:
+    """Return whether the parts of a file follow on each other, from its first to its last group."""
+    return (
+        (unit.parts[0].first, unit.parts[-1].last) == unit.span
+        and all(part.first <= part.last for part in unit.parts)
+        and all(part.last < following.first for part, following in pairwise(unit.parts))
+    )
 
 
 def _is_hex(text: str) -> bool:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +85,11 @@ class TableRows:
         """The operator's maximum parallelism."""
         return self.partitioning.max_parallelism
 
+    @cached_property
+    def found_as_written(self) -> dict[str, bool]:
+        """Whether each file that was compared with its seal has one: it is done once."""
+        return {}
+
     def parse(self, held: HeldState) -> tuple[KeyedState, KeyedLayout]:
         """Return a state of the table, and the layout of its rows."""
         return parse_keyed_state(
@@ -150,53 +156,35 @@ class TableRows:
         return states
 
 
-def is_whole(directory: Directory, unit: UnitRecord) -> bool:
-    """Compare all bytes of a file with its seal.
+def is_as_written(directory: Directory, unit: UnitRecord) -> bool:
+    """Compare a file with its seal.
+
+    In a store only its size and its footer are compared: all else would be a download, of bytes
+    that the store has checksums of.
 
     Returns:
-        Whether it has a seal.
+        Whether it has a seal, or is in a store.
 
     Raises:
         MissingFileError, OSError, ArrowException: It is damaged, or can't be read.
     """
     with directory.open_input(unit.path) as file:
-        return check_whole(file)
-
-
-def is_at_its_end(directory: Directory, unit: UnitRecord) -> bool:
-    """Compare the size and the footer of a file in a store, which keeps checksums of the rows.
-
-    Returns:
-        True.
-
-    Raises:
-        MissingFileError, OSError, ArrowException: It is damaged, or can't be read.
-    """
-    with directory.open_input(unit.path) as file:
+        if directory.local:
+            return check_whole(file)
         check_end(file, unit.size)
-    return True
+        return True
 
 
 def whole_units(directory: Directory, units: Iterable[UnitRecord]) -> list[UnitRecord]:
-    """Return those files whose seal says that they are as they were written, as of `has_ends`."""
+    """Return those files whose seal says that they are as they were written."""
     whole = []
     for unit in units:
         try:
-            if is_whole(directory, unit) if directory.local else is_at_its_end(directory, unit):
+            if is_as_written(directory, unit):
                 whole.append(unit)
         except (StateError, OSError, pa.ArrowException) as error:  # noqa: PERF203 - each has its own
             LOG.warning("%s: written anew (%s)", directory.full(unit.path), error)
     return whole
-
-
-def has_ends(rows: TableRows, key_groups: KeyGroupRange) -> bool:
-    """Return whether the files of these key groups end as they were written: True.
-
-    Raises:
-        MissingFileError, OSError, ArrowException: A file is damaged, or can't be read.
-    """
-    directory = table_directory(rows.lake, rows.path)
-    return all(is_at_its_end(directory, unit) for unit in _units_of(rows, key_groups))
 
 
 def _units_of(rows: TableRows, key_groups: KeyGroupRange) -> tuple[UnitRecord, ...]:
@@ -212,16 +200,27 @@ def _units_of(rows: TableRows, key_groups: KeyGroupRange) -> tuple[UnitRecord, .
 def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
     """Return whether the files of these key groups have what was written into them.
 
-    Files of earlier versions of statelake, which have no seal, are read, and their rows compared
-    with the fingerprint.
+    Files of earlier versions of statelake, which have no seal, are read.
 
     Raises:
         StateError, OSError, ArrowException: A file is damaged, or can't be read.
     """
-    directory = table_directory(rows.lake, rows.path)
+    found = rows.found_as_written
+    for unit in _units_of(rows, key_groups):
+        if unit.path not in found:
+            found[unit.path] = is_as_written(table_directory(rows.lake, rows.path), unit)
+        if not found[unit.path]:
+            return has_rows(rows, key_groups, fingerprint)
+    return True
+
+
+def has_rows(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
+    """Read the files of these key groups; return whether their rows have this fingerprint.
+
+    Raises:
+        StateError, OSError, ArrowException: A file is damaged, or can't be read.
+    """
     units = _units_of(rows, key_groups)
-    if all(is_whole(directory, unit) for unit in units):
-        return True
     numbered, measure = replace(rows, units=units).measured(key_groups)
     for state_rows in numbered.read(key_groups):
         measure.add(encode_rows(state_rows, prefix_bytes(rows.max_parallelism)))

@@ -31,7 +31,7 @@ from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
 from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.table_log import LAST_CHECKPOINT, spare_checkpoints
-from statelake.pipelines.lake.tables.table_rows import has_content, table_rows
+from statelake.pipelines.lake.tables.table_rows import has_rows, table_rows
 from statelake.state_core.errors import MissingFileError, StateError
 from statelake.state_core.files.filesystem import Directory, ListedFile
 from statelake.state_core.files.workers import Workers
@@ -300,6 +300,7 @@ class _LakeCheck:
     def _check_unsealed(self) -> set[str]:
         """Compare the rows of files without a seal with their fingerprints; return these files."""
         compared: set[str] = set()
+        done: set[tuple[frozenset[str], int, int, bytes]] = set()
         for _, operator, table in self._units():
             spans = defaultdict(list)
             for unit in table.units if table in operator.keyed_tables else ():
@@ -308,12 +309,14 @@ class _LakeCheck:
                         spans[part.first, part.last, part.fingerprint].append(unit)
             for (first, last, fingerprint), units in spans.items():
                 paths = {f"{table.path}/{unit.path}" for unit in units}
-                if not paths & self.unsealed or paths <= compared or paths & self.problems.keys():
+                content = frozenset(paths), first, last, fingerprint
+                if not paths & self.unsealed or content in done or paths & self.problems.keys():
                     continue
+                done.add(content)
                 problem = "its rows are not those of its fingerprint"
                 try:
                     rows = table_rows(self.lake.location, operator, table)
-                    if has_content(rows, KeyGroupRange(first, last), fingerprint):
+                    if has_rows(rows, KeyGroupRange(first, last), fingerprint):
                         problem = ""
                 except (StateError, OSError, pa.ArrowException) as error:
                     problem = " ".join(str(error).split())

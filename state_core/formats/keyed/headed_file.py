@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -29,18 +27,18 @@ from statelake.state_core.formats.layout.meta_info import (
     StateMetaInfo,
     read_keyed_header,
 )
-from statelake.state_core.kernels.hashing import fingerprint_entries
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.snapshot import NO_NAMES, Entries, KeyedState, RowNames
+from statelake.state_core.model.snapshot import (
+    NO_NAMES,
+    Entries,
+    KeyedState,
+    RowNames,
+    StoredSpan,
+)
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.columns import U8Array
 from statelake.state_core.serializers.framework.decoders import decoded, undecoded, written_by
 from statelake.state_core.serializers.framework.opaque_values import count_columns, restore_key
-
-DIGESTED_BYTES = 4 << 20
-StoredSpan: TypeAlias = tuple[object, ByteSource, int, int]
-"""Whose bytes these are, their file, their first offset and the one behind them."""
 
 
 @dataclass(frozen=True)
@@ -202,31 +200,11 @@ class HeadedFile(ABC):
 
         return encode_key(self.head.key, key, self.max_parallelism)
 
-    def stored_digest(self, key_groups: KeyGroupRange) -> bytes:
-        """Return a digest of the bytes of some key groups as stored; empty if it has none.
-
-        Raises:
-            SnapshotError: The bytes can't be read.
-        """
-        spans = self._stored_spans(key_groups)
-        if spans is None:
-            return b""
-        digest = blake2b(type(self).__name__.encode(), digest_size=16)
-        digest.update(repr((self.compressed, self.max_parallelism)).encode())
-        for state in self.states:
-            digest.update(repr((state.meta_info, state.key_type, state.value_type)).encode())
-        digest.update(self.key_serializer)
-        block = np.empty(DIGESTED_BYTES, np.uint8)
-        for name, source, start, end in spans:
-            digest.update(repr((name, end - start)).encode())
-            for offset in range(start, end, len(block)):
-                held = block[: min(len(block), end - offset)]
-                source.read_into(offset, held)
-                digest.update(_fingerprint(held))
-        return digest.digest()
-
-    def _stored_spans(self, key_groups: KeyGroupRange) -> Iterable[StoredSpan] | None:
-        """Return where the bytes of some key groups are; None if they are not apart."""
+    def stored_spans(
+        self,
+        key_groups: KeyGroupRange,
+    ) -> Iterable[StoredSpan] | None:
+        """Return None: it is not known where the bytes of some key groups are."""
         return None
 
     @abstractmethod
@@ -257,15 +235,6 @@ class HeadedFile(ABC):
                         yield of_state.take(rows)
 
 
-def _fingerprint(data: U8Array) -> bytes:
-    """Return a 128-bit hash of bytes: three times as fast as a cryptographic one."""
-    bounds = np.array([0, len(data)], np.int64)
-    low, high = np.zeros(1, np.uint64), np.zeros(1, np.uint64)
-    first, end = bounds[:1], bounds[1:]
-    fingerprint_entries(data, first, end, end, end, np.zeros(1, np.int64), low, high)
-    return low.tobytes() + high.tobytes()
-
-
 @dataclass(frozen=True, slots=True)
 class KeyGroupSpan:
     """The position of one key group's bytes in the file."""
@@ -291,8 +260,8 @@ class SpannedFile(HeadedFile):
         """Return key groups and their bytes as stored."""
         return [(span.group, span.end - span.start) for span in self.spans]
 
-    def _stored_spans(self, key_groups: KeyGroupRange) -> Iterable[StoredSpan]:
+    def stored_spans(self, key_groups: KeyGroupRange) -> Iterator[StoredSpan]:
         """Yield where the bytes of some key groups are."""
         for span in self.spans:
             if span.group in key_groups:
-                yield span.group, self.source, span.start, span.end
+                yield StoredSpan(span.group, self.source, span.start, span.end)

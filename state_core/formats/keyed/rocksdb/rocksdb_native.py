@@ -22,10 +22,11 @@ import re
 import resource
 import tempfile
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
@@ -40,7 +41,7 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from statelake.state_core.files.filesystem import ByteSource, Directory, FileSource
-from statelake.state_core.formats.keyed.headed_file import HeadedFile, StoredSpan
+from statelake.state_core.formats.keyed.headed_file import HeadedFile
 from statelake.state_core.formats.keyed.rocksdb.rocksdb_cuts import (
     bounds_in,
     by_family,
@@ -64,7 +65,7 @@ from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.kernels.sst import TRAILER
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.snapshot import Entries, FilePiece, StateKind
+from statelake.state_core.model.snapshot import Entries, FilePiece, StateKind, StoredSpan
 
 _Rows: TypeAlias = list[tuple[int, Pairs]]
 
@@ -266,16 +267,17 @@ class RocksDBFiles:
         bounds = KeyBounds.of(groups, self.prefix)
         spans: list[StoredSpan] = []
         for state in range(len(self.header.states)):
-            reader = self._reader(state, bounds)
-            if not isinstance(reader, FamilyTables):
+            runs = self._runs(state)
+            if runs is None:
                 return None
-            for number, run in enumerate(reader.runs):
-                for file, first, behind in run.spans:
-                    starts = file.offsets[first:behind]
-                    ends = starts + file.block_sizes[first:behind] + TRAILER
-                    if np.any(starts[1:] != ends[:-1]):
-                        return None
-                    spans.append(((state, number), file.source, int(starts[0]), int(ends[-1])))
+            for file in chain.from_iterable(runs):
+                first, behind = file.blocks_of(bounds)
+                starts = file.offsets[first:behind]
+                ends = starts + file.block_sizes[first:behind] + TRAILER
+                if np.any(starts[1:] != ends[:-1]):
+                    return None
+                if first < behind:
+                    spans.append(StoredSpan(state, file.source, int(starts[0]), int(ends[-1])))
         return spans
 
     @cached_property
@@ -369,12 +371,16 @@ class RocksDBFiles:
             return 0
 
     def _reader(self, state: int, bounds: KeyBounds) -> FamilyTables | IteratedFamily:
-        name = self._family_name(state)
-        with self._lock:
-            runs = None if self.by_rocksdb else self._tables.get(name)
+        runs = self._runs(state)
         if runs is None:
             return self._iterate(state, bounds)
         return FamilyTables(runs, state, bounds, self.prefix)
+
+    def _runs(self, state: int) -> Runs | None:
+        """Return the files of a state; None if RocksDB has to read one of them."""
+        name = self._family_name(state)
+        with self._lock:
+            return None if self.by_rocksdb else self._tables.get(name)
 
     @cached_property
     def _indexes(self) -> list[SstFile]:
@@ -588,7 +594,7 @@ class RocksDBKeyedFile(HeadedFile):
         """Return key groups and their bytes as stored, from the indexes of the tables."""
         return self.database.stored_bytes
 
-    def _stored_spans(self, key_groups: KeyGroupRange) -> Iterable[StoredSpan] | None:
+    def stored_spans(self, key_groups: KeyGroupRange) -> list[StoredSpan] | None:
         """Return where the blocks of some key groups are; None if RocksDB has to read a table."""
         return self.database.stored_spans(key_groups)
 

@@ -96,6 +96,13 @@ VALUES: list[tuple[Place, Any]] = [
     ((*UNIT, "first"), 3), ((*UNIT, "last"), 1 << 40), ((*UNIT, "last"), -1),
     ((*UNIT, "rows"), -1), ((*UNIT, "rows"), 1 << 62), ((*UNIT, "size"), -2),
     ((*UNIT, "fingerprint"), "x"),
+    *(
+        ((*UNIT, "parts"), [{"first": ends[0], "last": ends[1], "fingerprint": b"x"} for ends in parts])
+        for parts in (
+            [(0, 2)], [(1, 3)], [(0, 1), (1, 3)], [(0, 3), (0, 3)], [(2, 3), (0, 1)],
+            [(0, 2), (2, 1), (3, 3)], [(0, 1), (2, 1 << 62)], [(0, -1), (0, 3)],
+        )
+    ),
 ]  # fmt: skip
 
 
@@ -152,6 +159,9 @@ def test_key_groups_of_one_bucket_may_have_several_files(row: dict[str, Any]) ->
             assert "in partition" in fault_of(row)
             half["last"] = unit["last"] = unit["first"]
             assert fault_of(row) == ""
+            half["parts"] = [{"first": unit["first"], "last": unit["first"], "fingerprint": b"x"}]
+            assert "other parts" in fault_of(row)
+            del half["parts"]
             half["last"] += 1
             assert "two files of" in fault_of(row)
             half["last"] -= 1

@@ -36,6 +36,8 @@ from statelake.pipelines.lake.erase.audit_records import audit_records, broken_r
 from statelake.pipelines.lake.erase.erasing import Erasure, erase
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.ingest import importing
+from statelake.pipelines.lake.ingest.joined_files import JoinedFile
+from statelake.pipelines.lake.tables import units
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.pipelines.lake.tables.names import (
     ERASURE_RECORDS,
@@ -71,6 +73,7 @@ ERASED = "key-1"
 ASKED = ErasureRequest("gdpr-4711", [ERASED], carried="keep")
 PREVIOUS: Step = (importing._Import, "_previous", "after", 1)
 BEGUN: Step = (importing._Import, "_map", "before", 1)
+JOINING: Step = (JoinedFile, "write", "before", 1)
 ONE_VERSION: Step = (StateTable, "replace_files", "after", 1)
 LAST: Step = (Attempt, "commit", "before", 1)
 
@@ -243,11 +246,12 @@ class TestTwoContainersWithOneErasure:
 class TestTakenForDead:
     """However long a process was suspended: what it builds on may be gone when it goes on."""
 
-    @pytest.mark.parametrize("step", [BEGUN, ONE_VERSION, LAST])
+    @pytest.mark.parametrize("step", [BEGUN, JOINING, ONE_VERSION, LAST])
     def test_an_import_begins_again(
         self, step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Against what is there then."""
+        monkeypatch.setattr(units, "SLICE_BYTES", 1)
         drop = elsewhere(lambda: drop_snapshots(scene.lake, "orders", snapshot_ids=["good", "bad"]))
         do_at(monkeypatch, step, drop)
         import_as(scene.lake, scene.root / "bad", "again")

@@ -10,19 +10,23 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogChange
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
-from statelake.pipelines.lake.ingest import import_slice
+from statelake.pipelines.lake.erase.erasing import rows_edits
+from statelake.pipelines.lake.ingest import import_slice, joined_files
 from statelake.pipelines.lake.ingest.import_targets import table_targets
 from statelake.pipelines.lake.query.key_group_function import key_group
-from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables import table_rows, units
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.record_rules import record_fault
 from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
 from statelake.pipelines.lake.tables.tables import CONFIGURATION, create_table
@@ -34,6 +38,7 @@ from statelake.pipelines.lake.tables.units import (
     Partitioning,
     plan_import_slices,
 )
+from statelake.pipelines.lake.verify.lake_checking import check_lake
 from statelake.state_core.errors import KeyGroupError, LakeError
 from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.lakes import (
@@ -428,6 +433,48 @@ class TestJoined:
         later = self.changed(WORDS, tmp_path / "later")
         import_as(lake, later, "second")
         assert exported(lake, "second", tmp_path / "out") == entries(later)
+
+    def test_a_file_of_several_parts_is_read_once(
+        self, lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """To compare it with its seal, and for the parts that did not change."""
+        first = import_as(lake, WORDS, "first")
+        (file,) = count_files(first)
+        assert len(file.parts) > 3
+        checked: list[object] = []
+        read: list[str] = []
+
+        def check(source: pa.NativeFile) -> bool:
+            checked.append(source)
+            return check_whole(source)
+
+        def read_file(lake: str, path: str, unit: UnitRecord, *rest: Any) -> pa.Table:
+            read.append(unit.path)
+            return table_rows.read_unit(lake, path, unit, *rest)
+
+        monkeypatch.setattr(table_rows, "check_whole", check)
+        monkeypatch.setattr(joined_files, "read_unit", read_file)
+        import_as(lake, self.changed(WORDS, tmp_path / "later"), "second", engine=LocalEngine(1))
+        assert len(checked) == sum(len(table.units) for table in first.tables)
+        assert read.count(file.path) == 1
+
+    def test_each_part_is_compared_with_its_fingerprint(self, lake: Catalog) -> None:
+        """By the check of a lake, if the file has no seal."""
+        record = import_as(lake, WORDS, "first")
+        (file,) = count_files(record)
+        path = Path(lake.location) / COUNTS / file.path
+        rows = pq.read_table(path, partitioning=None)
+        at = rows.schema.get_field_index("value")
+        values = rows.column(at).to_pylist()
+        values[-1] += 1
+        changed = rows.set_column(at, rows.schema.field(at), [values])
+        pq.write_table(changed, path, compression="zstd", use_dictionary=False)
+        file.size = path.stat().st_size
+        lake.transact(lambda _: CatalogChange(edits=rows_edits([record])))
+        (damaged,) = check_lake(lake.location).damaged
+        assert (damaged.path, damaged.problem) == (
+            f"{COUNTS}/{file.path}", "its rows are not those of its fingerprint",
+        )  # fmt: skip
 
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from statelake import NewKeyedState, NewOperator, write_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.ingest.import_slice import _Slice
@@ -15,6 +18,8 @@ from statelake.pipelines.lake.ingest.import_targets import known_tables
 from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
 from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.model.handles import IncrementalHandle
 from statelake.state_core.model.snapshot import Entries, KeyedFile
 from tests.support.lakes import (
     KINDS,
@@ -32,6 +37,7 @@ from tests.support.lakes import (
     import_as,
 )
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+from tests.support.savepoints.heap_timers import heap_timers
 
 pytestmark = pytest.mark.thinned(2)
 
@@ -190,6 +196,32 @@ def test_other_keys_of_the_same_bytes(lake: Catalog) -> None:
     assert known_tables(operator, replace(record, operators=[other])) == {}
 
 
+def test_queues_of_timers_of_which_one_has_other_types(lake: Catalog, tmp_path: Path) -> None:
+    """They share a table: the same bytes are another row of one of them."""
+
+    def written(name: str, *constants: str) -> Path:
+        states = [
+            NewKeyedState.timers(
+                domain,
+                pa.table({"key": [1], "timestamp": [7], "namespace": [of_queue[0]]}),
+                namespace={"enum": "com.acme.Tier", "constants": of_queue},
+                service="window-timers",
+            )
+            for domain, of_queue in (
+                ("event", ["GOLD", "SILVER"]),
+                ("processing", list(constants)),
+            )
+        ]
+        operator = NewOperator("op", "Long", states, parallelism=1, max_parallelism=128)
+        write_snapshot(tmp_path / name, [operator])
+        return tmp_path / name
+
+    import_as(lake, written("first", "GOLD", "SILVER"), "first")
+    second = written("second", "SILVER", "GOLD")
+    import_as(lake, second, "second")
+    assert exported(lake, "second", tmp_path / "out") == entries(second)
+
+
 class TestIdenticalBytes:
     """What is stored as before is not read entry by entry."""
 
@@ -224,6 +256,17 @@ class TestIdenticalBytes:
         assert exported(lake, "second", tmp_path / "out") == entries(case.snapshot)
         assert_whole(lake)
 
+    def test_nor_of_timers_beside_rocksdb(
+        self, lake: Catalog, tmp_path: Path, reads: list[str]
+    ) -> None:
+        """Which are in files of their own, of the same key groups."""
+        source = heap_timers("windows", tmp_path / "checkpoint")
+        import_as(lake, source, "first")
+        reads.clear()
+        import_as(lake, source, "second")
+        assert not reads
+        assert exported(lake, "second", tmp_path / "out") == entries(source)
+
     def test_what_changed_in_the_lake_is_read(
         self, lake: Catalog, tmp_path: Path, reads: list[str]
     ) -> None:
@@ -237,6 +280,23 @@ class TestIdenticalBytes:
         import_as(lake, WORDS, "second")
         assert reads
         assert exported(lake, "second", tmp_path / "out") == entries(WORDS)
+
+    def test_blocks_that_other_subtasks_claim(self, lake: Catalog, tmp_path: Path) -> None:
+        """The same bytes are other rows where the handles name other key groups."""
+        source = golden("kinds-rocksdb-native-p2-m128-flink2.3.0").snapshot
+        moved = tmp_path / "moved"
+        shutil.copytree(source, moved)
+        metadata = read_metadata((moved / "_metadata").read_bytes())
+        for operator in metadata.operators:
+            for index, subtask in (operator.subtasks or {}).items():
+                if isinstance(subtask.managed_keyed, IncrementalHandle):
+                    first, count = ((0, 32), (32, 96))[index]
+                    subtask.managed_keyed = replace(subtask.managed_keyed, first=first, count=count)
+        (moved / "_metadata").write_bytes(write_metadata(metadata))
+        assert entries(moved) != entries(source)
+        import_as(lake, source, "first")
+        import_as(lake, moved, "second")
+        assert exported(lake, "second", tmp_path / "out") == entries(moved)
 
     def test_a_damaged_file_of_before_is_written_again(
         self, lake: Catalog, tmp_path: Path, reads: list[str]

@@ -157,8 +157,7 @@ def test_an_import_into_a_store_looks_at_the_ends_of_what_it_keeps(
     rows = table_rows(str(lake), operator, table)
     unit = table.units[0]
     span = KeyGroupRange(unit.first, unit.last)
-    known = {(unit.first, unit.last): unit.fingerprint}
-    target = TableTarget(table.path, "", (), known, rows)
+    target = TableTarget(table.path, "", (), rows)
     file = lake / table.path / unit.path
     data = bytearray(file.read_bytes())
     if damage == "footer":
@@ -173,8 +172,9 @@ def test_an_import_into_a_store_looks_at_the_ends_of_what_it_keeps(
         check_end(source, size)
 
     monkeypatch.setattr("statelake.pipelines.lake.tables.table_rows.check_end", read)
-    for module in ("ingest.import_slice", "tables.table_rows"):
-        monkeypatch.setattr(f"statelake.pipelines.lake.{module}.table_directory", _as_in_a_store)
+    monkeypatch.setattr(
+        "statelake.pipelines.lake.tables.table_rows.table_directory", _as_in_a_store
+    )
     assert target.keeps(span, unit.fingerprint) is (damage == "none")
     assert reads == [unit.size] * (damage != "gone")
 
