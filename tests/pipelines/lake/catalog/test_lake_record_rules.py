@@ -97,8 +97,8 @@ VALUES: list[tuple[Place, Any]] = [
     ((*UNIT, "rows"), -1), ((*UNIT, "rows"), 1 << 62), ((*UNIT, "size"), -2),
     ((*UNIT, "fingerprint"), "x"),
     *(
-        ((*UNIT, "parts"), [{"first": ends[0], "last": ends[1], "fingerprint": b"x"} for ends in parts])
-        for parts in (
+        ((*UNIT, "parts"), [{"first": a, "last": b, "fingerprint": b"x"} for a, b in spans])
+        for spans in (
             [(0, 2)], [(1, 3)], [(0, 1), (1, 3)], [(0, 3), (0, 3)], [(2, 3), (0, 1)],
             [(0, 2), (2, 1), (3, 3)], [(0, 1), (2, 1 << 62)], [(0, -1), (0, 3)],
         )
