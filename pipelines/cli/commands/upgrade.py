@@ -86,7 +86,7 @@ def upgrade(
             for name in names:
                 try:
                     done.append(newest.job[name].upgrade(to_flink, **words))
-                except StateError as error:
+                except StateError as error:  # noqa: PERF203 - each has its own
                     if not every:
                         raise
                     if newest.job.lake.catalog.has(newest.job.name, name):  # not dropped meanwhile
