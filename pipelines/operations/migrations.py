@@ -182,6 +182,8 @@ def migrate_several(
         except StateError as error:
             if snapshots or dry_run:
                 raise
+            if not lake.has(job, name):  # another has dropped it meanwhile
+                continue
             outcome = Outcome(name, "", "failed", 0, str(error))
         outcomes.append(outcome)
     return Migrations(list(states), outcomes, dry_run)

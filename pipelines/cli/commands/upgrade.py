@@ -10,6 +10,7 @@ import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar, show
 from statelake.pipelines.cli.options import NamedSnapshot, answer, engine_option, source_options
+from statelake.state_core.errors import StateError
 
 
 @click.command()
@@ -58,7 +59,8 @@ def upgrade(
     by --collection, or taken from a savepoint of the new job, --like. Classes of the job's own that
     Kryo wrote need their fields, in a file for --kryo.
 
-    Exit code 1 if Flink 2 could not restore all of it.
+    Exit code 1 if Flink 2 could not restore all of it. With --all, a snapshot that fails keeps no
+    other from being upgraded; its error comes at the end.
 
     \b
     Examples:
@@ -72,6 +74,7 @@ def upgrade(
     if every and (not source.in_lake or source.snapshot_id is not None):
         raise click.UsageError("--all is for a job of a lake, and names no --snapshot")
     words: Any = {"collection": collections, "like": like, "partly": partly}
+    failed: list[StateError] = []
     with progress_bar("upgrading", quiet=as_json_) as progress:
         if not source.in_lake:
             done = [sl.upgrade(source.savepoint, target, to_flink, **words, **source.reading)]
@@ -79,9 +82,21 @@ def upgrade(
             words |= {"suffix": suffix, "dry_run": dry_run, "note": note}
             newest = source.stored(engine, progress)
             names = newest.job.not_migrated(suffix) if every else [newest.name]
-            done = [newest.job[name].upgrade(to_flink, **words) for name in names]
+            done = []
+            for name in names:
+                try:
+                    done.append(newest.job[name].upgrade(to_flink, **words))
+                except StateError as error:  # noqa: PERF203 - each has its own
+                    if not every:
+                        raise
+                    if newest.job.lake.catalog.has(newest.job.name, name):  # not dropped meanwhile
+                        failed.append(error)
     if as_json_:
         as_json([each.to_json() for each in done])
     for each in () if as_json_ else done:
         show(each, as_json_=False)
+    if failed:
+        for error in failed[1:]:
+            click.echo(f"also: {error}", err=True)
+        raise failed[0]
     answer(yes=all(each.restorable or (each.complete and bool(each.made)) for each in done))

@@ -18,6 +18,7 @@ from statelake.pipelines.cli.main import main
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit import kryo_upgrading
 from statelake.pipelines.lake.edit.migrating import value_type
+from statelake.pipelines.operations import migrations
 from statelake.pipelines.operations.migrations import values_as_bytes
 from statelake.state_core.errors import (
     CorruptSnapshotError,
@@ -321,6 +322,51 @@ def test_an_upgrade_of_all_snapshots_of_a_job(
     assert names == ["one", "two", "one-flink-2", "two-flink-2"]
     assert run("upgrade", *of, "--all", "--kryo", classes) == 0
     assert len(sl.Lake(tmp_path / "lake").snapshots("shop")) == 4
+
+
+def test_a_snapshot_that_cannot_be_upgraded_keeps_no_other_from_it(
+    savepoint: Path, classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of all: the others are made and said, then comes the error; again it makes no more."""
+    of = ("--lake", tmp_path / "lake", "--job", "shop")
+    for name in ("one", "one-flink-2", "two"):  # the second one is imported, as beside the command
+        assert run("import", savepoint, *of, "--snapshot", name, "--engine", "local",
+                   "--kryo", classes) == 0  # fmt: skip
+    made = ["one", "one-flink-2", "two", "one-flink-2-flink-2", "two-flink-2"]
+    for _ in range(2):
+        capsys.readouterr()
+        assert run("upgrade", *of, "--all", "--kryo", classes, "--json") == 3
+        told = capsys.readouterr()
+        assert [each["made"] for each in json.loads(told.out)] == made[3:]
+        assert "has a snapshot 'one-flink-2' already" in told.err
+        names = [each.snapshot_id for each in sl.Lake(tmp_path / "lake").snapshots("shop")]
+        assert names == made
+
+
+@pytest.mark.parametrize("command", ["upgrade", "migrate"])
+def test_a_snapshot_that_another_drops_meanwhile_is_none_of_all(
+    savepoint: Path, classes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """It ends as if it had begun after the drop."""
+    of = ("--lake", tmp_path / "lake", "--job", "shop")
+    for name in ("one", "two"):
+        assert run("import", savepoint, *of, "--snapshot", name, "--engine", "local",
+                   "--kryo", classes) == 0  # fmt: skip
+    listed = migrations.not_migrated
+
+    def dropped_then(lake: Catalog, job: str, suffix: str) -> list[str]:
+        names = listed(lake, job, suffix)
+        assert run("drop", *of, "--snapshot", "one", "--yes") == 0
+        return names
+
+    monkeypatch.setattr(migrations, "not_migrated", dropped_then)
+    record = sl.Lake(tmp_path / "lake").job("shop")["two"].record
+    operator = next(each for each in record.operators if each.states)
+    ttl = ("--ttl", f"{operator.label}/{operator.states[0].name}=on")
+    words = ttl if command == "migrate" else ()
+    assert run(command, *of, "--all", "--kryo", classes, *words) == 0
+    names = [each.snapshot_id for each in sl.Lake(tmp_path / "lake").snapshots("shop")]
+    assert names == ["two", "two-flink-2" if command == "upgrade" else "two-migrated"]
 
 
 def test_a_damaged_value_is_named(tmp_path: Path) -> None:
