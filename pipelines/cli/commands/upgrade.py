@@ -96,7 +96,7 @@ def upgrade(
     for each in () if as_json_ else done:
         show(each, as_json_=False)
     if failed:
-        for error in failed[1:]:
-            click.echo(f"also: {error}", err=True)
+        for other in failed[1:]:
+            click.echo(f"also: {other}", err=True)
         raise failed[0]
     answer(yes=all(each.restorable or (each.complete and bool(each.made)) for each in done))
