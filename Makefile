@@ -11,6 +11,8 @@ TESTS  ?=
 MEMORY    := /dev/shm
 # what must be available: servers and workers take up to 13 GB themselves
 MEMORY_KB := 20000000
+# what there must be room for, and programs must run there
+FILES_KB  := 8000000
 # the tree that is compared with, of 23 November 2026: imports were to take 0.8 of its time
 COMMIT ?= 10512502
 ENTRIES ?= 5000000
@@ -55,8 +57,10 @@ ui: $(READY)  ## Open Dagster's UI on the demo's lake, or on STATELAKE_LAKE
 define run-tests
 	@$(MAKE) --no-print-directory lint & lint=$$!; export NUMBA_CACHE_DIR=$(STATELAKE_CACHE)/kernels; \
 	$(BIN)/python -m tests.integration.prepare & \
-	if [ -w $(MEMORY) ] && awk '/^MemAvailable/ {exit $$2 < $(MEMORY_KB)}' /proc/meminfo; \
-	then TMPDIR=$$(mktemp -d $(MEMORY)/statelake-tests.XXXXXX) && export TMPDIR; fi; \
+	if [ -w $(MEMORY) ] && awk '/^MemAvailable/ {exit $$2 < $(MEMORY_KB)}' /proc/meminfo && \
+	  df -Pk $(MEMORY) | awk 'NR == 2 {exit $$4 < $(FILES_KB)}'; \
+	then TMPDIR=$$(mktemp -d $(MEMORY)/statelake-tests.XXXXXX) && export TMPDIR; \
+	  cp /bin/sh $$TMPDIR/runs && $$TMPDIR/runs -c true || unset TMPDIR; fi; \
 	$(BIN)/statelake warm && $(BIN)/pytest $(SPREAD) -m "$(1)" $(TESTS); tests=$$?; \
 	case $$tests.$$TMPDIR in 0.$(MEMORY)/statelake-tests.*) rm -rf "$$TMPDIR";; esac; \
 	wait $$lint && exit $$tests
