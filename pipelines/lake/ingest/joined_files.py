@@ -7,6 +7,7 @@ and reads what did not change from the file that it knows.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -162,7 +163,7 @@ class SlicedTable:
         """Return the number of the partition of a file, or of the file before that it follows."""
         if self.partitions is not None:
             return self.partitioning.partition_of(first) * self.partitions // MAX_PARTITIONS
-        return sum(start <= first for start in starts)
+        return bisect_right(starts, first)
 
     def _sizes(self) -> Callable[[UnitRecord], int]:
         """Return a function of the bytes of state in a file's key groups."""

@@ -271,7 +271,7 @@ class _LargeSlice:
     def _differs(self, target: TableTarget) -> bool:
         """Return whether a table has rows here that differ from the previous snapshot's."""
         unit = self._unit(target)
-        span = KeyGroupRange(unit.first, unit.last)
+        span = KeyGroupRange(*unit.span)
         return unit.rows > 0 and not target.keeps(span, unit.fingerprint)
 
     def _units(self, target: TableTarget) -> list[UnitRecord]:

@@ -1,7 +1,7 @@
 """Slices whose bytes are those that the previous import read: nothing of them is decoded.
 
 The catalog keeps a mark of each slice: a digest of its bytes as stored, and of what each table has
-of it. An edit or an erasure changes the latter, so a mark says nothing of what came out of it.
+of it. An edit or an erasure changes the latter, so that the mark no longer fits.
 """
 
 from __future__ import annotations

@@ -200,10 +200,7 @@ class HeadedFile(ABC):
 
         return encode_key(self.head.key, key, self.max_parallelism)
 
-    def stored_spans(
-        self,
-        key_groups: KeyGroupRange,
-    ) -> Iterable[StoredSpan] | None:
+    def stored_spans(self, key_groups: KeyGroupRange) -> Iterable[StoredSpan] | None:
         """Return None: it is not known where the bytes of some key groups are."""
         return None
 
