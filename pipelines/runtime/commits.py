@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from statelake.pipelines.lake.commits.checkpoint_records import open_changelogs
+from statelake.pipelines.lake.commits.run_log import Plan
 from statelake.pipelines.lake.tables.names import stream_of
 from statelake.pipelines.runtime.subtask_store import (
     METADATA_VERSION,
@@ -377,8 +378,9 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
     with _context(targets, task.name) as context:
         settings = targets.settings(task.source)
         manager = _TaskRecords(task.runs, FACTORIES[task.source])
-        started = TaskStart(context, settings, manager, targets.factories()).start()
         try:
+            # the backends stay as they are until the next commit: what they have is not yet checked
+            TaskStart(context, settings, manager, targets.factories()).restore()
             context.stores.flush()
             files = _store(context).files
             if files is None:
@@ -396,14 +398,28 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
                 target.write_pieces(path, files.pieces(path))
             return files.operator
         finally:
-            started.commits.close()
+            context.stores.close()
 
 
-def merged(operators: Mapping[str, Sequence[OperatorMetadata]], run: int) -> CheckpointMetadata:
-    """Merge the state of tasks into one savepoint, operator by operator."""
+def merged(operators: Mapping[str, Sequence[OperatorMetadata]], plan: Plan) -> CheckpointMetadata:
+    """Merge the state of a run's tasks into one savepoint, operator by operator.
+
+    Raises:
+        CommitError: A task's state has another parallelism or max parallelism.
+    """
     states = []
     for parts in operators.values():
         first = parts[0]
+        wanted = plan.parallelism, first.max_parallelism
+        for part in parts:
+            found = part.parallelism, part.max_parallelism
+            if found != wanted:
+                raise CommitError(
+                    f"a subtask's state has parallelism {found[0]} and max parallelism {found[1]}, "
+                    f"and not {wanted[0]} and {wanted[1]}",
+                    place=f"operator {first.uid or first.operator_id}",
+                    remedy="someone else changed it: restore from another backend",
+                )
         subtasks: dict[int, SubtaskState] = {}
         for part in parts:
             subtasks.update(part.subtasks or {})
@@ -413,7 +429,7 @@ def merged(operators: Mapping[str, Sequence[OperatorMetadata]], run: int) -> Che
                 None, subtasks,
             )
         )  # fmt: skip
-    return CheckpointMetadata(METADATA_VERSION, run, states)
+    return CheckpointMetadata(METADATA_VERSION, plan.run, states)
 
 
 class _Tolerated(StateBackendFactory):

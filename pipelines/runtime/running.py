@@ -516,7 +516,7 @@ class _Run:
         operators: dict[str, list[OperatorMetadata]] = {}
         for state in engine.map(restore_task, tasks):
             operators.setdefault(state.operator_id, []).append(state)
-        target.write("_metadata", write_metadata(merged(operators, before.run)))
+        target.write("_metadata", write_metadata(merged(operators, before)))
         return target
 
     # ------------------------------------------------------------------------- commit

@@ -52,7 +52,7 @@ from statelake.state_core.formats.writing.unified_encode import (
 from statelake.state_core.formats.writing.writer import keyed_handle, write_keyed_part
 from statelake.state_core.kernels.encode import copy_pieces
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle, RelativeHandle
-from statelake.state_core.model.key_groups import prefix_bytes
+from statelake.state_core.model.key_groups import key_groups_of, prefix_bytes
 from statelake.state_core.model.snapshot import Entries
 
 METADATA_FILE = "_metadata"
@@ -302,10 +302,31 @@ def _described(directory: Directory, metadata: bytes) -> SubtaskFiles:
     described = read_metadata(metadata, directory.full(METADATA_FILE))
     operators = described.operators
     if len(operators) != 1 or len(operators[0].subtasks or {}) != 1:
-        raise CorruptSnapshotError(
-            "the state of a subtask does not have exactly one", place=directory.full(METADATA_FILE)
-        )
-    return SubtaskFiles(directory, operators[0], described.checkpoint_id)
+        problem = "the state of a subtask does not have exactly one"
+    elif not _is_written_here(operators[0]):
+        problem = "the state of a subtask has handles that `statelake run` does not write"
+    else:
+        return SubtaskFiles(directory, operators[0], described.checkpoint_id)
+    raise CorruptSnapshotError(
+        problem,
+        place=directory.full(METADATA_FILE),
+        remedy="someone else changed it: restore from another backend",
+    )
+
+
+def _is_written_here(operator: OperatorMetadata) -> bool:
+    """Return whether an operator's one subtask has handles as `run` writes them."""
+    ((index, state),) = (operator.subtasks or {}).items()
+    of_operator, keyed = state.managed_operator, state.managed_keyed
+    streams = [] if of_operator is None or of_operator.stream is None else [of_operator.stream]
+    if keyed is not None:
+        if not isinstance(keyed, KeyGroupsHandle):
+            return False
+        if keyed.key_groups != key_groups_of(index, operator.max_parallelism, operator.parallelism):
+            return False
+        streams.append(keyed.stream)
+    of_run = SubtaskState(managed_operator=of_operator, managed_keyed=keyed)
+    return state == of_run and all(isinstance(stream, RelativeHandle) for stream in streams)
 
 
 def _written(directory: Directory, pairs: dict[bytes, bytes]) -> SubtaskFiles:

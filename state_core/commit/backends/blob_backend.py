@@ -48,11 +48,18 @@ from statelake.state_core.commit.records.snapshot_index import (
 )
 from statelake.state_core.commit.stores.local_disk import join
 from statelake.state_core.commit.stores.task_stores import CHECKPOINT_FILE
-from statelake.state_core.errors import CommitError, DeletedBlobError, StateError
+from statelake.state_core.errors import (
+    CheckpointRecordError,
+    CommitError,
+    DeletedBlobError,
+    StateError,
+)
 
 LOG = logging.getLogger(__name__)
 THREADS = 8
 INDEX_NAME = "snapshot-index"
+INDEX_BYTES = 64 << 20
+"""The largest size of a snapshot index, of some 150,000 files."""
 
 
 def garbage(
@@ -77,9 +84,65 @@ def read_index(blobs: BlobStore, marker: str) -> SnapshotIndex:
 
     Raises:
         DeletedBlobError: The index does not exist any more.
-        CheckpointRecordError: The index is malformed.
+        CheckpointRecordError: The index is malformed, or too large.
     """
-    return read_snapshot_index(b"".join(blobs.get(marker)), f"blob {marker}")
+    data = bytearray()
+    for piece in blobs.get(marker):
+        data += piece
+        if len(data) > INDEX_BYTES:
+            raise CheckpointRecordError(
+                f"a snapshot index of more than {INDEX_BYTES:,} bytes", place=f"blob {marker}"
+            )
+    return read_snapshot_index(bytes(data), f"blob {marker}")
+
+
+def _own_index(
+    blobs: BlobStore,
+    marker: str,
+    context: TaskContext,
+    store: str,
+    checkpoint: CheckpointId | None = None,
+) -> SnapshotIndex:
+    """Read the snapshot index of a task's store, of a certain checkpoint if one is given.
+
+    Raises:
+        DeletedBlobError: The index does not exist any more.
+        CheckpointRecordError: The index is malformed, or that of something else.
+    """
+    index = read_index(blobs, marker)
+    wanted = {
+        "checkpoint": checkpoint or index.metadata.checkpoint,
+        "job_name": context.job_name,
+        "job_id": context.job_id,
+        "task": context.task,
+        "store": store,
+    }
+    differing = [
+        f"{name} {found}, not {value}"
+        for name, value in wanted.items()
+        if (found := getattr(index.metadata, name)) != value
+    ]
+    named = list(reachable_blobs(index.directory))
+    if differing:
+        problem = f"the snapshot index is that of another commit: {'; '.join(differing):.400}"
+    elif len(set(named)) < len(named):
+        problem = "the snapshot index names a blob twice"
+    else:
+        return index
+    raise CheckpointRecordError(
+        problem,
+        place=f"blob {marker}",
+        remedy="restore from another backend: someone else changed the blob store",
+    )
+
+
+def _prefix(context: TaskContext, store: str) -> str:
+    """Return the folder of a store's blobs."""
+    job = f"{context.job_name}-{context.job_id}"
+    return "/".join(
+        f"{kind}={quote(name, safe='')}"
+        for kind, name in (("job", job), ("task", context.task), ("store", store))
+    )
 
 
 class BlobStoreBackend(StateBackendFactory):
@@ -116,14 +179,17 @@ class BlobStoreBackend(StateBackendFactory):
 
 
 def _indexes(
-    blobs: BlobStore, checkpoint: Checkpoint | None, stores: Iterable[str]
+    blobs: BlobStore, checkpoint: Checkpoint | None, stores: Iterable[str], context: TaskContext
 ) -> dict[str, tuple[str, SnapshotIndex]]:
     """Return the index of each store in a checkpoint, with its blob id."""
     if not isinstance(checkpoint, CheckpointV2):
         return {}
     markers = checkpoint.markers.get(BLOB_STORE_FACTORY, {})
     named = {store: markers[store] for store in stores if store in markers}
-    return {store: (marker, read_index(blobs, marker)) for store, marker in named.items()}
+    return {
+        store: (marker, _own_index(blobs, marker, context, store, checkpoint.id))
+        for store, marker in named.items()
+    }
 
 
 class _Backup(TaskBackupManager):
@@ -140,8 +206,8 @@ class _Backup(TaskBackupManager):
 
     def _init(self, checkpoint: Checkpoint | None) -> None:
         try:
-            self._previous = _indexes(self._blobs, checkpoint, self.stores)
-        except DeletedBlobError as error:
+            self._previous = _indexes(self._blobs, checkpoint, self.stores, self.context)
+        except (DeletedBlobError, CheckpointRecordError) as error:
             # restored from another backend: the next upload sends everything
             LOG.warning("task %s: %s", self.context.task, error)
 
@@ -159,24 +225,18 @@ class _Backup(TaskBackupManager):
 
     def _clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]:
         def tidy(store: str, marker: str) -> Future[None]:
-            return then(self.context.pool, done(None), lambda _: self._tidy(store, marker))
+            return then(
+                self.context.pool, done(None), lambda _: self._tidy(store, marker, checkpoint)
+            )
 
         return mapped(all_of([tidy(*item) for item in markers.items()]), lambda _: None)
-
-    def _prefix(self, store: str) -> str:
-        context = self.context
-        job = f"{context.job_name}-{context.job_id}"
-        return "/".join(
-            f"{kind}={quote(name, safe='')}"
-            for kind, name in (("job", job), ("task", context.task), ("store", store))
-        )
 
     def _send(self, store: str, checkpoint: CheckpointId) -> str:
         context = self.context
         marker, before = self._previous.get(store, (None, None))
         old = before.directory if before else DirIndex()
         old_files = dict(present_files(old))
-        folder = join(self._prefix(store), str(checkpoint))
+        folder = join(_prefix(context, store), str(checkpoint))
         source = context.stores.directory(store, checkpoint)
         seen: dict[str, FileIndex] = {}
         for path, size in context.stores.disk.files(source):
@@ -240,21 +300,32 @@ class _Backup(TaskBackupManager):
             checksum = zlib.crc32(piece, checksum)
         return checksum
 
-    def _tidy(self, store: str, marker: str) -> None:
-        chain = list(self._chain(store, marker))
-        needed = set(reachable_blobs(chain[0][1].directory)) | {marker}
-        prefix = self._prefix(store)
+    def _tidy(self, store: str, marker: str, checkpoint: CheckpointId) -> None:
+        prefix = _prefix(self.context, store)
+        current = self._previous.get(store)
+        index = (
+            current[1]
+            if current and current[0] == marker
+            else _own_index(self._blobs, marker, self.context, store, checkpoint)
+        )
         expiring = self._blobs.expiring(prefix)
+        needed = {marker, *reachable_blobs(index.directory)}
         for folder in sorted({folder_of(blob) for blob in needed} & set(expiring)):
             self._blobs.make_permanent(folder)
+        try:
+            chain = list(self._chain(store, marker, index))
+        except CheckpointRecordError as error:
+            # it needs blobs that nobody knows, until it is no longer kept
+            LOG.warning("task %s: nothing is removed: %s", self.context.task, error)
+            return
+        for blob, kept in chain:
+            needed |= {blob, *reachable_blobs(kept.directory)}
         oldest = chain[-1][1]
         for blob in (*removed_blobs(oldest.directory), oldest.previous):
-            # an index is data: blobs of another store in it are not removed
-            if blob is not None and blob.startswith(f"{prefix}/"):
+            # an index is data: what is needed, and blobs of another store, are not removed
+            if blob is not None and blob.startswith(f"{prefix}/") and blob not in needed:
                 self._blobs.delete(blob)
         if store not in self._swept:
-            for blob, index in chain:
-                needed |= {blob, *reachable_blobs(index.directory)}
             left = garbage(
                 self._blobs.list(prefix), needed, self._blobs.expiring(prefix), self.context.millis
             )
@@ -264,22 +335,20 @@ class _Backup(TaskBackupManager):
                 self._blobs.make_permanent(folder)  # nothing in it can expire
             self._swept.add(store)
 
-    def _chain(self, store: str, marker: str) -> Iterator[tuple[str, SnapshotIndex]]:
+    def _chain(
+        self, store: str, marker: str, index: SnapshotIndex
+    ) -> Iterator[tuple[str, SnapshotIndex]]:
         """Yield the snapshots to keep, the last one first."""
-        current = self._previous.get(store)
-        known = current if current and current[0] == marker else None
-        blob: str | None = marker
-        for place in range(self._keep):
-            if blob is None:
+        yield marker, index
+        for _ in range(self._keep - 1):
+            if index.previous is None:
                 return
+            marker = index.previous
             try:
-                index = known[1] if known and place == 0 else read_index(self._blobs, blob)
+                index = _own_index(self._blobs, marker, self.context, store)
             except DeletedBlobError:
-                if place == 0:
-                    raise
                 return
-            yield blob, index
-            blob = index.previous
+            yield marker, index
 
 
 class _Restore(TaskRestoreManager):
@@ -292,7 +361,7 @@ class _Restore(TaskRestoreManager):
         self._indexes: dict[str, tuple[str, SnapshotIndex]] = {}
 
     def _init(self, checkpoint: Checkpoint | None) -> None:
-        self._indexes = _indexes(self._blobs, checkpoint, self.stores)
+        self._indexes = _indexes(self._blobs, checkpoint, self.stores, self.context)
 
     def _restore(self, store: str) -> None:
         if store not in self._indexes:

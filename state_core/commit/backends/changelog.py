@@ -13,7 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 
 from statelake.state_core.commit.records.records import SystemStreamPartition
 from statelake.state_core.errors import CheckpointRecordError, MissingFileError
@@ -21,10 +21,12 @@ from statelake.state_core.files.confinement import ConfinedTree, relative_path
 
 BATCH_BYTES = 1 << 18
 SEGMENT_BYTES = 1 << 26
+LARGEST_OFFSET = 1 << 62
 _SUFFIX = ".log"
 _SEGMENT = re.compile(r"\d{20}\.log", re.ASCII)
 _BATCH = struct.Struct(">IIQ")  # checksum of the rest, bytes of changes, first offset
 _CHANGE = struct.Struct(">IIi")  # relative offset, length of key, of value: -1 if deleted
+_DAMAGED = "restore from another backend, and remove the changelog: a commit writes it anew"
 
 
 def never_cancel() -> None:
@@ -100,8 +102,8 @@ class FileChangelogs:
     """The embedded changelogs: files below a directory that outlives the host, such as a mount.
 
     A partition is a directory of segments, each named by its first offset; changes are appended
-    only to the last one. A batch has a checksum, so that one that a crash cut off is detected, and
-    removed when the partition is opened again.
+    only to the last one. A batch has a checksum, so that one that a crash cut off is detected; it
+    is removed by the first change behind it, and by nothing else.
 
     Args:
         root: The directory.
@@ -171,17 +173,14 @@ class _FileChangelog:
         self._buffer = bytearray()
         self._first = self._next = 0
         self._file: int | None = None
+        self._whole = 0  # bytes of whole batches in the last segment when it was opened
+        self._untouched = True  # until something is appended
         if self._segments:
             last = self._segments[-1]
             self._next = _first_offset(last)
-            whole = deque(self._batches(last, [last]), maxlen=1)
-            for _, first, data in whole:
-                self._next = list(_changes(first, data))[-1].offset + 1
-            file = tree.append(self._path(last))
-            try:
-                os.ftruncate(file, whole[0][0] if whole else 0)
-            finally:
-                os.close(file)
+            for end, changes in deque(self._batches(last, [last], opening=True), maxlen=1):
+                self._whole = end
+                self._next = list(changes)[-1].offset + 1
         self._flushed = self._next
         self._first = self._next
 
@@ -225,6 +224,8 @@ class _FileChangelog:
                     return
                 if change.offset >= start:
                     yield change
+                if change.offset == end:
+                    return  # what is behind it need not be whole
 
     def compact(self, end: int) -> None:
         """Compact whole segments, but never the last one, when they have twice what is needed.
@@ -253,11 +254,14 @@ class _FileChangelog:
     def erase(self, goes: Callable[[Change], bool]) -> int:
         """Rewrite segments without some changes, and return the number of removed changes."""
         erased = 0
+        last = self._segments[-1:]
         for segment in self._segments:
-            changes = list(self._from(segment, [], 0))
+            changes = list(self._from(segment, last, 0))
             kept = [change for change in changes if not goes(change)]
-            if len(kept) < len(changes):
-                if not erased and _first_offset(self._segments[-1]) < self._next:
+            fewer = len(kept) < len(changes)
+            # a batch that was cut off may have what goes
+            if fewer or (segment in last and self._whole < self._size(segment)):
+                if fewer and not erased and _first_offset(self._segments[-1]) < self._next:
                     os.close(self._tree.create(self._path(f"{self._next:020}{_SUFFIX}")))
                 batches = (_encoded(kept[at : at + 1000]) for at in range(0, len(kept), 1000))
                 self._tree.write(self._path(segment), batches)
@@ -293,26 +297,36 @@ class _FileChangelog:
                 self._segments.append(f"{self._first:020}{_SUFFIX}")
             path = self._path(self._segments[-1])
         self._file = self._tree.create(path) if new else self._tree.append(path)
+        if not new and self._untouched:
+            os.ftruncate(self._file, self._whole)
+        self._untouched = False
 
     def _from(self, segment: str, last: list[str], start: int) -> Iterator[Change]:
         """Yield the changes of a segment; batches that end before an offset are not parsed."""
-        pending: tuple[int, bytes] | None = None
-        for _, first, data in self._batches(segment, last):
-            if pending is not None and first > start:
-                yield from _changes(*pending)
-            pending = first, data
-        if pending is not None:
-            yield from _changes(*pending)
+        pending: _Changes | None = None
+        try:
+            for _, changes in self._batches(segment, last):
+                if pending is not None and changes.first > start:
+                    yield from pending
+                pending = changes
+        except CheckpointRecordError:
+            # a reader may need no more than what is before the damage
+            yield from pending or ()
+            raise
+        yield from pending or ()
 
-    def _batches(self, segment: str, last: list[str]) -> Iterator[tuple[int, int, bytes]]:
-        """Yield the batches of a segment: end, first offset, and changes of each.
+    def _batches(
+        self, segment: str, last: list[str], *, opening: bool = False
+    ) -> Iterator[tuple[int, _Changes]]:
+        """Yield the batches of a segment: the end and the changes of each.
 
-        The last segment may be cut off.
+        The last segment may be cut off; what is opened ends before what is damaged, since a reader
+        that needs it is told.
 
         Raises:
-            CheckpointRecordError: Another segment is cut off.
+            CheckpointRecordError: Another segment is cut off, or a batch is damaged.
         """
-        path = self._path(segment)
+        path, first_offset = self._path(segment), _first_offset(segment)
         try:
             file = os.fdopen(self._tree.open(path), "rb")
         except MissingFileError:
@@ -320,19 +334,28 @@ class _FileChangelog:
                 raise
             return  # it was compacted away meanwhile: its changes were read before
         with file:
-            end = 0
+            end, size = 0, os.fstat(file.fileno()).st_size
             while head := file.read(_BATCH.size):
-                data = b""
-                if len(head) == _BATCH.size:
-                    checksum, length, first = _BATCH.unpack(head)
-                    data = file.read(min(length, os.fstat(file.fileno()).st_size))
+                place = f"{self._tree.anchor}/{path}, offset {end}"
+                checksum, length, first = _BATCH.unpack(head.ljust(_BATCH.size, b"\0"))
+                after = end + _BATCH.size + length
+                data = file.read(length) if after <= size else b""
                 if not data or zlib.crc32(data, zlib.crc32(head[4:])) != checksum:
-                    if segment in last:
+                    # a crash leaves nothing behind what it cut off, or zeros never written
+                    if segment in last and (opening or after >= size or _is_zeros(file)):
                         return
-                    place = f"{self._tree.anchor}/{path}, offset {end}"
-                    raise CheckpointRecordError("a batch is damaged", place=place)
-                end += _BATCH.size + length
-                yield end, first, data
+                    raise CheckpointRecordError("a batch is damaged", place=place, remedy=_DAMAGED)
+                if not first_offset <= first <= LARGEST_OFFSET:
+                    raise CheckpointRecordError(
+                        f"a batch begins at {first}", place=place, remedy=_DAMAGED
+                    )
+                end = after
+                yield end, _Changes(first, data, place)
+
+
+def _is_zeros(file: IO[bytes]) -> bool:
+    """Return whether the rest of a file is zeros."""
+    return not any(piece.strip(b"\0") for piece in iter(lambda: file.read(BATCH_BYTES), b""))
 
 
 def _first_offset(segment: str) -> int:
@@ -364,11 +387,39 @@ def _encoded(changes: list[Change]) -> bytes:
     return _batch(first, bytes(data))
 
 
-def _changes(first: int, data: bytes) -> Iterator[Change]:
-    at, size, head = 0, len(data), _CHANGE.size
-    while at < size:
-        offset, keys, values = _CHANGE.unpack_from(data, at)
-        middle = at + head + keys
-        at = middle + max(0, values)
-        value = None if values < 0 else data[middle:at]
-        yield Change(first + offset, data[middle - keys : middle], value)
+class _Changes:
+    """The changes of a batch, which are parsed when they are read.
+
+    Args:
+        first: The first offset.
+        data: The changes, encoded.
+        place: The place of the batch, for messages.
+    """
+
+    def __init__(self, first: int, data: bytes, place: str) -> None:
+        self.first = first
+        self._data = data
+        self._place = place
+
+    def __iter__(self) -> Iterator[Change]:
+        """Yield the changes.
+
+        Raises:
+            CheckpointRecordError: The batch has something else, though its checksum is right.
+        """
+        data = self._data
+        at, size, head, least = 0, len(data), _CHANGE.size, 0
+        while at < size:
+            whole = size - at >= head
+            offset, keys, values = _CHANGE.unpack_from(data, at) if whole else (0, 0, -2)
+            middle = at + head + keys
+            at = middle + max(0, values)
+            if values < -1 or at > size or offset < least:
+                raise CheckpointRecordError(
+                    "a batch has something else than changes",
+                    place=self._place,
+                    remedy=_DAMAGED,
+                )
+            least = offset + 1
+            value = None if values < 0 else data[middle:at]
+            yield Change(self.first + offset, data[middle - keys : middle], value)

@@ -63,7 +63,7 @@ def well_formed(what: str, build: Callable[[], _T]) -> _T:
         raise error.within(what) from error
     except KeyError as error:
         raise CheckpointRecordError(f"field {error} is missing", place=what) from error
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise CheckpointRecordError(f"a field has an invalid value: {error}", place=what) from error
 
 

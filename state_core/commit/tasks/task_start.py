@@ -99,6 +99,24 @@ class TaskStart:
             self.context.stores.close()
             raise
 
+    def restore(self) -> tuple[CheckpointV2 | None, Mapping[str, RestoreDecision]]:
+        """Restore all stores, without cleaning up: the backends stay as they are.
+
+        Returns:
+            The last record, None without one, and the decision for each store.
+
+        Raises:
+            RestoreInterruptedError: `interrupt` was called.
+            CommitError: The checkpoint can't be restored.
+        """
+        checkpoint_read = self.checkpoints.read_last(self.context.task)
+        last = (
+            None if checkpoint_read is None else upgrade(checkpoint_read, self.context.changelogs)
+        )
+        decisions = {store: self._decide(store, last) for store in self.context.stores.names}
+        self._restore(last, decisions)
+        return last, decisions
+
     def resume(self, last: CheckpointV2 | None) -> TaskCommit:
         """Return the commits of a task whose stores have the state of its last record.
 
@@ -131,12 +149,7 @@ class TaskStart:
                 self._running.interrupt()
 
     def _start(self) -> StartedTask:
-        checkpoint_read = self.checkpoints.read_last(self.context.task)
-        last = (
-            None if checkpoint_read is None else upgrade(checkpoint_read, self.context.changelogs)
-        )
-        decisions = {store: self._decide(store, last) for store in self.context.stores.names}
-        self._restore(last, decisions)
+        last, decisions = self.restore()
         commits = self.resume(last)
         if last is None:
             self.context.stores.drop_checkpoints(None)

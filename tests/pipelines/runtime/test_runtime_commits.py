@@ -15,17 +15,21 @@ from hypothesis import strategies as st
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.commits.checkpoint_records import SNAPSHOT_FACTORY
 from statelake.pipelines.lake.commits.commit_measures import CommitReports
+from statelake.pipelines.lake.commits.run_log import Plan
 from statelake.pipelines.lake.tables.names import stream_of
-from statelake.pipelines.runtime import RunOptions, run_job
+from statelake.pipelines.runtime import RunOptions, commits, run_job
 from statelake.pipelines.runtime.commits import CommitTargets, checkpoint_manager
 from statelake.pipelines.runtime.subtask_store import SubtaskFiles, SubtaskStore
-from statelake.state_core.commit import CheckpointV2, FileChangelogs
+from statelake.state_core.commit import CheckpointV2, FileChangelogs, FileSystemBlobStore
+from statelake.state_core.commit.backends.blob_backend import read_index
 from statelake.state_core.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
 )
+from statelake.state_core.commit.records.snapshot_index import DirIndex, write_snapshot_index
 from statelake.state_core.errors import CommitError, StateError
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
 alerts = alerts_module()
@@ -188,8 +192,45 @@ def test_a_marker_of_another_task_or_run_is_not_restored(
     markers = {**last.markers, BLOB_STORE_FACTORY: other.markers[BLOB_STORE_FACTORY]}
     records.write("alert-0", replace(last, markers=markers))
     run(tmp_path, 2, 2)
-    assert "not the state that the last run committed" in caplog.text
+    assert "the snapshot index is that of another commit" in caplog.text
     check(tmp_path, 3)
+
+
+def test_a_restore_that_is_refused_removes_no_blob(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The index names nothing, so that a clean-up would take all blobs for garbage."""
+    directory = Directory(tmp_path / "lake" / "alerts" / "_runs")
+    run(tmp_path, 0, 2, backends=("blob",))
+    last = checkpoint_manager(directory).read_last("alert-0")
+    assert isinstance(last, CheckpointV2)
+    marker = last.markers[BLOB_STORE_FACTORY]["state"]
+    store = FileSystemBlobStore(Directory(tmp_path / "blob"))
+    index = replace(read_index(store, marker), directory=DirIndex())
+    store.directory.write(f"blobs/{marker}", write_snapshot_index(index))
+    before = store.list("job=alerts-1")
+    task = commits.RestoreTask(
+        CommitTargets("alerts", str(tmp_path / "blob")), directory.confined(),
+        commits.SubtaskName("alert", 0), "blob", last.id,
+        Directory(tmp_path / "restored").confined(),
+    )  # fmt: skip
+    with pytest.raises(CommitError, match="nothing was restored"):
+        commits.restore_task(task)
+    assert store.list("job=alerts-1") == before
+    run(tmp_path, 1, 2, backends=("blob",))
+    assert "the next source is restored from instead" in caplog.text
+    check(tmp_path, 2)
+
+
+@pytest.mark.parametrize("field", ["parallelism", "max_parallelism"])
+def test_parts_of_another_parallelism_are_not_merged(field: str) -> None:
+    """Some of the state would be nowhere."""
+    parts = [OperatorMetadata("a", 2, 128, "uid", "uid", None, {}) for _ in range(2)]
+    plan = Plan(3, 2, 128, 0, {}, {})
+    assert len(commits.merged({"a": parts}, plan).operators) == 1
+    parts[1] = replace(parts[1], **{field: 4})
+    with pytest.raises(CommitError, match="a subtask's state has parallelism"):
+        commits.merged({"a": parts}, plan)
 
 
 def test_a_changelog_is_restored_although_the_blobs_are_gone(

@@ -26,8 +26,9 @@ from statelake.pipelines.runtime.subtask_store import (
 from statelake.state_core.commit import PosixDisk
 from statelake.state_core.errors import CommitError, CorruptSnapshotError
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import write_metadata
 from statelake.state_core.formats.reader import open_snapshot
-from statelake.state_core.model.handles import RelativeHandle
+from statelake.state_core.model.handles import FileHandle, KeyGroupsHandle, RelativeHandle
 from tests.support.jobs.doubles import MemoryDisk
 from tests.support.savepoints.golden_cases import GOLDEN as FOLDER
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
@@ -101,6 +102,42 @@ def test_subscribers_are_told_what_differs(tmp_path: Path) -> None:
     told.clear()
     store.become(second)
     assert not told
+
+
+def forged(files: SubtaskFiles, what: str) -> SubtaskFiles:
+    """The same state, described as no run describes it."""
+    operator, state = files.operator, files.subtask
+    (index,) = operator.subtasks or {}
+    keyed = state.managed_keyed
+    assert isinstance(keyed, KeyGroupsHandle)
+    subtasks = {
+        "more key groups": {
+            index: replace(state, managed_keyed=replace(keyed, offsets=(*keyed.offsets, 0)))
+        },
+        "other key groups": {1 - index: state},
+        "a file elsewhere": {
+            index: replace(state, managed_keyed=replace(keyed, stream=FileHandle("/a", 1)))
+        },
+        "raw state": {index: replace(state, raw_keyed=keyed)},
+    }[what]
+    return replace(files, operator=replace(operator, subtasks=subtasks))
+
+
+@pytest.mark.parametrize(
+    "what", ["more key groups", "other key groups", "a file elsewhere", "raw state"]
+)
+def test_a_description_that_no_run_writes_is_refused(what: str, tmp_path: Path) -> None:
+    """In a store's files, and in pairs of a changelog."""
+    files = subtasks_of(WORDCOUNT)[0]
+    described = write_metadata(forged(files, what).metadata)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "_metadata").write_bytes(described)
+    with pytest.raises(CorruptSnapshotError, match="handles that `statelake run` does not write"):
+        SubtaskStore(PosixDisk(tmp_path), "state")
+    store = SubtaskStore(PosixDisk(tmp_path / "restored"), "state")
+    store.apply_all({**dict(stored(tmp_path / "a", files).items()), METADATA: described})
+    with pytest.raises(CorruptSnapshotError, match="handles that `statelake run` does not write"):
+        store.flush()
 
 
 @pytest.mark.parametrize("lacks", [METADATA, HEADER, OPERATOR, COUNT])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,6 +43,7 @@ from statelake.state_core.commit.records.snapshot_index import (
 )
 from statelake.state_core.commit.stores.local_disk import join
 from statelake.state_core.errors import (
+    CheckpointRecordError,
     CommitError,
     DeletedBlobError,
     MissingFileError,
@@ -319,6 +323,110 @@ def test_a_file_in_several_blobs_is_put_together(blobs: BlobStore) -> None:
     assert uploads.restored(changed(parts)) == {"a": b"hello"}
     with pytest.raises(CommitError, match="its blobs have a gap at 0"):
         uploads.restored(changed(parts[:1]))
+
+
+def changed_index(uploads: Uploads, record: CheckpointV2, **fields: Any) -> CheckpointV2:
+    """A record whose index has other fields, in the place of the real one."""
+    marker = record.markers[BLOB_STORE_FACTORY]["store"]
+    data = write_snapshot_index(replace(uploads.index(record), **fields))
+    directory = uploads.blobs.directory  # type: ignore[attr-defined]
+    directory.write(f"blobs/{marker}", data)
+    return record
+
+
+def cleaned_by_another(uploads: Uploads, record: CheckpointV2) -> None:
+    """What the next process does after a record."""
+    manager = uploads.backend.backup_manager(uploads.context, ["store"])
+    manager.init(record)
+    cleaning = manager.clean_up(record.id, record.markers[BLOB_STORE_FACTORY])
+    uploads.context.wait(cleaning, 1)
+    cleaning.result()
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"checkpoint": CheckpointId(9, 0)},
+        {"job_name": "other"},
+        {"job_id": "2"},
+        {"task": "other"},
+        {"store": "other"},
+    ],
+    ids=lambda field: next(iter(field)),
+)
+def test_the_index_of_something_else_is_refused(field: dict[str, Any], tmp_path: Path) -> None:
+    """By a restore, and by a clean-up, which would remove what it does not name."""
+    uploads = Uploads(FileSystemBlobStore(Directory(tmp_path)))
+    record = uploads.commit({"a": b"1"})
+    metadata = replace(uploads.index(record).metadata, **field)
+    changed_index(uploads, record, metadata=metadata, directory=DirIndex())
+    before = uploads.blobs.list("job=job-1")
+    for refused in (uploads.restored, partial(cleaned_by_another, uploads)):
+        with pytest.raises(CheckpointRecordError, match="the snapshot index is that of"):
+            refused(record)
+    assert uploads.blobs.list("job=job-1") == before
+
+
+def test_an_index_that_names_a_blob_twice_is_refused(tmp_path: Path) -> None:
+    """A restore would write more than is stored, as often as the index says."""
+    uploads = Uploads(FileSystemBlobStore(Directory(tmp_path)))
+    record = uploads.commit({"a": b"1"})
+    (file,) = uploads.index(record).directory.files
+    twice = DirIndex("", (file, replace(file, name="b")))
+    with pytest.raises(CheckpointRecordError, match="names a blob twice"):
+        uploads.restored(changed_index(uploads, record, directory=twice))
+
+
+def test_what_an_index_needs_is_not_removed_though_it_says_so(tmp_path: Path) -> None:
+    """Nor what the snapshot before needs, if that is kept."""
+    uploads = Uploads(FileSystemBlobStore(Directory(tmp_path)), keep=2)
+    first = uploads.commit({"a": b"1", "b": b"1"})
+    second = uploads.commit({"a": b"2", "b": b"1"})
+    for record in (first, second):
+        directory = uploads.index(record).directory
+        both = [*directory.files, *uploads.index(first).directory.files]
+        changed_index(uploads, record, directory=replace(directory, files_removed=tuple(both)))
+    cleaned_by_another(uploads, second)
+    assert uploads.restored(first) == {"a": b"1", "b": b"1"}
+    assert uploads.restored(second) == {"a": b"2", "b": b"1"}
+
+
+def test_nothing_is_removed_while_a_kept_index_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which blobs it needs is not known."""
+    uploads = Uploads(FileSystemBlobStore(Directory(tmp_path)), keep=2)
+    first = uploads.commit({"a": b"1"})
+    second = uploads.commit({"a": b"2"})
+    marker = first.markers[BLOB_STORE_FACTORY]["store"]
+    (tmp_path / "blobs" / marker).write_bytes(b"{")
+    before = uploads.blobs.list("job=job-1")
+    cleaned_by_another(uploads, second)
+    assert uploads.blobs.list("job=job-1") == before
+    assert "nothing is removed" in caplog.text
+    uploads.commit({"a": b"3"})
+    third = uploads.commit({"a": b"4"})
+    assert len(uploads.blobs.list("job=job-1")) < len(before) + 4
+    assert uploads.restored(third) == {"a": b"4"}
+
+
+def test_an_index_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken into memory, and anybody can have written it."""
+    monkeypatch.setattr("statelake.state_core.commit.backends.blob_backend.INDEX_BYTES", 300)
+    uploads = Uploads(MemoryBlobStore())
+    with pytest.raises(CheckpointRecordError, match="a snapshot index of more than 300 bytes"):
+        uploads.restored(uploads.commit({"a": b"1"}))
+
+
+@pytest.mark.parametrize("number", [b"1e999", b"1e400", b"-Infinity", b"NaN"])
+def test_a_number_that_is_none_is_refused(number: bytes) -> None:
+    """Python's JSON has numbers that no integer is."""
+    uploads = Uploads(MemoryBlobStore())
+    data = write_snapshot_index(uploads.index(uploads.commit({"a": b"1"})))
+    broken = data.replace(b'"size":1', b'"size":' + number)
+    assert broken != data
+    with pytest.raises(CheckpointRecordError, match="a field has an invalid value"):
+        read_snapshot_index(broken)
 
 
 @pytest.mark.parametrize("name", ["..", "../../x", "a/../../b", "/etc/x", "a\\b", "", "x\0"])

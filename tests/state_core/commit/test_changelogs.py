@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake.state_core.commit import Changelogs, FileChangelogs
-from statelake.state_core.commit.backends.changelog import Change
+from statelake.state_core.commit.backends.changelog import Change, _batch, _encoded
 from statelake.state_core.commit.backends.changelog_backend import undoing
 from statelake.state_core.commit.records.records import SystemStreamPartition
 from statelake.state_core.errors import CheckpointRecordError, CommitError
@@ -153,10 +154,12 @@ def test_what_a_crash_cut_off_is_cut_off_for_good(data: st.DataObject) -> None:
         file = batches(Path(path), 5)
         whole = file.read_bytes()
         cut = data.draw(st.integers(0, len(whole)))
-        tail = data.draw(st.binary(max_size=20))
+        size = len(whole) // 5
+        left = (size - cut - 1) % size
+        tail = data.draw(st.binary(max_size=left) | st.integers(0, 2 * size).map(bytes))
         file.write_bytes(whole[:cut] + tail)
         log = FileChangelogs(path).open(LOG)
-        kept = cut // (len(whole) // 5)
+        kept = cut // size
         expected = [Change(index, b"key", b"%d" % index) for index in range(kept)]
         found = list(log.read())
         assert found[:kept] == expected
@@ -166,6 +169,76 @@ def test_what_a_crash_cut_off_is_cut_off_for_good(data: st.DataObject) -> None:
         log.close()
         again = list(FileChangelogs(path).open(LOG).read())
         assert again == [*found, Change(len(found), b"key", b"new")]
+
+
+def test_only_what_is_appended_cuts_off_what_a_crash_left(tmp_path: Path) -> None:
+    """Who opens, reads or closes a log changes nothing: another may have to read it."""
+    file = batches(tmp_path, 3)
+    cut = file.read_bytes()[:-1]
+    file.write_bytes(cut)
+    log = FileChangelogs(tmp_path).open(LOG)
+    assert [change.offset for change in log.read()] == [0, 1]
+    log.flush()
+    log.close()
+    assert file.read_bytes() == cut
+
+
+def test_what_an_erasure_closes_has_no_rest_of_a_crash(tmp_path: Path) -> None:
+    """A batch that was cut off may have what was to go, so it goes."""
+    file = batches(tmp_path, 3)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    assert FileChangelogs(tmp_path).erase(LOG, lambda change: change.value == b"7") == 0
+    assert file.read_bytes() == _reencoded(tmp_path) != whole[:-1]
+    assert b"key2" not in file.read_bytes()
+
+
+def _reencoded(path: Path) -> bytes:
+    """What a log of the same changes has."""
+    return _encoded(list(FileChangelogs(path).open(LOG).read()))
+
+
+def test_damage_before_whole_batches_is_told_and_nothing_cut(tmp_path: Path) -> None:
+    """What is before it is read; a reader of more is refused, as committed changes follow."""
+    file = batches(tmp_path, 4)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 4 * 2 - 1] ^= 1
+    file.write_bytes(data)
+    log = FileChangelogs(tmp_path).open(LOG)
+    assert log.newest() == 0
+    assert list(log.read(0, 0)) == [Change(0, b"key", b"0")]
+    with pytest.raises(CheckpointRecordError, match="a batch is damaged") as caught:
+        list(log.read())
+    assert "offset 32" in caught.value.place
+    log.close()
+    assert file.read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"abc", id="less than a change"),
+        pytest.param(struct.pack(">IIi", 0, 9, 0) + b"key", id="a key beyond the end"),
+        pytest.param(struct.pack(">IIi", 0, 3, 9) + b"key", id="a value beyond the end"),
+        pytest.param(struct.pack(">IIi", 0, 3, -2) + b"key", id="a negative length"),
+        pytest.param(2 * (struct.pack(">IIi", 5, 3, -1) + b"key"), id="an offset twice"),
+    ],
+)
+def test_a_batch_that_has_no_changes_is_refused(content: bytes, tmp_path: Path) -> None:
+    """Its checksum is right: someone else wrote it."""
+    file = batches(tmp_path, 1)
+    file.write_bytes(file.read_bytes() + _batch(1, content))
+    with pytest.raises(CheckpointRecordError, match="a batch has something else than changes"):
+        list(FileChangelogs(tmp_path).open(LOG).read())
+
+
+def test_a_batch_that_begins_beyond_all_offsets_is_refused(tmp_path: Path) -> None:
+    """The offsets behind it would not fit a batch."""
+    file = batches(tmp_path, 1)
+    change = struct.pack(">IIi", 0, 3, -1) + b"key"
+    file.write_bytes(file.read_bytes() + _batch(2**64 - 1, change))
+    with pytest.raises(CheckpointRecordError, match="a batch begins at 18446744073709551615"):
+        FileChangelogs(tmp_path).open(LOG)
 
 
 def test_damage_in_the_middle_is_refused(tmp_path: Path) -> None:
