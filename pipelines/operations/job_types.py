@@ -7,9 +7,11 @@ that you would deploy.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from statelake.pipelines.operations.java_programs import flink_libraries, run_program
@@ -53,7 +55,7 @@ def job_types(
     """
     libraries = flink_libraries(flink_home)
     path = Path(jar)
-    entry = entry_class or _entry_class(path)
+    entry = entry_class or manifest_class(path)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         words = [os.fspath(path.absolute()), entry, Path(directory).as_uri(), f"{timeout:.0f}"]
         made = run_program(
@@ -66,19 +68,37 @@ def job_types(
         return open_snapshot(made).types(wanted)
 
 
-def _entry_class(jar: Path) -> str:
+def main_attributes(manifest: bytes) -> dict[str, str]:
+    """Return the attributes of a manifest's main section, by their names in lower case.
+
+    Args:
+        manifest: The file: a line of more than 72 bytes goes on behind a space in the next.
+    """
+    lines = re.split(rb"\r\n|\n|\r", re.sub(rb"(\r\n|\n|\r) ", b"", manifest))
+    section = takewhile(bool, lines)
+    pairs = (line.decode("utf-8", "replace").partition(":") for line in section)
+    return {name.lower(): value.strip() for name, separator, value in pairs if separator}
+
+
+def manifest_class(jar: Path) -> str:
     """Return the class with `main` that a JAR's manifest names."""
     try:
-        with zipfile.ZipFile(jar) as archive, archive.open(MANIFEST) as file:
-            lines = file.read(MAX_MANIFEST_BYTES).decode("utf-8", "replace").splitlines()
+        opened = jar.open("rb")
     except OSError as error:
         raise MissingFileError(f"it can't be read ({error.strerror})", place=str(jar)) from error
-    except (KeyError, zipfile.BadZipFile):
-        lines = []
-    names = dict(line.split(": ", 1) for line in lines if ": " in line)
+    try:
+        with opened, zipfile.ZipFile(opened) as archive, archive.open(MANIFEST) as file:
+            manifest = file.read(MAX_MANIFEST_BYTES)
+    except KeyError:
+        manifest = b""
+    except Exception as error:  # of zlib, lzma and others
+        raise DeclarationError(
+            f"it is no JAR, or damaged: {error}", place=str(jar), remedy="build it again"
+        ) from error
+    names = main_attributes(manifest)
     for name in ENTRY_CLASSES:
-        if names.get(name):
-            return names[name].strip()
+        if names.get(name.lower()):
+            return names[name.lower()]
     raise DeclarationError(
         "its manifest names no class with `main`", place=str(jar),
         remedy="name it, --entry-class com.acme.Job",

@@ -25,6 +25,9 @@ from statelake.state_core.serializers.kryo.java_types import JavaType
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 STRING, GROUP, MESSAGE, BYTES, ENUM = 9, 10, 11, 12, 14
 REPEATED = 3
+KINDS = range(1, 19)
+_ERRORS = (ValueError, struct.error, AttributeError, TypeError, KeyError, OverflowError)
+MAP_KEYS = frozenset(KINDS) - {1, 2, GROUP, MESSAGE, BYTES, ENUM}
 MAX_TAG = 1 << 32
 FIELDS_OF_A_BYTE = 16
 _FIXED = {1: "<d", 2: "<f", 6: "<Q", 7: "<I", 15: "<i", 16: "<q"}
@@ -157,27 +160,43 @@ class _Descriptors:
         self, messages: list[bytes], enums: list[bytes], scope: str, prefix: str, proto3: bool
     ) -> None:
         for enum in enums:
-            values = [(_one(v, 2), _one(v, 1, b"").decode()) for v in _of(enum, 2)]
+            values = [(_signed(_one(v, 2)), _one(v, 1, b"").decode()) for v in _of(enum, 2)]
             self.enums[f"{scope}.{_one(enum, 1, b'').decode()}"] = dict(reversed(values))
         for data in messages:
             name = _one(data, 1, b"").decode()
             full, java = f"{scope}.{name}", prefix + name
             found = _Message(java, is_map=bool(_one(_one(data, 7, b""), 7)))
             found.fields = sorted((_field(f, proto3) for f in _of(data, 2)), key=lambda f: f.number)
+            for by in ("name", "number"):
+                if len({getattr(each, by) for each in found.fields}) < len(found.fields):
+                    raise ValueError(f"{full} has two fields of one {by}")
+            if found.is_map and not _is_entry(found.fields):
+                raise ValueError(f"{full} is no entry of a map")
+            if full in self.messages:
+                raise ValueError(f"{full} is there twice")
             self.messages[full] = found
             self._types(_of(data, 3), _of(data, 4), full, java + "$", proto3)
 
     def check(self) -> None:
-        """Refuse fields of a type that is not described.
+        """Refuse fields of a type that is not described, and find the recursive ones.
 
         Raises:
-            ValueError: An import is missing.
+            ValueError: An import is missing, or an entry of a map is used as something else.
         """
         for name, message in self.messages.items():
             for each in message.fields:
                 known = self.messages if each.kind == MESSAGE else self.enums
                 if each.kind in (MESSAGE, ENUM) and each.type_name not in known:
                     raise ValueError(f"{name}.{each.name} is a {each.type_name}, which is missing")
+                inner = self.messages.get(each.type_name) if each.kind == MESSAGE else None
+                if inner is not None and inner.is_map and not each.repeated:
+                    raise ValueError(f"{name}.{each.name} is one entry of a map")
+        cycle_of = self._cycles()
+        for name, message in self.messages.items():
+            for each in message.fields:
+                # with map entries, which are no level of their own
+                if each.kind == MESSAGE:
+                    each.recursive = cycle_of[name] == cycle_of[each.type_name]
 
     def arrow(self, name: str) -> pa.DataType:
         """Return the struct of a message: within it, what is too large is bytes, and itself."""
@@ -195,8 +214,6 @@ class _Descriptors:
             kind = _ARROW.get(each.kind, pa.binary())
             inner = self.messages.get(each.type_name) if each.kind == MESSAGE else None
             if inner is not None:
-                # with map entries, which are no level of their own
-                each.recursive = self._reaches(each.type_name, name, set())
                 if not each.recursive:
                     kind, inside = self._struct(each.type_name)
                     each.recursive = inside > COLUMNS.most
@@ -210,15 +227,41 @@ class _Descriptors:
             count += 1
         return pa.struct(members), count
 
-    def _reaches(self, start: str, goal: str, seen: set[str]) -> bool:
-        if start == goal:
-            return True
-        seen.add(start)
-        return any(
-            f.type_name not in seen and self._reaches(f.type_name, goal, seen)
-            for f in self.messages[start].fields
-            if f.kind == MESSAGE and f.type_name in self.messages
-        )
+    def _cycles(self) -> dict[str, int]:
+        """Return the number of each message's cycle: messages that reach each other have the same.
+
+        Source: Tarjan's algorithm for strongly connected components, without recursion.
+        """
+        below = {
+            name: [each.type_name for each in message.fields if each.kind == MESSAGE]
+            for name, message in self.messages.items()
+        }
+        order: dict[str, int] = {}
+        lowest: dict[str, int] = {}
+        cycles: dict[str, int] = {}
+        open_names: list[str] = []
+        for start, named in below.items():
+            path = [] if start in order else [(start, iter(named))]
+            while path:
+                name, rest = path[-1]
+                if name not in order:
+                    order[name] = lowest[name] = len(order)
+                    open_names.append(name)
+                for inner in rest:
+                    if inner not in order:
+                        path.append((inner, iter(below[inner])))
+                        break
+                    if inner not in cycles:
+                        lowest[name] = min(lowest[name], lowest[inner])
+                else:
+                    path.pop()
+                    if lowest[name] == order[name]:
+                        while name not in cycles:
+                            cycles[open_names.pop()] = order[name]
+                    elif path:
+                        outer = path[-1][0]
+                        lowest[outer] = min(lowest[outer], lowest[name])
+        return cycles
 
     def read(self, name: str, data: bytes, room: _Room) -> dict[str, Any]:
         """Return the value of a message."""
@@ -281,7 +324,7 @@ class _Descriptors:
         if kind == 8:
             return bool(raw)
         if kind in (3, 5, ENUM):
-            raw = raw - 2**64 if raw >= 2**63 else raw
+            raw = _signed(raw)
             if kind == 5 and not -(2**31) <= raw < 2**31:
                 raise ValueError(f"{each.name} does not fit its type")
         return self.enums[each.type_name].get(raw, str(raw)) if kind == ENUM else raw
@@ -337,16 +380,31 @@ def _wire(kind: int) -> int:
     return LENGTH if kind in (STRING, MESSAGE, BYTES) else VARINT
 
 
+def _signed(value: int) -> int:
+    return value - 2**64 if value >= 2**63 else value
+
+
+def _is_entry(fields: list[_Field]) -> bool:
+    """Return whether a message has the fields of a map's entry."""
+    form = [(each.name, each.number, each.repeated) for each in fields]
+    return form == [("key", 1, False), ("value", 2, False)] and fields[0].kind in MAP_KEYS
+
+
 def _field(data: bytes, proto3: bool) -> _Field:
     kind, repeated = _one(data, 5), _one(data, 4) == REPEATED
     name = _one(data, 1, b"").decode()
+    number = _one(data, 3)
     if kind == GROUP:
         raise ValueError(f"{name} is a group, which is not decoded")
+    if kind not in KINDS:
+        raise ValueError(f"{name} has type {kind}, which is not known")
+    if not 0 < number < MAX_TAG >> 3:
+        raise ValueError(f"{name} has number {number}")
     presence = not proto3 or kind == MESSAGE or bool(_of(data, 9)) or bool(_one(data, 17))
     packable = repeated and kind not in (STRING, BYTES, MESSAGE)
     packed = packable and bool(_one(_one(data, 8, b""), 2, int(proto3)))
     type_name = _one(data, 6, b"").decode()
-    return _Field(name, _one(data, 3), kind, repeated, packed, presence, type_name)
+    return _Field(name, number, kind, repeated, packed, presence, type_name)
 
 
 class MessageType:
@@ -372,7 +430,7 @@ class MessageType:
             value = self._descriptors.read(self._name, data, _Room(len(data)))
             if self._descriptors.write(self._name, value) == data:
                 return value
-        except (ValueError, struct.error, AttributeError, TypeError, KeyError) as error:
+        except _ERRORS as error:
             raise UnsupportedFormatError(f"no message of {self._name}: {error}") from error
         raise UnsupportedFormatError(f"a message of {self._name} with more than its fields")
 
@@ -384,7 +442,7 @@ class MessageType:
         """
         try:
             return self._descriptors.write(self._name, value)
-        except (ValueError, struct.error, AttributeError, TypeError, KeyError) as error:
+        except _ERRORS as error:
             raise EncodeError(f"no message of {self._name}: {error}") from error
 
 
@@ -421,7 +479,7 @@ def message_types(descriptors: bytes, place: str) -> dict[str, MessageType]:
             for name, message in known.messages.items()
             if not message.is_map
         }
-    except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
+    except (*_ERRORS, RecursionError) as error:
         raise EncodeError(f"no descriptors: {error}", place=place, remedy=remedy) from error
     if not types:
         raise EncodeError("descriptors without a message", place=place, remedy=remedy)

@@ -7,11 +7,13 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import statelake as sl
+from statelake.pipelines.operations.job_types import manifest_class
 from statelake.state_core.errors import DeclarationError, FlinkJobError, MissingFileError
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_home, flink_jars
 from tests.integration.flink.oracle import NEW_SOURCES, SOURCES, FlinkOracle, modules_of
@@ -91,6 +93,31 @@ def unchanged(file: Path) -> bool:
     before = file.read_bytes()
     time.sleep(1)
     return file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("manifest", "entry"),
+    [
+        (b"Main-Class: a.B\r\n", "a.B"),
+        (b"main-class:a.B", "a.B"),
+        (b"Main-Class: com.acme.stream\r\n s.Job\r\nprogram-class: \n", "com.acme.streams.Job"),
+        ("Main-Class: stra\N{LATIN SMALL LETTER SHARP S}".encode()[:-1] + b"\n \x9fe", "stra\xdfe"),
+        (b"Main-Class: a.B\nprogram-class: c.D\n\nName: x\nMain-Class: e.F\n", "c.D"),
+    ],
+)
+def test_the_class_with_main_is_that_of_the_manifest(
+    manifest: bytes, entry: str, tmp_path: Path
+) -> None:
+    """As Java reads it: long lines go on in the next, names have any case, a section ends."""
+    jar = tmp_path / "a.jar"
+    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("META-INF/MANIFEST.MF", manifest)
+    assert manifest_class(jar) == entry
+    whole = jar.read_bytes()
+    for at in range(len(whole)):
+        jar.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
+        with suppress(DeclarationError):
+            manifest_class(jar)
 
 
 def test_a_jar_or_a_flink_that_is_not_there(tmp_path: Path) -> None:

@@ -248,3 +248,117 @@ def test_empty_messages_with_many_fields_cost_no_more_than_their_bytes() -> None
     assert len(message.read(few)["of"]) == 60
     with pytest.raises(UnsupportedFormatError, match="fields that take no bytes"):
         message.read(few * 1000)
+
+
+def described(**files: Any) -> descriptor_pb2.FileDescriptorProto:
+    """A file without messages."""
+    return descriptor_pb2.FileDescriptorProto(name="p.proto", package="p", syntax="proto3", **files)
+
+
+def field_of(message: Any, name: str, number: int, kind: int = F.TYPE_INT32, **more: Any) -> None:
+    """Add a field to a message."""
+    message.field.add(name=name, number=number, type=kind, label=more.pop("label", 1), **more)
+
+
+def entry_of(message: Any, *fields: tuple[str, int, int]) -> None:
+    """Add a map with such an entry."""
+    entry = message.nested_type.add(name="E")
+    entry.options.map_entry = True
+    for name, number, kind in fields:
+        field_of(entry, name, number, kind)
+    field_of(message, "map", 9, F.TYPE_MESSAGE, type_name=".p.M.E", label=3)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda m: (field_of(m, "a", 1), field_of(m, "a", 2)), "two fields of one name"),
+        (lambda m: (field_of(m, "a", 1), field_of(m, "b", 1)), "two fields of one number"),
+        (lambda m: field_of(m, "a", 0), "a has number 0"),
+        (lambda m: field_of(m, "a", 2**30), "a has number 1073741824"),
+        (lambda m: entry_of(m, ("key", 1, F.TYPE_INT32)), "is no entry of a map"),
+        (entry_of, "is no entry of a map"),
+        (
+            lambda m: entry_of(m, ("key", 1, F.TYPE_BYTES), ("value", 2, F.TYPE_INT32)),
+            "is no entry of a map",
+        ),
+        (
+            lambda m: (
+                entry_of(m, ("key", 1, F.TYPE_INT32), ("value", 2, F.TYPE_INT32)),
+                field_of(m, "one", 10, F.TYPE_MESSAGE, type_name=".p.M.E"),
+            ),
+            "one is one entry of a map",
+        ),
+    ],
+)  # fmt: skip
+def test_descriptors_that_protoc_does_not_write_are_refused(make: Any, says: str) -> None:
+    """Not taken for columns in which values would hide each other."""
+    file = described()
+    make(file.message_type.add(name="M"))
+    data = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    with pytest.raises(EncodeError, match=says):
+        message_types(data, "x.pb")
+
+
+def test_a_type_that_is_not_known_and_a_message_twice_are_refused() -> None:
+    """A later Protobuf's type has another encoding; of two messages one would hide."""
+    file = described()
+    field_of(file.message_type.add(name="M"), "a", 1)
+    data = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    with pytest.raises(EncodeError, match="a has type 30, which is not known"):
+        message_types(data.replace(b"\x28\x05", b"\x28\x1e"), "x.pb")
+    with pytest.raises(EncodeError, match=r"\.p\.M is there twice"):
+        message_types(data * 2, "x.pb")
+
+
+def test_a_negative_value_of_an_enum_has_its_name() -> None:
+    """It is ten bytes, in a descriptor as in a message."""
+    file = described()
+    enum = file.enum_type.add(name="Sign")
+    for name, number in (("ZERO", 0), ("MINUS", -1)):
+        enum.value.add(name=name, number=number)
+    field_of(file.message_type.add(name="M"), "sign", 1, F.TYPE_ENUM, type_name=".p.Sign")
+    data = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    (message,) = message_types(data, "x.pb").values()
+    body = b"\x08" + b"\xff" * 9 + b"\x01"
+    assert message.read(body) == {"sign": "MINUS"}
+    assert message.write({"sign": "MINUS"}) == body
+
+
+def test_a_number_beyond_its_type_is_refused() -> None:
+    """A float that is too large for four bytes, in an edit."""
+    file = described()
+    field_of(file.message_type.add(name="M"), "a", 1, F.TYPE_FLOAT)
+    data = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    (message,) = message_types(data, "x.pb").values()
+    with pytest.raises(EncodeError, match="too large"):
+        message.write({"a": 1e300})
+
+
+def test_messages_in_a_long_chain_are_read_in_proportion() -> None:
+    """Each reaches all behind it, and the last one the first: one cycle of 3,000 messages."""
+    file = described()
+    for number in range(3000):
+        message = file.message_type.add(name=f"M{number}")
+        following = f".p.M{(number + 1) % 3000}"
+        field_of(message, "next", 1, F.TYPE_MESSAGE, type_name=following)
+        field_of(message, "outside", 2, F.TYPE_MESSAGE, type_name=".p.Leaf")
+    field_of(file.message_type.add(name="Leaf"), "a", 1)
+    data = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    types = message_types(data, "x.pb")
+    arrow = types["p.P$M7"].arrow_type
+    assert arrow == pa.struct([("next", pa.binary()), ("outside", pa.struct([("a", pa.int32())]))])
+
+
+@given(st.integers(0, 10_000), st.integers(0, 255))
+def test_damaged_descriptors(at: int, byte: int) -> None:
+    """Of real classes, with one byte changed: types whose values come back, or an error."""
+    data = bytearray(vectors()[0])
+    data[at % len(data)] = byte
+    try:
+        types = message_types(bytes(data), "x.pb")
+    except EncodeError:
+        return
+    for message in types.values():
+        with suppress(UnsupportedFormatError):
+            pa.array([message.read(b"")], message.arrow_type).validate(full=True)
