@@ -80,8 +80,11 @@ def operations(at: Callable[[str], str]) -> list[tuple[str, Callable[[], Any]]]:
         ("`get` of one key", lambda: succeed("get", *words, "--snapshot", "first", "--key=key-7")),
         ("export", lambda: write("export")),
         ("export, other max parallelism", lambda: write("wide", 256)),
-        ("drop one snapshot of three", lambda: succeed("drop", *words, "--snapshot", "second")),
-        ("drop the others", lambda: succeed("drop", *words, "--keep", "0")),
+        (
+            "drop one snapshot of three",
+            lambda: succeed("drop", *words, "--snapshot", "second", "--yes"),
+        ),
+        ("drop the others", lambda: succeed("drop", *words, "--keep", "0", "--yes")),
     ]
 
 

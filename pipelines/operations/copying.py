@@ -42,11 +42,13 @@ import xxhash
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.pipelines.operations.orphans import refuse_planned
 from statelake.state_core.errors import (
+    ChangedFileError,
     CorruptSnapshotError,
     DeclarationError,
     MissingFileError,
     SnapshotError,
     StateError,
+    TruncatedError,
 )
 from statelake.state_core.files.confinement import PART, relative_path
 from statelake.state_core.files.file_sources import FileSource
@@ -252,7 +254,8 @@ def copy_checkpoints(
 ) -> CopiedCheckpoints:
     """Copy the checkpoints of a job that were not copied before, the newest first.
 
-    One that is damaged keeps no other from being copied, and is an error afterwards.
+    One that is damaged, or that changes meanwhile, keeps no other from being copied, and is an
+    error afterwards.
 
     Args:
         directory: The directory that has the job's `chk-N`, a path or URI.
@@ -301,9 +304,10 @@ def copy_checkpoints(
                     place.directory.delete_files([f"{name}/{COPYING}"])
                 continue
             copied.append(_copied(plan, place, options, progress))
-        except MissingFileError:
+        except (ChangedFileError, MissingFileError, TruncatedError) as error:
             if checkpoint.is_file(METADATA_FILE):
-                raise
+                damaged.append(error)
+                continue
             if name not in known:  # all of it was written just now
                 place.directory.delete_tree(name)
             place.directory.delete_files([f"{name}/{COPYING}"])

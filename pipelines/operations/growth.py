@@ -136,7 +136,7 @@ class Trend:
     @property
     def is_believed(self) -> bool:
         """Whether the line explains the sizes better than ups and downs; unknown for two sizes."""
-        return math.isfinite(self.error) and abs(self.a_day) > BELIEVED * self.error
+        return math.isfinite(self.error) and abs(self.a_day) >= BELIEVED * self.error
 
     @property
     def word(self) -> str:
@@ -262,8 +262,7 @@ class Growth(Printed):
 
     def _rate(self, trend: Trend) -> float | None:
         """Return the bytes of a day; None if no line is believed, or the snapshots are too near."""
-        is_line = math.isfinite(trend.error) and abs(trend.a_day) >= BELIEVED * trend.error
-        return trend.a_day if is_line and self.days * FARTHEST >= 1 else None
+        return trend.a_day if trend.is_believed and self.days * FARTHEST >= 1 else None
 
     @property
     def sentences(self) -> list[str]:

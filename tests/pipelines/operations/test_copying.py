@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 import statelake as sl
+from statelake.pipelines.operations import copying
 from statelake.state_core.errors import (
     DeclarationError,
     MissingFileError,
@@ -613,6 +614,30 @@ def test_a_damaged_checkpoint_keeps_no_other_from_being_copied(
         assert sorted(each.parent.name for each in to.glob("chk-*/_metadata")) == others
     shutil.rmtree(job)
     assert all(bytes_of(to / name) for name in others)
+
+
+@pytest.mark.parametrize("change", ["cut", "gone"])
+def test_a_checkpoint_that_changes_while_it_is_copied_keeps_no_other_from_being_copied(
+    change: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of it is cut off or deleted after its plan: an error, when all others are copied."""
+    tree = made(root, "hashmap", each=3)
+    job, to = root / tree.snapshots[0].job, tmp_path / "region"
+    said = copying._Target.say_copying
+
+    def changing(self: Any, within: str, files: set[str], metadata: bytes) -> None:
+        said(self, within, files, metadata)
+        if within == "chk-2/":
+            file = max((job / "chk-2").iterdir(), key=lambda each: each.name != "_metadata")
+            if change == "cut":
+                file.write_bytes(file.read_bytes()[:-1])
+            else:
+                file.unlink()
+
+    monkeypatch.setattr(copying._Target, "say_copying", changing)
+    with pytest.raises(SnapshotError, match="all others are copied"):
+        sl.copy_checkpoints(job, to)
+    assert sorted(each.parent.name for each in to.glob("chk-*/_metadata")) == ["chk-1", "chk-3"]
 
 
 # --------------------------------------------------------------------------- beside `orphans`
