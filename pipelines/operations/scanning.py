@@ -586,7 +586,7 @@ class _Files:
             many = f" ({self.elsewhere:,} files)" if self.elsewhere > 1 else ""
             yield (
                 f"Flink looks for {there}, which is {here} here{many}: move it back, name its"
-                " directory with --path-map, or let `statelake export` write a savepoint"
+                " directory with --path-map, or let `statelake copy` write one that leads there"
             )
 
     def _there(self, uri: str) -> str | None:
