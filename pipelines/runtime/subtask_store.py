@@ -51,7 +51,12 @@ from statelake.state_core.formats.writing.unified_encode import (
 )
 from statelake.state_core.formats.writing.writer import keyed_handle, write_keyed_part
 from statelake.state_core.kernels.encode import copy_pieces
-from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle, RelativeHandle
+from statelake.state_core.model.handles import (
+    KeyGroupRange,
+    KeyGroupsHandle,
+    RelativeHandle,
+    StreamHandle,
+)
 from statelake.state_core.model.key_groups import key_groups_of, prefix_bytes
 from statelake.state_core.model.snapshot import Entries
 
@@ -318,7 +323,9 @@ def _is_written_here(operator: OperatorMetadata) -> bool:
     """Return whether an operator's one subtask has handles as `run` writes them."""
     ((index, state),) = (operator.subtasks or {}).items()
     of_operator, keyed = state.managed_operator, state.managed_keyed
-    streams = [] if of_operator is None or of_operator.stream is None else [of_operator.stream]
+    streams: list[StreamHandle | None] = []
+    if of_operator is not None and of_operator.stream is not None:
+        streams.append(of_operator.stream)
     if keyed is not None:
         if not isinstance(keyed, KeyGroupsHandle):
             return False

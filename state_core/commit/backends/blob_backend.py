@@ -318,8 +318,8 @@ class _Backup(TaskBackupManager):
             # it needs blobs that nobody knows, until it is no longer kept
             LOG.warning("task %s: nothing is removed: %s", self.context.task, error)
             return
-        for blob, kept in chain:
-            needed |= {blob, *reachable_blobs(kept.directory)}
+        for kept_marker, kept in chain:
+            needed |= {kept_marker, *reachable_blobs(kept.directory)}
         oldest = chain[-1][1]
         for blob in (*removed_blobs(oldest.directory), oldest.previous):
             # an index is data: what is needed, and blobs of another store, are not removed

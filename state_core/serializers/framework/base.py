@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, ClassVar
 
@@ -321,6 +321,11 @@ class TypeSerializerSnapshot(ABC):
         """
         return unknown(self.type_name, new.name, "neither snapshot class decides")
 
+    @classmethod
+    def lacking(cls) -> str:
+        """Return what the class lacks to be registered, for a message; empty if nothing."""
+        return ""
+
     @property
     def written_version(self) -> int:
         """The version that `write_snapshot` writes of this snapshot; the class's by default."""
@@ -339,10 +344,16 @@ class TypeSerializerSnapshot(ABC):
         """
         versions = getattr(self, "versions", (self.current_version,))
         if version not in versions:
-            read = ", ".join(map(str, versions))
-            raise UnsupportedFormatError(
-                f"{self.java_class} version {version}; {read} can be read",
-                place=source.place,
-                remedy="restore it in the Flink that wrote it, upgrade, and take a new savepoint",
-            )
+            raise self.unread("version", version, versions, source)
         self.version = version
+
+    def unread(
+        self, what: str, version: int, versions: Iterable[int], source: DataInput
+    ) -> UnsupportedFormatError:
+        """Return the error of a version, or outer version, that can't be read."""
+        read = ", ".join(map(str, versions))
+        return UnsupportedFormatError(
+            f"{self.java_class} {what} {version}; {read} can be read",
+            place=source.place,
+            remedy="restore it in the Flink that wrote it, upgrade, and take a new savepoint",
+        )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 GROUP = "statelake.serializers"
 ENVIRONMENT = "STATELAKE_PLUGINS"
+_PREFIX = "statelake_plugin_"
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,27 @@ def load_plugin(named: str) -> types.ModuleType:
     return load_text(named, text)
 
 
+def has_same_text(module: str, other: str) -> bool:
+    """Return whether two modules are the same, or run the same text: one may be a plugin's."""
+    digest = _digest(module)
+    return module == other or (digest != "" and digest == _digest(other))
+
+
+def _digest(module: str) -> str:
+    """Return the digest of a module's text as in a plugin's name; empty if it has no file."""
+    if module.startswith(_PREFIX):
+        return module.rpartition("_")[2]
+    try:
+        file = sys.modules[module].__file__ or ""
+        return _digest_of(Path(file).read_bytes())
+    except (AttributeError, KeyError, OSError):
+        return ""
+
+
+def _digest_of(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:12]
+
+
 def load_text(path: str, text: bytes, *, declares: bool = False) -> types.ModuleType:
     """Run the text of a file as a module; once, however often this is called.
 
@@ -117,7 +139,7 @@ def load_text(path: str, text: bytes, *, declares: bool = False) -> types.Module
         PluginError: The module fails while it runs.
     """
     # by content, so that equal files are one module in all processes
-    name = f"statelake_plugin_{Path(path).stem}_{hashlib.sha256(text).hexdigest()[:12]}"
+    name = f"{_PREFIX}{Path(path).stem}_{_digest_of(text)}"
     return _load(Plugin(name, path, text, declares))
 
 

@@ -94,7 +94,11 @@ def _problem(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> 
     silent = not _decides(snapshot_class) and snapshot_class.resolve_new_serializer is older
     if silent and not _is_ours(snapshot_class):
         return "lacks resolve_schema_compatibility, which decides what may follow what"
-    return _taken(snapshot_class, replace=replace) or _unmade(snapshot_class)
+    return (
+        ("" if _is_ours(snapshot_class) else snapshot_class.lacking())
+        or _taken(snapshot_class, replace=replace)
+        or _unmade(snapshot_class)
+    )
 
 
 def _taken(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> str:
@@ -123,9 +127,10 @@ def _taken(snapshot_class: type[TypeSerializerSnapshot], *, replace: bool) -> st
 
 
 def _is_same(old: type, new: type) -> bool:
-    """Return whether both are the same class, even if its module was run again."""
-    same = (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
-    return old is new or (same and not _is_ours(old))
+    """Return whether both are the same class, even if its module was run again, by any name."""
+    if _is_ours(old) or old.__qualname__ != new.__qualname__:
+        return old is new
+    return plugins.has_same_text(old.__module__, new.__module__)
 
 
 def _unmade(snapshot_class: type[TypeSerializerSnapshot]) -> str:

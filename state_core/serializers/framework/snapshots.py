@@ -40,6 +40,8 @@ NESTED_MAGIC = 1333245
 NESTED_VERSION = 1
 FIRST_COMPOSITE_WITH_MAGIC = 3
 MIN_SNAPSHOT_BYTES = 6
+OUTER = ("read_outer_snapshot", "write_outer_snapshot", "resolve_outer_schema_compatibility")
+"""The methods of a composite snapshot's outer payload: one without the others loses data."""
 
 
 class SimpleTypeSerializerSnapshot(TypeSerializerSnapshot):
@@ -122,6 +124,17 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         if "outer_versions" in vars(cls) and "outer_version" not in vars(cls):
             cls.outer_version = cls.outer_versions[-1]
 
+    @classmethod
+    def lacking(cls) -> str:
+        """Return the methods of the outer payload that a class lacks which has others of them."""
+        base = CompositeTypeSerializerSnapshot
+        lacks = [name for name in OUTER if getattr(cls, name) is getattr(base, name)]
+        if cls.resolve_schema_compatibility is not base.resolve_schema_compatibility:
+            lacks = [name for name in lacks if name != OUTER[-1]]  # it compares all by itself
+        if not lacks or set(OUTER[:-1]) <= set(lacks):
+            return ""
+        return f"has an outer payload, and lacks {' and '.join(lacks)}"
+
     def __init__(self) -> None:
         self.nested: tuple[TypeSerializerSnapshot, ...] = ()
         self.outer_version_read = self.outer_version
@@ -155,7 +168,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
                 raise source.fault(f"{self.java_class} without its magic number")
             outer_version = source.read_int()
         if outer_version not in self.outer_versions:
-            raise source.fault(f"{self.java_class} with outer version {outer_version}")
+            raise self.unread("outer version", outer_version, self.outer_versions, source)
         self.outer_version_read = outer_version
         self.read_outer_snapshot(outer_version, source)
         self.nested = read_nested(source)

@@ -141,7 +141,10 @@ class TestLimits:
 
     def test_an_interrupt_ends_it(self, shared: Catalog, tmp_path: Path) -> None:
         """The first one; and nothing is left."""
-        program = "from statelake.pipelines.cli.main import main; main()"
+        program = (
+            "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+            "from statelake.pipelines.cli.main import main; main()"
+        )  # a background job would ignore it
         query = "SELECT max(md5(range::VARCHAR)) FROM range(100000000000)"
         with subprocess.Popen(
             [sys.executable, "-c", program, "sql", "--lake", shared.location, query],
@@ -151,7 +154,10 @@ class TestLimits:
                 time.sleep(0.02)
             time.sleep(0.5)  # so that it runs
             running.send_signal(signal.SIGINT)
-            _, said = running.communicate(timeout=60)
+            try:
+                _, said = running.communicate(timeout=60)
+            finally:
+                running.kill()
         assert (running.returncode, said.strip(), list(tmp_path.iterdir())) == (130, "stopped", [])
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import types
 import warnings
+from functools import partial
+from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from statelake.state_core.errors import EncodeError, PluginError, StateError, UnknownSerializerError
+from statelake.state_core.errors import (
+    EncodeError,
+    PluginError,
+    StateError,
+    UnknownSerializerError,
+    UnsupportedFormatError,
+)
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers import (
     SimpleTypeSerializerSnapshot,
@@ -23,6 +31,7 @@ from statelake.state_core.serializers import (
 )
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
 from statelake.state_core.serializers.framework import plugins
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
@@ -31,6 +40,11 @@ from statelake.state_core.serializers.framework.compatibility import (
     incompatible,
 )
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
+from statelake.state_core.serializers.framework.snapshots import (
+    COMPOSITE_MAGIC,
+    OUTER,
+    CompositeTypeSerializerSnapshot,
+)
 from statelake.state_core.serializers.type_spec import parse_type
 
 pytestmark = pytest.mark.usefixtures("own_registry")
@@ -306,6 +320,24 @@ class TestPlugins:
         assert "com.acme.PluggedSnapshot" in registered_classes()
         assert [loaded_plugin.path for loaded_plugin in plugins.loaded_plugins()] == [str(path)]
 
+    def test_a_job_may_import_the_module_that_a_plugin_runs(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In either order: both register the same text; another text of that name is refused."""
+        for first, name in enumerate(("own_types_a", "own_types_b")):
+            java_class = f"com.acme.Plugged{first}"
+            path = tmp_path / f"{name}.py"
+            path.write_text(PLUGIN.replace("com.acme.PluggedSnapshot", java_class))
+            monkeypatch.syspath_prepend(str(tmp_path))
+            loads = [lambda path=path: plugins.load_plugin(str(path)), partial(import_module, name)]
+            for load in loads if first else loads[::-1]:
+                load()
+            assert java_class in registered_classes()
+            other = tmp_path / "other.py"
+            other.write_text(path.read_text() + "\n# another")
+            with pytest.raises(EncodeError, match=f"claims {java_class}"):
+                plugins.load_plugin(str(other))
+
     def test_another_process_needs_no_file(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -382,3 +414,21 @@ def test_arrow_types_of_registered_serializers() -> None:
     register(Own)
     held = read_serializer_snapshot(snapshot_bytes(Own.java_class)).restore_serializer()
     assert held.arrow_type == pa.string()
+
+
+@pytest.mark.parametrize("has", [1, 2])
+def test_an_outer_payload_needs_all_of_its_methods(has: int) -> None:
+    """What is read and not written is lost, and what is not compared is called compatible."""
+    methods = dict.fromkeys(("compose", *OUTER[:has]), lambda *_: None)
+    with pytest.raises(EncodeError, match=f"has an outer payload, and lacks {OUTER[has]}"):
+        register(changed(CompositeTypeSerializerSnapshot, java_class="a", **methods))
+
+
+def test_an_outer_version_to_come_is_no_damage() -> None:
+    """It is told as the version that it is."""
+    out = DataOutput()
+    for number in (3, COMPOSITE_MAGIC, 7):
+        out.write_int(number)
+    source = DataInput(out.to_bytes(), "file")
+    with pytest.raises(UnsupportedFormatError, match="outer version 7; 1 can be read"):
+        ListSerializerSnapshot().read_snapshot(source.read_int(), source)
