@@ -11,17 +11,19 @@ import re
 import struct
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
 from typing import IO, NamedTuple, Protocol
 
 from statelake.state_core.commit.records.records import SystemStreamPartition
-from statelake.state_core.errors import CheckpointRecordError, MissingFileError
-from statelake.state_core.files.confinement import ConfinedTree, relative_path
+from statelake.state_core.errors import CheckpointRecordError, CommitError, MissingFileError
+from statelake.state_core.files.confinement import ConfinedTree, is_part, relative_path
 
 BATCH_BYTES = 1 << 18
+BATCH_CHANGES = 1000  # of those that are rewritten
 SEGMENT_BYTES = 1 << 26
 LARGEST_OFFSET = 1 << 62
+RELATIVE_OFFSETS = 1 << 32  # what a batch's first offset and its last are apart, at most
 _SUFFIX = ".log"
 _SEGMENT = re.compile(r"\d{20}\.log", re.ASCII)
 _BATCH = struct.Struct(">IIQ")  # checksum of the rest, bytes of changes, first offset
@@ -173,11 +175,20 @@ class _FileChangelog:
         self._buffer = bytearray()
         self._first = self._next = 0
         self._file: int | None = None
-        self._whole = 0  # bytes of whole batches in the last segment when it was opened
+        self._found = 0  # bytes of the last segment when it was opened
+        self._whole = 0  # of these, the bytes of whole batches
         self._untouched = True  # until something is appended
+        self._is_named = False  # whether the segments' names are on the disk
         if self._segments:
             last = self._segments[-1]
             self._next = _first_offset(last)
+            if self._next > LARGEST_OFFSET:
+                raise CheckpointRecordError(
+                    f"a segment begins at {self._next}",
+                    place=f"{tree.anchor}/{self._path(last)}",
+                    remedy=_DAMAGED,
+                )
+            self._found = self._size(last)
             for end, changes in deque(self._batches(last, [last], opening=True), maxlen=1):
                 self._whole = end
                 self._next = list(changes)[-1].offset + 1
@@ -205,6 +216,9 @@ class _FileChangelog:
         self._write()
         if self._file is not None:
             os.fsync(self._file)
+            if not self._is_named:  # by this process, or by a killed one
+                self._tree.sync_files([self._path(self._segments[-1])])
+                self._is_named = True
         self._flushed = self._next
 
     def newest(self) -> int | None:
@@ -232,6 +246,7 @@ class _FileChangelog:
 
         The first segment is what the last compaction left; those behind it were written since.
         """
+        self._remove_left_parts()
         with self._lock:
             sealed = [
                 segment
@@ -242,10 +257,8 @@ class _FileChangelog:
         if len(sealed) < 2 or sum(sizes[1:]) < sizes[0]:
             return
         changes = [change for segment in sealed for change in self._from(segment, [], 0)]
-        kept = compacted(changes, end)
-        batches = (_encoded(kept[at : at + 1000]) for at in range(0, len(kept), 1000))
         # after a crash here changes are there twice, in their order: the state is the same
-        self._tree.write(self._path(sealed[0]), batches)
+        self._rewrite(sealed[0], compacted(changes, end))
         with self._lock:
             self._segments = [segment for segment in self._segments if segment not in sealed[1:]]
         for gone in sealed[1:]:
@@ -253,20 +266,29 @@ class _FileChangelog:
 
     def erase(self, goes: Callable[[Change], bool]) -> int:
         """Rewrite segments without some changes, and return the number of removed changes."""
+        self._remove_left_parts()
         erased = 0
         last = self._segments[-1:]
+        for segment in last if self._whole < self._found else ():
+            # a batch that was cut off may have what goes, and no segment can follow it
+            self._rewrite(segment, list(self._from(segment, last, 0)))
         for segment in self._segments:
             changes = list(self._from(segment, last, 0))
             kept = [change for change in changes if not goes(change)]
-            fewer = len(kept) < len(changes)
-            # a batch that was cut off may have what goes
-            if fewer or (segment in last and self._whole < self._size(segment)):
-                if fewer and not erased and _first_offset(self._segments[-1]) < self._next:
-                    os.close(self._tree.create(self._path(f"{self._next:020}{_SUFFIX}")))
-                batches = (_encoded(kept[at : at + 1000]) for at in range(0, len(kept), 1000))
-                self._tree.write(self._path(segment), batches)
+            if len(kept) < len(changes):
+                if not erased and _first_offset(self._segments[-1]) < self._next:
+                    self._rewrite(f"{self._next:020}{_SUFFIX}", [])
+                self._rewrite(segment, kept)
                 erased += len(changes) - len(kept)
         return erased
+
+    def _rewrite(self, segment: str, changes: Iterable[Change]) -> None:
+        self._tree.write(self._path(segment), _in_batches(changes))
+
+    def _remove_left_parts(self) -> None:
+        """Remove what killed processes left of segments that they rewrote."""
+        for name in filter(is_part, self._tree.names(self._folder)):
+            self._tree.remove_left_part(self._path(name))
 
     def close(self) -> None:
         self._buffer.clear()
@@ -296,9 +318,19 @@ class _FileChangelog:
             if new:
                 self._segments.append(f"{self._first:020}{_SUFFIX}")
             path = self._path(self._segments[-1])
-        self._file = self._tree.create(path) if new else self._tree.append(path)
-        if not new and self._untouched:
-            os.ftruncate(self._file, self._whole)
+        file = self._tree.create(path) if new else self._tree.append(path)
+        if new:
+            self._is_named = False
+        elif self._untouched:
+            if os.fstat(file).st_size != self._found:
+                os.close(file)
+                raise CommitError(
+                    "another process has appended to the changelog since it was opened",
+                    place=f"{self._tree.anchor}/{path}",
+                    remedy="end the other process, and run again: what it appended is undone",
+                )
+            os.ftruncate(file, self._whole)
+        self._file = file
         self._untouched = False
 
     def _from(self, segment: str, last: list[str], start: int) -> Iterator[Change]:
@@ -375,6 +407,21 @@ def compacted(changes: list[Change], end: int) -> list[Change]:
 def _batch(first: int, data: bytes) -> bytes:
     rest = _BATCH.pack(0, len(data), first)[4:] + data
     return struct.pack(">I", zlib.crc32(rest)) + rest
+
+
+def _in_batches(changes: Iterable[Change]) -> Iterator[bytes]:
+    """Yield changes as batches, encoded."""
+    batch: list[Change] = []
+    size = 0
+    for change in changes:
+        is_full = len(batch) == BATCH_CHANGES or size >= BATCH_BYTES
+        if batch and (is_full or change.offset - batch[0].offset >= RELATIVE_OFFSETS):
+            yield _encoded(batch)
+            batch, size = [], 0
+        batch.append(change)
+        size += len(change.key) + len(change.value or b"")
+    if batch:
+        yield _encoded(batch)
 
 
 def _encoded(changes: list[Change]) -> bytes:

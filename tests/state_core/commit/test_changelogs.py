@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake.state_core.commit import Changelogs, FileChangelogs
-from statelake.state_core.commit.backends.changelog import Change, _batch, _encoded
+from statelake.state_core.commit.backends.changelog import (
+    BATCH_BYTES,
+    LARGEST_OFFSET,
+    Change,
+    _batch,
+    _encoded,
+)
 from statelake.state_core.commit.backends.changelog_backend import undoing
 from statelake.state_core.commit.records.records import SystemStreamPartition
 from statelake.state_core.errors import CheckpointRecordError, CommitError
+from statelake.state_core.files.confinement import PART, ConfinedTree
 from tests.support.jobs.commit_tasks import Job
 from tests.support.jobs.doubles import MemoryChangelogs, in_memory
 
@@ -191,6 +201,141 @@ def test_what_an_erasure_closes_has_no_rest_of_a_crash(tmp_path: Path) -> None:
     assert FileChangelogs(tmp_path).erase(LOG, lambda change: change.value == b"7") == 0
     assert file.read_bytes() == _reencoded(tmp_path) != whole[:-1]
     assert b"key2" not in file.read_bytes()
+
+
+def test_who_opened_a_log_before_others_appended_cuts_nothing_of_theirs_off(tmp_path: Path) -> None:
+    """A process that stood still, and was taken for dead, finds that the log is no longer its."""
+    file = batches(tmp_path, 3)
+    file.write_bytes(file.read_bytes()[:-1])
+    late, other = FileChangelogs(tmp_path).open(LOG), FileChangelogs(tmp_path).open(LOG)
+    for number in range(2, 6):
+        other.append(b"key", b"%d" % number)
+    other.flush()
+    late.append(b"key", b"late")
+    for _ in range(2):
+        with pytest.raises(CommitError, match="another process has appended to the changelog"):
+            late.flush()
+    late.close()
+    expected = [Change(number, b"key", b"%d" % number) for number in range(6)]
+    assert list(FileChangelogs(tmp_path).open(LOG).read()) == expected
+
+
+@pytest.mark.parametrize("segment_bytes", [1, 1 << 20])
+def test_what_was_flushed_is_on_the_disk_under_its_name(
+    segment_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each segment, and each directory down to it, also those that a killed process made."""
+    work = tmp_path / "logs"
+    for _ in range(2):  # a new log, and one that another process has begun
+        synced: set[int] = set()
+        monkeypatch.setattr(os, "fsync", lambda file, to=synced: to.add(os.fstat(file).st_ino))
+        log = FileChangelogs(work, segment_bytes).open(LOG)
+        for _ in range(2):
+            log.append(b"key", bytes(BATCH_BYTES))
+        log.flush()
+        log.close()
+        paths = [
+            work,
+            *(path for path in work.rglob("*") if path.is_dir()),
+            max(work.rglob("*.log")),
+        ]
+        assert {path.stat().st_ino for path in paths} <= synced
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_an_erasure_that_is_killed_leaves_a_log_that_can_be_read(
+    writes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind any of its writes, and although a crash before it had cut off a batch."""
+    left = iter(range(writes))
+    real = ConfinedTree.write
+
+    def write(tree: ConfinedTree, path: str, chunks: Iterable[bytes]) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        real(tree, path, chunks)
+
+    def erase() -> int:
+        return FileChangelogs(tmp_path).erase(LOG, lambda change: change.value == b"1")
+
+    file = batches(tmp_path, 4)
+    file.write_bytes(file.read_bytes()[:-1])
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(ConfinedTree, "write", write)
+        erase()
+    assert erase() == (writes < 3)
+    log = FileChangelogs(tmp_path).open(LOG)
+    assert [change.offset for change in log.read()] == [0, 2]
+    assert log.newest() == 2
+
+
+def test_an_erasure_leaves_no_part_that_a_killed_process_wrote(tmp_path: Path) -> None:
+    """It has what is to go; a compaction removes it, too, but not that of a living one."""
+    file = batches(tmp_path, 3)
+    part = file.with_name(f"{file.name}.0123abcd{PART}")
+    for clean_up in (
+        lambda: FileChangelogs(tmp_path).erase(LOG, lambda _: True),
+        lambda: FileChangelogs(tmp_path).open(LOG).compact(0),
+    ):
+        part.write_bytes(file.read_bytes())
+        with part.open() as held:
+            fcntl.flock(held, fcntl.LOCK_SH)
+            clean_up()
+            assert part.exists()
+        clean_up()
+        assert not part.exists()
+
+
+def test_changes_that_are_far_apart_are_compacted_and_erased(tmp_path: Path) -> None:
+    """A key of the first days, and others after four thousand million changes."""
+    file = batches(tmp_path, 1)
+    far = 1 << 33
+    file.with_name(f"{far:020}.log").touch()
+    logs = FileChangelogs(tmp_path, segment_bytes=1)
+    log = logs.open(LOG)
+    for _ in range(3):
+        log.append(b"other", b"1")
+        log.flush()
+    log.compact(far + 2)
+    expected = [
+        Change(0, b"key", b"0"),
+        Change(far + 1, b"other", b"1"),
+        Change(far + 2, b"other", b"1"),
+    ]
+    assert list(log.read()) == expected
+    log.close()
+    assert logs.erase(LOG, lambda change: change.offset == far + 1) == 1
+    assert list(logs.open(LOG).read()) == [expected[0], expected[2]]
+
+
+def test_what_is_rewritten_is_in_batches_as_large_as_others(tmp_path: Path) -> None:
+    """However large its values are: their sizes fit the fields, and a reader's memory."""
+    logs = FileChangelogs(tmp_path)
+    log = logs.open(LOG)
+    for number in range(9):
+        log.append(b"%d" % number, bytes(BATCH_BYTES // 2))
+    log.flush()
+    log.close()
+    assert logs.erase(LOG, lambda change: change.key == b"0") == 1
+    for file in tmp_path.rglob("*.log"):
+        data, at = file.read_bytes(), 0
+        while at < len(data):
+            _, length, _ = struct.unpack_from(">IIQ", data, at)
+            assert length <= 2 * BATCH_BYTES
+            at += 16 + length
+    assert len(list(logs.open(LOG).read())) == 8
+
+
+def test_a_segment_that_begins_beyond_all_offsets_is_refused(tmp_path: Path) -> None:
+    """Nothing could be appended to it that is read again."""
+    file = batches(tmp_path, 1)
+    for number in (LARGEST_OFFSET + 1, 10**20 - 1):
+        beyond = file.with_name(f"{number:020}.log")
+        beyond.touch()
+        with pytest.raises(CheckpointRecordError, match=f"a segment begins at {number}") as caught:
+            FileChangelogs(tmp_path).open(LOG)
+        assert beyond.name in caught.value.place
+        beyond.unlink()
 
 
 def _reencoded(path: Path) -> bytes:
