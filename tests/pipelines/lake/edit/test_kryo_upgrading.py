@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 
 import statelake as sl
 from statelake import open_snapshot
@@ -43,7 +46,9 @@ from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.lakes import entries
 from tests.support.savepoints.golden_cases import golden_cases
 from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint, kryo_lines
+from tests.support.savepoints.kryo_meaning import states_that_differ
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot
+from tests.support.savepoints.snapshot_damage import some_damage
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -444,6 +449,52 @@ def test_a_broadcast_state_of_unknown_ends_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFormatError, match=r"Rule\), of which nobody") as told:
         rules.to_arrow()
     assert "--kryo" in told.value.remedy
+
+
+CUSTOMERS = ("customers", "places")
+# savepoints, and their collections, which stay Kryo's so that values can be compared
+SWEPT = {
+    "flink-1.20": (),
+    "keys-canonical-1.20": (),
+    "pojos-1.20": [
+        f"customers/{state}.{field}"
+        for state in ("customer", "listed", "mapped")
+        for field in ("tags=List", "seen=Set", "scores=Map")
+    ],
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "seeds", [range(8), pytest.param(range(8, 400), marks=pytest.mark.nightly)]
+)
+@pytest.mark.parametrize("name", SWEPT)
+def test_a_damaged_savepoint_is_upgraded_as_it_reads_or_refused(
+    name: str, seeds: range, tmp_path: Path
+) -> None:
+    """Values are those of the damaged one as it is read, or nothing is written."""
+    decoding.declare_classes(yaml.safe_load(BASKET))
+    savepoint, made = jdk_savepoint(tmp_path / "old", name), tmp_path / "new"
+    whole = (savepoint / "_metadata").read_bytes()
+    upgraded = 0
+    for seed in seeds:
+        (savepoint / "_metadata").write_bytes(some_damage(whole, Random(seed)))
+        words: Any = {"collection": SWEPT[name], "uids": CUSTOMERS, "partly": True}
+        refused: sl.StateError | None = None
+        try:
+            is_made = bool(sl.upgrade(savepoint, made, **words).made)
+        except sl.StateError as error:
+            is_made, refused = False, error
+        assert made.exists() == is_made, seed
+        if refused is not None:
+            assert refused.remedy, seed
+            assert re.search("offset|operator|state|snapshot|_metadata", str(refused)), seed
+        assert {each.name for each in tmp_path.iterdir()} <= {"old", "new"}, seed
+        if made.exists():
+            upgraded += 1
+            assert states_that_differ(savepoint, made, CUSTOMERS) == [], seed
+            shutil.rmtree(made)
+    assert upgraded > len(seeds) // 8
 
 
 SPAN = "PojoJobs$Span"
