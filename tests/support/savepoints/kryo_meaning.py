@@ -117,11 +117,13 @@ def states_that_differ(old: Path, new: Path, uids: Iterable[str] = ()) -> list[s
 
 
 def _states(snapshot: Snapshot) -> dict[str, tuple[Operator, KeyedState | OperatorState]]:
-    return {
-        f"{operator.operator_id}/{state.name}": (operator, state)
-        for operator in snapshot.operators
-        for state in (*operator.keyed_states, *operator.operator_states)
-    }
+    found: dict[str, tuple[Operator, KeyedState | OperatorState]] = {}
+    for operator in snapshot.operators:
+        for keyed in operator.keyed_states:
+            found[f"{operator.operator_id}/{keyed.name}"] = operator, keyed
+        for held in operator.operator_states:
+            found[f"{operator.operator_id}/{held.name}, not keyed"] = operator, held
+    return found
 
 
 def _differ(

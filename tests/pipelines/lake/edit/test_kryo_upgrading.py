@@ -438,6 +438,21 @@ def test_keys_and_values_of_a_broadcast_state_are_upgraded(tmp_path: Path) -> No
     assert sorted(pairs) == sorted(zip(expected, expected[::-1], strict=True))
 
 
+@pytest.mark.parametrize("by_kryo", ["key", "value"])
+def test_a_serializer_without_registrations_is_left_with_its_state(
+    by_kryo: str, tmp_path: Path
+) -> None:
+    """In keys of a map as in values: there is no place for the mark of Flink 2 in it."""
+    kryo = kryo_snapshot("java.util.UUID")
+    item = Item("java.util.UUID", str(uuid.UUID(int=5)))
+    stored = [kryo.values(KryoVersion.FLINK_1).write(item, KryoVersion.FLINK_1)]
+    types = (kryo, "String") if by_kryo == "key" else ("String", kryo)
+    rows = (stored, ["a"]) if by_kryo == "key" else (["a"], stored)
+    (state,) = sl.upgrade(broadcast(tmp_path / "old", *types, *rows), uids=["o"]).states
+    assert (state.operator, state.state) == ("o", "rules")
+    assert "that registers no class" in state.left
+
+
 def test_a_broadcast_state_of_unknown_ends_is_named(tmp_path: Path) -> None:
     """It is not damaged: only its class knows where a value ends."""
     unknown = kryo_snapshot().of_class("com.acme.Rule")
