@@ -58,6 +58,9 @@ MAP, SORTED_MAP, IMMUTABLE_MAP, ARRAY, OBJECT, SINGLE, EMPTY = range(26, 33)
 DEEPEST = 100
 MOST_NAMES = 64  # of classes in one object
 FAILED = -1
+A_SECOND = 1_000_000_000  # nanoseconds
+# what `java.time` has: the seconds of an `Instant`, and years
+FIRST_SECOND, LAST_SECOND, LAST_YEAR = -31_557_014_167_219_200, 31_556_889_864_403_199, 999_999_999
 MOST_COUNTED = 32  # bits of an object's number
 # the longest text of ASCII that is written without its length, by Kryo 5.6 and by Kryo 2.24
 LONGEST_ASCII, LONGEST_ASCII_2 = 32, 63
@@ -245,6 +248,16 @@ def _sized(data, at, end):
 
 
 @helper
+def _is_date(year, month, day):
+    """Return whether Java's calendar has a day."""
+    days = 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
+    if month == 2:
+        days = 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    fits = day > 0 and day <= days and month > 0 and month < 13
+    return fits and year >= -LAST_YEAR and year <= LAST_YEAR
+
+
+@helper
 def _read_moment(newer, data, at, end, form, line, start, number):
     """Read a date, a time or both; return the position behind it, -1 on a fault."""
     if form == MILLIS:
@@ -255,10 +268,10 @@ def _read_moment(newer, data, at, end, form, line, start, number):
         if at < 0:
             return at
         nanos, at = _varint(data, at, end)
-        if not newer:
-            number[line] -= nanos // 1000000
+        if not newer:  # as Java has it: whole seconds, and nanoseconds
+            number[line] -= number[line] % 1000
         start[line] = nanos
-        return at
+        return at if nanos < A_SECOND else np.int64(-1)
     if form == INSTANT or form == DURATION:
         if not newer:
             nanos, at = _varint(data, at, end)
@@ -266,19 +279,22 @@ def _read_moment(newer, data, at, end, form, line, start, number):
                 return at
             seconds, at = _unsigned(data, at, end, 9)
             number[line], start[line] = _signed(seconds), _signed(nanos)
-            return at
-        if form == INSTANT:
-            number[line], at = _unsigned(data, at, end, 9)
-        elif end - at < 8:
-            at = np.int64(-1)
         else:
-            number[line] = _little_endian(data, at, 8)
-            at += 8
-        if at < 0:
-            return at
-        nanos, at = _varint(data, at, end)
-        start[line] = _of_32_bits(nanos)
-        return at
+            if form == INSTANT:
+                number[line], at = _unsigned(data, at, end, 9)
+            elif end - at < 8:
+                at = np.int64(-1)
+            else:
+                number[line] = _little_endian(data, at, 8)
+                at += 8
+            if at < 0:
+                return at
+            nanos, at = _varint(data, at, end)
+            start[line] = _of_32_bits(nanos)
+        fits = start[line] >= 0 and start[line] < A_SECOND
+        if form == INSTANT:
+            fits = fits and number[line] >= FIRST_SECOND and number[line] <= LAST_SECOND
+        return at if fits else np.int64(-1)
     if form == DATE:
         if newer:
             year, at = _varint(data, at, end)
@@ -294,7 +310,7 @@ def _read_moment(newer, data, at, end, form, line, start, number):
             year, at = _varint(data, at + 4, end)
             number[line] = _signed(year)
         start[line] = month << 8 | day
-        return at if day > 0 and day < 32 and month > 0 and month < 13 else np.int64(-1)
+        return at if _is_date(number[line], month, day) else np.int64(-1)
     hour, minute, second, nanos = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     if newer:  # the last unit that is not 0 is inverted
         clock, units, byte = np.int64(0), 0, np.int64(0)
@@ -319,7 +335,7 @@ def _read_moment(newer, data, at, end, form, line, start, number):
         second, nanos = u8(data, at), _signed(nanos)
         at += 1
     number[line], start[line] = hour << 16 | minute << 8 | second, nanos
-    fits = hour < 24 and minute < 60 and second < 60 and nanos >= 0
+    fits = hour < 24 and minute < 60 and second < 60 and nanos >= 0 and nanos < A_SECOND
     return at if fits else np.int64(-1)
 
 

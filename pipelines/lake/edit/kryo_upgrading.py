@@ -294,7 +294,6 @@ def _planned(
             " 2.2.3: run the job with 1.2.9 to 2.2.2, and take another savepoint"
         )
     keys = key_parts(state.meta_info)
-    new_keys = {name: for_flink_2(snapshot, {}) for name, snapshot in keys.items()}
     in_keys = [kryo for snapshot in keys.values() for kryo in kryo_places(snapshot).values()]
     kryo = [*places.values(), *in_keys]
     if state.meta_info.count(NAME) > len(kryo):
@@ -307,6 +306,7 @@ def _planned(
     if kryo and _is_of_flink_2(record, kryo):
         return left(LATER)
     try:
+        new_keys = {name: for_flink_2(snapshot, {}) for name, snapshot in keys.items()}
         for rows in _rows_of(lake, operator, state):
             if not timers:
                 find_collections(rows, value_type(state.meta_info), found)

@@ -73,7 +73,7 @@ class CollectionForm(Form):
                 reader.take_empty(count)
                 item.value = [None] * count
                 return
-            can_be_null = reader.source.read_boolean() if self.nulls else False
+            can_be_null = reader.boolean() if self.nulls else False
         for _ in range(reader.length(ELEMENTS, count)):
             if not known:
                 java_class = reader.read_class()

@@ -7,6 +7,7 @@ and chill's serializers, which Flink 1 registers instead.
 from __future__ import annotations
 
 import uuid
+from calendar import isleap
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,6 +20,15 @@ from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 OFFSET_ELSEWHERE = 127  # an offset that is not a multiple of a quarter of an hour: seconds follow
 QUARTER = 900
+# the least and the most of the numbers of times, as Java has them
+_MONTH, _DAY, _NANO = (1, 12), (1, 31), (0, 999_999_999)
+_INT, _LONG = (-(1 << 31), (1 << 31) - 1), (-(1 << 63), (1 << 63) - 1)
+_YEAR = (-999_999_999, 999_999_999)
+_DATE_LIMITS = (_YEAR, _MONTH, _DAY)
+_TIME_LIMITS = ((0, 23), (0, 59), (0, 59), _NANO)
+_OFFSET_LIMITS = ((-18 * 3600, 18 * 3600),)
+_SECONDS = (-31_557_014_167_219_200, 31_556_889_864_403_199)  # of an `Instant`
+_MONTH_DAY_LIMITS, LEAP_YEAR = (_MONTH, _DAY), 2000
 
 
 @dataclass(frozen=True)
@@ -47,7 +57,7 @@ def _zigzag(bits: int) -> Simple:
 
 _TEXT = Simple(lambda r: r.string(), lambda w, value: w.string(value))
 _MILLIS = Simple(lambda r: r.varlong(), lambda w, value: w.varlong(value))
-_BOOLEAN = Simple(lambda r: r.source.read_boolean(), lambda w, value: w.out.write_boolean(value))
+_BOOLEAN = Simple(lambda r: r.boolean(), lambda w, value: w.out.write_boolean(value))
 _CHARACTER = Simple(lambda r: chr(int(r.fixed("H"))), lambda w, value: w.fixed("H", ord(value)))
 _PRIMITIVE_FORMS = {
     "boolean": _BOOLEAN,
@@ -97,7 +107,10 @@ def _put_bytes(writer: ObjectWriter, value: bytes) -> None:
 
 
 def _get_big(reader: ObjectReader) -> int:
-    return int.from_bytes(_get_bytes(reader), "big", signed=True)
+    data = _get_bytes(reader)
+    if not data:
+        raise reader.source.fault("a number without bytes")
+    return int.from_bytes(data, "big", signed=True)
 
 
 def integer_bytes(value: int) -> bytes:
@@ -141,11 +154,13 @@ def _put_uuid(writer: ObjectWriter, value: str) -> None:
 def _get_timestamp(reader: ObjectReader) -> tuple[int, int]:
     """Return milliseconds of whole seconds, and nanoseconds."""
     millis, nanos = reader.varlong(), reader.varint()
-    return millis - (nanos // 1_000_000 if reader.version is KryoVersion.FLINK_1 else 0), nanos
+    return millis - (millis % 1000 if reader.version is KryoVersion.FLINK_1 else 0), nanos
 
 
 def _put_timestamp(writer: ObjectWriter, value: tuple[int, int]) -> None:
     millis, nanos = value
+    if not 0 <= nanos <= _NANO[1] or not _LONG[0] <= millis <= _LONG[1]:
+        raise EncodeError(f"{value!r} is no java.sql.Timestamp")
     whole = nanos // 1_000_000 if writer.version is KryoVersion.FLINK_1 else 0
     writer.varlong(millis + whole)
     writer.varint(nanos)
@@ -271,6 +286,13 @@ def _joined(*parts: tuple[Simple, int]) -> Simple:
     return Simple(lambda r: tuple(field for form, _ in parts for field in form.get(r)), put)
 
 
+def _days(year: int, month: int) -> int:
+    """Return the days of a month."""
+    if month == 2:
+        return 28 + isleap(year)
+    return 30 if month in (4, 6, 9, 11) else 31
+
+
 _DATE, _TIME = Simple(_get_date, _put_date), Simple(_get_time, _put_time)
 _OFFSET = Simple(_get_offset, _put_offset)
 
@@ -285,11 +307,13 @@ class _Time(Form):
         newer: The form in Kryo 5.
         older: The fields in their order, each a primitive type or a class of `java.time`.
         places: For each number of the fields, its place in the value.
+        limits: The least and the most of each number of the value.
     """
 
     newer: Simple
     older: tuple[str, ...]
     places: tuple[int, ...]
+    limits: tuple[tuple[int, int], ...]
 
     def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Read the value."""
@@ -309,8 +333,12 @@ class _Time(Form):
         item.value = tuple(value[place] for place in sorted(value))
 
     def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
-        """Write the value."""
-        if len(item.value) != len(self.places):
+        """Write the value.
+
+        Raises:
+            EncodeError: Java has no such value, and bytes that may stand for another one.
+        """
+        if not self._has(item.value):
             raise EncodeError(f"{item.value!r} is no {item.java_class}")
         if writer.version is KryoVersion.FLINK_2:
             self.newer.write(writer, item, arguments)
@@ -323,6 +351,16 @@ class _Time(Form):
             within = tuple(numbers.pop(0) for _ in range(TIMES[kind]))
             writer.known_or_null(Item(kind, within))
 
+    def _has(self, value: tuple[int, ...]) -> bool:
+        """Return whether Java has such a value."""
+        if len(value) != len(self.limits):
+            return False
+        if not all(low <= n <= high for n, (low, high) in zip(value, self.limits, strict=True)):
+            return False
+        if self.limits[:3] == _DATE_LIMITS:
+            return value[2] <= _days(value[0], value[1])
+        return self.limits != _MONTH_DAY_LIMITS or value[1] <= _days(LEAP_YEAR, value[0])
+
 
 _LOCAL_DATE, _LOCAL_TIME, _ZONE_OFFSET = (
     "java.time.LocalDate",
@@ -330,26 +368,35 @@ _LOCAL_DATE, _LOCAL_TIME, _ZONE_OFFSET = (
     "java.time.ZoneOffset",
 )
 _TIME_FORMS = {
-    _LOCAL_DATE: _Time(_DATE, ("short", "short", "int"), (2, 1, 0)),
-    _LOCAL_TIME: _Time(_TIME, ("byte", "byte", "int", "byte"), (0, 1, 3, 2)),
+    _LOCAL_DATE: _Time(_DATE, ("short", "short", "int"), (2, 1, 0), _DATE_LIMITS),
+    _LOCAL_TIME: _Time(_TIME, ("byte", "byte", "int", "byte"), (0, 1, 3, 2), _TIME_LIMITS),
     "java.time.LocalDateTime": _Time(
-        _joined((_DATE, 3), (_TIME, 4)), (_LOCAL_DATE, _LOCAL_TIME), tuple(range(7))
+        _joined((_DATE, 3), (_TIME, 4)),
+        (_LOCAL_DATE, _LOCAL_TIME),
+        tuple(range(7)),
+        _DATE_LIMITS + _TIME_LIMITS,
     ),
-    _ZONE_OFFSET: _Time(_OFFSET, ("int",), (0,)),
+    _ZONE_OFFSET: _Time(_OFFSET, ("int",), (0,), _OFFSET_LIMITS),
     "java.time.OffsetTime": _Time(
-        _joined((_TIME, 4), (_OFFSET, 1)), (_ZONE_OFFSET, _LOCAL_TIME), (4, 0, 1, 2, 3)
+        _joined((_TIME, 4), (_OFFSET, 1)),
+        (_ZONE_OFFSET, _LOCAL_TIME),
+        (4, 0, 1, 2, 3),
+        _TIME_LIMITS + _OFFSET_LIMITS,
     ),
     "java.time.OffsetDateTime": _Time(
         _joined((_DATE, 3), (_TIME, 4), (_OFFSET, 1)),
         ("java.time.LocalDateTime", _ZONE_OFFSET),
         tuple(range(8)),
+        _DATE_LIMITS + _TIME_LIMITS + _OFFSET_LIMITS,
     ),
-    "java.time.Instant": _Time(_numbers("l", "+"), ("int", "long"), (1, 0)),
-    "java.time.Duration": _Time(_numbers("L", "+"), ("int", "long"), (1, 0)),
-    "java.time.Period": _Time(_numbers("+", "+", "+"), ("int", "int", "int"), (2, 1, 0)),
-    "java.time.Year": _Time(_numbers("+"), ("int",), (0,)),
-    "java.time.YearMonth": _Time(_numbers("+", "b"), ("int", "int"), (1, 0)),
-    "java.time.MonthDay": _Time(_numbers("b", "b"), ("int", "int"), (1, 0)),
+    "java.time.Instant": _Time(_numbers("l", "+"), ("int", "long"), (1, 0), (_SECONDS, _NANO)),
+    "java.time.Duration": _Time(_numbers("L", "+"), ("int", "long"), (1, 0), (_LONG, _NANO)),
+    "java.time.Period": _Time(
+        _numbers("+", "+", "+"), ("int", "int", "int"), (2, 1, 0), (_INT, _INT, _INT)
+    ),
+    "java.time.Year": _Time(_numbers("+"), ("int",), (0,), (_YEAR,)),
+    "java.time.YearMonth": _Time(_numbers("+", "b"), ("int", "int"), (1, 0), (_YEAR, _MONTH)),
+    "java.time.MonthDay": _Time(_numbers("b", "b"), ("int", "int"), (1, 0), _MONTH_DAY_LIMITS),
 }
 # by class, the number of numbers in its value
 TIMES = {name: len(form.places) for name, form in _TIME_FORMS.items()}

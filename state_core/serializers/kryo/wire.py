@@ -51,6 +51,10 @@ class KryoInput:
         value: int | float = struct.unpack(form, self.source.read_bytes(struct.calcsize(form)))[0]
         return value
 
+    def boolean(self) -> bool:
+        """Read one byte; other than in Java's own streams, anything but 1 is false."""
+        return self.source.read_byte() == 1
+
     def varint(self) -> int:
         """Read a 32-bit number that is rarely negative, as unsigned."""
         source = self.source

@@ -6,6 +6,7 @@ import json
 import struct
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,12 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from statelake.state_core.errors import EncodeError, StateError, UnsupportedFormatError
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    EncodeError,
+    StateError,
+    UnsupportedFormatError,
+)
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import (
     NAMESPACE,
@@ -61,11 +67,13 @@ from statelake.state_core.serializers.kryo.uuids import NO_UUID, uuid_halves, uu
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.opaque.optional_map import write_raw_map
 from statelake.state_core.serializers.type_spec import parse_type
+from tests.support.savepoints.kryo_meaning import values_said
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot
 from tests.support.serializers.serializer_columns import cursor_over, encode
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
+UTC = timezone.utc
 UUID = kryo_snapshot().of_class("java.util.UUID")
 ANYTHING = kryo_snapshot().of_class("java.lang.Object")
 LONG = parse_type("Long")
@@ -84,6 +92,7 @@ TEXTS = st.text(max_size=70).map(lambda value: Item("java.lang.String", value))
 ASCII = st.text("ab", min_size=28, max_size=66).map(lambda value: Item("java.lang.String", value))
 INTS, LONGS = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
 NANOS = st.sampled_from([0, 1, 999_999_999])
+SECONDS = st.integers(-31_557_014_167_219_200, 31_556_889_864_403_199)  # of Java's instants
 DATES = (st.integers(-9999, 9999), st.integers(1, 12), st.integers(1, 28))
 CLOCK = (st.integers(0, 23), *[st.sampled_from([0, 1, 59])] * 2, NANOS)
 # values of each class that kernels know, and of some that they do not
@@ -102,7 +111,7 @@ SIMPLE: dict[str, st.SearchStrategy[Any]] = {
     "java.math.BigDecimal": st.tuples(st.integers(-(2**70), 2**70), st.integers(-9, 9)),
     "java.util.Date": LONGS,
     "java.sql.Timestamp": st.tuples(st.integers(-(10**9), 10**9).map(lambda s: s * 1000), NANOS),
-    "java.time.Instant": st.tuples(LONGS, NANOS),
+    "java.time.Instant": st.tuples(SECONDS, NANOS),
     "java.time.Duration": st.tuples(LONGS, NANOS),
     "java.time.LocalDate": st.tuples(*DATES),
     "java.time.LocalTime": st.tuples(*CLOCK),
@@ -278,7 +287,7 @@ def test_a_column_at_a_time_and_one_by_one_give_the_same(
 def test_damaged_values_give_the_same_errors(
     drawn: tuple[TypeSerializerSnapshot, StateRows], data: st.DataObject
 ) -> None:
-    """Or the same values, where the damage makes sense."""
+    """Or the same values, where the damage makes sense: those that it makes."""
     value, rows = drawn
     stored = rows.layout.value_writer(rows.batch).to_binary().to_pylist()
     at = data.draw(st.integers(0, len(stored) - 1))
@@ -291,7 +300,11 @@ def test_damaged_values_give_the_same_errors(
         rows = rows_of(rows.layout.kind, value, stored, with_ttl=rows.layout.with_ttl)
     except StateError:  # they are not even rows
         reject()
-    assert upgraded(value, rows) == one_by_one(value, rows)
+    made = upgraded(value, rows)
+    assert made == one_by_one(value, rows)
+    if not isinstance(made, str):
+        before = values_said(stored, rows.layout, value, FLINK_1)
+        assert values_said(made, rows.layout, value, FLINK_2) == before
 
 
 @st.composite
@@ -381,6 +394,75 @@ def test_namespaces_are_rewritten_at_once(monkeypatch: pytest.MonkeyPatch) -> No
         made.layout.key_writer(made.batch).to_binary().to_pylist()
         == [bytes(8) + UUID.values(FLINK_2).write(Item("java.util.UUID", NO_UUID), FLINK_2)] * FEW
     )
+
+
+# what Kryo 2.24 reads into a field, and no object of Java's has
+IMPOSSIBLE = [
+    ("java.time.LocalDate", "001d0202d01f"),  # month 514, of which a byte would be 2
+    ("java.time.LocalDate", "001e0002d01f"),  # February 30
+    ("java.time.LocalDate", "001d0002ce1f"),  # February 29, 2023
+    ("java.time.LocalDate", "00010001feffffff0f"),  # year 2147483647
+    ("java.time.LocalTime", "05ec0006"),  # minute -20, with which the bytes of Kryo 5 end
+    ("java.time.LocalTime", "18000000"),
+    ("java.time.LocalTime", "0c1e0100"),  # nanosecond -1
+    ("java.time.LocalTime", "0c1e80a8d6b90700"),  # a whole second of them
+    ("java.time.LocalDateTime", "0100f00002d01f010102c03e03"),
+    ("java.time.Instant", "0100"),
+    ("java.time.Instant", "00feffffffffffffff7f"),
+    ("java.time.Duration", "80a8d6b90702"),
+    ("java.time.OffsetDateTime", "0101003d0002d01f01010208030100"),
+    ("java.time.OffsetTime", "01f8f90d0101020803"),
+    ("java.time.ZoneOffset", "f8f90d"),  # 127 quarters of an hour: Kryo 5's byte for seconds
+    ("java.time.Year", "feffffff0f"),
+    ("java.time.YearMonth", "8404d01f"),  # month 258
+    ("java.time.MonthDay", "3c04"),
+    ("java.sql.Timestamp", "00ffffffff07"),
+]
+
+
+@pytest.mark.parametrize("count", [1, FEW])
+@pytest.mark.parametrize(("name", "content"), IMPOSSIBLE)
+def test_times_that_java_does_not_have_are_refused(name: str, content: str, count: int) -> None:
+    """Kryo 5 would have no bytes for them, or those of another time."""
+    kryo = kryo_snapshot().of_class(name)
+    values = kryo.values(FLINK_1)
+    stored = bytes([values.classes.numbers[name] + 2, 1]) + bytes.fromhex(content)
+    item = values.read(stored)
+    assert item is not None
+    told = upgraded(kryo, rows_of(StateKind.VALUE, kryo, [stored] * count))
+    assert told == f"state 'ids', row 0: {item.value!r} is no {name}"
+    cursor = cursor_over([stored] * count)
+    KryoSerializer(name, KryoDecoder(values, JavaType(name))).decode(cursor)
+    assert cursor.inexact.all()
+
+
+ODD = [
+    ("java.lang.Boolean", "0502", False),
+    (
+        "java.sql.Timestamp",
+        "5101e30880cab5ee01",
+        datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC),
+    ),
+]
+
+
+@pytest.mark.parametrize("count", [1, FEW])
+@pytest.mark.parametrize(("name", "content", "expected"), ODD)
+def test_odd_bytes_are_read_as_kryo_does(
+    name: str, content: str, expected: Any, count: int
+) -> None:
+    """A flag is true if it is 1; nanoseconds belong to the second of the milliseconds."""
+    kryo, old = kryo_snapshot().of_class(name), bytes.fromhex(content)
+    new = upgraded(kryo, rows_of(StateKind.VALUE, kryo, [old] * count))
+    for version, stored in ((FLINK_1, [old] * count), (FLINK_2, new)):
+        serializer = KryoSerializer(name, KryoDecoder(kryo.values(version), JavaType(name)))
+        assert serializer.decode(cursor_over(list(stored))).to_pylist() == [expected] * count
+
+
+def test_a_number_without_bytes_is_refused() -> None:
+    """As Java refuses it, where 0 has a byte."""
+    with pytest.raises(CorruptSnapshotError, match="a number without bytes"):
+        ANYTHING.of_class("java.math.BigInteger").values(FLINK_1).read(bytes.fromhex("570101"))
 
 
 @given(st.lists(ITEMS, min_size=FEW, max_size=2 * FEW))
@@ -650,6 +732,10 @@ EDITED: list[tuple[str, list[Any], str]] = [
     ("java.math.BigDecimal", ["1,5"], "can't be written"),
     ("java.math.BigDecimal", ["1e-2147483648"], "a scale of more than 32 bits"),
     ("java.math.BigDecimal", ["1e2147483649"], "a scale of more than 32 bits"),
+    ("java.time.LocalTime", ["12:30", "24:00"], "is no java.time.LocalTime"),
+    ("java.time.LocalTime", ["12:30", "09:05:60"], "is no java.time.LocalTime"),
+    ("java.time.ZoneOffset", [3600, 114_300], "is no java.time.ZoneOffset"),
+    ("java.time.MonthDay", [{"month": 2, "day": 29}, {"month": 2, "day": 30}], "is no java.time"),
     ("java.util.UUID", ["x"], "'x' can't be written as UUID"),
     ("java.time.Duration", [{"seconds": 1, "nanos": None}], "can't be written as"),
     ("java.lang.Object", ['{"@class":"java.lang.Byte","value":200}'], "can't be written as"),

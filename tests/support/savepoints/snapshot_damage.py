@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -23,8 +25,10 @@ from statelake.state_core.formats.operator_state.operator_states import operator
 from statelake.state_core.model.handles import FileHandle, InlineHandle, RelativeHandle
 from tests.support.savepoints.golden_cases import GoldenCase
 
-__all__ = ["damages", "inlined", "read_everything", "streams_replaced"]
+__all__ = ["damages", "inlined", "read_everything", "some_damage", "streams_replaced"]
 
+# names of classes, as in the snapshots of serializers
+_NAME = re.compile(rb"(?:[a-z]\w*\.)+[A-Z][\w$]*|\w+\$\w+")
 LENGTHS = (2**31 - 1, -(2**31), -1, 0, 1, 65536, 2**24, 2**30)
 
 
@@ -116,3 +120,29 @@ def _in_turn(changes: list[Callable[[bytes], bytes]]) -> Callable[[bytes], bytes
         return data
 
     return change
+
+
+def some_damage(data: bytes, random: Random) -> bytes:
+    """A snapshot of which a byte is another one, or a number: anywhere, or beside a class's name.
+
+    Half of the damage is beside a name, and there in each copy of it, so that no copies disagree.
+    """
+    if random.random() < 0.5:
+        return _with_other(data, random.randrange(len(data)), random)
+    name = random.choice(list(_NAME.finditer(data)))
+    begin, end = max(0, name.start() - 8), name.end() + 16
+    near = data[begin:end]
+    return data.replace(near, _with_other(near, random.randrange(len(near)), random))
+
+
+def _with_other(data: bytes, at: int, random: Random) -> bytes:
+    """The same bytes but for one, or for a number of four."""
+    size = len(data) - at
+    kind = random.randrange(4)
+    if kind == 0:
+        new = random.choice(LENGTHS).to_bytes(4, "big", signed=True)[:size]
+    elif kind == 1:
+        new = bytes([data[at] ^ 1 << random.randrange(8)])
+    else:
+        new = bytes([random.randrange(256)])
+    return data[:at] + new + data[at + len(new) :]

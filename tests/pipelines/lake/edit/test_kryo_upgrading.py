@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import uuid
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 
 import statelake as sl
 from statelake import open_snapshot
@@ -43,7 +46,9 @@ from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.lakes import entries
 from tests.support.savepoints.golden_cases import golden_cases
 from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint, kryo_lines
+from tests.support.savepoints.kryo_meaning import states_that_differ
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot
+from tests.support.savepoints.snapshot_damage import some_damage
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -433,6 +438,21 @@ def test_keys_and_values_of_a_broadcast_state_are_upgraded(tmp_path: Path) -> No
     assert sorted(pairs) == sorted(zip(expected, expected[::-1], strict=True))
 
 
+@pytest.mark.parametrize("by_kryo", ["key", "value"])
+def test_a_serializer_without_registrations_is_left_with_its_state(
+    by_kryo: str, tmp_path: Path
+) -> None:
+    """In keys of a map as in values: there is no place for the mark of Flink 2 in it."""
+    kryo = kryo_snapshot("java.util.UUID")
+    item = Item("java.util.UUID", str(uuid.UUID(int=5)))
+    stored = [kryo.values(KryoVersion.FLINK_1).write(item, KryoVersion.FLINK_1)]
+    types = (kryo, "String") if by_kryo == "key" else ("String", kryo)
+    rows = (stored, ["a"]) if by_kryo == "key" else (["a"], stored)
+    (state,) = sl.upgrade(broadcast(tmp_path / "old", *types, *rows), uids=["o"]).states
+    assert (state.operator, state.state) == ("o", "rules")
+    assert "that registers no class" in state.left
+
+
 def test_a_broadcast_state_of_unknown_ends_is_named(tmp_path: Path) -> None:
     """It is not damaged: only its class knows where a value ends."""
     unknown = kryo_snapshot().of_class("com.acme.Rule")
@@ -444,6 +464,52 @@ def test_a_broadcast_state_of_unknown_ends_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFormatError, match=r"Rule\), of which nobody") as told:
         rules.to_arrow()
     assert "--kryo" in told.value.remedy
+
+
+CUSTOMERS = ("customers", "places")
+# savepoints, and their collections, which stay Kryo's so that values can be compared
+SWEPT = {
+    "flink-1.20": (),
+    "keys-canonical-1.20": (),
+    "pojos-1.20": [
+        f"customers/{state}.{field}"
+        for state in ("customer", "listed", "mapped")
+        for field in ("tags=List", "seen=Set", "scores=Map")
+    ],
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "seeds", [range(8), pytest.param(range(8, 400), marks=pytest.mark.nightly)]
+)
+@pytest.mark.parametrize("name", SWEPT)
+def test_a_damaged_savepoint_is_upgraded_as_it_reads_or_refused(
+    name: str, seeds: range, tmp_path: Path
+) -> None:
+    """Values are those of the damaged one as it is read, or nothing is written."""
+    decoding.declare_classes(yaml.safe_load(BASKET))
+    savepoint, made = jdk_savepoint(tmp_path / "old", name), tmp_path / "new"
+    whole = (savepoint / "_metadata").read_bytes()
+    upgraded = 0
+    for seed in seeds:
+        (savepoint / "_metadata").write_bytes(some_damage(whole, Random(seed)))
+        words: Any = {"collection": SWEPT[name], "uids": CUSTOMERS, "partly": True}
+        refused: sl.StateError | None = None
+        try:
+            is_made = bool(sl.upgrade(savepoint, made, **words).made)
+        except sl.StateError as error:
+            is_made, refused = False, error
+        assert made.exists() == is_made, seed
+        if refused is not None:
+            assert refused.remedy, seed
+            assert re.search("offset|operator|state|snapshot|_metadata", str(refused)), seed
+        assert {each.name for each in tmp_path.iterdir()} <= {"old", "new"}, seed
+        if made.exists():
+            upgraded += 1
+            assert states_that_differ(savepoint, made, CUSTOMERS) == [], seed
+            shutil.rmtree(made)
+    assert upgraded > len(seeds) // 8
 
 
 SPAN = "PojoJobs$Span"
