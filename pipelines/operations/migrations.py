@@ -139,12 +139,27 @@ class Migrations(Printed):
 
 
 def not_migrated(lake: Catalog, job: str, suffix: str) -> list[str]:
-    """Return the snapshots of a job that are not the results of migrations with a suffix."""
-    return [
+    """Return the snapshots of a job that are not the results of migrations with a suffix.
+
+    Those of invalid rows are among them, so that their error is told.
+
+    Raises:
+        NotFoundError: There is no such job.
+        DamagedLakeError: Rows can't be read, and nothing says whose they are.
+    """
+    records, bad = lake.listed(job)
+    if not (records or bad):
+        lake.snapshot(job, "")  # says which jobs there are
+    names = [
         record.snapshot_id
-        for record in lake.summaries(job)
+        for record in records
         if record.origin != "migrate" or record.snapshot_id != f"{record.parent}{suffix}"
     ]
+    for row in bad:
+        if not row.snapshot_id:
+            raise row.error
+        names.append(row.snapshot_id)
+    return names
 
 
 def migrate_several(
