@@ -337,11 +337,15 @@ class NamedSnapshot:
             NotFoundError: There is no such job or snapshot.
             LakeError: There is no lake, or its catalog can't be read.
         """
-        from statelake import Lake  # noqa: PLC0415 - deltalake takes long to load
-
-        job = Lake(self.lake or "").job(self.job, engine=engine, progress=progress)
+        job = self.stored_job(engine, progress)
         named = self.snapshot_id
         return job.newest() if named is None else job[snapshot_named(job, named)]
+
+    def stored_job(self, engine: str = "auto", progress: Progress | None = None) -> Job:
+        """Return the job of the lake."""
+        from statelake import Lake  # noqa: PLC0415 - deltalake takes long to load
+
+        return Lake(self.lake or "").job(self.job, engine=engine, progress=progress)
 
 
 def _reading(allow_external: tuple[str, ...], uids: tuple[str, ...]) -> Reading:

@@ -370,12 +370,21 @@ class FlinkCluster(ClusterView):
 
         Raises:
             NotFoundError: The cluster does not know it.
+            ClusterError: The cluster refuses to cancel it.
             UnreachableClusterError: The job did not end in time.
         """
         until = time.monotonic() + timeout
         if not self.job(job_id).ended:
             path = f"/jobs/{checked_id(job_id)}?mode=cancel"
-            self.connection.call("PATCH", path, again=True)
+            try:
+                self.connection.call("PATCH", path, again=True)
+            except UnreachableClusterError:
+                raise
+            except (ClusterError, NotFoundError) as error:
+                if not self.job(job_id).ended:  # else it ended by itself meanwhile
+                    raise ClusterError(
+                        error.problem, place=error.place, remedy=error.remedy
+                    ) from error
         while not (job := self.job(job_id)).ended:
             self.wait(until, f"job {job_id} to be cancelled")
         return job.state

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,7 +23,12 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.share.sharing import Sharing
 from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.pipelines.operations.scanning import scan
-from statelake.state_core.errors import ClusterError, NotFoundError, UnreachableClusterError
+from statelake.state_core.errors import (
+    ClusterError,
+    NotFoundError,
+    StateError,
+    UnreachableClusterError,
+)
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.state_compatibility import Verdicts
 from statelake.state_core.printable import Printed, Table, bytes_text
@@ -215,16 +220,12 @@ def run_canary(
             lake, job, snapshot_id, target, parallelism=parallelism,
             max_parallelism=max_parallelism, sharing=sharing, engine=engine,
         )  # fmt: skip
-        why = _refusal(
-            cluster, jars, program, job_id, paths.there(target),
-            parallelism=parallelism or _parallelism_of(lake, job, snapshot_id),
-            max_parallelism=max_parallelism, timeout=timeout, report=report,
-        )  # fmt: skip
-        _cancel(cluster, job_id)
-    except BaseException:
-        with suppress(ClusterError, NotFoundError):
-            cluster.cancel(job_id)
-        raise
+        with _cancelled(cluster, job_id):
+            why = _refusal(
+                cluster, jars, program, job_id, paths.there(target),
+                parallelism=parallelism or _parallelism_of(lake, job, snapshot_id),
+                max_parallelism=max_parallelism, timeout=timeout, report=report,
+            )  # fmt: skip
     finally:
         jars.forget()
         directory.delete_tree(name)
@@ -274,17 +275,13 @@ def run_drill(
     try:
         jars.id_of(program)
         began = time.monotonic()
-        why = _refusal(
-            cluster, jars, program, job_id, paths.there(newest.location),
-            parallelism=parallelism or newest.parallelism or 1, max_parallelism=None,
-            timeout=timeout, report=report,
-        )  # fmt: skip
-        restored = time.monotonic() - began
-        _cancel(cluster, job_id)
-    except BaseException:
-        with suppress(ClusterError, NotFoundError):
-            cluster.cancel(job_id)
-        raise
+        with _cancelled(cluster, job_id):
+            why = _refusal(
+                cluster, jars, program, job_id, paths.there(newest.location),
+                parallelism=parallelism or newest.parallelism or 1, max_parallelism=None,
+                timeout=timeout, report=report,
+            )  # fmt: skip
+            restored = time.monotonic() - began
     finally:
         jars.forget()
     return DrillResult(
@@ -332,18 +329,40 @@ def _parallelism_of(lake: Catalog, job: str, snapshot_id: str) -> int:
     return max((operator.parallelism for operator in operators), default=1)
 
 
-def _cancel(cluster: FlinkCluster, job_id: str) -> None:
-    """Cancel the canary, if it was submitted.
+@contextmanager
+def _cancelled(cluster: FlinkCluster, job_id: str) -> Iterator[None]:
+    """Cancel a job when the context ends, if it was submitted.
 
     Raises:
-        UnreachableClusterError: The cluster did not answer; the job may run on.
+        UnreachableClusterError: The job may run on; the message names it.
     """
+    try:
+        yield
+    except BaseException as error:
+        # a program whose submission was not answered may be started yet
+        may_run = isinstance(error, UnreachableClusterError)
+        try:
+            cluster.cancel(job_id)
+            may_run = False
+        except NotFoundError:
+            pass
+        except ClusterError:
+            may_run = True
+        if may_run and isinstance(error, StateError):
+            remedy = f"{error.remedy}; " if error.remedy else ""
+            raise UnreachableClusterError(
+                error.problem, place=error.place,
+                remedy=f"{remedy}then look for job {job_id}, and cancel it: if it was started, it"
+                " writes its sinks until then",
+            ) from error  # fmt: skip
+        raise
     try:
         cluster.cancel(job_id)
     except NotFoundError:
         return
     except ClusterError as error:
         raise UnreachableClusterError(
-            f"the canary, job {job_id}, is not cancelled ({error.problem})", place=error.place,
+            f"job {job_id}, which was run to see if it restores, is not cancelled"
+            f" ({error.problem})", place=error.place,
             remedy="cancel it when the cluster answers again: it writes its sinks until then",
         ) from error  # fmt: skip

@@ -139,12 +139,27 @@ class Migrations(Printed):
 
 
 def not_migrated(lake: Catalog, job: str, suffix: str) -> list[str]:
-    """Return the snapshots of a job that are not the results of migrations with a suffix."""
-    return [
+    """Return the snapshots of a job that are not the results of migrations with a suffix.
+
+    Those of invalid rows are among them, so that their error is told.
+
+    Raises:
+        NotFoundError: There is no such job.
+        DamagedLakeError: Rows can't be read, and nothing says whose they are.
+    """
+    records, bad = lake.listed(job)
+    if not (records or bad):
+        lake.snapshot(job, "")  # says which jobs there are
+    names = [
         record.snapshot_id
-        for record in lake.summaries(job)
+        for record in records
         if record.origin != "migrate" or record.snapshot_id != f"{record.parent}{suffix}"
     ]
+    for row in bad:
+        if not row.snapshot_id:
+            raise row.error
+        names.append(row.snapshot_id)
+    return names
 
 
 def migrate_several(
@@ -250,12 +265,21 @@ def migrate_one(
         ConflictError: There is a snapshot of the new id that something else made.
     """
     new_id = f"{snapshot_id}{suffix}"
-    if lake.has(job, new_id) and _needed(lake, job, snapshot_id, changes):
+
+    def before() -> Outcome:
         refuse_other_origin(lake, job, new_id, snapshot_id, changes)
         return Outcome(snapshot_id, new_id, "migrated before")
-    done = migrate_snapshot(
-        lake, job, snapshot_id, new_id, *changes, note=note, engine=engine, progress=progress
-    )
+
+    if lake.has(job, new_id) and _needed(lake, job, snapshot_id, changes):
+        return before()
+    try:
+        done = migrate_snapshot(
+            lake, job, snapshot_id, new_id, *changes, note=note, engine=engine, progress=progress
+        )
+    except ConflictError:
+        if not lake.has(job, new_id):
+            raise
+        return before()  # another has made it meanwhile
     if done.record.snapshot_id == snapshot_id:
         return Outcome(snapshot_id, snapshot_id, "compatible as it is")
     why = "; ".join(str(reason) for reason in done.result.reasons)
@@ -307,7 +331,8 @@ class UpgradeOutcome(Printed):
     Attributes:
         snapshot: The snapshot.
         made: The snapshot, or the savepoint, that Flink 2 restores; empty if none was made.
-        states: The upgrade of each state with Kryo in it; empty if it was done before.
+        states: The upgrade of each state with Kryo in it; if it was done before, those alone that
+            stayed as they were.
         dry_run: Whether only the plan was asked for.
     """
 
@@ -422,22 +447,37 @@ def upgrade_one(
     Raises:
         ConflictError: There is a snapshot of the new id that something else made.
     """
-    if lake.has(job, target) and not dry_run:
-        made = lake.snapshot(job, target)
-        left = [state for state in plan_kryo_upgrade(lake, made) if not state.left]
-        if made.parent != snapshot_id or made.origin != "migrate" or left:
-            raise ConflictError(
-                f"job {job!r} has a snapshot {target!r} already, which is not what this upgrade"
-                f" makes of {snapshot_id!r}",
-                remedy="choose another --suffix, or drop that snapshot first",
-            )
-        return UpgradeOutcome(snapshot_id, target, [])
     if dry_run:
         plan = plan_kryo_upgrade(lake, lake.snapshot(job, snapshot_id), new)
         return UpgradeOutcome(snapshot_id, "", plan, dry_run=True)
-    record, states = upgrade_kryo(
-        lake, job, snapshot_id, target, new=new, partly=partly, note=note, engine=engine,
-        progress=progress,
-    )  # fmt: skip
+    if lake.has(job, target):
+        return _upgraded_before(lake, job, snapshot_id, target)
+    try:
+        record, states = upgrade_kryo(
+            lake, job, snapshot_id, target, new=new, partly=partly, note=note, engine=engine,
+            progress=progress,
+        )  # fmt: skip
+    except ConflictError:
+        if not lake.has(job, target):
+            raise
+        return _upgraded_before(lake, job, snapshot_id, target)  # another has made it meanwhile
     made_id = record.snapshot_id if record.snapshot_id != snapshot_id else ""
     return UpgradeOutcome(snapshot_id, made_id, states)
+
+
+def _upgraded_before(lake: Catalog, job: str, snapshot_id: str, target: str) -> UpgradeOutcome:
+    """Return the outcome of an upgrade that was done before, with the states that it left.
+
+    Raises:
+        ConflictError: Something else made the snapshot.
+    """
+    made = lake.snapshot(job, target)
+    states = [state for state in plan_kryo_upgrade(lake, made) if state.left != LATER]
+    whole = all(state.left for state in states)
+    if made.parent != snapshot_id or made.origin != "migrate" or not whole:
+        raise ConflictError(
+            f"job {job!r} has a snapshot {target!r} already, which is not what this upgrade"
+            f" makes of {snapshot_id!r}",
+            remedy="choose another --suffix, or drop that snapshot first",
+        )
+    return UpgradeOutcome(snapshot_id, target, states)

@@ -420,7 +420,8 @@ def upgrade_sql_job(
     if dry_run or refused:
         return SqlUpgrade(snapshot_id, "", verdicts, refused, dry_run)
     going_on = left_out(plan, accept)
-    if lake.has(job, target):
+
+    def before() -> SqlUpgrade:
         made = lake.snapshot(job, target)
         if made.parent != snapshot_id or made.applied != going_on.digest():
             raise ConflictError(
@@ -429,7 +430,15 @@ def upgrade_sql_job(
                 remedy="choose another --suffix, or drop that snapshot first",
             )
         return SqlUpgrade(snapshot_id, target, verdicts, before=True)
-    upgrade_sql(
-        lake, job, snapshot_id, target, going_on, note=note, engine=engine, progress=progress
-    )
+
+    if lake.has(job, target):
+        return before()
+    try:
+        upgrade_sql(
+            lake, job, snapshot_id, target, going_on, note=note, engine=engine, progress=progress
+        )
+    except ConflictError:
+        if not lake.has(job, target):
+            raise
+        return before()  # another has made it meanwhile
     return SqlUpgrade(snapshot_id, target, verdicts)

@@ -16,6 +16,7 @@ import re
 import tempfile
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import NamedTuple
 
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -124,7 +125,21 @@ def verify_savepoint(
     return Verification(faults, restored.entries, restored.state_bytes)
 
 
-def keep_savepoints(exports: str, job: str, keep: int) -> tuple[list[str], list[str]]:
+class Kept(NamedTuple):
+    """The savepoints of a job after others were removed.
+
+    Attributes:
+        kept: The names that stay.
+        gone: The removed names.
+        newest: The newest verified one, which may be another run's.
+    """
+
+    kept: list[str]
+    gone: list[str]
+    newest: str
+
+
+def keep_savepoints(exports: str, job: str, keep: int) -> Kept:
     """Remove all but the last verified savepoints of a job.
 
     Savepoints newer than the oldest kept one stay, verified or not.
@@ -133,8 +148,6 @@ def keep_savepoints(exports: str, job: str, keep: int) -> tuple[list[str], list[
         exports: The directory of exports.
         job: The job.
         keep: The number of verified savepoints to keep; 1 or more.
-
-    Returns: The names that stay, and the removed names.
     """
     directory = Directory(exports).confined().child(path_segment(job))
     ours = [name for name in directory.names() if _OURS.fullmatch(name)]
@@ -146,4 +159,5 @@ def keep_savepoints(exports: str, job: str, keep: int) -> tuple[list[str], list[
     for name in gone:
         directory.delete(name + VERIFIED)  # a part is not verified
         directory.delete_tree(name)
-    return [name for name in names if name >= oldest], gone
+    newest = verified[-1] if verified else ""
+    return Kept([name for name in names if name >= oldest], gone, newest)

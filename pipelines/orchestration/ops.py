@@ -211,11 +211,12 @@ def keep_exports(
     context: dg.OpExecutionContext, config: KeepConfig, locations: Locations, savepoint: str
 ) -> list[str]:
     """Delete all but the last verified savepoints. Returns the others."""
-    kept, gone = keep_savepoints(locations.exports_location, locations.job_name, config.keep)
+    done = keep_savepoints(locations.exports_location, locations.job_name, config.keep)
+    newest = f"{savepoint.rpartition('/')[0]}/{done.newest}"  # another run's, if that began later
     context.add_output_metadata(
-        {"newest": dg.MetadataValue.path(savepoint), "kept": len(kept), "removed": gone}
+        {"newest": dg.MetadataValue.path(newest), "kept": len(done.kept), "removed": done.gone}
     )
-    return kept
+    return done.kept
 
 
 def prune_op(job: StateJob) -> dg.OpDefinition:

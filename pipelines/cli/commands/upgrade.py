@@ -80,16 +80,16 @@ def upgrade(
             done = [sl.upgrade(source.savepoint, target, to_flink, **words, **source.reading)]
         else:
             words |= {"suffix": suffix, "dry_run": dry_run, "note": note}
-            newest = source.stored(engine, progress)
-            names = newest.job.not_migrated(suffix) if every else [newest.name]
+            job = source.stored_job(engine, progress)
+            names = job.not_migrated(suffix) if every else [source.stored(engine, progress).name]
             done = []
             for name in names:
                 try:
-                    done.append(newest.job[name].upgrade(to_flink, **words))
+                    done.append(job[name].upgrade(to_flink, **words))
                 except StateError as error:  # noqa: PERF203 - each has its own
                     if not every:
                         raise
-                    if newest.job.lake.catalog.has(newest.job.name, name):  # not dropped meanwhile
+                    if job.lake.catalog.has(job.name, name):  # not dropped meanwhile
                         failed.append(error)
     if as_json_:
         as_json([each.to_json() for each in done])

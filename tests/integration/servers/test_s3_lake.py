@@ -214,7 +214,7 @@ def test_savepoints_by_schedule(directory: Directory) -> None:
     for _ in range(2):
         record, done = take_savepoint(lake, "words", exports, engine=LOCAL)
         assert verify_savepoint(lake, record, done.path, LOCAL).faults == []
-    kept, gone = keep_savepoints(exports, "words", 1)
+    kept, gone, _ = keep_savepoints(exports, "words", 1)
     assert (len(kept), len(gone)) == (1, 1)
     assert done.path.partition("?")[0].endswith(kept[0])
     assert entries(done.path) == entries(WORDS)

@@ -14,6 +14,8 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.errors import DeclarationError
+from tests.support.command import run as run_apart
+from tests.support.forged_lakes import forged, make_scene
 from tests.support.lakes import assert_whole, import_golden
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.operator_contents import OPERATOR_CASES, UIDS, state_of
@@ -498,3 +500,39 @@ def test_time_to_live_is_switched_by_the_command(
     assert [states.state(name).with_ttl for name in ("total", "session")] == [True, False]
     assert run(*words, "--ttl", "kinds/total=off", "--last-access", "taken_at") == 2
     assert "--last-access is for --ttl OPERATOR/STATE=on" in capsys.readouterr().err
+
+
+ALL = {
+    "migrate": ("--all", "--ttl", "counter/name=on"),
+    "upgrade": ("--all",),
+}
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_all_snapshots_of_no_job_are_an_error(command: str, tmp_path: Path) -> None:
+    """Its name may be a slip, and nothing would have been done."""
+    scene = make_scene(tmp_path)
+    done = run_apart(command, "--lake", scene.lake.location, "--job", "ordres", *ALL[command])
+    assert (done.code, "no job 'ordres'" in done.err) == (3, True)
+
+
+@pytest.mark.parametrize("command", ALL)
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_invalid_row_fails_alone_of_all(command: str, listed: bool, tmp_path: Path) -> None:
+    """It is told, as the newest one or where lists leave it out; the others are done."""
+    scene = make_scene(tmp_path)
+    if listed:
+        forged(scene, lambda row: row["operators"][0].update(parallelism=-1))
+    else:
+        forged(scene, lambda row: row.update(taken_at=None))
+    assert (len(scene.lake.summaries("orders")) == 2) is listed
+    done = run_apart(
+        command, "--lake", scene.lake.location, "--job", "orders", *ALL[command], "--json"
+    )
+    assert done.code == (1 if command == "migrate" else 3)
+    if command == "migrate":
+        assert [each["outcome"] for each in done.json] == ["migrated", "failed"]
+        assert "statelake did not write this row" in done.json[1]["why"]
+    else:
+        assert [each["snapshot"] for each in done.json] == ["good"]
+        assert "statelake did not write this row" in done.err

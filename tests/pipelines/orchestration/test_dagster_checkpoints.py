@@ -27,6 +27,7 @@ from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.committed_job import CommittedJob
 from tests.support.lakes import KINDS, WORDS, entries, files_of, import_golden
 from tests.support.savepoints.golden_cases import golden_cases
+from tests.support.steps import do_at
 
 pytestmark = pytest.mark.full
 
@@ -131,6 +132,34 @@ def test_the_last_ones_stay(
     assert found == {"by-hand", *names[2], *(f"{name}.verified" for name in names[2])}
 
 
+@pytest.mark.parametrize("keep", [1, 2])
+def test_a_run_that_another_overtakes_names_what_is_there(
+    keep: int,
+    instance: dg.DagsterInstance,
+    locations: Locations,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The newest is the other's, by its time; this one's own goes if one alone is kept."""
+    others: list[str] = []
+    step = (ops, "verify_savepoint", "before", 1)
+    do_at(monkeypatch, step, lambda: others.append(take_and_verify(locations)))
+    done = saved(instance, locations, keep=keep)
+    assert done.success
+    metadata = told(done, "keep_exports")
+    assert metadata["newest"] == others[0]
+    assert Path(metadata["newest"]).is_dir()
+    own = Path(told(done, "export_savepoint")["savepoint"])
+    assert (own.is_dir(), metadata["removed"]) == (keep == 2, [own.name] if keep == 1 else [])
+
+
+def take_and_verify(locations: Locations) -> str:
+    """Another run's savepoint, which is verified."""
+    lake = locations.open_lake().catalog
+    record, done = take_savepoint(lake, "orders", locations.exports_location, engine="local")
+    assert not verify_savepoint(lake, record, done.path, "local").faults
+    return done.path
+
+
 def test_a_faulty_export_fails_and_removes_nothing(
     instance: dg.DagsterInstance,
     locations: Locations,
@@ -155,7 +184,7 @@ def test_a_faulty_export_fails_and_removes_nothing(
     assert not any(event.is_step_start for event in done.events_for_node("keep_exports"))
     monkeypatch.undo()
     assert (tmp_path / "exports" / "orders" / first).is_dir()
-    kept, gone = keep_savepoints(str(tmp_path / "exports"), "orders", 1)
+    kept, gone, _ = keep_savepoints(str(tmp_path / "exports"), "orders", 1)
     assert (kept[0], gone) == (first, [])
     last = saved(instance, locations, keep=1).output_for_node("keep_exports")
     assert len(last) == 1

@@ -18,6 +18,7 @@ import yaml
 import statelake as sl
 from statelake import open_snapshot
 from statelake.pipelines.cli.main import main
+from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit import kryo_upgrading
 from statelake.pipelines.lake.edit.migrating import value_type
@@ -43,12 +44,14 @@ from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.type_spec import parse_type
+from tests.support.command import run as run_apart
 from tests.support.lakes import entries
 from tests.support.savepoints.golden_cases import golden_cases
 from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint, kryo_lines
 from tests.support.savepoints.kryo_meaning import states_that_differ
 from tests.support.savepoints.kryo_savepoint import kryo_snapshot
 from tests.support.savepoints.snapshot_damage import some_damage
+from tests.support.steps import do_at
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -372,6 +375,52 @@ def test_a_snapshot_that_another_drops_meanwhile_is_none_of_all(
     assert run(command, *of, "--all", "--kryo", classes, *words) == 0
     names = [each.snapshot_id for each in sl.Lake(tmp_path / "lake").snapshots("shop")]
     assert names == ["two", "two-flink-2" if command == "upgrade" else "two-migrated"]
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_what_was_upgraded_in_part_is_not_whole_the_second_time(
+    savepoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], every: bool
+) -> None:
+    """The states that were left are said again, and the exit code is that of the first time."""
+    of = ("--lake", tmp_path / "lake", "--job", "shop")
+    assert run("import", savepoint, *of, "--snapshot", "one", "--engine", "local") == 0
+    left = []
+    for _ in range(2):
+        capsys.readouterr()
+        which = ("--all",) if every else ("--snapshot", "one")
+        assert run("upgrade", *of, *which, "--partly", "--json") == 1
+        (told,) = json.loads(capsys.readouterr().out)
+        assert told["made"] == "one-flink-2"
+        left.append([each["state"] for each in told["states"] if each["outcome"] == "as it was"])
+    assert left[0] == left[1] != []
+
+
+@pytest.mark.parametrize("command", ["upgrade", "migrate"])
+def test_a_snapshot_that_another_makes_meanwhile_was_made_before(
+    savepoint: Path,
+    classes: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+) -> None:
+    """Two commands over all at once: each snapshot is made once, and both have done it."""
+    of = ("--lake", tmp_path / "lake", "--job", "shop")
+    for name in ("one", "two"):
+        assert run("import", savepoint, *of, "--snapshot", name, "--engine", "local",
+                   "--kryo", classes) == 0  # fmt: skip
+    record = sl.Lake(tmp_path / "lake").job("shop")["one"].record
+    operator = next(each for each in record.operators if each.states)
+    ttl = ("--ttl", f"{operator.label}/{operator.states[0].name}=on")
+    words = (command, *of, "--all", "--kryo", classes, *(ttl if command == "migrate" else ()))
+    do_at(monkeypatch, (Attempt, "commit", "before", 1), lambda: run_apart(*words))
+    done = run_apart(*words, "--json")
+    assert done.code == 0, done.err
+    ending = "flink-2" if command == "upgrade" else "migrated"
+    assert [each["made"] for each in done.json] == [f"one-{ending}", f"two-{ending}"]
+    if command == "migrate":
+        assert {each["outcome"] for each in done.json} == {"migrated before"}
+    names = [each.snapshot_id for each in sl.Lake(tmp_path / "lake").snapshots("shop")]
+    assert names == ["one", "two", f"one-{ending}", f"two-{ending}"]
 
 
 def test_a_damaged_value_is_named(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import statelake as sl
+from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.state_core.errors import (
     ConflictError,
     DeclarationError,
@@ -28,6 +29,7 @@ from tests.support.savepoints.sql_jobs import (
     unpack_sql_plans,
     unpack_sql_views,
 )
+from tests.support.steps import do_at
 
 
 @pytest.fixture
@@ -124,6 +126,23 @@ def test_in_a_lake_it_is_a_new_snapshot(job: tuple[Path, Path, Path], tmp_path: 
     for accept in ([], ["partly", "lost=Join[11]"]):  # another upgrade of that name
         with pytest.raises(ConflictError, match="not what this upgrade makes"):
             shop["monday"].sql_upgrade(old, old if not accept else new, accept=accept)
+
+
+def test_one_that_another_makes_meanwhile_was_made_before(
+    job: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have upgraded it, and there is one."""
+    savepoint, old, new = job
+    shop = sl.Lake(tmp_path / "lake").job("shop", engine="local")
+    monday = shop.import_snapshot(savepoint, "monday").record.snapshot_id
+
+    def upgraded() -> bool:
+        return shop[monday].sql_upgrade(old, new, accept=["partly"]).before
+
+    inside: list[bool] = []
+    do_at(monkeypatch, (Attempt, "commit", "before", 1), lambda: inside.append(upgraded()))
+    assert (upgraded(), inside) == (True, [False])
+    assert [each.snapshot_id for each in shop.snapshots()] == ["monday", "monday-sql"]
 
 
 def test_keys_of_another_type_of_the_same_bytes_stay(
