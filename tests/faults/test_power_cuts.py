@@ -1,4 +1,4 @@
-"""The power is cut at any moment of an import and of an export.
+"""The power is cut at any moment of an import, of an export and of a run.
 
 What was reported done is there and whole; what was not can be done again.
 """
@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.runtime import RunOptions, run_job
 from tests.support.command import run
+from tests.support.jobs.alert_orders import (
+    EXAMPLE,
+    alerts_module,
+    expected,
+    feed,
+    sink_rows,
+    state_rows,
+)
+from tests.support.jobs.committed_runs import assert_alike
 from tests.support.lakes import WINDOWS, Contents, edited_savepoint, entries, raw_savepoint
 from tests.support.power_cuts import Kept, Recording, record
 
@@ -19,6 +30,7 @@ pytestmark = pytest.mark.thinned(10)
 MOMENTS = 50
 CUTS = [pytest.param(at, list(Kept)[at % len(Kept)], id=f"at-{at}") for at in range(MOMENTS)]
 ENDS = [pytest.param(kept, id=kept.value) for kept in Kept]
+SOURCES = ("blob", "changelog", "lake")
 Savepoints = dict[str, Path]
 
 
@@ -55,6 +67,23 @@ def an_export(tmp_path_factory: pytest.TempPathFactory, savepoints: Savepoints) 
     assert run(*importing(root, savepoints, "first")).code == 0
     words = exporting(root, "first")
     return record(root, tmp_path_factory.mktemp("record"), *words)
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:
+    """The first run of a job, and the second, both committed to a blob store and a changelog."""
+    root = tmp_path_factory.mktemp("runs")
+    words = [
+        "run", f"{EXAMPLE}:JOB", "--lake", root / "lake", "--parallelism", "2",
+        "--engine", "local", *(f"--commit-to={place}" for place in commit_to(root)),
+    ]  # fmt: skip
+    recordings = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALERTS_DATA", str(root / "data"))
+        for number in range(2):
+            feed(root / "data", number)
+            recordings.append(record(root, tmp_path_factory.mktemp("record"), *words))
+    return recordings
 
 
 @pytest.mark.parametrize(("at", "kept"), CUTS)
@@ -112,6 +141,65 @@ def test_what_was_reported_as_exported_is_there(
     """Under its name, with all of its files."""
     an_export.disk(tmp_path / "root", len(an_export.calls), kept)
     assert content(tmp_path / "root/first") == content(savepoints["first"])
+
+
+@pytest.mark.parametrize(("at", "kept"), CUTS)
+def test_a_run_that_was_cut_off_is_done_once(
+    two_runs: list[Recording], tmp_path: Path, at: int, kept: Kept
+) -> None:
+    """By the same command, whatever state is restored from; and all backends have its state."""
+    root = cut(two_runs[1], tmp_path, at, kept)
+    assert_run(root, 2, SOURCES[at // len(Kept) % len(SOURCES)])
+
+
+@pytest.mark.parametrize("kept", ENDS)
+def test_what_a_prepared_run_names_is_there(
+    two_runs: list[Recording], tmp_path: Path, kept: Kept
+) -> None:
+    """Its output, too, as nothing computes it again."""
+    for number, recording in enumerate(two_runs, 1):
+        (made,) = (at for at, call in enumerate(recording.calls) if call[-1] == "prepared.json")
+        synced = next(
+            at for at in range(made, len(recording.calls)) if names_are_synced(recording, at)
+        )
+        root = tmp_path / str(number)
+        recording.disk(root, synced + 1, kept)
+        assert_run(root, number, "lake")
+
+
+@pytest.mark.parametrize("kept", ENDS)
+def test_what_was_reported_as_run_is_there(
+    two_runs: list[Recording], tmp_path: Path, kept: Kept
+) -> None:
+    """In every backend."""
+    for number, recording in enumerate(two_runs, 1):
+        root = tmp_path / str(number)
+        recording.disk(root, len(recording.calls), kept)
+        assert_run(root, number, "lake", done=True)
+
+
+def names_are_synced(recording: Recording, at: int) -> bool:
+    """Whether a call syncs the directory into which `prepared.json` came."""
+    (parent,) = (call[2] for call in recording.calls if call[-1] == "prepared.json")
+    return recording.calls[at][:2] == ["sync", parent]
+
+
+def commit_to(root: Path) -> list[str]:
+    """The backends beside the lake."""
+    return [f"{name}={root / name}" for name in ("blob", "changelog")]
+
+
+def assert_run(root: Path, number: int, source: str, *, done: bool = False) -> None:
+    """Assert that a run ends well, or has done so, and that output and state are there once."""
+    job, lake = alerts_module().alerts(str(root / "data")), Catalog(root / "lake")
+    options = RunOptions(2, engine="local", commit_to=commit_to(root), restore_from=source)
+    ran = run_job(job, lake, options).run
+    assert ran in ({0} if done else {0, number})
+    alerts, spent = expected(range(number))
+    rows = sink_rows(root / "data/alerts")
+    assert sorted((row["customer"], row["rule"], row["spent"]) for row in rows) == sorted(alerts)
+    assert state_rows(lake, number, "alert", "spent", root) == spent
+    assert_alike(job, root / "lake", commit_to(root))
 
 
 def importing(root: Path, savepoints: Savepoints, name: str) -> list[Any]:

@@ -246,7 +246,14 @@ class _Backup(TaskBackupManager):
             checkpoint, context.job_name, context.job_id, context.task, store
         )
         index = SnapshotIndex(context.millis, metadata, successor(seen, old), marker)
-        blob = self._blobs.put(folder, INDEX_NAME, [write_snapshot_index(index)])
+        data = write_snapshot_index(index)
+        if len(data) > INDEX_BYTES:
+            raise CommitError(
+                f"a snapshot index of {len(data):,} bytes, and a restore reads {INDEX_BYTES:,}",
+                place=f"task {context.task}, store {store!r}",
+                remedy="so many files can't be committed to a blob store: choose a changelog",
+            )
+        blob = self._blobs.put(folder, INDEX_NAME, [data])
         self._previous[store] = (blob, index)
         self._seen[store] = seen
         return blob

@@ -411,11 +411,14 @@ def test_nothing_is_removed_while_a_kept_index_is_damaged(
 
 
 def test_an_index_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is taken into memory, and anybody can have written it."""
-    monkeypatch.setattr("statelake.state_core.commit.backends.blob_backend.INDEX_BYTES", 300)
+    """It is taken into memory, and anybody can have written it; a larger one is not committed."""
     uploads = Uploads(MemoryBlobStore())
+    record = uploads.commit({"a": b"1"})
+    monkeypatch.setattr("statelake.state_core.commit.backends.blob_backend.INDEX_BYTES", 300)
     with pytest.raises(CheckpointRecordError, match="a snapshot index of more than 300 bytes"):
-        uploads.restored(uploads.commit({"a": b"1"}))
+        uploads.restored(record)
+    with pytest.raises(CommitError, match=r"a snapshot index of \d+ bytes, and a restore reads 300"):
+        uploads.commit({"a": b"2"})
 
 
 @pytest.mark.parametrize("number", [b"1e999", b"1e400", b"-Infinity", b"NaN"])
