@@ -417,7 +417,7 @@ def test_an_index_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("statelake.state_core.commit.backends.blob_backend.INDEX_BYTES", 300)
     with pytest.raises(CheckpointRecordError, match="a snapshot index of more than 300 bytes"):
         uploads.restored(record)
-    with pytest.raises(CommitError, match=r"a snapshot index of \d+ bytes, and a restore reads 300"):
+    with pytest.raises(CommitError, match=r"index of \d+ bytes, and a restore reads 300"):
         uploads.commit({"a": b"2"})
 
 
