@@ -294,8 +294,12 @@ def test_links_in_changelogs_are_not_followed(place: Path) -> None:
         FileChangelogs(place).open(partition)
     segment.unlink()
     segment.hardlink_to(place.parent / "victim/x")
+    victim = (place.parent / "victim/x").read_bytes()
+    log = FileChangelogs(place).open(partition)  # which writes nothing
+    log.append(b"key", b"value")
     with pytest.raises(UnsafePathError, match="linked from elsewhere"):
-        FileChangelogs(place).open(partition)
+        log.flush()
+    assert (place.parent / "victim/x").read_bytes() == victim
     segment.unlink()
     segment.parent.rmdir()
     segment.parent.symlink_to(place.parent / "victim")
