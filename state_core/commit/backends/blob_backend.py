@@ -112,11 +112,11 @@ def _own_index(
     index = read_index(blobs, marker)
     wanted = {
         "checkpoint": checkpoint or index.metadata.checkpoint,
-        "job_name": context.job_name,
-        "job_id": context.job_id,
         "task": context.task,
         "store": store,
     }
+    if context.job_name:
+        wanted |= {"job_name": context.job_name, "job_id": context.job_id}
     differing = [
         f"{name} {found}, not {value}"
         for name, value in wanted.items()

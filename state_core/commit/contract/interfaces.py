@@ -78,7 +78,7 @@ class TaskContext:
     """The task of a backend.
 
     Attributes:
-        job_name: The name of the job.
+        job_name: The name of the job; empty if it is not known, as to who only looks at its state.
         job_id: The id of the job's instance.
         task: The name of the task.
         stores: The task's stores on this host.

@@ -606,8 +606,8 @@ def _place_durations(table: Placed, lines: I64Array, values: pa.Array) -> None:
     if seconds.null_count or nanos.null_count:
         raise EncodeError("a duration without a part")
     found = fixed_values(nanos, np.int64)
-    if (np.abs(found) >> 31).any():
-        raise EncodeError("nanoseconds of more than 32 bits")
+    if ((found < 0) | (found >= NANOS)).any():
+        raise EncodeError("nanoseconds that are not those of a second")
     table.number[lines], table.start[lines] = fixed_values(seconds, np.int64), found
 
 

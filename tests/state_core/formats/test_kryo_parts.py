@@ -578,6 +578,19 @@ def test_many_objects_are_written_as_each_is(drawn: tuple[KryoSerializer, list[b
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("nanos", [-1, 1_000_000_000])
+def test_nanoseconds_that_no_second_has_are_refused_either_way(nanos: int) -> None:
+    """Java has no such duration; many at a time were written, one by one was refused."""
+    values = KryoValues(ANYTHING.registered, KryoVersion.FLINK_1, recorded=True)
+    serializer = KryoSerializer(
+        "java.time.Duration", KryoDecoder(values, JavaType("java.time.Duration"))
+    )
+    column = pa.array([{"seconds": 0, "nanos": nanos}] * 8, serializer.arrow_type)
+    problems = either_way(lambda: encode(serializer, column))
+    assert problems[0] == problems[1]
+    assert "can't be written as Duration" in problems[0]
+
+
 def either_way(act: Callable[[], Any]) -> list[Any]:
     """What comes of it many at a time, and one by one: a result, or the problem."""
     found = []
