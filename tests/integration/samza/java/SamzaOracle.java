@@ -41,6 +41,9 @@ public class SamzaOracle {
 
   private static final ExecutorService POOL = Executors.newFixedThreadPool(2);
 
+  /** What is backed up is that of the task that the tests restore. */
+  private static final String TASK = "Partition 3";
+
   public static void main(String[] arguments) throws Exception {
     BufferedReader in =
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -116,7 +119,7 @@ public class SamzaOracle {
           .getDirIndex();
     }
     SnapshotMetadata metadata =
-        new SnapshotMetadata(CheckpointId.deserialize(id), "job", "1", "task", "store");
+        new SnapshotMetadata(CheckpointId.deserialize(id), "job", "1", TASK, "store");
     DirDiff diff = DirDiffUtil.getDirDiff(source, old, DirDiffUtil.areSameFile(false));
     DirIndex directory = util.putDir(diff, metadata).toCompletableFuture().get();
     Optional<String> previous = before.isEmpty() ? Optional.empty() : Optional.of(before);
@@ -125,7 +128,7 @@ public class SamzaOracle {
   }
 
   private static Metadata request(String path) {
-    return new Metadata(path, Optional.of(0L), "job", "1", "task", "store");
+    return new Metadata(path, Optional.of(0L), "job", "1", TASK, "store");
   }
 
   private static String said(Map<SystemStreamPartition, String> offsets) {
