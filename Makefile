@@ -67,7 +67,7 @@ define run-tests
 endef
 
 test: $(READY)  ## Lint, beside all tests but the longest
-	$(call run-tests,not full)
+	$(call run-tests,not full and not nightly)
 
 test-full: export HYPOTHESIS_PROFILE = full
 test-full: $(READY)  ## Lint, beside all tests but the nightly ones: what CI runs
