@@ -49,6 +49,7 @@ def steps_of_the_action() -> list[dict[str, str]]:
     return steps
 
 
+@pytest.mark.full
 def test_the_action_imports_nothing_of_the_callers_checkout(tmp_path: Path) -> None:
     """Also if its first step ran in it: a module of a pull request has no rights of the job."""
     marker = tmp_path / "it-ran"

@@ -56,6 +56,7 @@ def tried(printed: str) -> int:
     return int(cases)
 
 
+@pytest.mark.full
 def test_a_fault_at_any_call_leaves_a_lake_as_before_or_as_after(sweep: Sweep) -> None:
     """A few of each of three commands."""
     assert tried(sweep("--faults", "6", "--commands", "import,drop-all,erase")) == 6

@@ -144,6 +144,7 @@ def test_what_was_reported_as_exported_is_there(
 
 
 @pytest.mark.parametrize(("at", "kept"), CUTS)
+@pytest.mark.full
 def test_a_run_that_was_cut_off_is_done_once(
     two_runs: list[Recording], tmp_path: Path, at: int, kept: Kept
 ) -> None:

@@ -84,6 +84,7 @@ def assert_longest(state: KeyedState, weights: StateWeights, most: int) -> None:
 
 
 @pytest.mark.parametrize("golden", golden_cases(), ids=lambda golden: golden.name)
+@pytest.mark.full
 def test_what_flink_wrote(golden: GoldenCase) -> None:
     """Canonical, heap and RocksDB, of every type."""
     for operator in open_snapshot(golden.snapshot).operators:

@@ -95,6 +95,7 @@ def test_what_a_page_says_can_be_typed(page: Path, clone: Path) -> None:
         assert (clone / "savepoints" / "erased" / "_metadata").is_file()
 
 
+@pytest.mark.full
 def test_what_the_page_on_python_says_can_be_run(clone: Path) -> None:
     """All its blocks, one after another, do README's five minutes."""
     program = "".join(blocks(DOCS / "python.md", "python"))

@@ -94,6 +94,7 @@ def test_rows_go_and_values_change_by_sql(tmp_path: Path) -> None:
     assert 0 < held[0]["n"] < 120
 
 
+@pytest.mark.full
 def test_the_demo_goes_the_whole_way_without_extras(tmp_path: Path) -> None:
     """It ends with a savepoint of both states, and says what an extra would show."""
     program = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n{WITHOUT}"

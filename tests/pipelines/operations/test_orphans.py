@@ -218,6 +218,7 @@ def test_a_job_that_can_not_be_asked_keeps_its_files(tree: MadeTree, tmp_path: P
         assert "that the cluster does not know" in unknown
 
 
+@pytest.mark.full
 def test_a_job_that_runs_keeps_what_it_may_name(tree: MadeTree, tmp_path: Path) -> None:
     """What is task-owned, a later checkpoint, and shared files that are as old as its newest."""
     root, job = tmp_path / "flink", tree.snapshots[0].job
@@ -360,6 +361,7 @@ def test_a_checkpoint_that_comes_while_the_tree_is_listed(
 
 
 @pytest.mark.parametrize(("goes", "found"), [(15, True), (10_000, False)])
+@pytest.mark.full
 def test_checkpoints_that_go_while_the_tree_is_read(
     goes: int, found: bool, tree: MadeTree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

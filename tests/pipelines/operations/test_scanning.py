@@ -347,6 +347,7 @@ def test_two_thousand_checkpoints_take_seconds(root: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["scan"], ["orphans", "--no-cluster", "--older-than", "1d"]])
+@pytest.mark.full
 def test_a_command_that_is_told_to_end_while_it_parses_ends(words: list[str], root: Path) -> None:
     """Within a second or so, of a `_metadata` that takes many."""
     there = root / ("5" * 32) / "chk-1"

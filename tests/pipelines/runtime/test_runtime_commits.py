@@ -64,6 +64,7 @@ def check(work: Path, runs: int) -> None:
 
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("source", ["blob", "changelog"])
+@pytest.mark.full
 def test_restored_from_a_backend_at_any_parallelism(
     source: str, compressed: bool, tmp_path: Path
 ) -> None:
@@ -175,6 +176,7 @@ def test_tasks_whose_records_are_gone_are_not_restored_as_empty(
 
 
 @pytest.mark.parametrize("swapped", ["alert-0", "alert-1", "count-by-rule-0"])
+@pytest.mark.full
 def test_a_marker_of_another_task_or_run_is_not_restored(
     swapped: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

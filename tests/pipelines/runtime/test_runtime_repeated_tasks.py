@@ -23,6 +23,7 @@ alerts = alerts_module()
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("written", [(pq.ParquetWriter, "write_batch"), (ChannelWriter, "close")])
 @pytest.mark.parametrize("restore_from", ["lake", "blob", "changelog"])
+@pytest.mark.full
 def test_one_run_of_each_task_counts(
     restore_from: str, written: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

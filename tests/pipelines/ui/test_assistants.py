@@ -95,6 +95,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return demo_lake(tmp_path_factory.mktemp("mcp") / "lake")
 
 
+@pytest.mark.full
 def test_a_lake_is_answered_as_by_the_commands(lake: Path) -> None:
     """Each tool, and nothing is written."""
     before = files_of(lake)
@@ -151,6 +152,7 @@ def test_a_lake_is_answered_as_by_the_commands(lake: Path) -> None:
     assert files_of(lake) == before
 
 
+@pytest.mark.full
 def test_a_query_that_takes_too_much_is_ended(lake: Path) -> None:
     """Too long, or too much memory; the assistant is told what to raise."""
     of = {"job": "demo", "snapshot": "monday"}
@@ -165,6 +167,7 @@ def test_a_query_that_takes_too_much_is_ended(lake: Path) -> None:
     ask(queries, lake, "--values", "--query-memory", "64MiB", "--query-seconds", "5")
 
 
+@pytest.mark.full
 def test_a_directory_is_answered_and_nothing_beside_it() -> None:
     """Only snapshots that were found; errors have the words of the command."""
 
@@ -200,6 +203,7 @@ def people(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("in_lake", [False, True])
+@pytest.mark.full
 def test_without_values_no_answer_has_one(tmp_path: Path, *, in_lake: bool) -> None:
     """Neither a key nor a value, of any tool."""
     location = people(tmp_path / "all")
@@ -237,6 +241,7 @@ def test_without_values_no_answer_has_one(tmp_path: Path, *, in_lake: bool) -> N
         ("delta-table-0.6", "year=2026", "to_commit"),
     ],
 )
+@pytest.mark.full
 def test_offsets_without_values_have_none(name: str, secret: str, shown: str) -> None:
     """Bounds of chunks are keys; paths and buckets may be of values. With values they are there."""
 
@@ -250,6 +255,7 @@ def test_offsets_without_values_have_none(name: str, secret: str, shown: str) ->
     assert secret in said("--values")
 
 
+@pytest.mark.full
 def test_errors_and_arguments_without_values(tmp_path: Path) -> None:
     """An error quotes no value, and an argument that a tool does not have is no default."""
 

@@ -105,6 +105,7 @@ def sizes_of_keys(lake: Path) -> Counter[int]:
     return sums
 
 
+@pytest.mark.full
 def test_snapshots_and_keys_are_found_by_clicks(browser: Browser, lake: Path) -> None:
     """From the first page to rows, a key, its history and differences."""
     sums = sizes_of_keys(lake)
@@ -163,6 +164,7 @@ def test_snapshots_and_keys_are_found_by_clicks(browser: Browser, lake: Path) ->
         picture(seen, "diff")
 
 
+@pytest.mark.full
 def test_growth_erasures_and_sql_are_found_by_clicks(
     browser: Browser, lake: Path, tmp_path: Path
 ) -> None:
@@ -194,6 +196,7 @@ def test_growth_erasures_and_sql_are_found_by_clicks(
         assert (tmp_path / "rows.CSV").read_text() == f"count_star()\n{total}\n"
 
 
+@pytest.mark.full
 def test_each_view_is_reached_by_keys_alone(browser: Browser, lake: Path) -> None:
     """What has the focus is seen, the content can be skipped to, and names are completed."""
 
@@ -260,6 +263,7 @@ def test_each_view_is_reached_by_keys_alone(browser: Browser, lake: Path) -> Non
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.full
 def test_a_job_of_flink_sql(browser: Browser, *, dark: bool) -> None:
     """Its operators and rows out of a savepoint, on a phone, too."""
     described = sl.open_snapshot(SQL).describe()
@@ -303,6 +307,7 @@ def test_five_million_entries(browser: Browser, tmp_path: Path) -> None:
         assert f"{ENTRIES:,} entries of {ENTRIES:,} keys" in seen.page.inner_text("main")
 
 
+@pytest.mark.full
 def test_a_hostile_snapshot_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     """Its names and values are read as they are, and no script but ours runs."""
     path = hostile_savepoint(tmp_path / "sp")

@@ -124,6 +124,7 @@ def test_abandoned_queries_end_and_pages_answer(lake: Path, temporary: Path) -> 
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.full
 def test_an_interrupt_ends_what_can_not_be_ended(lake: Path, temporary: Path) -> None:
     """A page that is no query: the process leaves without it, and removes what it had made."""
     program = f"""

@@ -855,6 +855,7 @@ NAMES = st.text(
 
 
 @given(operator=NAMES, state=NAMES, key=NAMES, value=NAMES)
+@pytest.mark.full
 def test_no_name_becomes_markup(
     tmp_path_factory: pytest.TempPathFactory, operator: str, state: str, key: str, value: str
 ) -> None:

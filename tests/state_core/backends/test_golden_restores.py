@@ -122,6 +122,7 @@ def test_timers_that_lie_beside(case: str, kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", sorted(BACKENDS))
 @pytest.mark.parametrize("golden", golden_cases(), ids=lambda case: case.name)
+@pytest.mark.full
 def test_checkpoints_hold_the_same(golden: GoldenCase, kind: str, tmp_path: Path) -> None:
     """Each backend's own form, compressed or not, is read as what it was written of."""
     for number, (operator, handles) in enumerate(keyed_operators(golden.snapshot)):

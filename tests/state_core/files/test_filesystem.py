@@ -145,6 +145,7 @@ def test_a_store_that_can_not_be_reached_is_not_asked_again(problem: str, looks:
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("ask", [Directory.is_file, Directory.size, Directory.read])
+@pytest.mark.full
 def test_a_host_that_is_not_there(ask: Callable[[Directory, str], object]) -> None:
     """Said within seconds."""
     query = "endpoint_override=127.0.0.1:1&scheme=http&region=us-east-1"

@@ -108,6 +108,7 @@ def parsed(data: bytes, prefix: int) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 @every_case
+@pytest.mark.full
 def test_each_entry_comes_back_byte_for_byte(golden: GoldenCase) -> None:
     """Every entry of every state: bytes, columns, and the same bytes again, for key and value."""
     files = keyed_files(golden)

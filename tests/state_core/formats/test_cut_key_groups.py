@@ -102,6 +102,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> dict[str, UnifiedFile]:
     st.integers(1000, 1 << 17),
     st.integers(1000, 1 << 17),
 )
+@pytest.mark.full
 def test_any_cut(
     large: dict[str, UnifiedFile], compression: str, piece_bytes: int, cut_window: int, window: int
 ) -> None:
@@ -127,6 +128,7 @@ def hot_file(root: Path, states: tuple[NewKeyedState, ...]) -> UnifiedFile:
     st.integers(500, 20_000),
 )
 @example(key=3, lengths=[4], piece_bytes=625)
+@pytest.mark.full
 def test_a_guess_is_a_cut_or_is_told(key: int, lengths: list[int], piece_bytes: int) -> None:
     """Values that look like anything, and a key in key groups that look like lengths."""
     entries = 3000

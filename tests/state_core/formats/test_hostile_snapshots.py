@@ -121,6 +121,7 @@ def test_state_damaged_behind_good_metadata(
 
 
 @every_case
+@pytest.mark.full
 def test_lengths_that_lie(golden: GoldenCase, tmp_path: Path) -> None:
     """Huge and negative numbers anywhere: memory stays in proportion to the file."""
     good = whole(golden)

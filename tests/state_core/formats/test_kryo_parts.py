@@ -356,6 +356,7 @@ def keys(draw: Any) -> tuple[dict[str, TypeSerializerSnapshot], StateRows]:
 
 @settings(max_examples=200)
 @given(keys())
+@pytest.mark.full
 def test_namespaces_at_once_and_one_by_one_are_the_same(
     drawn: tuple[dict[str, TypeSerializerSnapshot], StateRows],
 ) -> None:
@@ -543,6 +544,7 @@ def columns(draw: Any) -> tuple[KryoSerializer, list[bytes]]:
 
 @settings(max_examples=300)
 @given(columns())
+@pytest.mark.full
 def test_a_column_of_many_objects_is_that_of_each(
     drawn: tuple[KryoSerializer, list[bytes]],
 ) -> None:
@@ -566,6 +568,7 @@ def test_a_column_of_many_objects_is_that_of_each(
 
 @settings(max_examples=300)
 @given(columns())
+@pytest.mark.full
 def test_many_objects_are_written_as_each_is(drawn: tuple[KryoSerializer, list[bytes]]) -> None:
     """Those of a column, with the same errors; also those that share a constant of an enum."""
     serializer, stored = drawn
@@ -633,6 +636,7 @@ USUAL = st.recursive(
 
 @settings(max_examples=300)
 @given(st.sampled_from(KryoVersion), st.lists(USUAL, min_size=FEW, max_size=FEW + 2))
+@pytest.mark.full
 def test_json_of_many_is_that_of_each(version: KryoVersion, items: list[Item | None]) -> None:
     """And is written back as that of each."""
     serializer = anything(version)

@@ -89,6 +89,7 @@ def needed(lake: Catalog, names: Sequence[str]) -> set[str]:
     [["first"], ["second"], ["third"], ["edited"], ["first", "third"], ["third", "edited"], NAMES],
     ids="+".join,
 )
+@pytest.mark.full
 def test_what_is_freed(
     names: list[str], lake: Catalog, contents: dict[str, Contents], tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_new_lake_says_its_format(tmp_path: Path) -> None:
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("number", FORMATS)
+@pytest.mark.full
 def test_a_lake_of_each_format_is_read_exported_and_upgraded(number: int, tmp_path: Path) -> None:
     """It holds what it held then, before an upgrade and after it, and can be written again."""
     at = golden_lake(number, tmp_path)

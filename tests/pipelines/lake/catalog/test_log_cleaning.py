@@ -121,6 +121,7 @@ def once(work: Callable[[], None]) -> Callable[[], None]:
     return lambda: left.pop()() if left else None
 
 
+@pytest.mark.full
 def test_files_are_as_many_as_snapshots_need(
     short: Path, savepoints: tuple[Path, Path], copied: Callable[[Path], Catalog]
 ) -> None:

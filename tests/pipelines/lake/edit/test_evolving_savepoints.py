@@ -175,6 +175,7 @@ def test_a_generic_record_is_said_to_need_a_migration_here(lake: Catalog, tmp_pa
     assert "by position" not in reason.rule
 
 
+@pytest.mark.full
 def test_migrated_rows_are_those_of_flinks_own_migration(lake: Catalog, tmp_path: Path) -> None:
     """Every state of RocksDB's savepoint; and of generic records, which Flink can't migrate."""
     last = migrated(lake, JOB, "rocksdb", NEW_TYPES, ENGINE)
@@ -185,6 +186,7 @@ def test_migrated_rows_are_those_of_flinks_own_migration(lake: Catalog, tmp_path
     assert set(again.values()) <= {"compatible_as_is", "compatible_with_reconfigured_serializer"}
 
 
+@pytest.mark.full
 def test_the_heaps_rows_are_too_but_for_unregistered_subclasses(
     lake: Catalog, tmp_path: Path
 ) -> None:

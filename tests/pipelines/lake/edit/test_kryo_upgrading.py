@@ -396,6 +396,7 @@ def test_what_was_upgraded_in_part_is_not_whole_the_second_time(
 
 
 @pytest.mark.parametrize("command", ["upgrade", "migrate"])
+@pytest.mark.full
 def test_a_snapshot_that_another_makes_meanwhile_was_made_before(
     savepoint: Path,
     classes: Path,

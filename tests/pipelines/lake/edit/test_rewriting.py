@@ -292,6 +292,7 @@ class Twice(Transform):
         return replace(rows, batch=rows.batch.set_column(at, rows.batch.schema.field(at), doubled))
 
 
+@pytest.mark.full
 def test_every_operation_goes_to_other_processes(tmp_path: Path) -> None:
     """Tasks and results of all of them are picklable, and nothing is lost on the way."""
     engine, lake = Elsewhere(), Catalog(tmp_path / "lake")

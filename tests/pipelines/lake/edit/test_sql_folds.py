@@ -207,6 +207,7 @@ def expected(rows: list[Row]) -> tuple[list[Any], dict[str, Counter[Any]]]:
 
 @pytest.mark.parametrize("keys", [(0,), (1, 0), ()])
 @pytest.mark.parametrize("file_bytes", [units.FILE_BYTES, 2000])
+@pytest.mark.full
 def test_new_aggregates_are_those_of_all_rows(
     keys: tuple[int, ...], file_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +332,7 @@ def _has_no_groups(held: Held) -> None:
     ],
 )
 @pytest.mark.parametrize("file_bytes", [units.FILE_BYTES, 2000])
+@pytest.mark.full
 def test_state_that_is_not_complete_is_refused(
     change: Any, says: str, file_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

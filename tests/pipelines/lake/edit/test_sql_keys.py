@@ -103,6 +103,7 @@ def held(location: str | Path) -> tuple[list[Any], list[Any]]:
 
 
 @pytest.mark.parametrize("file_bytes", [units.FILE_BYTES, 2000])
+@pytest.mark.full
 def test_keys_move_with_all_that_they_have(
     file_bytes: int,
     savepoint: Path,

@@ -220,6 +220,7 @@ def test_a_plan_of_another_job_is_refused(job: tuple[Path, Path, Path]) -> None:
 
 @pytest.mark.parametrize("uids", [True, False])
 @pytest.mark.parametrize("by", [0, 7, -1, 1200])
+@pytest.mark.full
 def test_a_plan_compiled_of_the_same_sql_gets_the_numbers_of_the_job(
     job: tuple[Path, Path, Path], uids: bool, by: int
 ) -> None:
@@ -373,6 +374,7 @@ def test_the_command_answers_by_its_exit_code(job: tuple[Path, Path, Path], tmp_
      ([0, 2, 3], "distinctAcc_1", 0b1), ([2, 0, 3], "distinctAcc_0", 0b1),
      ([0, 1, 3], "distinctAcc_1", 0b10)],
 )  # fmt: skip
+@pytest.mark.full
 def test_each_call_of_a_set_of_distinct_values_keeps_its_bit(
     calls: list[int], name: str, held: int, tmp_path: Path
 ) -> None:

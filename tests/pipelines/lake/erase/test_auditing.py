@@ -285,6 +285,7 @@ def test_notes_of_any_spelling_are_cleaned(named: Path) -> None:
     assert audit_erasure(lake, ErasureRequest("gdpr-3", [BRIEN])).clean
 
 
+@pytest.mark.full
 def test_a_key_is_found_however_it_is_written(named: Path, tmp_path: Path) -> None:
     """In SQL, JSON, addresses, codes, and both normal forms: each in a file of its own."""
     (tmp_path / "also").mkdir()

@@ -307,6 +307,7 @@ def test_carried_bytes_go_where_that_is_asked(tmp_path: Path) -> None:
     assert lake.snapshot("orders", "raw").carried == []
 
 
+@pytest.mark.full
 def test_what_stands_against_it_is_said_before_anything_is_written(lake: Catalog) -> None:
     """Unknown keys and states, a predicate of all rows, writers, edits without a commit."""
     files = kept_files(lake)
@@ -343,6 +344,7 @@ def test_a_hold_stands_against_it_until_it_ends(small: Catalog) -> None:
     assert files_with(Path(small.directory.root), ALICE) == []
 
 
+@pytest.mark.full
 def test_others_keep_away_until_it_has_ended(lake: Catalog, savepoints: Path) -> None:
     """An import is refused as long as the claim is there, and names the request."""
     patch = pytest.MonkeyPatch()
@@ -373,6 +375,7 @@ CRASHES = [(Erasure, step, when, 1) for step in STEPS for when in ("before", "af
 
 
 @pytest.mark.parametrize("step", CRASHES, ids=lambda step: f"{step[2]}-{step[1]}")
+@pytest.mark.full
 def test_a_crash_at_each_step_is_gone_on_from(step: Step, small: Catalog, tmp_path: Path) -> None:
     """Each snapshot is before or after, and the same request ends where it would have ended."""
     before = contents(small, tmp_path / "before")

@@ -73,6 +73,7 @@ def keys_left(lake: Catalog, snapshot_id: str) -> int:
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("named", [["day-1"], ["day-0", "day-2"]], ids="+".join)
+@pytest.mark.full
 def test_only_snapshots_that_are_named(named: list[str], lake: Catalog, tmp_path: Path) -> None:
     """The others stay byte for byte; each table has a version for either, and shows the newest."""
     request = ErasureRequest("r", [ALICE], snapshots=named)

@@ -78,6 +78,7 @@ def facts(snapshot: Snapshot) -> list[tuple[object, ...]]:
 
 
 @cases(CANONICAL)
+@pytest.mark.full
 def test_without_change(case: GoldenCase, lake: Catalog, tmp_path: Path) -> None:
     """Entry for entry the bytes that Flink wrote, and all else that it said of the job."""
     assert exported(lake, "s", tmp_path / "out", case.name) == entries(case.snapshot)

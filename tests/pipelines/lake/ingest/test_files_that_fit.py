@@ -388,6 +388,7 @@ class TestJoined:
         return edited_savepoint(source, out, change)
 
     @pytest.mark.parametrize("origin", [KINDS, WORDS, WIDE], ids=["kinds", "128", "1024"])
+    @pytest.mark.full
     def test_a_small_state_is_one_file_whatever_the_slices(
         self, origin: Path, lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -485,6 +486,7 @@ class TestJoined:
             min_size=2, max_size=4,
         ),
     )  # fmt: skip
+    @pytest.mark.full
     def test_slices_and_files_of_any_size(
         self, monkeypatch: pytest.MonkeyPatch, source: Path, imports: list[tuple[int, int, bool]]
     ) -> None:

@@ -79,6 +79,7 @@ def test_the_savepoints_differ_in_nothing(chain: Chain, lake: Catalog) -> None:
         ]
 
 
+@pytest.mark.full
 def test_every_generation_goes_out_as_it_was(chain: Chain, lake: Catalog, tmp_path: Path) -> None:
     """Later imports changed nothing of earlier ones; deleted keys do not come back."""
     assert vanished(chain)

@@ -134,6 +134,7 @@ def exported(lake: Catalog, to: Path) -> list[bytes]:
     return sorted(path.read_bytes() for path in to.iterdir() if path.name != "_metadata")
 
 
+@pytest.mark.full
 def test_as_one_task_would(tmp_path: Path) -> None:
     """Rows in the same order, the same records, the same export, and no file beside them."""
     for compression in ("none", "snappy"):
@@ -157,6 +158,7 @@ def test_as_one_task_would(tmp_path: Path) -> None:
 
 @pytest.mark.thinned(5)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.full
 def test_what_flink_wrote(case: GoldenCase, tmp_path: Path) -> None:
     """Every kind of state, SQL's and timers, cut in the midst of key groups."""
     whole, cut = Catalog(tmp_path / "whole"), Catalog(tmp_path / "cut")
@@ -230,6 +232,7 @@ def test_a_piece_counts_its_own_key_groups(tmp_path: Path) -> None:
     assert sum(len(task.piece.key_groups) == 1 for task, _ in pieces) >= len(pieces) - 2
 
 
+@pytest.mark.full
 def test_tasks_that_run_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts and files of other runs are gone when the snapshot is there."""
     lake, engine = Catalog(tmp_path / "lake"), Repeating(monkeypatch)

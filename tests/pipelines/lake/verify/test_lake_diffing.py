@@ -201,6 +201,7 @@ def test_what_grew_most_is_first(lake: Catalog) -> None:
         diff_snapshots(lake, "orders", "a", "b", sort="size", engine=LOCAL)  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_the_command_on_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a lake; beside a configured one, a name with a slash is a directory."""
     monkeypatch.chdir(DEMO)

@@ -298,6 +298,7 @@ def swept() -> list[object]:
 
 
 @pytest.mark.parametrize("seed", swept())
+@pytest.mark.full
 def test_no_bit_is_served_as_another_value_or_lost(seed: int, many_kinds: Path) -> None:
     """Each one is told by `lake check`, by its file, and reading is an error or as before."""
     paths = [path for path in files(many_kinds, "**/*") if not is_kept_for_people(path)]

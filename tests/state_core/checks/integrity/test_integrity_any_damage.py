@@ -60,6 +60,7 @@ def emptied(directory: Path) -> Path:
 @pytest.mark.parametrize("case", EVERY)
 @anything
 @given(data=st.data())
+@pytest.mark.full
 def test_metadata_and_state_in_one(case: GoldenCase, tmp_path: Path, data: st.DataObject) -> None:
     """Metadata, headers, entries: whatever is damaged, what is salvaged is sound."""
     whole = in_one_file(case)
@@ -118,6 +119,7 @@ def _damage(damaged: Damaged, subtask: int, group: int, data: st.DataObject) -> 
 @pytest.mark.parametrize("name", FILES)
 @anything
 @given(data=st.data())
+@pytest.mark.full
 def test_any_file(name: str, tmp_path: Path, data: st.DataObject) -> None:
     """Any one file of a snapshot of many."""
     for old in ("damaged", "salvaged"):

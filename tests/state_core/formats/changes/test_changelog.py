@@ -131,6 +131,7 @@ def test_keys_and_checks_see_the_same(name: str, golden: Path) -> None:
 
 @pytest.mark.parametrize("only", [0, 1, 2])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.full
 def test_a_part_of_what_another_parallelism_left(
     backend: str, only: int, golden: Path, tmp_path: Path
 ) -> None:
@@ -422,6 +423,7 @@ def test_operations_that_can_not_be(
 
 
 @given(data=st.data())
+@pytest.mark.full
 def test_mutated_logs(data: st.DataObject, golden: Path, tmp_path_factory: object) -> None:
     """An error of ours, or entries; never anything else."""
     assert isinstance(tmp_path_factory, pytest.TempPathFactory)

@@ -244,6 +244,7 @@ BOMBS: dict[str, Callable[[], list[Step]]] = {
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("by_rocksdb", [False, True])
 @pytest.mark.parametrize("bomb", BOMBS)
+@pytest.mark.full
 def test_few_bytes_that_unpack_to_many(
     tmp_path: Path, bomb: str, by_rocksdb: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
