@@ -57,7 +57,7 @@ def take_savepoint(
     parallelism: int | None = None,
     engine: Engine | str = "auto",
 ) -> tuple[SnapshotRecord, ExportResult]:
-    """Export the newest snapshot of a job.
+    """Export the snapshot of a job that was taken last, also if an older one was imported since.
 
     Args:
         lake: The lake.
@@ -68,14 +68,18 @@ def take_savepoint(
 
     Raises:
         NotFoundError: The job has no snapshot.
+        DamagedLakeError: A row of the catalog is invalid, so that the newest is not known.
     """
-    latest = lake.latest(job)
-    if latest is None:
+    records, bad = lake.listed(job) if lake.exists() else ([], [])
+    if bad:
+        raise bad[0].error
+    if not records:
         raise NotFoundError(
             f"job {job!r} has no snapshot",
             place=lake.directory.uri,
             remedy="import a savepoint first",
         )
+    latest = max(records, key=lambda each: each.age)
     name = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S%f}-{path_segment(latest.snapshot_id)}"
     target = Directory(exports).confined().child(path_segment(job))
     done = export_snapshot(

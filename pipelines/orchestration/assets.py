@@ -1,7 +1,7 @@
 """The assets of a job: its savepoints as found, their tables in the lake, plans, what goes back."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -25,12 +25,14 @@ from statelake.pipelines.orchestration.metadata import (
 from statelake.pipelines.orchestration.progress import LoggedProgress
 from statelake.pipelines.orchestration.settings import ChangedQuerySettings
 from statelake.pipelines.orchestration.state_job import StateJob, table_key
+from statelake.state_core.errors import StateError
 from statelake.state_core.files.compression import configured_compression
 from statelake.state_core.files.storage_options import location_below
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.printable import printable
 
 Results = Iterator[dg.MaterializeResult[None]]
+Events = Iterator[dg.MaterializeResult[None] | dg.AssetMaterialization]
 
 
 class RescaleConfig(dg.Config):
@@ -116,14 +118,52 @@ def job_assets(job: StateJob) -> list[dg.AssetsDefinition]:
     return [*assets, _migrated_logs(job)] if job.settings.process_functions else assets
 
 
-def _snapshots(
-    job: StateJob, context: dg.AssetExecutionContext, verb: str
-) -> Iterator[tuple[str, LakeSnapshot]]:
-    """Yield the run's partitions with their snapshots, whose work is logged under a verb."""
-    locations = job.places(context)
-    for partition in context.partition_keys:
+def _derive_each(
+    job: StateJob,
+    context: dg.AssetExecutionContext,
+    verb: str,
+    derive: Callable[[LakeSnapshot], dict[str, Any]],
+) -> Events:
+    """Make a snapshot of each of the run's, and yield its metadata; one that fails stops no other.
+
+    Args:
+        job: The job.
+        context: The run.
+        verb: The work, for its log.
+        derive: Makes a snapshot, and returns its metadata.
+
+    Raises:
+        Failure: Some could not be made, if there are several. They are named.
+    """
+    locations, partitions = job.places(context), context.partition_keys
+    told: dict[str, dict[str, Any]] = {}
+    failed: dict[str, dg.Failure | StateError] = {}
+    for partition in partitions:
         progress = LoggedProgress(context.log, f"{verb} {printable(partition)}")
-        yield partition, locations.open_snapshot(partition, job.settings.engine, progress)
+        try:
+            snapshot = locations.open_snapshot(partition, job.settings.engine, progress)
+            told[partition] = {**derive(snapshot), **spark_metadata()}
+        except (dg.Failure, StateError) as error:
+            if len(partitions) == 1:
+                raise
+            failed[partition] = error
+    if not failed:
+        for partition, metadata in told.items():
+            context.add_asset_metadata(metadata, partition_key=partition)
+        yield dg.MaterializeResult()
+        return
+    for partition, metadata in told.items():  # what else a step adds is lost when it fails
+        yield dg.AssetMaterialization(context.asset_key, partition=partition, metadata=metadata)
+    reasons: dict[str, Any] = {}
+    for partition, error in failed.items():
+        if isinstance(error, dg.Failure):
+            why = error.metadata.items()
+            reasons |= {f"{printable(partition)}: {name}": value for name, value in why}
+        else:
+            reasons[printable(partition)] = printable(str(error))
+    names = ", ".join(map(printable, failed))
+    what = f"{len(failed)} of {len(partitions)} snapshots failed: {names}"
+    raise dg.Failure(what, metadata=reasons)
 
 
 def _freshness(job: StateJob) -> dg.FreshnessPolicy | None:
@@ -279,16 +319,18 @@ def _migrated(job: StateJob) -> dg.AssetsDefinition:
         pool=job.pool,
         **job.of_snapshots(),
     )
-    def migrated_tables(context: dg.AssetExecutionContext, config: MigrationConfig) -> None:
+    def migrated_tables(context: dg.AssetExecutionContext, config: MigrationConfig) -> Events:
         """The snapshot with new types of states, as another snapshot.
 
         Backfill it over the snapshots; what was migrated before is left alone, so a backfill that
         was stopped is run again.
         """
-        for partition, snapshot in _snapshots(job, context, "migrating"):
+
+        def migrated(snapshot: LakeSnapshot) -> dict[str, Any]:
             outcome = snapshot.migrate(config.to, state=config.state, suffix=config.suffix)
-            of_outcome = {**outcome_metadata(outcome), **spark_metadata()}
-            context.add_asset_metadata(of_outcome, partition_key=partition)
+            return outcome_metadata(outcome)
+
+        yield from _derive_each(job, context, "migrating", migrated)
 
     return migrated_tables
 
@@ -300,21 +342,24 @@ def _upgraded(job: StateJob) -> dg.AssetsDefinition:
         pool=job.pool,
         **job.of_snapshots(),
     )
-    def upgraded_tables(context: dg.AssetExecutionContext, config: UpgradeConfig) -> None:
+    def upgraded_tables(context: dg.AssetExecutionContext, config: UpgradeConfig) -> Events:
         """The snapshot of Flink 1 as Flink 2 restores it, as another snapshot.
 
         Backfill it over the snapshots; what was upgraded before is left alone.
         """
-        for partition, snapshot in _snapshots(job, context, "upgrading"):
+
+        def upgraded(snapshot: LakeSnapshot) -> dict[str, Any]:
             done = snapshot.upgrade(
                 config.to_flink, collection=config.collection, like=config.like or None,
                 partly=config.partly, suffix=config.suffix,
             )  # fmt: skip
             metadata = upgrade_metadata(done)
             if not done.made and not done.restorable:
-                what = f"{printable(partition)} can't be upgraded as a whole"
+                what = f"{printable(snapshot.name)} can't be upgraded as a whole"
                 raise dg.Failure(what, metadata=metadata)
-            context.add_asset_metadata({**metadata, **spark_metadata()}, partition_key=partition)
+            return metadata
+
+        yield from _derive_each(job, context, "upgrading", upgraded)
 
     return upgraded_tables
 
@@ -326,21 +371,24 @@ def _sql_upgraded(job: StateJob, query: ChangedQuerySettings) -> dg.AssetsDefini
         pool=job.pool,
         **job.of_snapshots(),
     )
-    def sql_upgraded_tables(context: dg.AssetExecutionContext, config: SqlUpgradeConfig) -> None:
+    def sql_upgraded_tables(context: dg.AssetExecutionContext, config: SqlUpgradeConfig) -> Events:
         """The snapshot as the job of the changed query goes on from it, as another snapshot.
 
         Backfill it over the snapshots; what was upgraded before is left alone.
         """
         plans = query.plans
         arguments = query.arguments(plans, config.accept)
-        for partition, snapshot in _snapshots(job, context, "upgrading"):
+
+        def upgraded(snapshot: LakeSnapshot) -> dict[str, Any]:
             done = snapshot.sql_upgrade(**arguments, suffix=config.suffix)
             metadata = sql_upgrade_metadata(done)
             if done.refused:
-                what = f"the new query can't go on from {printable(partition)}"
+                what = f"the new query can't go on from {printable(snapshot.name)}"
                 raise dg.Failure(what, metadata=metadata)
             plans.keep()
-            context.add_asset_metadata({**metadata, **spark_metadata()}, partition_key=partition)
+            return metadata
+
+        yield from _derive_each(job, context, "upgrading", upgraded)
 
     return sql_upgraded_tables
 

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from statelake.pipelines.api import LakeSnapshot, check_integrity, scan
+from statelake.pipelines.lake.ingest.importing import metadata_digest
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.verify.integrity import count_faults
 from statelake.pipelines.orchestration.history import growth_of
@@ -303,6 +304,8 @@ def integrity(locations: Locations, snapshot_id: str) -> Judgement:
     record = locations.open_snapshot(snapshot_id).record
     location = locations.savepoint(snapshot_id)
     faults = [str(fault) for fault in check_integrity(location).faults]
+    if record.digest != metadata_digest(location):
+        faults.append("the savepoint is another one now than the one that was imported")
     # counts alone: `LakeSnapshot.check_integrity` reads every row
     lake = locations.open_lake().catalog
     faults = faults or count_faults(lake, record, open_snapshot(location))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,8 @@ class Growth:
 
     Attributes:
         size: Its state, in bytes.
-        usual: The median of the earlier ones; None if it is the first.
-        compared: The number of the earlier ones.
+        usual: The median of those taken before; None if it is the first.
+        compared: The number of those.
         earliest: The first of these; empty if there is none.
     """
 
@@ -47,15 +48,18 @@ class Growth:
         return self.size / self.usual if self.usual else float("inf")
 
 
-def _until(lake: Catalog, record: SnapshotRecord) -> list[SnapshotRecord]:
-    """Return the job's snapshots up to this one, the oldest first, without derived ones.
+def as_taken(summaries: Iterable[SnapshotRecord]) -> list[SnapshotRecord]:
+    """Return snapshots in the order in which they were taken, without derived ones.
 
-    A copy with other types does not show how the job grew.
+    Runs may import them in another order. A copy with other types does not show how the job grew.
     """
-    listed = lake.summaries(record.job)
-    names = [summary.snapshot_id for summary in listed]
-    before = listed[: names.index(record.snapshot_id)] if record.snapshot_id in names else listed
-    return [*(summary for summary in before if not summary.parent), record]
+    return sorted((each for each in summaries if not each.parent), key=lambda each: each.age)
+
+
+def _until(lake: Catalog, record: SnapshotRecord) -> list[SnapshotRecord]:
+    """Return the job's snapshots up to this one, the one taken first is the first."""
+    taken = as_taken(lake.summaries(record.job))
+    return [*(summary for summary in taken if summary.age < record.age), record]
 
 
 def growth_of(lake: Catalog, record: SnapshotRecord, last: int) -> Growth:

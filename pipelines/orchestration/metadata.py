@@ -101,6 +101,7 @@ def tables_metadata(lake: Catalog, done: ImportResult) -> Metadata:
     ]  # fmt: skip
     columns = ("table", "version", "kind", "value", "entries", "bytes")
     metadata: Metadata = {
+        "outcome": "imported" if done.new else "imported before",
         "dagster/row_count": record.entries,
         "state (bytes)": record.state_bytes,
         "written (bytes)": record.written_bytes,
@@ -299,9 +300,15 @@ def upgrade_metadata(done: UpgradeOutcome) -> Metadata:
     columns = ("state", "entries", "outcome", "types")
     restorable = not done.states and not done.made
     return {
+        **_made_now(made=done.made, before=done.before),
         "made": printable(done.made) or ("nothing to upgrade" if restorable else "nothing"),
         "states": dg.MetadataValue.md(markdown_table(columns, rows)),
     }
+
+
+def _made_now(*, made: str, before: bool) -> Metadata:
+    """Return whether this run made a snapshot, or another before it."""
+    return {"outcome": "upgraded before" if before else "upgraded"} if made else {}
 
 
 def sql_upgrade_metadata(done: SqlUpgrade) -> Metadata:
@@ -315,6 +322,7 @@ def sql_upgrade_metadata(done: SqlUpgrade) -> Metadata:
     ]  # fmt: skip
     columns = ("operator", "goes on from", "state", "entries", "why", "Flink by itself")
     return {
+        **_made_now(made=done.made, before=done.before),
         "made": printable(done.made) or "nothing",
         "operators": dg.MetadataValue.md(markdown_table(columns, rows)),
         "to be accepted": faults_list(done.refused),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.state_core.errors import UnsafePathError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
@@ -21,9 +23,14 @@ def has_savepoint(location: str, name: str) -> bool:
 
 def newest_savepoint(locations: Locations) -> str | None:
     """Return the name of the savepoint that was finished last, or None."""
-    directory = Directory(locations.savepoints_location).confined()
-    names = find_savepoints(locations.savepoints_location)
-    return max(names, key=lambda name: directory.modified(f"{name}/{METADATA_FILE}"), default=None)
+    location = locations.savepoints_location
+    return next(reversed(as_finished(location, find_savepoints(location))), None)
+
+
+def as_finished(location: str, names: Iterable[str]) -> list[str]:
+    """Return the names of finished snapshots below `location` in the order of their ends."""
+    directory = Directory(location).confined()
+    return sorted(names, key=lambda name: (directory.modified(f"{name}/{METADATA_FILE}"), name))
 
 
 def _is_finished(directory: ConfinedDirectory, name: str) -> bool:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from statelake.pipelines.orchestration.flink_ops import run_config_of
+from statelake.pipelines.orchestration.history import as_taken
 from statelake.pipelines.orchestration.jobs import ARCHIVE, CHECK, LOST, RESCALE, AnyJob
 from statelake.pipelines.orchestration.live_job import is_under_way, live_job
 from statelake.pipelines.orchestration.metadata import faults_list
 from statelake.pipelines.orchestration.resources import public_location
-from statelake.pipelines.orchestration.savepoints import find_savepoints
+from statelake.pipelines.orchestration.savepoints import as_finished, find_savepoints
 from statelake.pipelines.orchestration.settings import FlinkSettings
 from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.state_core.printable import printable
@@ -47,10 +48,10 @@ def _sensor(
 def _savepoints(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
     @_sensor(job, target, "new_savepoints")
     def new_savepoints(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        """Archive every new savepoint."""
+        """Archive every new savepoint, the one that was finished first before the others."""
         location = job.places(context).savepoints_location
         known = set(context.instance.get_dynamic_partitions(str(job.snapshots.name)))
-        new = [name for name in find_savepoints(location) if name not in known]
+        new = as_finished(location, set(find_savepoints(location)) - known)
         if not new:
             return dg.SkipReason(f"no new savepoint in {public_location(location)}")
         return dg.SensorResult(
@@ -66,8 +67,8 @@ def _states(job: StateJob, target: AnyJob) -> dg.SensorDefinition:
     def look(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         """Report changed operators, states and types, and check which job can restore them."""
         locations = job.places(context)
-        listed = locations.open_job().snapshots()
-        imported = [summary.snapshot_id for summary in listed if not summary.parent]
+        taken = as_taken(locations.open_job().snapshots())
+        imported = [summary.snapshot_id for summary in taken]
         if not imported or imported[-1] == context.cursor:
             return dg.SkipReason("no new snapshot in the lake")
         newest, seen = imported[-1], context.cursor

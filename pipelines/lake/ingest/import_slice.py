@@ -8,6 +8,7 @@ belong to a table only when the driver commits them.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -55,13 +56,23 @@ class TableTarget:
         units = () if self.before is None else self.before.units
         return {part.span: part.fingerprint for unit in units for part in unit.compared}
 
+    @cached_property
+    def _ordered(self) -> list[PartRecord]:
+        """The same in order of key group, which is in one of them at most."""
+        return [PartRecord(*span, fingerprint) for span, fingerprint in sorted(self.known.items())]
+
+    @cached_property
+    def starts(self) -> set[int]:
+        """The partitions in which these begin."""
+        if self.before is None:
+            return set()
+        return {self.before.partitioning.partition_of(first) for first, _ in self.known}
+
     def parts(self, key_groups: KeyGroupRange) -> list[PartRecord]:
         """Return what the previous snapshot has that touches some key groups, in order."""
-        return [
-            PartRecord(first, last, fingerprint)
-            for (first, last), fingerprint in sorted(self.known.items())
-            if first <= key_groups.last and last >= key_groups.first
-        ]
+        first = bisect_left(self._ordered, key_groups.first, key=lambda part: part.last)
+        behind = bisect_right(self._ordered, key_groups.last, key=lambda part: part.first)
+        return self._ordered[first:behind]
 
     def keeps(self, span: KeyGroupRange, content: bytes) -> bool:
         """Return whether the previous snapshot has these rows, in undamaged files.
@@ -345,8 +356,7 @@ class _SliceTable:
 
     def _unchanged(self) -> list[KeyGroupRange]:
         """Plan all files, and take those that the previous snapshot has."""
-        starts = {self.partitioning.partition_of(first) for first, _ in self.target.known}
-        self.cuts.follow(starts, self.sizes)
+        self.cuts.follow(self.target.starts, self.sizes)
         kept, self.differs = [], False
         for unit in self.cuts.units(self.sizes):
             span = self.measure.span(self.names, unit.key_groups)

@@ -196,6 +196,20 @@ def import_snapshot(
     return work.run(snapshot_id, engine, progress)
 
 
+def metadata_digest(source: str, allow_external: tuple[str, ...] = ()) -> str:
+    """Return the digest of a snapshot's `_metadata`, by which the catalog knows it.
+
+    Args:
+        source: The snapshot's directory.
+        allow_external: Directories elsewhere to which its handles may lead.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
+    files = StateFiles(snapshot_directory(source), allow_external)
+    return hashlib.sha256(files.metadata()).hexdigest()
+
+
 class _Import:
     def __init__(
         self,
@@ -222,8 +236,6 @@ class _Import:
         self.decode = decode
         self.same_as = ""
         self.directory = snapshot_directory(source)
-        files = StateFiles(self.directory, allow_external)
-        self.digest = hashlib.sha256(files.metadata()).hexdigest()  # not kept in memory
         self.opening = secrets.token_hex(8)
         # opening costs requests in an object store: local tasks share this snapshot
         if self.directory.is_object_store:
@@ -231,6 +243,8 @@ class _Import:
             self.snapshot = opened_snapshot(location, self.opening, allow_external, uids)
         else:
             self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
+        # after it is opened: if another takes its place meanwhile, `unchanged` refuses the import
+        self.digest = metadata_digest(source, allow_external)
         if plan is not None:
             self.snapshot = with_plan(self.snapshot, plan)
         if decode:

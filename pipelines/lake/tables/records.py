@@ -408,6 +408,11 @@ class SnapshotRecord:
         )
 
     @property
+    def age(self) -> tuple[datetime, int, datetime]:
+        """What sorts snapshots of a job as they were taken, in whatever order they came."""
+        return self.taken_at, self.sequence, self.imported_at
+
+    @property
     def tables(self) -> list[TableRecord]:
         """The tables of all its operators."""
         return [table for operator in self.operators for table in operator.tables]

@@ -21,6 +21,7 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
     TableRecord,
     UnitRecord,
+    by_span,
 )
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.pipelines.lake.tables.unit_writer import table_columns
@@ -89,6 +90,12 @@ class TableRows:
     def found_as_written(self) -> dict[str, bool]:
         """Whether each file that was compared with its seal has one: it is done once."""
         return {}
+
+    @cached_property
+    def units_of(self) -> dict[tuple[int, int], list[UnitRecord]]:
+        """The files of exactly some key groups, or the one that has them as a part."""
+        units = by_span(self.units)
+        return units | {part.span: [unit] for unit in self.units for part in unit.parts}
 
     def parse(self, held: HeldState) -> tuple[KeyedState, KeyedLayout]:
         """Return a state of the table, and the layout of its rows."""
@@ -187,16 +194,6 @@ def whole_units(directory: Directory, units: Iterable[UnitRecord]) -> list[UnitR
     return whole
 
 
-def _units_of(rows: TableRows, key_groups: KeyGroupRange) -> tuple[UnitRecord, ...]:
-    """Return the files of exactly these key groups, or the one that has them as a part."""
-    ends = key_groups.first, key_groups.last
-    return tuple(
-        unit
-        for unit in rows.units
-        if unit.span == ends or any(part.span == ends for part in unit.parts)
-    )
-
-
 def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> bool:
     """Return whether the files of these key groups have what was written into them.
 
@@ -206,7 +203,7 @@ def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) 
         StateError, OSError, ArrowException: A file is damaged, or can't be read.
     """
     found = rows.found_as_written
-    for unit in _units_of(rows, key_groups):
+    for unit in rows.units_of.get((key_groups.first, key_groups.last), ()):
         if unit.path not in found:
             found[unit.path] = is_as_written(table_directory(rows.lake, rows.path), unit)
         if not found[unit.path]:
@@ -220,7 +217,7 @@ def has_rows(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> 
     Raises:
         StateError, OSError, ArrowException: A file is damaged, or can't be read.
     """
-    units = _units_of(rows, key_groups)
+    units = tuple(rows.units_of.get((key_groups.first, key_groups.last), ()))
     numbered, measure = replace(rows, units=units).measured(key_groups)
     for state_rows in numbered.read(key_groups):
         measure.add(encode_rows(state_rows, prefix_bytes(rows.max_parallelism)))

@@ -139,6 +139,15 @@ class TestLimits:
         rows = "(SELECT md5(range::VARCHAR) AS text FROM range(1500000) ORDER BY text OFFSET 3)"
         assert run(*words, "--csv", f"SELECT count(text) AS n FROM {rows}").out == "n\n1499997\n"
 
+    def test_more_than_the_memory_of_a_prompt(
+        self, shared: Catalog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its queries have the same limit."""
+        lines = io.StringIO("SELECT list(range) FROM range(100000000);\n")
+        monkeypatch.setattr("sys.stdin", lines)
+        ran = run("shell", "--lake", shared.location, "--query-memory", "64MiB")
+        assert (ran.code, "--query-memory" in ran.err) == (3, True)
+
     def test_an_interrupt_ends_it(self, shared: Catalog, tmp_path: Path) -> None:
         """The first one; and nothing is left."""
         program = (

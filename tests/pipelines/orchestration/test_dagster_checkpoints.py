@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,10 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture
 def locations(tmp_path: Path) -> Locations:
-    """Places below the test's own; the job has two snapshots in the lake."""
-    import_golden(Catalog(tmp_path / "lake"), ("snap-0", WORDS), ("snap-1", KINDS))
+    """Places below the test's own; the job has two snapshots, taken at one time, in the lake."""
+    taken_at = datetime(2026, 11, 20, tzinfo=timezone.utc)
+    imports = ("snap-0", WORDS), ("snap-1", KINDS)
+    import_golden(Catalog(tmp_path / "lake"), *imports, taken_at=taken_at)
     return Locations(
         lake=str(tmp_path / "lake"),
         exports=str(tmp_path / "exports"),

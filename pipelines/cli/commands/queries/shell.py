@@ -25,7 +25,7 @@ from statelake.pipelines.cli.commands.queries.sql import (
     of_job,
 )
 from statelake.pipelines.cli.commands.terminal import show, tell
-from statelake.pipelines.cli.options import lake_option, snapshot_option
+from statelake.pipelines.cli.options import lake_option, query_memory_option, snapshot_option
 from statelake.state_core.errors import ReadOnlyError, StateError, did_you_mean
 from statelake.state_core.printable import printable
 
@@ -56,8 +56,13 @@ LEAVING = ("quit", "exit")
 @left_out_job_option
 @as_of_option
 @snapshot_option("--edit", "parent", metavar="SNAPSHOT", help="Begin with `.edit SNAPSHOT`.")
+@query_memory_option(
+    "How much memory DuckDB may take for a query, such as 2GiB; by default 80 % of the machine's."
+)
 @plugins_option
-def shell(lake: str, job: str | None, as_of: str | None, parent: str | None) -> None:
+def shell(
+    lake: str, job: str | None, as_of: str | None, parent: str | None, query_memory: int | None
+) -> None:
     """Run SQL at a prompt, with completion of tables and columns, and history.
 
     Lines from a file or a pipe are run up to the first error. The history is kept in
@@ -71,7 +76,7 @@ def shell(lake: str, job: str | None, as_of: str | None, parent: str | None) -> 
     """
     if as_of is not None and parent is not None:
         raise click.UsageError("give --as-of or --edit: an edit reads the snapshot that it is of")
-    opened = Shell(Lake(lake), job)
+    opened = Shell(Lake(lake), job, query_memory=query_memory)
     opened.as_of = of_job(opened.lake, job, as_of)
     opened.session().close()  # refuses a wrong name at once
     if parent is not None:
@@ -96,6 +101,7 @@ class Shell:
         editing: The snapshot to edit.
         kept: The statements of the edit.
         typed: The lines of an unfinished query.
+        query_memory: The bytes that DuckDB may take for each query; None for its own limit.
     """
 
     lake: Lake
@@ -104,6 +110,7 @@ class Shell:
     editing: str | None = None
     kept: list[str] = field(default_factory=list)
     typed: list[str] = field(default_factory=list)
+    query_memory: int | None = None
 
     @property
     def prompt(self) -> str:
@@ -155,7 +162,9 @@ class Shell:
     def _query(self, query: str) -> None:
         as_of = self.editing or self.as_of
         try:
-            rows = self.lake.sql(query, as_of=as_of, job=self.job, limit=ROWS)
+            rows = self.lake.sql(
+                query, as_of=as_of, job=self.job, limit=ROWS, query_memory=self.query_memory
+            )
         except ReadOnlyError as error:
             if self.editing is None:
                 raise click.UsageError(error.problem) from error

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,13 +14,15 @@ import pytest
 from statelake import NewKeyedState, NewOperator, write_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
-from statelake.pipelines.lake.ingest.import_slice import _Slice
+from statelake.pipelines.lake.ingest.import_slice import TableTarget, _Slice
 from statelake.pipelines.lake.ingest.import_targets import known_tables
 from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
-from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
+from statelake.pipelines.lake.tables.records import PartRecord, SnapshotRecord, UnitRecord
+from statelake.pipelines.lake.tables.table_rows import TableRows
+from statelake.pipelines.lake.tables.units import Partitioning
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
-from statelake.state_core.model.handles import IncrementalHandle
+from statelake.state_core.model.handles import IncrementalHandle, KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile
 from tests.support.lakes import (
     KINDS,
@@ -313,3 +316,31 @@ class TestIdenticalBytes:
         assert reads
         assert units(second, "count")[unit.first].path != unit.path
         assert exported(lake, "second", tmp_path / "out") == entries(WORDS)
+
+
+class _Looked(dict[tuple[int, int], bytes]):
+    """Fingerprints that count how often all of them are gone through."""
+
+    count = 0
+
+    def items(self) -> Any:
+        """All of them."""
+        self.count += 1
+        return super().items()
+
+
+def test_what_a_table_has_is_gone_through_once_for_all_slices() -> None:
+    """Each slice finds what it touches: as many parts as there are slices are no work of each."""
+    spans = [(first, first + 7) for first in range(0, 2_000, 10)]
+    parts = [PartRecord(*span, str(span).encode()) for span in spans]
+    unit = UnitRecord("a", 0, 0, 1_997, 1, 1, b"", parts)
+    rows = TableRows("", "", Partitioning(2_000), b"", (), (unit,))
+    rows.found_as_written["a"] = True
+    target = TableTarget("", "", (), rows)
+    looked = target.__dict__["known"] = _Looked(target.known)
+    for first in range(0, 2_000, 7):
+        groups = KeyGroupRange(first, first + first % 23)
+        touched = [each for each in parts if each.first <= groups.last and each.last >= first]
+        assert target.parts(groups) == touched
+        assert all(target.keeps(KeyGroupRange(*each.span), each.fingerprint) for each in touched)
+    assert looked.count == 1
