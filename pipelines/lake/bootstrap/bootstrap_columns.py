@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelake.state_core.column_names import column_path
 from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.formats.layout.conforming import conform, to_millis
 
@@ -247,14 +248,15 @@ class SourceBatch:
         if not pa.types.is_struct(wanted):
             self.refuse("fields, for a type that has none", label, f"it is to be {wanted}")
         needed = [field.name for field in wanted]
-        for name in [*plan.parts, *needed]:
-            if name not in needed or name not in plan.parts:
+        given = {column_path(wanted, name): part for name, part in plan.parts.items()}
+        for name in [*given, *needed]:
+            if name not in needed or name not in given:
                 problem = f"no field {name!r} in the type" if name not in needed else ""
                 self.refuse(
                     problem or f"field {name!r} is not given", label,
                     f"give {', '.join(needed)}; null for none",
                 )  # fmt: skip
-        parts = [self.column(plan.parts[f.name], f.type, f"{label}.{f.name}") for f in wanted]
+        parts = [self.column(given[f.name], f.type, f"{label}.{f.name}") for f in wanted]
         if not parts:
             return pa.array([{}] * len(self.batch), wanted)
         return pa.StructArray.from_arrays(parts, fields=list(wanted))
