@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from statelake.state_core.errors import IncompatibleError
+from statelake.state_core.errors import PluginError
 
 LONGEST = 100
 FIELD = b"statelake.field"
@@ -119,13 +119,13 @@ def refuse_twins(fields: Iterable[pa.Field], place: str) -> None:
         place: What has them, for the message.
 
     Raises:
-        IncompatibleError: Two names differ only in their case.
+        PluginError: Two names differ only in their case.
     """
     found = twins(fields)
     if found:
-        raise IncompatibleError(
+        raise PluginError(
             f"the fields {found[0]!r} and {found[1]!r} differ only in their case, and no table"
             " takes both",
             place=place,
-            remedy="have its decoder give one of them another name",
+            remedy="have the decoder, or the serializer, of your own give one of them another name",
         )
