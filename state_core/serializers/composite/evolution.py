@@ -257,8 +257,8 @@ class _PojoRule(MigrationRule):
         fields = {}
         for name, (called, after) in zip(new.names, new.fields, strict=True):
             if name in before:
-                was, kind = before[name]
-                fields[called] = migrate_value(kind, after, value[was])
+                column, kind = before[name]
+                fields[called] = migrate_value(kind, after, value[column])
             else:
                 fields[called] = _first_value(new, name, after)
         if not isinstance(value, SubclassValue):

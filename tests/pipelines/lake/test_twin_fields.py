@@ -18,7 +18,9 @@ from deltalake import DeltaTable
 import statelake as sl
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.state_core.errors import PluginError
+from statelake.pipelines.operations.bootstrap import bootstrap
+from statelake.state_core.errors import EncodeError, PluginError
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.serializers import Decoder, register_decoder
 from tests.support.command import run
 from tests.support.lakes import Contents, entries, import_golden
@@ -237,6 +239,28 @@ def test_states_and_operators_that_differ_only_in_their_case(lake: Path) -> None
     assert refused.code == 3
     assert all(f".{state}" in refused.err for state in ("count", "Count", "COUNT"))
     assert "write it with the capital letters that it has" in refused.err
+
+
+@pytest.mark.parametrize("upper", ["ID", "ID_2"])
+def test_bootstrap_takes_the_names_of_fields_and_of_columns(upper: str, tmp_path: Path) -> None:
+    """In rows, in a specification by field and in a constant, each all the same bytes."""
+    kind = {"pojo": "a.A", "fields": {"ID": "String", "id": "String"}}
+    whole = {upper: "UP", "id": "low"}
+    rows = pa.table({"key": [1], "value": [whole], "up": ["UP"], "low": ["low"]})
+
+    def made(name: str, value: Any) -> list[tuple[int, bytes, bytes]]:
+        state = {"type": kind, "source": "rows", "key": "key", "value": value}
+        spec = {"operators": {"op": {"key_type": "Long", "states": {"s": state}}}}
+        bootstrap(None, spec, tmp_path / name, sources={"rows": rows}, engine="local")
+        return entries(tmp_path / name, ["op"])[operator_id_of_uid("op"), "s"]
+
+    for name, value in {
+        "rows": "value", "fields": {upper: "up", "id": "low"}, "constant": {"constant": whole},
+    }.items():  # fmt: skip
+        ((_, _, written),) = made(name, value)
+        assert written == b"\x02" + text("UP") + text("low")
+    with pytest.raises(EncodeError, match="no field 'Id' in the type"):
+        made("other", {"constant": {**whole, "Id": "x"}})
 
 
 class Pair(Decoder):
