@@ -1,15 +1,22 @@
-"""Names of columns that every table and query takes."""
+"""Names of columns that every table and query takes.
+
+No table has two columns whose names differ only in their case, as fields of a Java class may. One
+of such fields keeps its name, `id` beside `ID`, and the other gets a number: `ID_2`. Arrow's type
+has the name in Flink with it, so that a table's columns tell it too.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from statelake.state_core.errors import IncompatibleError
+from statelake.state_core.errors import PluginError
 
 LONGEST = 100
+FIELD = b"statelake.field"
+"""What the metadata of a column has the field's name in Flink under, if that is another one."""
 _NOT_PLAIN = re.compile(r"[^\w#@-]+")  # what Delta, Spark or a query would not take as it is
 
 
@@ -29,6 +36,67 @@ def plain_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def column_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of fields: their names, each another one whatever its case.
+
+    Of those that differ only in their case the one with the fewest capital letters stays, else the
+    first; no other gets the name of a further field.
+    """
+    taken = {name.lower() for name in names}
+    if len(taken) == len(names):
+        return tuple(names)
+    order = sorted(range(len(names)), key=lambda at: (sum(map(str.isupper, names[at])), at))
+    stays = {names[at].lower(): at for at in reversed(order)}
+    last: dict[str, int] = {}
+    found: list[str] = []
+    for index, name in enumerate(names):
+        column, folded = name, name.lower()
+        while stays[folded] != index and column.lower() in taken:
+            last[folded] = last.get(folded, 1) + 1
+            column = f"{name}_{last[folded]}"
+        taken.add(column.lower())
+        found.append(column)
+    return tuple(found)
+
+
+def struct_of(names: Sequence[str], kinds: Iterable[pa.DataType]) -> pa.StructType:
+    """Return the type of fields of these names in Flink, each with its column's name."""
+    return pa.struct(
+        [
+            pa.field(column, kind, metadata=None if column == name else {FIELD: name})
+            for column, name, kind in zip(column_names(names), names, kinds, strict=True)
+        ]
+    )
+
+
+def field_name(column: pa.Field) -> str:
+    """Return the name in Flink of the field that a column has."""
+    name: bytes = (column.metadata or {}).get(FIELD, column.name.encode())
+    return name.decode()
+
+
+def column_path(kind: pa.DataType, path: str) -> str:
+    """Return the columns of a field within a type, from its names in Flink, or from theirs."""
+    found = _fields_at(kind, path)
+    return ".".join(name if column is None else column.name for name, column in found)
+
+
+def field_path(kind: pa.DataType, path: str) -> str:
+    """Return the names in Flink of a field within a type, from these, or from its columns'."""
+    found = _fields_at(kind, path)
+    return ".".join(name if column is None else field_name(column) for name, column in found)
+
+
+def _fields_at(kind: pa.DataType, path: str) -> Iterator[tuple[str, pa.Field | None]]:
+    """Yield each name of a path, and the column that it means; None if there is none."""
+    for name in path.split("."):
+        inner = list(kind) if pa.types.is_struct(kind) else []
+        found = next((each for each in inner if field_name(each) == name), None)
+        found = found or next((each for each in inner if each.name == name), None)
+        yield name, found
+        kind = pa.null() if found is None else found.type
+
+
 def twins(fields: Iterable[pa.Field]) -> tuple[str, ...]:
     """Return the first two names that differ only in their case, at any depth; empty without."""
     taken: dict[str, str] = {}
@@ -44,20 +112,20 @@ def twins(fields: Iterable[pa.Field]) -> tuple[str, ...]:
 
 
 def refuse_twins(fields: Iterable[pa.Field], place: str) -> None:
-    """Refuse columns of which a table can't have both.
+    """Refuse columns of which a table can't have both, as a user's decoder may give them.
 
     Args:
         fields: The columns.
         place: What has them, for the message.
 
     Raises:
-        IncompatibleError: Two names differ only in their case.
+        PluginError: Two names differ only in their case.
     """
     found = twins(fields)
     if found:
-        raise IncompatibleError(
+        raise PluginError(
             f"the fields {found[0]!r} and {found[1]!r} differ only in their case, and no table"
             " takes both",
             place=place,
-            remedy="read it without a lake: with dump, get, find, top or diff",
+            remedy="have the decoder, or the serializer, of your own give one of them another name",
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelake.state_core.column_names import field_name
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.measure import measure_operator
 from statelake.state_core.model.redistribution import (
@@ -96,6 +97,7 @@ class StateDescription:
         heaviest: The keys with the most bytes, the heaviest first, if somebody asked.
         names: The names of the fields of rows; without any if there is no plan of Flink SQL.
         named: The types with these names; None without any.
+        renamed: The columns that have another name than their field, each with the field's.
     """
 
     name: str
@@ -116,6 +118,7 @@ class StateDescription:
     heaviest: tuple[HeavyKey, ...] = ()
     names: RowNames = NO_NAMES
     named: RowTypes | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def type_text(self) -> str:
@@ -164,11 +167,21 @@ class StateDescription:
         return described | self._columns_json()
 
     def _columns_json(self) -> dict[str, Any]:
-        types = {} if self.types is None else {"types": self.types}
+        types: dict[str, Any] = {} if self.types is None else {"types": self.types}
+        if self.renamed:
+            types["renamed"] = dict(self.renamed)
         if self.schema is None:
             return types
         columns = [column for column in self.schema if not column.name.startswith("raw_")]
         return types | {"columns": list(map(_column_json, columns))}
+
+    def renamed_lines(self) -> Iterator[str]:
+        """Yield a line for each column that has another name than its field."""
+        for column, name in self.renamed.items():
+            yield (
+                f"  {brief(f'{self.name}.{column}')}: the field {brief(name)}, which another"
+                " one differs from only in its case"
+            )
 
     def types_line(self) -> str:
         """Return a line with its types and serializers."""
@@ -192,6 +205,15 @@ def _column_json(column: pa.Field) -> dict[str, Any]:
     fields = _fields_of(column.type)
     described: dict[str, Any] = {"name": column.name, "type": _type_text(column.type)}
     return described | ({"fields": list(map(_column_json, fields))} if fields else {})
+
+
+def _renamed(columns: Iterable[pa.Field], before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path of each column that has another name than its field, and that name."""
+    for column in columns:
+        path, name = f"{before}{column.name}", field_name(column)
+        if name != column.name:
+            yield path, name
+        yield from _renamed(_fields_of(column.type), f"{path}.")
 
 
 def _fields_of(kind: pa.DataType) -> list[pa.Field]:
@@ -461,6 +483,7 @@ class OperatorDescription:
         for state in self.states[:SHOWN]:
             if state.types is not None:
                 yield state.types_line()
+            yield from islice(state.renamed_lines(), SHOWN)
             columns = state.to_json().get("columns", ()) if state.schema is not None else ()
             lines = _column_lines(columns, f"{brief(state.name)}.")
             yield from islice(lines, SHOWN)
@@ -775,6 +798,7 @@ def _keyed_state(
         key_groups=key_groups,
         names=state.names,
         named=_named(state),
+        renamed=dict(_renamed(state.schema)),
     )
 
 
@@ -801,4 +825,5 @@ def _operator_state(state: OperatorState, counted: bool, schema: bool) -> StateD
         schema=state.schema if schema else None,
         entries=sum(entries for entries, _ in counts) if counted else None,
         size=sum(size for _, size in counts) if counted else None,
+        renamed=dict(_renamed(state.schema)),
     )

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from statelake.state_core.column_names import column_names
 from statelake.state_core.serializers.type_spec import PRIMITIVES, TypeSpec, parse_type
 
 WIDTHS = ("Byte", "Short", "Integer", "Long", "Float", "Double")
@@ -111,6 +112,7 @@ def _change(old: TypeSpec, new: TypeSpec) -> str:
 
 def _of_fields(old: Any, new: Any, path: str, expressions: Mapping[str, str]) -> Iterator[str]:
     before, after = old["fields"], new["fields"]
+    columns = dict(zip(before, column_names(list(before)), strict=True))
     inside = f"{path}." if path else ""
     for name, spec in after.items():
         if name not in before:
@@ -121,7 +123,7 @@ def _of_fields(old: Any, new: Any, path: str, expressions: Mapping[str, str]) ->
         if name in after:
             yield from type_differences(spec, after[name], f"{inside}{name}", expressions)
         else:
-            used = any(mentions(sql, name) for sql in expressions.values())
+            used = any(mentions(sql, columns[name]) for sql in expressions.values())
             lost = "which an expression uses" if used else "its values are dropped"
             yield f"field `{inside}{name}: {short_text(spec)}` removed, {lost}"
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelake.state_core.column_names import column_path, field_name
 from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.formats.layout.conforming import conform, to_millis
 
@@ -247,14 +248,15 @@ class SourceBatch:
         if not pa.types.is_struct(wanted):
             self.refuse("fields, for a type that has none", label, f"it is to be {wanted}")
         needed = [field.name for field in wanted]
-        for name in [*plan.parts, *needed]:
-            if name not in needed or name not in plan.parts:
+        given = {column_path(wanted, name): part for name, part in plan.parts.items()}
+        for name in [*given, *needed]:
+            if name not in needed or name not in given:
                 problem = f"no field {name!r} in the type" if name not in needed else ""
                 self.refuse(
                     problem or f"field {name!r} is not given", label,
                     f"give {', '.join(needed)}; null for none",
                 )  # fmt: skip
-        parts = [self.column(plan.parts[f.name], f.type, f"{label}.{f.name}") for f in wanted]
+        parts = [self.column(given[f.name], f.type, f"{label}.{f.name}") for f in wanted]
         if not parts:
             return pa.array([{}] * len(self.batch), wanted)
         return pa.StructArray.from_arrays(parts, fields=list(wanted))
@@ -266,7 +268,7 @@ class SourceBatch:
             if time or pa.types.is_temporal(wanted):
                 single = _as(single, wanted, text=isinstance(value, str), time=time)
             else:
-                single = pa.array([value], wanted)
+                single = pa.array([_by_columns(value, wanted)], wanted)
         except (EncodeError, pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             problem = error.problem if isinstance(error, StateError) else _short(error)
             self.refuse(f"constant {value!r}: {problem}", label, f"it is to be {wanted}")
@@ -331,6 +333,25 @@ def _instants(column: pa.Array) -> pa.Array:
         except pa.ArrowInvalid as error:  # noqa: PERF203 - three at most
             failed = error
     raise failed
+
+
+def _by_columns(value: Any, wanted: pa.DataType) -> Any:
+    """Return a constant with the names of the columns, whose fields may have others.
+
+    Raises:
+        ValueError: It has a field that the type has not.
+    """
+    if pa.types.is_struct(wanted) and isinstance(value, dict):
+        columns = {field_name(field): field for field in wanted}
+        columns |= {field.name: field for field in wanted}
+        unknown = [name for name in value if name not in columns]
+        if unknown:
+            raise ValueError(f"no field {unknown[0]!r} in the type")
+        held = [(columns[name], each) for name, each in value.items()]
+        return {field.name: _by_columns(each, field.type) for field, each in held}
+    if pa.types.is_list(wanted) and isinstance(value, list):
+        return [_by_columns(each, wanted.value_type) for each in value]
+    return value
 
 
 def _first_refused(column: pa.Array, wanted: pa.DataType, *, text: bool, time: bool) -> int:

@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from statelake.pipelines.yaml_lines import read_yaml
+from statelake.state_core.column_names import column_path, field_path
 from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -53,7 +54,7 @@ from statelake.state_core.formats.rewriting.ttl_switch import times_in
 from statelake.state_core.formats.rewriting.value_migration import resolve_element
 from statelake.state_core.serializers.composite.evolution import resolve_decoded
 from statelake.state_core.serializers.composite.pojo_compatibility import FIELD_GONE
-from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     Verdict,
@@ -184,10 +185,10 @@ def resolve_changes(
     for change, operator, state, result in resolved:
         name = f"{operator.label}/{state.name}"
         if isinstance(change, ValueChange):
-            _refuse_losses(change, name, result)
+            _refuse_losses(change, name, result, _values_of(state).arrow_type)
         elif change.from_field and is_needed(change, result):
-            info = parse_state_meta_info(state.meta_info, f"state {state.name!r}")
-            value = types.get(state.table, value_snapshot(info)).restore_serializer()
+            given = types.get(state.table)
+            value = _values_of(state) if given is None else given.restore_serializer()
             try:
                 times_in(pa.array([], value.arrow_type), change.last_access)
             except StateError as error:
@@ -205,23 +206,32 @@ def _without_switch(change: Change, switches: Mapping[tuple[str, str], bool]) ->
     return replace(change, held=held)
 
 
-def _refuse_losses(change: ValueChange, name: str, result: Compatibility) -> None:
-    """Refuse a change that loses a field which nobody has named.
+def _values_of(state: AnyState) -> TypeSerializer:
+    """Return the serializer of a state's values, as they are."""
+    info = parse_state_meta_info(state.meta_info, f"state {state.name!r}")
+    return value_snapshot(info).restore_serializer()
 
-    A field that an expression names is not lost, nor is one below a value that has an expression.
+
+def _refuse_losses(change: ValueChange, name: str, result: Compatibility, old: pa.DataType) -> None:
+    """Refuse a change that loses a field of the old type which nobody has named.
+
+    A field that an expression names, by its column, is not lost, nor is one below a value that has
+    an expression.
 
     Raises:
         IncompatibleError: A field is lost.
     """
     if change.drops is None or "" in change.expressions:
         return
+    named = [field_path(old, path) for path in (*change.drops, *change.expressions)]
     lost = [
         reason.path
         for reason in result.reasons
         if reason.rule == FIELD_GONE
-        and not any(_within(reason.path, path) for path in (*change.drops, *change.expressions))
+        and not any(_within(reason.path, path) for path in named)
         and not any(
-            mentions(sql, reason.path.rpartition(".")[2]) for sql in change.expressions.values()
+            mentions(sql, column_path(old, reason.path).rpartition(".")[2])
+            for sql in change.expressions.values()
         )
     ]
     if lost:

@@ -18,10 +18,12 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 import yaml
 
 from statelake.pipelines.lake.edit.changes import Change, ValueChange, value_before
 from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.state_core.column_names import column_path, field_path
 from statelake.state_core.errors import (
     DeclarationError,
     IncompatibleError,
@@ -163,7 +165,7 @@ class _Draft:
         above = parent.get("declared_in", {})
         if old in above:
             above[name] = above.pop(old)
-        self.expressions[f"{path[: -len(old)]}{name}"] = _sql(path)
+        self.expressions[f"{path[: -len(old)]}{name}"] = self._sql(path)
 
     def drop(self, path: str) -> None:
         """Drop a field, which a file may have left out already."""
@@ -184,7 +186,17 @@ class _Draft:
             self.spec = spec
         old = _part(self.before, path)
         if old is None or not resolve_decoded(parse_type(spec), old).usable:
-            self.expressions.setdefault(path, _sql(path))
+            self.expressions.setdefault(path, self._sql(path))
+
+    @property
+    def kind(self) -> pa.DataType:
+        """The type of the old values in their column."""
+        return self.before.restore_serializer().arrow_type
+
+    def _sql(self, path: str) -> str:
+        """Return a path into the old value as SQL."""
+        parts = column_path(self.kind, path).split(".") if path else []
+        return "old" + "".join(f"[{literal(part)}]" for part in parts)
 
     @property
     def is_from_file(self) -> bool:
@@ -250,13 +262,7 @@ def _part(snapshot: TypeSerializerSnapshot, path: str) -> TypeSerializerSnapshot
     return snapshot
 
 
-def _sql(path: str) -> str:
-    """Return a path into the old value as SQL."""
-    parts = path.split(".") if path else []
-    return "old" + "".join(f"[{_quoted(part)}]" for part in parts)
-
-
-def _quoted(text: str) -> str:
+def literal(text: str) -> str:
     """Return text as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
@@ -301,7 +307,11 @@ class _Drafts:
         needs = option != "drop_field"
         if bool(equals and text.strip()) != needs or not (path or whole):
             raise DeclarationError(f"{word!r} is not {FORMS[option]}")
-        return self._draft(self.names[name]), path.strip(), text.strip()
+        draft = self._draft(self.names[name])
+        within, dot, last = path.strip().rpartition(".")
+        if option == "add_field":  # which may have the name of another field's column
+            return draft, f"{field_path(draft.kind, within)}{dot}{last}", text.strip()
+        return draft, field_path(draft.kind, path.strip()), text.strip()
 
     def _draft(self, key: tuple[str, str]) -> _Draft:
         draft = self.drafts.get(key)

@@ -28,6 +28,7 @@ from statelake.pipelines.lake.edit.changes import (
     is_needed,
     resolve_changes,
 )
+from statelake.pipelines.lake.edit.field_words import literal
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
     Derivation,
@@ -48,6 +49,7 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
 )
 from statelake.pipelines.times import Times, phase
+from statelake.state_core.column_names import column_path, field_name
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.formats.layout.keyed_layout import VALUE
 from statelake.state_core.formats.layout.keyed_states import (
@@ -354,17 +356,20 @@ def _struct_expression(
         raise IncompatibleError(
             "an expression by field, for a value without fields", remedy="give one for the value"
         )
-    names = [field.name for field in new]
-    unknown = sorted(name for name in expressions if name.partition(".")[0] not in names)
+    names = [field_name(field) for field in new]
+    expressions = {column_path(new, name): sql for name, sql in expressions.items()}
+    columns = {field.name for field in new}
+    unknown = sorted(name for name in expressions if name.partition(".")[0] not in columns)
     if unknown:
         raise IncompatibleError(
             f"an expression for field {path + unknown[0]!r}, which the new type has not",
             remedy=f"its fields are: {', '.join(names)}",
         )
-    before = {field.name: field.type for field in old} if pa.types.is_struct(old) else {}
+    before = {field_name(field): field for field in old} if pa.types.is_struct(old) else {}
     parts = []
-    for name in names:
-        quoted = "'" + name.replace("'", "''") + "'"
+    for field in new:
+        name, was = field.name, before.get(field_name(field))
+        of_old = "NULL" if was is None else f"{text}[{literal(was.name)}]"
         below = {
             inner.partition(".")[2]: sql
             for inner, sql in expressions.items()
@@ -372,17 +377,17 @@ def _struct_expression(
         }
         if name in expressions:
             sql = expressions[name]
-        elif name not in before:
+        elif was is None:
             raise IncompatibleError(
-                f"field {path + name!r} is new and has no expression",
+                f"field {path + field_name(field)!r} is new and has no expression",
                 remedy="give one; NULL or a constant will do",
             )
         elif below:
-            kinds = before[name], new.field(name).type
-            sql = _struct_expression(*kinds, below, f"{text}[{quoted}]", f"{path}{name}.")
+            kinds = was.type, field.type
+            sql = _struct_expression(*kinds, below, of_old, f"{path}{name}.")
         else:
-            sql = f"{text}[{quoted}]"
-        parts.append(f"{quoted}: ({sql}\n)")
+            sql = of_old
+        parts.append(f"{literal(name)}: ({sql}\n)")
     return f"CASE WHEN {text} IS NULL THEN NULL ELSE {{{', '.join(parts)}}} END"
 
 

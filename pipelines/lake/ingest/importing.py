@@ -289,7 +289,7 @@ class _Import:
         Raises:
             BasisChangedError: That one was dropped or erased from meanwhile, or this attempt was
                 taken back.
-            IncompatibleError: Fields of a state differ only in their case.
+            PluginError: Fields that a plugin gives a state differ only in their case.
         """
         self.leaves_files = engine.repeats
         for operator in self._operators():

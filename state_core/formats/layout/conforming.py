@@ -1,8 +1,8 @@
 """A user's column, cast to the type of a state's column without loss.
 
 Integers may be of other widths, strings and lists of Arrow's other layouts, timestamps of other
-units; struct fields go by their names. A text is never parsed to a number, and a number is never
-cut to fit.
+units; struct fields go by their names, or those of their columns. A text is never parsed to a
+number, and a number is never cut to fit.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelake.state_core.column_names import field_name
 from statelake.state_core.errors import EncodeError
 
 _FAMILIES = {
@@ -102,7 +103,8 @@ def _unlike(kind: pa.DataType, target: pa.DataType, place: str) -> EncodeError:
 def _struct(column: pa.Array, target: pa.DataType, place: str) -> pa.Array:
     if not pa.types.is_struct(column.type):
         raise _unlike(column.type, target, place)
-    names = [field.name for field in column.type]
+    columns = {field_name(field): field.name for field in target}
+    names = [columns.get(field.name, field.name) for field in column.type]
     needed = [field.name for field in target]
     if sorted(names) != sorted(needed):
         raise EncodeError(

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelake.state_core.column_names import column_path
 from statelake.state_core.errors import EncodeError, IncompatibleError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE, KeyedLayout
@@ -133,7 +134,7 @@ def times_in(values: pa.Array, name: str) -> pa.Array:
         EncodeError: A time is null.
     """
     times = values
-    for part in name.split("."):
+    for part in column_path(values.type, name).split("."):
         if not pa.types.is_struct(times.type) or times.type.get_field_index(part) < 0:
             known = [field.name for field in times.type] if pa.types.is_struct(times.type) else []
             raise IncompatibleError(

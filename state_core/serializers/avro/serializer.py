@@ -309,7 +309,10 @@ def _to_avro(serializer: TypeSerializer, value: Any) -> Any:
     if isinstance(serializer, AvroOptional):
         return _to_avro(serializer.value, value)
     if isinstance(serializer, AvroRecord):
-        return {name: _to_avro(field, value[name]) for name, field in serializer.fields}
+        return {
+            name: _to_avro(field, value[column])
+            for name, (column, field) in zip(serializer.names, serializer.fields, strict=True)
+        }
     if isinstance(serializer, AvroArray):
         return [_to_avro(serializer.item, item) for item in value]
     if isinstance(serializer, AvroMap):
@@ -328,7 +331,10 @@ def _from_avro(serializer: TypeSerializer, value: Any) -> Any:
     if isinstance(serializer, AvroOptional):
         return _from_avro(serializer.value, value)
     if isinstance(serializer, AvroRecord):
-        return {name: _from_avro(field, value[name]) for name, field in serializer.fields}
+        return {
+            column: _from_avro(field, value[name])
+            for name, (column, field) in zip(serializer.names, serializer.fields, strict=True)
+        }
     if isinstance(serializer, AvroArray):
         return [_from_avro(serializer.item, item) for item in value]
     if isinstance(serializer, AvroMap):

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelake.state_core.column_names import field_name
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.serializers.basic.numbers import (
     BooleanSerializer,
@@ -39,7 +40,11 @@ from statelake.state_core.serializers.composite.collections import (
     ListSerializer,
     MapSerializer,
 )
-from statelake.state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
+from statelake.state_core.serializers.composite.pojo import (
+    PojoSerializer,
+    SubclassValue,
+    named_values,
+)
 from statelake.state_core.serializers.composite.structs import (
     RowSerializer,
     StructSerializer,
@@ -235,11 +240,12 @@ class _PojoRule(MigrationRule):
 
     def column(self, old: PojoSerializer, new: PojoSerializer, column: pa.Array) -> pa.Array:
         """Convert the column of each field."""
-        before = dict(old.fields)
+        before = dict(zip(old.names, old.fields, strict=True))
         columns = []
-        for name, after in new.fields:
+        for name, (_, after) in zip(new.names, new.fields, strict=True):
             if name in before:
-                columns.append(migrate_column(before[name], after, column.field(name)))
+                was, kind = before[name]
+                columns.append(migrate_column(kind, after, column.field(was)))
             else:
                 first = pa.scalar(_first_value(new, name, after), after.arrow_type)
                 columns.append(pa.repeat(first, len(column)))
@@ -247,13 +253,14 @@ class _PojoRule(MigrationRule):
 
     def value(self, old: PojoSerializer, new: PojoSerializer, value: Any) -> dict[str, Any]:
         """Convert one POJO, which may be of a subclass."""
-        before = dict(old.fields)
-        fields = {
-            name: migrate_value(before[name], after, value[name])
-            if name in before
-            else _first_value(new, name, after)
-            for name, after in new.fields
-        }
+        before = dict(zip(old.names, old.fields, strict=True))
+        fields = {}
+        for name, (called, after) in zip(new.names, new.fields, strict=True):
+            if name in before:
+                column, kind = before[name]
+                fields[called] = migrate_value(kind, after, value[column])
+            else:
+                fields[called] = _first_value(new, name, after)
         if not isinstance(value, SubclassValue):
             return fields
         java_class = value.java_class
@@ -265,8 +272,9 @@ class _PojoRule(MigrationRule):
             )
         tag = list(new.registered).index(java_class) if java_class in new.registered else None
         whole = migrate_value(was, becomes, value.value)
-        own = whole if isinstance(whole, dict) else {}
-        seen = {name: own.get(name, field_value) for name, field_value in fields.items()}
+        own = named_values(becomes, whole)
+        named = zip(new.names, fields.items(), strict=True)
+        seen = {called: own.get(name, held) for name, (called, held) in named}
         return SubclassValue(seen, java_class, whole, tag)
 
 
@@ -314,19 +322,19 @@ def _fitted(
                 remedy="have the decoder give what the new type holds, or give an expression",
             ) from error
     fields = dict(serializer.fields) if isinstance(serializer, StructSerializer) else {}
-    indices = {field.name: index for index, field in enumerate(column.type)}
+    indices = {field_name(field): index for index, field in enumerate(column.type)}
     columns = []
     for field in kind:
-        if field.name in indices:
-            inner = column.field(indices[field.name])
-            within = fields.get(field.name)
-            columns.append(_fitted(inner, field.type, within, f"{path}.{field.name}"))
+        name, within = field_name(field), fields.get(field.name)
+        if name in indices:
+            inner = column.field(indices[name])
+            columns.append(_fitted(inner, field.type, within, f"{path}.{name}"))
         elif isinstance(serializer, PojoSerializer):
-            first = pa.scalar(_first_value(serializer, field.name, fields[field.name]), field.type)
+            first = pa.scalar(_first_value(serializer, name, fields[field.name]), field.type)
             columns.append(pa.repeat(first, len(column)))
         else:
             raise IncompatibleError(
-                f"{path}: the decoder gives no field {field.name!r}",
+                f"{path}: the decoder gives no field {name!r}",
                 remedy=f"it gives {', '.join(indices)}; have it give this one,"
                 " or give an expression",
             )

@@ -108,8 +108,8 @@ def null_fields(serializer: TypeSerializer, column: pa.Array, path: str) -> Iter
 def _of_pojo(serializer: PojoSerializer, column: pa.Array, path: str) -> Iterator[NullField]:
     present = column.drop_null()
     names = [name for name, _ in serializer.fields]
-    for name, field in serializer.fields:
-        if not isinstance(field, PRIMITIVE) or name in serializer.boxed:
+    for called, (name, field) in zip(serializer.names, serializer.fields, strict=True):
+        if not isinstance(field, PRIMITIVE) or called in serializer.boxed:
             continue
         if (
             present.type.get_field_index(name) >= 0

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelake.state_core.column_names import field_name
 from statelake.state_core.errors import EncodeError, UnknownEndError
 from statelake.state_core.files.wire import DataInput, DataOutput, encode_modified_utf8
 from statelake.state_core.kernels import encode, pojo, skip
@@ -136,10 +137,12 @@ class PojoSerializer(StructSerializer):
                 remedy="register the subclass in the job and take a new savepoint",
             )
         value = serializer.read(source)
-        fields = value if isinstance(value, dict) else {}
-        return SubclassValue(
-            {name: fields.get(name) for name, _ in self.fields}, java_class, value, tag
-        )
+        fields = named_values(serializer, value)
+        own = {
+            column: fields.get(name)
+            for name, (column, _) in zip(self.names, self.fields, strict=True)
+        }
+        return SubclassValue(own, java_class, value, tag)
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one POJO, from a dict of its fields, a `SubclassValue`, or None."""
@@ -253,7 +256,7 @@ class PojoSerializer(StructSerializer):
                 cursor.lose(rows)
                 continue
             values = _decode_rows(serializer, cursor, rows)
-            for part, (name, field) in zip(parts, self.fields, strict=True):
+            for part, name, (_, field) in zip(parts, self.names, self.fields, strict=True):
                 part.append(_field_of(values, name, field.arrow_type))
             take[rows] = behind + np.arange(len(rows))
             behind += len(rows)
@@ -306,12 +309,23 @@ def _decode_rows(
     return column
 
 
+def named_values(serializer: TypeSerializer, value: Any) -> Mapping[str, Any]:
+    """Return the values of the fields by their names in Flink; empty without fields."""
+    if not isinstance(value, dict):
+        return {}
+    if not isinstance(serializer, StructSerializer):
+        return value
+    pairs = zip(serializer.names, serializer.fields, strict=True)
+    return {name: value.get(column) for name, (column, _) in pairs}
+
+
 def _field_of(values: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
     """Return a field of a struct column; nulls if no field has that name and type."""
-    index = values.type.get_field_index(name) if pa.types.is_struct(values.type) else -1
-    if index < 0 or values.type.field(index).type != kind:
-        return pa.nulls(len(values), kind)
-    return values.field(index)
+    fields = list(values.type) if pa.types.is_struct(values.type) else []
+    for index, field in enumerate(fields):
+        if field_name(field) == name and field.type == kind:
+            return values.field(index)
+    return pa.nulls(len(values), kind)
 
 
 def _program(serializer: TypeSerializer | None) -> tuple[int, ...]:

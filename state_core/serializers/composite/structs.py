@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from statelake.state_core.column_names import column_names, struct_of
 from statelake.state_core.errors import CorruptSnapshotError, EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput, check_names
 from statelake.state_core.kernels import decode, encode, skip
@@ -45,14 +46,19 @@ class StructSerializer(TypeSerializer):
 
     Args:
         fields: Each field's name and serializer.
+
+    Attributes:
+        names: The names of the fields in Flink.
+        fields: Each field's column, which has another name if two differ only in their case, and
+            its serializer.
     """
 
     def __init__(self, fields: list[tuple[str, TypeSerializer]]) -> None:
-        check_names((name for name, _ in fields), "a field")
-        self.fields = fields
-        self.arrow_type = pa.struct(
-            [pa.field(name, serializer.arrow_type) for name, serializer in fields]
-        )
+        self.names = tuple(name for name, _ in fields)
+        check_names(self.names, "a field")
+        kinds = [serializer for _, serializer in fields]
+        self.fields = list(zip(column_names(self.names), kinds, strict=True))
+        self.arrow_type = struct_of(self.names, (kind.arrow_type for kind in kinds))
 
     @cached_property  # a schema that uses each record twice has 2^depth fields below it
     def min_length(self) -> int:
@@ -108,9 +114,13 @@ class StructSerializer(TypeSerializer):
         return [values.field(name) for name, _ in self.fields]
 
     def _by_position(self, value: Any) -> list[Any]:
-        """Return the values of the fields in order, from a dict, tuple or list."""
+        """Return the values of the fields in order, from a dict, tuple or list.
+
+        A dict may have the names of the columns, or those in Flink.
+        """
         if isinstance(value, dict):
-            fields = [value.get(name) for name, _ in self.fields]
+            names = zip(self.names, self.fields, strict=True)
+            fields = [value.get(column, value.get(name)) for name, (column, _) in names]
         elif isinstance(value, tuple | list):
             fields = list(value)
         else:

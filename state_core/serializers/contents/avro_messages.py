@@ -20,7 +20,6 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.state_core.bounds import EMPTY_ELEMENTS
-from statelake.state_core.column_names import twins
 from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.avro.schema_types import (
@@ -280,11 +279,6 @@ class AvroMessages(Content):
         while any(member.name.lower() == self.id_name for member in members):
             self.id_name = f"_{self.id_name}"
         self.arrow_type = pa.struct([*members, pa.field(self.id_name, pa.int32())])
-        if twins(list(self.arrow_type)):
-            raise EncodeError(
-                "fields of the Avro schema differ only in their case, and no table takes both",
-                remedy="leave the state's bytes as they are",
-            )
         record = self.reader.value
         self.fields = record.fields if isinstance(record, AvroRecord) else [(WHOLE, record)]
         self.name = f"{self.reader.name} of a registry"

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.state_core.bounds import COLUMN_NESTING
+from statelake.state_core.column_names import column_names, struct_of
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.serializers.composite.collections import (
     elements_of,
@@ -326,12 +327,13 @@ class _Struct(Column):
     """Objects with fields."""
 
     java_class: str
-    fields: dict[str, Column]
+    names: tuple[str, ...]  # of the fields in Java
+    fields: dict[str, Column]  # by their columns
 
     @property
     def arrow_type(self) -> pa.DataType:
         """A struct."""
-        return pa.struct([pa.field(name, child.arrow_type) for name, child in self.fields.items()])
+        return struct_of(self.names, (child.arrow_type for child in self.fields.values()))
 
     @property
     def closed(self) -> bool:  # type: ignore[override]
@@ -344,13 +346,19 @@ class _Struct(Column):
             return None
         if value.java_class != self.java_class:
             raise not_for(value, self.java_class)
-        return {name: column.to_arrow(value.value[name]) for name, column in self.fields.items()}
+        return {
+            called: column.to_arrow(value.value[name])
+            for name, (called, column) in zip(self.names, self.fields.items(), strict=True)
+        }
 
     def from_arrow(self, value: Any) -> Any:
         """Return the items."""
         if value is None:
             return None
-        fields = {name: column.from_arrow(value.get(name)) for name, column in self.fields.items()}
+        fields = {
+            name: column.from_arrow(value.get(called))
+            for name, (called, column) in zip(self.names, self.fields.items(), strict=True)
+        }
         return Item(self.java_class, fields)
 
     def many(self, table: Marked, lines: I64Array) -> pa.Array:
@@ -360,7 +368,10 @@ class _Struct(Column):
         if not held.size:
             return pa.nulls(len(lines), self.arrow_type)
         fields = table.parts.fields(held, self.java_class)
-        columns = [column.many(table, fields[name]) for name, column in self.fields.items()]
+        columns = [
+            column.many(table, fields[name])
+            for name, column in zip(self.names, self.fields.values(), strict=True)
+        ]
         whole = pa.StructArray.from_arrays(columns, fields=list(self.arrow_type))
         if right.all():
             return whole
@@ -370,7 +381,9 @@ class _Struct(Column):
     def plan(self, values: pa.Array) -> Plan:
         """Return the plan by which many objects are written."""
         rows, held = not_null(values)
-        plans = [self.fields[name].plan(held.field(name)) for name in in_java_order(self.fields)]
+        called = dict(zip(self.names, self.fields, strict=True))
+        columns = [called[name] for name in in_java_order(self.names)]
+        plans = [self.fields[column].plan(held.field(column)) for column in columns]
         sizes = np.ones(len(values), np.int64)
         for plan in plans:
             sizes[rows] += plan.sizes
@@ -421,11 +434,11 @@ def column_of(
         form = classes.forms.get(kind.name)
         if isinstance(form, FieldForm):
             deeper = (*within, kind.name)
-            fields = {
-                name: column_of(field, classes, deeper, levels + 1)
-                for name, field in form.fields.items()
-            }
-            return _Struct(kind.name, fields)
+            names = tuple(form.fields)
+            columns = [
+                column_of(field, classes, deeper, levels + 1) for field in form.fields.values()
+            ]
+            return _Struct(kind.name, names, dict(zip(column_names(names), columns, strict=True)))
     if kind.name in SCALARS:
         return Scalar(kind.name, *SCALARS[kind.name])
     if kind.name.startswith("["):

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.state_core.bounds import COLUMNS, EMPTY_ELEMENTS
+from statelake.state_core.column_names import column_names, struct_of
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
 from statelake.state_core.serializers.kryo.java_types import JavaType
@@ -50,6 +51,7 @@ class _Field:
     presence: bool
     type_name: str
     recursive: bool = False
+    column: str = ""
 
 
 @dataclass
@@ -170,6 +172,9 @@ class _Descriptors:
             for by in ("name", "number"):
                 if len({getattr(each, by) for each in found.fields}) < len(found.fields):
                     raise ValueError(f"{full} has two fields of one {by}")
+            columns = column_names([each.name for each in found.fields])
+            for each, column in zip(found.fields, columns, strict=True):
+                each.column = column
             if found.is_map and not _is_entry(found.fields):
                 raise ValueError(f"{full} is no entry of a map")
             if full in self.messages:
@@ -209,7 +214,8 @@ class _Descriptors:
         return self._structs[name]
 
     def _new_struct(self, name: str) -> tuple[pa.DataType, int]:
-        members, count = [], 1
+        kinds: list[pa.DataType] = []
+        count = 1
         for each in self.messages[name].fields:
             kind = _ARROW.get(each.kind, pa.binary())
             inner = self.messages.get(each.type_name) if each.kind == MESSAGE else None
@@ -221,11 +227,11 @@ class _Descriptors:
                 kind = pa.binary() if each.recursive else kind
                 if inner.is_map and not each.recursive:
                     key, value = kind.field(0).type, kind.field(1).type
-                    members.append((each.name, pa.map_(key, value)))
+                    kinds.append(pa.map_(key, value))
                     continue
-            members.append((each.name, pa.list_(kind) if each.repeated else kind))
+            kinds.append(pa.list_(kind) if each.repeated else kind)
             count += 1
-        return pa.struct(members), count
+        return struct_of([each.name for each in self.messages[name].fields], kinds), count
 
     def _cycles(self) -> dict[str, int]:
         """Return the number of each message's cycle: messages that reach each other have the same.
@@ -276,11 +282,11 @@ class _Descriptors:
             for wire, raw in found.get(each.number, ()):
                 values.extend(self._values(each, wire, raw, room))
             if each.repeated:
-                result[each.name] = values
+                result[each.column] = values
             elif values:
-                result[each.name] = values[-1]
+                result[each.column] = values[-1]
             else:
-                result[each.name] = None if each.presence else self._default(each)
+                result[each.column] = None if each.presence else self._default(each)
         return result
 
     def _default(self, each: _Field) -> Any:
@@ -336,7 +342,7 @@ class _Descriptors:
             value = {"key": value[0], "value": value[1]}
         out = bytearray()
         for each in message.fields:
-            own = value.get(each.name)
+            own = value.get(each.column)
             if each.repeated:
                 items = own.items() if isinstance(own, dict) else own or ()
                 encoded = [self._bytes(each, item) for item in items]

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelake.state_core.column_names import column_names
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode, encode
@@ -255,10 +256,14 @@ class SealedRule(MigrationRule):
 
 
 def labels_of(classes: Sequence[str]) -> list[str]:
-    """Return a short name of each Java class: its own, or the whole one if others have it."""
+    """Return a short name of each Java class: its own, or the whole one if others have it.
+
+    Each is another one whatever its case, as columns are.
+    """
     short = [name.rstrip("$").rpartition("$")[2].rpartition(".")[2] for name in classes]
-    taken = [name.lower() for name in (*short, TYPE)]  # as columns are: of any case
-    return [
+    taken = [name.lower() for name in (*short, TYPE)]
+    labels = [
         name if name and taken.count(name.lower()) == 1 else whole
         for name, whole in zip(short, classes, strict=True)
     ]
+    return list(column_names(labels))

@@ -26,8 +26,10 @@ from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.table_log import write_checkpoint
 from statelake.pipelines.spark.sql import run_sql
 from statelake.state_core.errors import ConflictError, KeyGroupError
-from tests.support.lakes import DEMO, import_as
+from statelake.state_core.model.key_groups import operator_id_of_uid
+from tests.support.lakes import DEMO, LOCAL, entries, import_as
 from tests.support.savepoints.golden_cases import golden_cases
+from tests.support.savepoints.names_by_case import names_by_case
 from tests.support.steps import EndError, do_at, stop
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
@@ -360,3 +362,27 @@ def test_a_page_shows_how_spark_reads_a_lake_by_itself(
     path = f"{lake.location}/demo/keyed/kinds/total"
     exec(sample[0], {"spark": spark, "path": path, "version": 0})  # noqa: S102 - what the page says
     assert capsys.readouterr().out.split() == sample[1].split()
+
+
+def test_fields_that_differ_only_in_their_case(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's names have no case: it tells both columns apart, and an edit finds its field."""
+    savepoint = names_by_case(tmp_path / "savepoint", "op")
+    (row,) = (
+        spark.read.format("flink_savepoint").options(operator="op", state="twin")
+        .load(str(savepoint)).where("value.ID_2 = 'UP3'").select("value.id", "value.ID_2").collect()
+    )  # fmt: skip
+    assert list(row) == ["low3", "UP3"]
+    lake = Catalog(tmp_path / "lake")
+    import_as(lake, savepoint, "one")
+    query = "UPDATE op.twin SET value.ID_2 = 'XX3', value.inner.a = 9 WHERE value.ID_2 = 'UP3'"
+    run_sql(spark, lake, query, job="orders")
+    commit_snapshot(lake, "orders", "two", "one", engine=LOCAL)
+    contents = []
+    for name in ("one", "two"):
+        out = export_snapshot(lake, "orders", name, tmp_path / name, engine="local").path
+        contents.append(set(entries(Path(out))[operator_id_of_uid("op"), "twin"]))
+    ((_, _, was),) = contents[0] - contents[1]
+    ((_, _, becomes),) = contents[1] - contents[0]
+    # `A` of 2 and `a` of 1, each behind its null flag
+    numbers = [bytes([0, 0, 0, 0, 2, 0, 0, 0, 0, number]) for number in (1, 9)]
+    assert becomes == was.replace(b"UP3", b"XX3").replace(*numbers)

@@ -387,7 +387,7 @@ class TestSnapshot:
         again = reread(written(made))
         serializer = again.restore_serializer()
         assert isinstance(serializer, PojoSerializer)
-        assert [name for name, _ in serializer.fields] == ["B", "b", "é"]
+        assert serializer.names == ("B", "b", "é")
         assert list(serializer.registered) == ["acme.S"]
         assert list(serializer.non_registered) == ["acme.T"]
         assert again.pojo.fields[1].key == b"\x00\x0bacme.Parent\x00\x01b"

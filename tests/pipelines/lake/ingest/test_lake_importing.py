@@ -12,16 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
+from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.names import keyed_table, timers_table
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.verify.integrity import count_faults
-from statelake.state_core.errors import ConflictError, IncompatibleError, LakeError
+from statelake.state_core.errors import ConflictError, LakeError
 from statelake.state_core.model.measure import measure_operator
 from statelake.state_core.model.snapshot import Operator, StateKind
-from statelake.state_core.serializers.avro.serializer import AvroSerializerSnapshot
 from tests.support.lakes import (
     KINDS,
     WIDE,
@@ -306,17 +305,3 @@ def test_names_that_are_refused(
     with pytest.raises(LakeError, match=problem):
         import_as(lake, WORDS, snapshot_id, job)
     assert files_of(tmp_path) == {}
-
-
-def test_fields_of_one_name_but_for_the_case_are_told(lake: Catalog, tmp_path: Path) -> None:
-    """By state and name, before anything is written: no Delta table has both."""
-    fields = ",".join(f'{{"name":"{name}","type":"int"}}' for name in "aA")
-    schema = f'{{"type":"record","name":"R","fields":[{fields}]}}'
-    value = AvroSerializerSnapshot.of(schema)
-    kind = value.restore_serializer().arrow_type
-    rows = pa.table({"key": ["k"], "value": pa.array([{"a": 1, "A": 2}], kind)})
-    operator = NewOperator("crm", "String", (NewKeyedState("p", rows, value=value),))
-    write_snapshot(tmp_path / "one", [operator], metadata_version=5)
-    with pytest.raises(IncompatibleError, match="crm/p: the fields 'a' and 'A' differ only"):
-        import_as(lake, tmp_path / "one", "s")
-    assert not tables_below(tmp_path / "lake")
