@@ -20,7 +20,8 @@ Source: `HeapSnapshotStrategy`, `HeapRestoreOperation`, `CopyOnWriteStateTableSn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -31,6 +32,7 @@ from statelake.state_core.errors import (
     StateError,
     UnknownEndError,
     UnsupportedFormatError,
+    UnwalkableError,
 )
 from statelake.state_core.files.compression import SnappyStream, StateStream, open_stream
 from statelake.state_core.files.filesystem import ByteSource
@@ -91,34 +93,64 @@ class HeapFile:
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """Yield all entries of some key groups, key group after key group.
 
-        One key group is in memory at a time, decompressed.
+        One key group is in memory at a time, decompressed. An error of values that can't be walked
+        comes behind all entries that are found.
 
         Raises:
             CorruptSnapshotError: The bytes don't match the header.
-            UnsupportedFormatError: A state's values can't be walked.
+            UnwalkableError: A state's values can't be walked.
         """
+        lost: list[_GroupReader] = []
         for span in self.spans:
             if key_groups is None or span.group in key_groups:
-                yield from self._group(span)
+                reader = yield from self._group(span)
+                if reader.problem is not None:
+                    lost.append(reader.emptied())
+        if lost:
+            raise self._unwalkable(lost)
 
-    def _group(self, span: KeyGroupSpan) -> Iterable[Entries]:
-        """Return the entries of a key group; states with a value of unknown end are cut otherwise.
+    def _group(self, span: KeyGroupSpan) -> Generator[Entries, None, _GroupReader]:
+        """Yield the entries of a key group; states with a value of unknown end are cut otherwise.
 
-        Raises:
-            UnsupportedFormatError: As in `entries`.
+        Returns:
+            The reader, which knows what was not found.
         """
         file, reader = self, _GroupReader(self, span)
         while self.bare:
             try:
-                return list(reader.run())
+                held = list(reader.run())
             except UnknownEndError:  # noqa: PERF203 - once for each state at most
                 layouts, state = list(file.layouts), reader.walking
                 if layouts[state] is self.bare[state]:
-                    raise
+                    break
                 layouts[state] = self.bare[state]
                 file = replace(self, layouts=tuple(layouts))
                 reader = _GroupReader(file, span)
-        return reader.run()
+            except UnsupportedFormatError:
+                break
+            else:
+                yield from held
+                return reader
+        reader = _GroupReader(file, span)
+        yield from reader.found()
+        return reader
+
+    def _unwalkable(self, lost: Sequence[_GroupReader]) -> UnwalkableError:
+        """Return the error of key groups in which not all entries are found."""
+        first, names = lost[0].problem, [state.name for state in self.header.states]
+        assert first is not None  # noqa: S101 - by the caller
+        states = sorted({state for reader in lost for state in reader.lost})
+        shown = [repr(names[state]) for state in states[:SHOWN_STATES]]
+        shown += [f"{len(states) - SHOWN_STATES} more"] if len(states) > SHOWN_STATES else []
+        groups = "in key group " + str(lost[0].group)
+        if len(lost) > 1:
+            groups = f"in {len(lost)} key groups, {lost[0].group} first,"
+        return UnwalkableError(
+            f"{first.problem}; {groups} not all entries are found of state {', '.join(shown)}",
+            place=first.place,
+            remedy=first.remedy,
+            states=(names[state] for state in states),
+        )
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -150,6 +182,18 @@ class _GroupReader(EntryWalker):
         self.at = 0
         self.walking = 0
         self.whole = False
+        self.done: set[int] = set()
+        self.problem: UnsupportedFormatError | None = None
+
+    @property
+    def lost(self) -> set[int]:
+        """The states of which not all entries are found."""
+        return set(range(len(self.file.layouts))) - self.done
+
+    def emptied(self) -> _GroupReader:
+        """Return the reader without the key group's content."""
+        self.data = self.data[:0]
+        return self
 
     def _read(self) -> U8Array:
         """Return the key group's content behind its number, decompressed."""
@@ -184,11 +228,27 @@ class _GroupReader(EntryWalker):
             if count < block.size:
                 return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
 
+    def found(self) -> Iterator[Entries]:
+        """Yield the entries that are found; `problem` says why not all of them are."""
+        try:
+            yield from self.run()
+        except UnsupportedFormatError as error:
+            self.problem = error
+        if self.problem is not None and self.recovers:
+            for cut in self.cuts(self.file.order, sure=True):
+                if cut.state not in self.done:
+                    with suppress(UnsupportedFormatError):
+                        yield from self._of_cut(cut)
+
+    @property
+    def recovers(self) -> bool:
+        """Whether values of unknown ends are found by the structure around them."""
+        return bool(self.opaque and self.file.max_parallelism and self.complete)
+
     def run(self) -> Iterator[Entries]:
         """Yield the entries of each state; of a damaged state, those before the damage."""
-        recovers = self.opaque and self.file.max_parallelism and self.complete
         try:
-            yield from self._recovered() if recovers else self._states()
+            yield from self._recovered() if self.recovers else self._states()
         except CorruptSnapshotError:
             if self.broken is None:
                 raise
@@ -223,6 +283,7 @@ class _GroupReader(EntryWalker):
                     continue
                 yield batch
                 count -= rows
+            self.done.add(state)
         following = self.data[self.at : self.at + 4].tobytes()
         self.whole = self.at == self.data.size or (
             self.open_end and int.from_bytes(following, "big") == self.span.group + 1
@@ -265,17 +326,22 @@ class _GroupReader(EntryWalker):
                 remedy=NO_END,
             ) from error
         for cut in cuts:
-            self.at = cut.start
-            if cut.starts is not None:
-                yield self._cut_batch(cut.state, cut.starts, cut.end)
-            elif cut.count:
-                yield self._batch(cut.state, cut.count)
+            yield from self._of_cut(cut)
 
-    def cuts(self, order: tuple[int, ...]) -> list[StateCut]:
+    def _of_cut(self, cut: StateCut) -> Iterator[Entries]:
+        self.at = cut.start
+        if cut.starts is not None:
+            yield self._cut_batch(cut.state, cut.starts, cut.end)
+        elif cut.count:
+            yield self._batch(cut.state, cut.count)
+        self.done.add(cut.state)
+
+    def cuts(self, order: tuple[int, ...], *, sure: bool = False) -> list[StateCut]:
         """Return the positions of each state's entries.
 
         Args:
             order: The order of the states, if it is known.
+            sure: Whether only those are returned that are determined, which may be none.
 
         Raises:
             AmbiguousError: The positions are not determined.
@@ -291,7 +357,7 @@ class _GroupReader(EntryWalker):
             return entry_starts(data, parts, self.group, most, counted=counted)
 
         return recover_states(
-            data, self.opaque, len(layouts), self._walked, places, order, self.borders
+            data, self.opaque, len(layouts), self._walked, places, order, self.borders, sure=sure
         )
 
     def _walked(self, state: int, begin: int, count: int) -> int | None:

@@ -202,6 +202,8 @@ def recover_states(
     places: Callable[[int], tuple[list[int], list[int]]],
     order: Sequence[int] = (),
     borders: Sequence[int] = (),
+    *,
+    sure: bool = False,
 ) -> list[StateCut]:
     """Return the entries of all states of a key group.
 
@@ -214,12 +216,14 @@ def recover_states(
         places: Given the id of an opaque state, as `entry_starts`.
         order: The ids of all states in the order of the file, if that is known.
         borders: The start of each state, if it is known.
+        sure: Whether only those are returned that are the same in every way, which may be none.
 
     Raises:
         AmbiguousError: They can be cut in two ways, or in no way, or finding out takes too much
             work.
     """
-    return _Search(data, frozenset(opaque), states, walk, places, order, borders).run()
+    search = _Search(data, frozenset(opaque), states, walk, places, order, borders)
+    return search.sure() if sure else search.run()
 
 
 @dataclass
@@ -236,8 +240,53 @@ class _Search:
     work: int = 0
 
     def run(self) -> list[StateCut]:
-        """Return the only way to cut the key group, by depth-first search."""
+        """Return the only way to cut the key group."""
         way: list[StateCut] | None = None
+        for found in self._ways():
+            if way or any(part.ways > 1 for part in found):
+                raise AmbiguousError(f"values {_WHY}: they can be cut in more ways than one")
+            way = found
+        if not way:
+            raise AmbiguousError(f"values {_WHY}, and entries that fit together in no way")
+        return way
+
+    def sure(self) -> list[StateCut]:
+        """Return the states that are cut alike in every way; before any search, the first ones."""
+        alike: dict[tuple[int, int, int, int], StateCut] | None = None
+        try:
+            for way in self._ways():
+                places = {(cut.state, cut.start, cut.end, cut.count): cut for cut in way}
+                alike = places if alike is None else {
+                    place: cut for place, cut in alike.items() if place in places
+                }  # fmt: skip
+        except (AmbiguousError, UnknownEndError):
+            alike = None
+        if alike is None:
+            return list(self._first())
+        return [cut for cut in alike.values() if cut.ways == 1]
+
+    def _first(self) -> Iterator[StateCut]:
+        """Yield the states before the first one whose end is not known."""
+        self.path.clear()
+        self.taken.clear()
+        self.work = 0
+        try:
+            while len(self.path) < self.states:
+                at = self.path[-1].end if self.path else 0
+                head = self._head(at)
+                if head is None or (head[0] in self.opaque and head[1]):
+                    return
+                cut = next(self._nexts(at), None)
+                if cut is None:
+                    return
+                yield cut
+                self.path.append(cut)
+                self.taken.add(cut.state)
+        except (AmbiguousError, UnknownEndError):
+            return
+
+    def _ways(self) -> Iterator[list[StateCut]]:
+        """Yield each way to cut the key group, by depth-first search."""
         nexts = [self._nexts(0)]
         while nexts:
             cut = next(nexts[-1], None)
@@ -252,12 +301,7 @@ class _Search:
                 self.taken.add(cut.state)
                 nexts.append(self._nexts(cut.end))
             elif cut.end == len(self.data):
-                if way or any(part.ways > 1 for part in (*self.path, cut)):
-                    raise AmbiguousError(f"values {_WHY}: they can be cut in more ways than one")
-                way = [*self.path, cut]
-        if not way:
-            raise AmbiguousError(f"values {_WHY}, and entries that fit together in no way")
-        return way
+                yield [*self.path, cut]
 
     def _nexts(self, at: int) -> Iterator[StateCut]:
         """Yield the possible states that begin here."""
