@@ -166,26 +166,36 @@ class UnwalkableError(UnsupportedFormatError):
 
     Attributes:
         states: The names of the states that have such entries; all entries of others were found.
+        why: The reason, the same for all key groups.
     """
 
     def __init__(
-        self, problem: str, *, place: str = "", remedy: str = "", states: Iterable[str] = ()
+        self,
+        problem: str,
+        *,
+        place: str = "",
+        remedy: str = "",
+        states: Iterable[str] = (),
+        why: str = "",
     ) -> None:
         super().__init__(problem, place=place, remedy=remedy)
         self.states = frozenset(states)
+        self.why = why or problem
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel between processes with every field."""
-        return (_unwalkable, (self.problem, self.place, self.remedy, self.states))
+        return (_unwalkable, (self.problem, self.place, self.remedy, self.states, self.why))
 
     def within(self, place: str) -> UnwalkableError:
         """Return the same error with its place prefixed with `place`."""
         joined = f"{place}, {self.place}" if self.place else place
-        return _unwalkable(self.problem, joined, self.remedy, self.states)
+        return _unwalkable(self.problem, joined, self.remedy, self.states, self.why)
 
 
-def _unwalkable(problem: str, place: str, remedy: str, states: frozenset[str]) -> UnwalkableError:
-    return UnwalkableError(problem, place=place, remedy=remedy, states=states)
+def _unwalkable(
+    problem: str, place: str, remedy: str, states: frozenset[str], why: str
+) -> UnwalkableError:
+    return UnwalkableError(problem, place=place, remedy=remedy, states=states, why=why)
 
 
 class UnknownSerializerError(SnapshotError):

@@ -150,6 +150,7 @@ class HeapFile:
             place=first.place,
             remedy=first.remedy,
             states=(names[state] for state in states),
+            why=lost[0].why,
         )
 
     @cached_property
@@ -189,6 +190,21 @@ class _GroupReader(EntryWalker):
     def lost(self) -> set[int]:
         """The states of which not all entries are found."""
         return set(range(len(self.file.layouts))) - self.done
+
+    @property
+    def why(self) -> str:
+        """Return why entries are not found, whatever the key group."""
+        if not self.opaque:
+            return "" if self.problem is None else self.problem.problem
+        return f"only their class knows where values end: {self._of_opaque()}"
+
+    def _of_opaque(self) -> str:
+        """Return the classes that only they themselves can walk, and their states."""
+        shown, more = self.opaque[:SHOWN_STATES], len(self.opaque) - SHOWN_STATES
+        classes = {_native_value(self.file.layouts[state])[0][0].name for state in shown}
+        names = [repr(self.file.header.states[state].name) for state in shown]
+        names += [f"{more} more"] if more > 0 else []
+        return f"{', '.join(sorted(classes))}; state {', '.join(names)} {self.where}"
 
     def emptied(self) -> _GroupReader:
         """Return the reader without the key group's content."""
@@ -315,13 +331,8 @@ class _GroupReader(EntryWalker):
         try:
             cuts = self.cuts(self.file.order)
         except AmbiguousError as error:
-            shown, more = self.opaque[:SHOWN_STATES], len(self.opaque) - SHOWN_STATES
-            classes = {_native_value(self.file.layouts[state])[0][0].name for state in shown}
-            names = [repr(self.file.header.states[state].name) for state in shown]
-            names += [f"{more} more"] if more > 0 else []
             raise UnsupportedFormatError(
-                f"{error.problem} ({', '.join(sorted(classes))}; state {', '.join(names)}"
-                f" {self.where})",
+                f"{error.problem} ({self._of_opaque()})",
                 place=self._named(),
                 remedy=NO_END,
             ) from error
