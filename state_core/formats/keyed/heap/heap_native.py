@@ -196,7 +196,7 @@ class _GroupReader(EntryWalker):
         """Return why entries are not found, whatever the key group."""
         if not self.opaque:
             return "" if self.problem is None else self.problem.problem
-        return f"only their class knows where values end: {self._of_opaque()}"
+        return f"only its class knows where a value ends: {self._of_opaque()}"
 
     def _of_opaque(self) -> str:
         """Return the classes that only they themselves can walk, and their states."""
