@@ -21,7 +21,6 @@ Source: `HeapSnapshotStrategy`, `HeapRestoreOperation`, `CopyOnWriteStateTableSn
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -29,6 +28,7 @@ import numpy as np
 
 from statelake.state_core.errors import (
     CorruptSnapshotError,
+    SnapshotError,
     StateError,
     UnknownEndError,
     UnsupportedFormatError,
@@ -41,7 +41,6 @@ from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan, Spanned
 from statelake.state_core.formats.keyed.heap.entry_walking import NO_END, EntryWalker
 from statelake.state_core.formats.keyed.heap.heap_recovery import (
     HEAD,
-    AmbiguousError,
     StateCut,
     entry_starts,
     recover_states,
@@ -115,23 +114,16 @@ class HeapFile:
         Returns:
             The reader, which knows what was not found.
         """
-        file, reader = self, _GroupReader(self, span)
+        reader = _GroupReader(self, span)
         while self.bare:
-            try:
-                held = list(reader.run())
-            except UnknownEndError:  # noqa: PERF203 - once for each state at most
-                layouts, state = list(file.layouts), reader.walking
-                if layouts[state] is self.bare[state]:
-                    break
-                layouts[state] = self.bare[state]
-                file = replace(self, layouts=tuple(layouts))
-                reader = _GroupReader(file, span)
-            except UnsupportedFormatError:
-                break
-            else:
+            held, state = list(reader.found()), reader.walking
+            layouts = list(reader.file.layouts)
+            known = layouts[state] is not self.bare[state]
+            if not (known and isinstance(reader.problem, UnknownEndError)):
                 yield from held
                 return reader
-        reader = _GroupReader(file, span)
+            layouts[state] = self.bare[state]
+            reader = _GroupReader(replace(self, layouts=tuple(layouts)), span)
         yield from reader.found()
         return reader
 
@@ -244,27 +236,21 @@ class _GroupReader(EntryWalker):
             if count < block.size:
                 return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
 
-    def found(self) -> Iterator[Entries]:
-        """Yield the entries that are found; `problem` says why not all of them are."""
-        try:
-            yield from self.run()
-        except UnsupportedFormatError as error:
-            self.problem = error
-        if self.problem is not None and self.recovers:
-            for cut in self.cuts(self.file.order, sure=True):
-                if cut.state not in self.done:
-                    with suppress(UnsupportedFormatError):
-                        yield from self._of_cut(cut)
-
     @property
     def recovers(self) -> bool:
         """Whether values of unknown ends are found by the structure around them."""
         return bool(self.opaque and self.file.max_parallelism and self.complete)
 
-    def run(self) -> Iterator[Entries]:
-        """Yield the entries of each state; of a damaged state, those before the damage."""
+    def found(self) -> Iterator[Entries]:
+        """Yield the entries of each state; of a damaged state, those before the damage.
+
+        Afterwards `problem` says why not all of them are found.
+        """
         try:
             yield from self._recovered() if self.recovers else self._states()
+        except UnsupportedFormatError as error:
+            self.problem = error
+            return
         except CorruptSnapshotError:
             if self.broken is None:
                 raise
@@ -328,16 +314,17 @@ class _GroupReader(EntryWalker):
 
     def _recovered(self) -> Iterator[Entries]:
         """Yield the entries of all states, finding opaque ones by the structure around them."""
-        try:
-            cuts = self.cuts(self.file.order)
-        except AmbiguousError as error:
-            raise UnsupportedFormatError(
-                f"{error.problem} ({self._of_opaque()})",
-                place=self._named(),
-                remedy=NO_END,
-            ) from error
+        lost: list[SnapshotError] = []
+        cuts = self.cuts(self.file.order, lost)
+        for error in lost:
+            self.problem = error if isinstance(error, UnknownEndError) else UnsupportedFormatError(
+                f"{error.problem} ({self._of_opaque()})", place=self._named(), remedy=NO_END
+            )  # fmt: skip
         for cut in cuts:
-            yield from self._of_cut(cut)
+            try:
+                yield from self._of_cut(cut)
+            except UnsupportedFormatError as error:  # noqa: PERF203 - other states are cut
+                self.problem = self.problem or error
 
     def _of_cut(self, cut: StateCut) -> Iterator[Entries]:
         self.at = cut.start
@@ -347,12 +334,14 @@ class _GroupReader(EntryWalker):
             yield self._batch(cut.state, cut.count)
         self.done.add(cut.state)
 
-    def cuts(self, order: tuple[int, ...], *, sure: bool = False) -> list[StateCut]:
+    def cuts(
+        self, order: tuple[int, ...], lost: list[SnapshotError] | None = None
+    ) -> list[StateCut]:
         """Return the positions of each state's entries.
 
         Args:
             order: The order of the states, if it is known.
-            sure: Whether only those are returned that are determined, which may be none.
+            lost: Gets the error if not all are determined; those that are, are returned.
 
         Raises:
             AmbiguousError: The positions are not determined.
@@ -368,7 +357,7 @@ class _GroupReader(EntryWalker):
             return entry_starts(data, parts, self.group, most, counted=counted)
 
         return recover_states(
-            data, self.opaque, len(layouts), self._walked, places, order, self.borders, sure=sure
+            data, self.opaque, len(layouts), self._walked, places, order, self.borders, lost
         )
 
     def _walked(self, state: int, begin: int, count: int) -> int | None:

@@ -26,7 +26,12 @@ from functools import cached_property
 import numpy as np
 
 from statelake.state_core.bounds import RECOVERY_WORK
-from statelake.state_core.errors import CorruptSnapshotError, StateError, UnknownEndError
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    SnapshotError,
+    StateError,
+    UnknownEndError,
+)
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.model.key_groups import key_group_of
 from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
@@ -35,6 +40,9 @@ from statelake.state_core.serializers.framework.columns import I64Array
 
 HEAD = 6  # i16 state id, i32 number of entries
 _WHY = "of which only their class knows where they end"
+_MORE_WAYS = f"values {_WHY}: they can be cut in more ways than one"
+_NO_WAY = f"values {_WHY}, and entries that fit together in no way"
+MOST_WAYS = 64  # that are compared
 
 
 class AmbiguousError(CorruptSnapshotError):
@@ -202,8 +210,7 @@ def recover_states(
     places: Callable[[int], tuple[list[int], list[int]]],
     order: Sequence[int] = (),
     borders: Sequence[int] = (),
-    *,
-    sure: bool = False,
+    lost: list[SnapshotError] | None = None,
 ) -> list[StateCut]:
     """Return the entries of all states of a key group.
 
@@ -216,14 +223,15 @@ def recover_states(
         places: Given the id of an opaque state, as `entry_starts`.
         order: The ids of all states in the order of the file, if that is known.
         borders: The start of each state, if it is known.
-        sure: Whether only those are returned that are the same in every way, which may be none.
+        lost: Gets the error if there are several ways or none; those states are returned then that
+            are cut alike in all of them. Without it, the error is raised.
 
     Raises:
         AmbiguousError: They can be cut in two ways, or in no way, or finding out takes too much
             work.
     """
     search = _Search(data, frozenset(opaque), states, walk, places, order, borders)
-    return search.sure() if sure else search.run()
+    return search.run() if lost is None else search.sure(lost)
 
 
 @dataclass
@@ -244,26 +252,30 @@ class _Search:
         way: list[StateCut] | None = None
         for found in self._ways():
             if way or any(part.ways > 1 for part in found):
-                raise AmbiguousError(f"values {_WHY}: they can be cut in more ways than one")
+                raise AmbiguousError(_MORE_WAYS)
             way = found
         if not way:
-            raise AmbiguousError(f"values {_WHY}, and entries that fit together in no way")
+            raise AmbiguousError(_NO_WAY)
         return way
 
-    def sure(self) -> list[StateCut]:
-        """Return the states that are cut alike in every way; before any search, the first ones."""
-        alike: dict[tuple[int, int, int, int], StateCut] | None = None
+    def sure(self, lost: list[SnapshotError]) -> list[StateCut]:
+        """Return the states that are cut alike in every way; before any way, the first ones."""
+        alike: dict[tuple[int, int, int, int], StateCut] = {}
+        problem: SnapshotError = AmbiguousError(_NO_WAY)
         try:
-            for way in self._ways():
+            for number, way in enumerate(self._ways()):
+                if number == MOST_WAYS:
+                    alike, problem = {}, AmbiguousError(_MORE_WAYS)
+                    break
                 places = {(cut.state, cut.start, cut.end, cut.count): cut for cut in way}
-                alike = places if alike is None else {
-                    place: cut for place, cut in alike.items() if place in places
-                }  # fmt: skip
-        except (AmbiguousError, UnknownEndError):
-            alike = None
-        if alike is None:
-            return list(self._first())
-        return [cut for cut in alike.values() if cut.ways == 1]
+                alike = {at: cut for at, cut in places.items() if not number or at in alike}
+                problem = AmbiguousError(_MORE_WAYS)
+        except (AmbiguousError, UnknownEndError) as error:
+            alike, problem = {}, error
+        cuts = [cut for cut in alike.values() if cut.ways == 1] if alike else list(self._first())
+        if len(cuts) < self.states:
+            lost.append(problem)
+        return cuts
 
     def _first(self) -> Iterator[StateCut]:
         """Yield the states before the first one whose end is not known."""
