@@ -191,10 +191,11 @@ def measure_operator(
     with Workers(workers) if workers > 1 else nullcontext() as pool:
         run = map if pool is None else pool.map
         for measured, error in run(lambda job: _measure_slice(*job), jobs):
-            if error is not None and lost is None:
-                raise error
-            for name in () if error is None or lost is None else error.states:
-                lost.setdefault(name, error)
+            if error is not None:
+                if lost is None:
+                    raise error
+                for name in error.states:
+                    lost.setdefault(name, error)
             inside = slice(measured.key_groups.first, measured.key_groups.last + 1)
             for name in measured.states:
                 totals[name][0][inside] += measured.counts(name)

@@ -137,5 +137,5 @@ def _all_lines(
     for problem in dict.fromkeys(map(str, lost[1:])):
         if problem != str(lost[0]):
             click.echo(f"also: {problem}", err=True)
-    for error in lost:
-        raise error
+    for first in lost:
+        raise first

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -495,7 +495,7 @@ def _try(lake: Catalog, operator: OperatorRecord, state: AnyState, planned: Upgr
     try:
         refuse_disagreeing(operator, state)
         for rows in _rows_of(lake, operator, state):
-            change.apply(rows)
+            change.apply(cast("Any", rows))
     except LakeError:
         raise
     except StateError as error:
