@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,7 +23,7 @@ from statelake.pipelines.shown import (
     state_head,
     state_title,
 )
-from statelake.state_core.errors import EncodeError, NotFoundError
+from statelake.state_core.errors import EncodeError, NotFoundError, UnwalkableError
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
 from statelake.state_core.printable import Table
@@ -75,6 +75,18 @@ class KeyRows:
     key: Any
     key_group: int | None
     batches: Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]
+
+
+def as_far_as_found(key_rows: KeyRows, lost: list[UnwalkableError]) -> KeyRows:
+    """Return the same rows without the error behind them, which `lost` gets."""
+
+    def batches() -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
+        try:
+            yield from key_rows.batches
+        except UnwalkableError as error:
+            lost.append(error)
+
+    return replace(key_rows, batches=batches())
 
 
 def printed_rows(key_rows: KeyRows) -> Iterator[dict[str, Any]]:
@@ -314,13 +326,19 @@ def _batches(
 ) -> Iterator[tuple[KeyedState, pa.RecordBatch]]:
     """Yield the rows of a key, of all states of an operator or of one; each file is read once."""
     states = {keyed.name: keyed for keyed in operator.keyed_states}
+    lost: UnwalkableError | None = None
     for file in operator.keyed_files:
         indexes = [
             index for index, keyed in enumerate(file.states) if state in (None, *keyed.labels)
         ]
-        for entries in file.entries_of_key(key, indexes):
-            index = int(entries.state_of[0])
-            yield states[file.states[index].name], file.decode(index, entries)
+        try:
+            for entries in file.entries_of_key(key, indexes):
+                index = int(entries.state_of[0])
+                yield states[file.states[index].name], file.decode(index, entries)
+        except UnwalkableError as error:  # behind what was found in this file
+            lost = lost or error
+    if lost is not None:
+        raise lost
 
 
 def _short(text: str) -> str:

@@ -8,6 +8,7 @@
     │   ├── CorruptSnapshotError      the bytes contradict their format
     │   │   └── TruncatedError        the bytes end before the value does
     │   ├── UnsupportedFormatError    a version, handle or layout that is not supported
+    │   │   └── UnwalkableError       entries behind a value whose end is not known
     │   ├── UnknownSerializerError    a serializer snapshot of a class that is not registered
     │   ├── OversizedError            more is declared than the bounds allow
     │   ├── MissingFileError          a handle names a file that is not there
@@ -92,6 +93,7 @@ __all__ = [
     "UnreadableTableError",
     "UnsafePathError",
     "UnsupportedFormatError",
+    "UnwalkableError",
     "did_you_mean",
 ]
 
@@ -157,6 +159,43 @@ class UnsupportedFormatError(SnapshotError):
 
 class UnknownEndError(UnsupportedFormatError):
     """A value whose end is not known, so that what contains it stays bytes."""
+
+
+class UnwalkableError(UnsupportedFormatError):
+    """Entries that can't be found, as a value whose end is not known is among or before them.
+
+    Attributes:
+        states: The names of the states that have such entries; all entries of others were found.
+        why: The reason, the same for all key groups.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        place: str = "",
+        remedy: str = "",
+        states: Iterable[str] = (),
+        why: str = "",
+    ) -> None:
+        super().__init__(problem, place=place, remedy=remedy)
+        self.states = frozenset(states)
+        self.why = why or problem
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes with every field."""
+        return (_unwalkable, (self.problem, self.place, self.remedy, self.states, self.why))
+
+    def within(self, place: str) -> UnwalkableError:
+        """Return the same error with its place prefixed with `place`."""
+        joined = f"{place}, {self.place}" if self.place else place
+        return _unwalkable(self.problem, joined, self.remedy, self.states, self.why)
+
+
+def _unwalkable(
+    problem: str, place: str, remedy: str, states: frozenset[str], why: str
+) -> UnwalkableError:
+    return UnwalkableError(problem, place=place, remedy=remedy, states=states, why=why)
 
 
 class UnknownSerializerError(SnapshotError):

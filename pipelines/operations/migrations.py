@@ -456,7 +456,7 @@ def upgrade_one(
         plan = plan_kryo_upgrade(lake, lake.snapshot(job, snapshot_id), new)
         return UpgradeOutcome(snapshot_id, "", plan, dry_run=True)
     if lake.has(job, target):
-        return _upgraded_before(lake, job, snapshot_id, target)
+        return _upgraded_before(lake, job, snapshot_id, target, new)
     try:
         record, states = upgrade_kryo(
             lake, job, snapshot_id, target, new=new, partly=partly, note=note, engine=engine,
@@ -465,19 +465,24 @@ def upgrade_one(
     except ConflictError:
         if not lake.has(job, target):
             raise
-        return _upgraded_before(lake, job, snapshot_id, target)  # another has made it meanwhile
+        return _upgraded_before(
+            lake, job, snapshot_id, target, new
+        )  # another has made it meanwhile
     made_id = record.snapshot_id if record.snapshot_id != snapshot_id else ""
     return UpgradeOutcome(snapshot_id, made_id, states)
 
 
-def _upgraded_before(lake: Catalog, job: str, snapshot_id: str, target: str) -> UpgradeOutcome:
+def _upgraded_before(
+    lake: Catalog, job: str, snapshot_id: str, target: str, new: NewTypes | None
+) -> UpgradeOutcome:
     """Return the outcome of an upgrade that was done before, with the states that it left.
 
     Raises:
         ConflictError: Something else made the snapshot.
     """
     made = lake.snapshot(job, target)
-    states = [state for state in plan_kryo_upgrade(lake, made) if state.left != LATER]
+    plan = plan_kryo_upgrade(lake, made, new, is_made=True)
+    states = [state for state in plan if state.left != LATER]
     whole = all(state.left for state in states)
     if made.parent != snapshot_id or made.origin != "migrate" or not whole:
         raise ConflictError(

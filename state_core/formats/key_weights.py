@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelake.state_core.errors import UnwalkableError
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.formats.layout.keyed_layout import TTL, VALUE, KeyedLayout
 from statelake.state_core.formats.layout.keys import decode_keys, keys_of, namespaced_keys_of
@@ -369,10 +370,14 @@ def _weigh_slice(
         for index, state in enumerate(file.states)
         if state.name in states
     }
-    for entries in file.entries(key_groups):
-        for index in np.unique(entries.state_of).tolist():
-            if index in weights:
-                weights[index].add(entries.of_state(index))
+    try:
+        for entries in file.entries(key_groups):
+            for index in np.unique(entries.state_of).tolist():
+                if index in weights:
+                    weights[index].add(entries.of_state(index))
+    except UnwalkableError as error:
+        if any(file.states[index].name in error.states for index in weights):
+            raise
     for of_state in weights.values():
         of_state.close()
     return {file.states[index].name: of_state for index, of_state in weights.items()}
@@ -387,21 +392,24 @@ def expired_until(at: datetime, lives: Iterable[timedelta]) -> list[int]:
 def heaviest_key(operator: Operator, key_group: int) -> HeavyKey | None:
     """Return the key of one key group with the most bytes in all states together.
 
-    None if the key group has no entries, or only keys whose end can't be found.
+    None if the key group has no entries, or some that are not found, or only keys without an end.
 
     Raises:
         CorruptSnapshotError: The bytes are not entries.
     """
     sums = _Sums((SIZE,), 1)
     layout: KeyedLayout | None = None
-    for file in operator.keyed_files:
-        for entries in file.entries(KeyGroupRange(key_group, key_group)):
-            for index in np.unique(entries.state_of).tolist():
-                if file.layouts[index].opaque_key:
-                    continue
-                layout = file.layouts[index]
-                of_state = entries.of_state(index)
-                sizes, ones = of_state.payload_bytes(), np.ones(len(of_state), np.int64)
-                sums.add(of_state, keys_of(layout, of_state), ones, sizes)
+    try:
+        for file in operator.keyed_files:
+            for entries in file.entries(KeyGroupRange(key_group, key_group)):
+                for index in np.unique(entries.state_of).tolist():
+                    if file.layouts[index].opaque_key:
+                        continue
+                    layout = file.layouts[index]
+                    of_state = entries.of_state(index)
+                    sizes, ones = of_state.payload_bytes(), np.ones(len(of_state), np.int64)
+                    sums.add(of_state, keys_of(layout, of_state), ones, sizes)
+    except UnwalkableError:
+        return None
     sums.close()
     return _heavy_keys(layout, sums.best[SIZE])[0] if layout is not None else None

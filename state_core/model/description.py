@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.column_names import field_name
+from statelake.state_core.errors import UnwalkableError
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.measure import measure_operator
 from statelake.state_core.model.redistribution import (
@@ -98,6 +99,7 @@ class StateDescription:
         names: The names of the fields of rows; without any if there is no plan of Flink SQL.
         named: The types with these names; None without any.
         renamed: The columns that have another name than their field, each with the field's.
+        uncounted: Why its entries were not counted, although somebody asked; empty if they were.
     """
 
     name: str
@@ -119,6 +121,7 @@ class StateDescription:
     names: RowNames = NO_NAMES
     named: RowTypes | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
+    uncounted: str = ""
 
     @property
     def type_text(self) -> str:
@@ -157,6 +160,8 @@ class StateDescription:
             described["user_key_type"] = self.user_key_type
         if self.named is not None:
             described["names"] = self.names.to_json()
+        if self.uncounted:
+            described |= {"entries": None, "bytes": None, "not_counted": self.uncounted}
         if self.key_groups is not None:
             described["entries"] = self.entries
             described["bytes"] = self.size
@@ -460,7 +465,7 @@ class OperatorDescription:
 
     def states_table(self) -> Table:
         """Return a table of its states."""
-        counted = any(state.entries is not None for state in self.states)
+        counted = any(state.entries is not None or state.uncounted for state in self.states)
         columns = ["<state", "<kind", "<namespace", "<value"]
         rows: list[tuple[str, ...]] = []
         for state in (*self.keyed_states[:SHOWN], *self.operator_states[:SHOWN]):
@@ -480,6 +485,7 @@ class OperatorDescription:
         if self.node:
             yield brief(f"{self.node}: {self.query}")
         yield self.states_table()
+        yield from self._uncounted_lines()
         for state in self.states[:SHOWN]:
             if state.types is not None:
                 yield state.types_line()
@@ -505,6 +511,19 @@ class OperatorDescription:
                     f" {bytes_text(max(load.sizes))} a subtask, skew {round(load.skew, 3)}"
                 )
 
+    def _uncounted_lines(self) -> Iterator[str]:
+        """Yield why states were not counted: those with the same reason in one line."""
+        reasons: dict[str, list[str]] = {}
+        for state in self.states:
+            if state.uncounted:
+                reasons.setdefault(state.uncounted, []).append(brief(state.name))
+        for why, names in reasons.items():
+            shown = [
+                *names[:HEAVIEST],
+                *([f"{len(names) - HEAVIEST} more"] * (len(names) > HEAVIEST)),
+            ]
+            yield f"?: not all entries of {', '.join(shown)} were found: {why}"
+
     def _key_groups_line(self) -> str:
         """Return how key groups are filled, and whether that was counted."""
         heaviest = ", ".join(f"{group} ({bytes_text(size)})" for group, _, size in self._heaviest)
@@ -523,6 +542,8 @@ class OperatorDescription:
 
 
 def _counts(state: StateDescription) -> tuple[str, str]:
+    if state.uncounted:
+        return "?", "?"
     entries = "" if state.entries is None else f"{state.entries:,}"
     return entries, "" if state.size is None else bytes_text(state.size)
 
@@ -722,14 +743,18 @@ def describe_operator(
         CorruptSnapshotError: The bytes are not entries.
     """
     counted = entries and key_groups
-    totals = measure_operator(operator) if counted and operator.keyed_files else {}
+    lost: dict[str, UnwalkableError] = {}
+    totals = measure_operator(operator, lost) if counted and operator.keyed_files else {}
     groups, spread = NO_GROUPS, False
     if totals:
         entries_of, sizes_of = (sum(numbers) for numbers in zip(*totals.values(), strict=True))
         groups = held_groups(np.asarray(entries_of), np.asarray(sizes_of))
     elif key_groups and not counted:
         groups, spread = _stored_sizes(operator)
-    keyed = (_keyed_state(each, totals.get(each.name), schema) for each in operator.keyed_states)
+    keyed = (
+        _keyed_state(each, totals.get(each.name), lost.get(each.name), schema)
+        for each in operator.keyed_states
+    )
     others = (_operator_state(state, counted, schema) for state in operator.operator_states)
     described = OperatorDescription(
         operator.operator_id,
@@ -779,10 +804,13 @@ def _stored_sizes(operator: Operator) -> tuple[I64Array, bool]:
 
 
 def _keyed_state(
-    state: KeyedState, totals: tuple[I64Array, I64Array] | None, schema: bool
+    state: KeyedState,
+    totals: tuple[I64Array, I64Array] | None,
+    lost: UnwalkableError | None,
+    schema: bool,
 ) -> StateDescription:
     key_groups = None
-    if totals is not None:
+    if totals is not None and lost is None:
         key_groups = held_groups(*totals)
     return StateDescription(
         state.name,
@@ -799,6 +827,7 @@ def _keyed_state(
         names=state.names,
         named=_named(state),
         renamed=dict(_renamed(state.schema)),
+        uncounted="" if lost is None else f"{lost.why}; {lost.remedy}",
     )
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
+from statelake.state_core.errors import EncodeError, NotFoundError, UnwalkableError, did_you_mean
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import (
@@ -351,11 +351,13 @@ class _Part:
         hits: The first places.
         count: The number of all.
         exact: By state and column of exact bytes, how many rows have some and were not searched.
+        lost: By state of which not all entries were found, why.
     """
 
     hits: list[Hit] = field(default_factory=list)
     count: int = 0
     exact: dict[tuple[str, str], int] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
 
     def add(
         self, operator: str, state: State, batch: pa.RecordBatch, sought: Sought,
@@ -396,6 +398,7 @@ class _Part:
         self.count += other.count
         for at, exact in other.exact.items():
             self.exact[at] = self.exact.get(at, 0) + exact
+        self.lost.update(other.lost)
 
 
 def find_in_snapshot(
@@ -489,19 +492,22 @@ def _search_slice(
     part = _Part()
     if not columns:
         return part
-    for entries in file.entries(key_groups):
-        for index in np.unique(entries.state_of).tolist():
-            if index in columns:
-                mine = entries.of_state(index)
-                batch = file.decode(index, mine, columns[index])
+    try:
+        for entries in file.entries(key_groups):
+            for index in np.unique(entries.state_of).tolist():
+                if index in columns:
+                    mine = entries.of_state(index)
+                    batch = file.decode(index, mine, columns[index])
 
-                def whole(
-                    rows: npt.NDArray[np.intp], index: int = index, mine: Any = mine
-                ) -> pa.RecordBatch:
-                    return file.decode(index, mine.take(rows))
+                    def whole(
+                        rows: npt.NDArray[np.intp], index: int = index, mine: Any = mine
+                    ) -> pa.RecordBatch:
+                        return file.decode(index, mine.take(rows))
 
-                of_state = keyed[file.states[index].name]
-                part.add(operator, of_state, batch, sought, limit, whole)
+                    of_state = keyed[file.states[index].name]
+                    part.add(operator, of_state, batch, sought, limit, whole)
+    except UnwalkableError as error:
+        part.lost = dict.fromkeys(error.states, error.why)
     return part
 
 
@@ -519,6 +525,9 @@ def _unsearched(
                     for path in _bytes_below(column.type, column.name):
                         why = "bytes, which are searched for 0x..."
                         yield Unsearched(operator.label, each.name, path, why)
+        if each.name in part.lost:
+            why = f"entries that were not found: {part.lost[each.name]}"
+            yield Unsearched(operator.label, each.name, "", why)
         for (name, column), rows in part.exact.items():
             if name == each.name:
                 why = f"of {rows:,} entries only the bytes are exact: search for 0x..."

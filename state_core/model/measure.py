@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.errors import CorruptSnapshotError, UnwalkableError
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.kernels.hashing import count_entries, fingerprint_entries
 from statelake.state_core.model.handles import KeyGroupRange
@@ -162,13 +162,21 @@ class Measure:
         return digest.digest()
 
 
-def measure_operator(operator: Operator) -> dict[str, tuple[I64Array, I64Array]]:
+def measure_operator(
+    operator: Operator, lost: dict[str, UnwalkableError] | None = None
+) -> dict[str, tuple[I64Array, I64Array]]:
     """Return entries and bytes of each state of an operator in each key group.
 
     All entries are read, a window at a time, without decoding.
 
+    Args:
+        operator: The operator.
+        lost: Gets the error of each state of which not all entries are found; the sums are those
+            of the others. Without it, the error is raised.
+
     Raises:
         CorruptSnapshotError: The bytes are not entries.
+        UnwalkableError: Not all entries are found.
     """
     groups = operator.max_parallelism
     totals = {
@@ -182,7 +190,12 @@ def measure_operator(operator: Operator) -> dict[str, tuple[I64Array, I64Array]]
     workers = min(len(jobs), os.cpu_count() or 1)
     with Workers(workers) if workers > 1 else nullcontext() as pool:
         run = map if pool is None else pool.map
-        for measured in run(lambda job: _measure_slice(*job), jobs):
+        for measured, error in run(lambda job: _measure_slice(*job), jobs):
+            if error is not None:
+                if lost is None:
+                    raise error
+                for name in error.states:
+                    lost.setdefault(name, error)
             inside = slice(measured.key_groups.first, measured.key_groups.last + 1)
             for name in measured.states:
                 totals[name][0][inside] += measured.counts(name)
@@ -190,8 +203,13 @@ def measure_operator(operator: Operator) -> dict[str, tuple[I64Array, I64Array]]
     return totals
 
 
-def _measure_slice(file: KeyedFile, key_groups: KeyGroupRange) -> Measure:
+def _measure_slice(
+    file: KeyedFile, key_groups: KeyGroupRange
+) -> tuple[Measure, UnwalkableError | None]:
     measure = Measure([state.name for state in file.states], key_groups, fingerprints=False)
-    for entries in file.entries(key_groups):
-        measure.add(entries)
-    return measure
+    try:
+        for entries in file.entries(key_groups):
+            measure.add(entries)
+    except UnwalkableError as error:
+        return measure, error
+    return measure, None

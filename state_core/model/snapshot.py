@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelake.state_core.errors import EncodeError, NotFoundError, did_you_mean
+from statelake.state_core.errors import EncodeError, NotFoundError, UnwalkableError, did_you_mean
 from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.model.handles import DistributionMode, KeyGroupRange, KeyGroups, ranges_of
@@ -381,9 +381,15 @@ class KeyedState:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the content a window at a time, in bounded memory; arguments as for `to_arrow`."""
         ranges = [None] if key_groups is None else ranges_of(key_groups)
+        lost: UnwalkableError | None = None
         for file, state in self.files:
             for key_group_range in ranges:
-                yield from _batches(file, state, key_group_range, columns)
+                try:
+                    yield from _batches(file, state, key_group_range, columns)
+                except UnwalkableError as error:  # noqa: PERF203 - behind what is found in a file
+                    lost = lost or error
+        if lost is not None:
+            raise lost
 
     def to_batch_reader(
         self, *, columns: Sequence[str] | None = None, key_groups: KeyGroups | None = None
@@ -488,10 +494,14 @@ def _batches(
     key_groups: KeyGroupRange | None,
     columns: Sequence[str] | None,
 ) -> Iterator[pa.RecordBatch]:
-    for entries in file.entries(key_groups):
-        mine = entries.of_state(state)
-        if len(mine):
-            yield file.decode(state, mine, columns)
+    try:
+        for entries in file.entries(key_groups):
+            mine = entries.of_state(state)
+            if len(mine):
+                yield file.decode(state, mine, columns)
+    except UnwalkableError as error:
+        if file.states[state].name in error.states:
+            raise
 
 
 def plan_slices(files: Sequence[KeyedFile], slice_bytes: int = SLICE_BYTES) -> list[StateSlice]:

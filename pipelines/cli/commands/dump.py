@@ -15,7 +15,7 @@ from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_text
 from statelake.pipelines.cli.options import Reading, decode_option, plan_option, reading_options
 from statelake.pipelines.shown import plain_rows, state_head
-from statelake.state_core.errors import NotFoundError, did_you_mean
+from statelake.state_core.errors import NotFoundError, UnwalkableError, did_you_mean
 
 if TYPE_CHECKING:
     from statelake.state_core.model.snapshot import Operator
@@ -120,13 +120,22 @@ def _all_lines(
     operators: Iterable[Operator], state: str | None, key_groups: KeyGroupRange | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the lines of all operators, keyed state first; key groups select keyed state only."""
+    lost: list[UnwalkableError] = []
     for operator in operators:
         for keyed in operator.keyed_states:
             if state in (None, *keyed.labels):
-                for batch in keyed.batches(key_groups):
-                    yield from plain_rows(state_head(operator.label, keyed), batch)
+                try:
+                    for batch in keyed.batches(key_groups):
+                        yield from plain_rows(state_head(operator.label, keyed), batch)
+                except UnwalkableError as error:  # behind what was found of the state
+                    lost.append(error)
         for other in operator.operator_states:
             if state in (None, other.name) and key_groups is None:
                 head = state_head(operator.label, other)
                 for batch in other.batches():
                     yield from plain_rows(head, batch)
+    for problem in dict.fromkeys(map(str, lost[1:])):
+        if problem != str(lost[0]):
+            click.echo(f"also: {problem}", err=True)
+    for first in lost:
+        raise first

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -33,7 +33,7 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
     TableRecord,
 )
-from statelake.state_core.errors import EncodeError, NotFoundError, StateError
+from statelake.state_core.errors import EncodeError, LakeError, NotFoundError, StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import (
     is_queue,
@@ -102,6 +102,7 @@ class Upgraded:
         types: The types of collections by Kryo for which Flink 2 has serializers of its own, as
             they were declared, or found in the values; by their paths.
         meta_info: Its meta info for Flink 2; empty if it stays.
+        table: Its table in the lake.
     """
 
     operator: str
@@ -110,6 +111,17 @@ class Upgraded:
     left: str = ""
     types: dict[str, str] = field(default_factory=dict)
     meta_info: bytes = field(default=b"", repr=False)
+    table: str = field(default="", repr=False)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Its table, and its name there: an operator may have two states of one name."""
+        return self.table, self.state
+
+    def leave(self, error: StateError) -> Upgraded:
+        """Return it as that of a state which stays, and why."""
+        why = str(error).removeprefix(f"state {self.state!r}, ")
+        return replace(self, left=why, types={}, meta_info=b"")
 
 
 @dataclass(frozen=True)
@@ -214,22 +226,34 @@ class KryoUpgrade(Transform):
 
 
 def plan_kryo_upgrade(
-    lake: Catalog, record: SnapshotRecord, new: NewTypes | None = None
+    lake: Catalog,
+    record: SnapshotRecord,
+    new: NewTypes | None = None,
+    *,
+    is_made: bool = False,
 ) -> list[Upgraded]:
     """Return the planned upgrade of each state of a snapshot that has Kryo in it.
 
-    All values of these states are read.
+    All values of these states are read, and written for a try.
 
     Args:
         lake: The lake.
         record: The snapshot.
         new: What is known of the new job's types.
+        is_made: Whether an upgrade with these types made it, so that it has no collections by
+            Kryo where it had some.
 
     Raises:
         NotFoundError: A declared collection is not there.
         LakeError: A file can't be read.
     """
-    new = new or NewTypes()
+    return _tried(lake, record, _planned_first(lake, record, new or NewTypes(), is_made=is_made))
+
+
+def _planned_first(
+    lake: Catalog, record: SnapshotRecord, new: NewTypes, *, is_made: bool = False
+) -> list[Upgraded]:
+    """Return the plan, for which all values are read; errors as in `plan_kryo_upgrade`."""
     known: set[str] = set()
     plan = [
         _planned(lake, record, operator, state, new, known)
@@ -242,7 +266,7 @@ def plan_kryo_upgrade(
         or _has_older_keys(operator, state)
     ]
     missing = sorted(set(new.collections) - known)
-    if missing:
+    if missing and not is_made:
         raise NotFoundError(
             f"no collection by Kryo is at {missing[0]}",
             place=f"snapshot {record.snapshot_id!r}",
@@ -267,9 +291,10 @@ def _planned(
     known: set[str],
 ) -> Upgraded:
     """Return the upgrade of a state, and add the names of its collections to `known`."""
+    planned = Upgraded(operator.label, state.name, state.entries, table=state.table)
 
     def left(why: str) -> Upgraded:
-        return Upgraded(operator.label, state.name, state.entries, why)
+        return replace(planned, left=why)
 
     timers = is_queue(state.meta_info)
     places = {} if timers else kryo_places(value_type(state.meta_info))
@@ -319,9 +344,11 @@ def _planned(
             after = with_value_bytes(after, for_flink_2(before, targets))
         if in_keys:
             after = with_key_parts(after, new_keys)
+    except LakeError:
+        raise
     except StateError as error:
-        return left(str(error).removeprefix(f"state {state.name!r}, "))
-    return Upgraded(operator.label, state.name, state.entries, "", types, after)
+        return planned.leave(error)
+    return replace(planned, types=types, meta_info=after)
 
 
 def _targets(
@@ -417,28 +444,67 @@ def upgrade_kryo(
 
     Raises:
         ConflictError: The id is taken.
-        StateError: A value can't be rewritten; nothing was registered.
+        StateError: The snapshot can't be made; nothing was registered.
     """
     record = lake.snapshot(job, parent)
-    plan = plan_kryo_upgrade(lake, record, new)
-    states = {(each.operator, each.state): each for each in plan if not each.left}
-    if not states or not (partly or all(each.left in ("", LATER) for each in plan)):
-        return record, plan
-    paths = [
-        state.table
+    plan = _planned_first(lake, record, new or NewTypes())
+
+    def made(plan: list[Upgraded]) -> SnapshotRecord | None:
+        """Return the new snapshot; None if there is nothing to make of the plan."""
+        states = {each.place: each for each in plan if not each.left}
+        if not states or not (partly or all(each.left in ("", LATER) for each in plan)):
+            return None
+        return derive(
+            lake, job, record, snapshot_id, _Upgrade(lake, states), note=note,
+            paths=list(dict.fromkeys(table for table, _ in states)), engine=engine,
+            progress=progress,
+        ).record  # fmt: skip
+
+    try:
+        done = made(plan)
+    except LakeError:
+        raise
+    except StateError:
+        tried = _tried(lake, record, plan)
+        if tried == plan:
+            raise
+        plan, done = tried, made(tried)
+    else:
+        plan = plan if done else _tried(lake, record, plan)
+    return done or record, plan
+
+
+def _tried(lake: Catalog, record: SnapshotRecord, plan: list[Upgraded]) -> list[Upgraded]:
+    """Return the plan after a try: a state with a value that Flink 2 has no form for is left.
+
+    Raises:
+        LakeError: A file can't be read.
+    """
+    states = {
+        (state.table, state.name): (operator, state)
         for operator in record.operators
         for state in operator.all_states
-        if (operator.label, state.name) in states
-    ]
-    done = derive(
-        lake, job, record, snapshot_id, _Upgrade(lake, states), note=note, paths=paths,
-        engine=engine, progress=progress,
-    )  # fmt: skip
-    return done.record, plan
+    }
+    return [each if each.left else _try(lake, *states[each.place], each) for each in plan]
+
+
+def _try(lake: Catalog, operator: OperatorRecord, state: AnyState, planned: Upgraded) -> Upgraded:
+    """Return the upgrade of a state, or why it is left."""
+    layout = layout_of(lake, operator, operator.table_of(state))
+    change = KryoUpgrade(state.name, state.meta_info, planned.meta_info, layout.plain)
+    try:
+        refuse_disagreeing(operator, state)
+        for rows in _rows_of(lake, operator, state):
+            change.apply(cast("Any", rows))
+    except LakeError:
+        raise
+    except StateError as error:
+        return planned.leave(error)
+    return planned
 
 
 class _Upgrade(Derivation):
-    """The upgrade of some states, which are given by operator and name."""
+    """The upgrade of some states, which are given by table and name."""
 
     origin = "migrate"
 
@@ -451,7 +517,7 @@ class _Upgrade(Derivation):
         layout = layout_of(self.lake, operator, table)
         changes = []
         for state in operator.states_in(table):
-            planned = self.states.get((operator.label, state.name))
+            planned = self.states.get((state.table, state.name))
             if planned is not None:
                 refuse_disagreeing(operator, state)
                 after = planned.meta_info

@@ -71,8 +71,9 @@ class IntegrityReport(Printed):
 
     @property
     def verdict(self) -> str:
-        """The number of faults in words, or `sound`."""
-        return count_text(len(self.faults))
+        """The number of faults in words, or `sound`, as far as entries were found."""
+        unread = any(each.unread for each in self.unchecked)
+        return f"{count_text(len(self.faults))}{' as far as it can be read' if unread else ''}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""

@@ -110,10 +110,17 @@ class Fault:
 
 @dataclass(frozen=True)
 class Unchecked:
-    """A part that could not be checked, and the reason."""
+    """A part that could not be checked.
+
+    Attributes:
+        where: Its place.
+        why: The reason.
+        unread: Whether entries in it were not even found.
+    """
 
     where: Place
     why: str
+    unread: bool = False
 
     def __str__(self) -> str:
         return str(StateError(self.why, place=str(self.where)))
@@ -202,9 +209,9 @@ class Findings:
         place = error.place.removeprefix(f"state {where.state!r}").removeprefix(", ")
         self._append(Fault(kind, where, place, error.problem, remedy, entries))
 
-    def skip(self, where: Place, why: str) -> None:
-        """Note a part that is not checked."""
-        self.unchecked[Unchecked(where, why)] = None
+    def skip(self, where: Place, why: str, *, unread: bool = False) -> None:
+        """Note a part that is not checked; `unread` if entries in it were not even found."""
+        self.unchecked[Unchecked(where, why, unread)] = None
 
     def lose(
         self, where: Place, why: str, *, entries: int | None = None, size: int | None = None

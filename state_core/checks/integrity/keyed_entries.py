@@ -21,6 +21,7 @@ from statelake.state_core.errors import (
     KeyGroupError,
     StateError,
     UnsupportedFormatError,
+    UnwalkableError,
 )
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.writing.rehash import assign_key_groups
@@ -73,8 +74,12 @@ def examine(
             if keeper is not None:
                 keeper.forget(mark)
             return _halved(source, key_groups, state, keeper)
-        if isinstance(error, UnsupportedFormatError):
-            findings.skip(replace(place, subtask=None, key_groups=None), error.problem)
+        if isinstance(error, UnwalkableError):
+            for name in sorted(error.states):
+                why = f"entries that can't be found: {error.why}"
+                findings.skip(Place(place.operator, None, name), why, unread=True)
+        elif isinstance(error, UnsupportedFormatError):
+            findings.skip(replace(place, subtask=None, key_groups=None), error.problem, unread=True)
         else:
             findings.fault(FaultKind.KEY_GROUP, place, error)
         stored = source.stored(key_groups)

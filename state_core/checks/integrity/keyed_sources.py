@@ -168,7 +168,7 @@ def open_source(
         isinstance(state, StateError) for state in file.head.readable
     ):
         why = "a state in it has a layout that is not known, and what follows can't be found"
-        found.skip(where, why)
+        found.skip(where, why, unread=True)
         noting.lose(why)
         return None
     if isinstance(file, RocksDBKeyedFile):
@@ -243,7 +243,7 @@ def open_stream_of(
     try:
         return files.open(stream, part=part)
     except UnsupportedFormatError as error:
-        found.skip(where, error.problem)
+        found.skip(where, error.problem, unread=True)
         return None
     except StateError as error:
         found.fault(FaultKind.FILE, where, error)
@@ -287,7 +287,7 @@ def _open_changelog(
         lengths = {} if file is None else dict(file.group_bytes())
     except StateError as error:
         if isinstance(error, UnsupportedFormatError):
-            found.skip(where, error.problem)
+            found.skip(where, error.problem, unread=True)
         else:
             found.fault(FaultKind.FILE, where, error)
         _lose_all(handle, where, found, error.problem)
@@ -337,7 +337,7 @@ class _Noting(Opening):
             return super().head(source, end, files)
         except UnknownSerializerError as error:
             remedy = f"; {error.remedy}" if error.remedy else ""
-            self.found.skip(self.where, f"{error.problem}{remedy}")
+            self.found.skip(self.where, f"{error.problem}{remedy}", unread=True)
             self.unknown = self._is_whole(source)
             if not self.unknown:
                 self.lose(error.problem)

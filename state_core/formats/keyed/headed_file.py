@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from statelake.state_core.bounds import COLUMNS_IN_ALL, Budget
-from statelake.state_core.errors import OversizedError, StateError
+from statelake.state_core.errors import OversizedError, StateError, UnwalkableError
 from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
@@ -223,13 +223,17 @@ class HeadedFile(ABC):
     ) -> Iterator[Entries]:
         from statelake.state_core.formats.layout.keys import rows_of_key  # noqa: PLC0415
 
-        for entries in batches:
-            for state in np.unique(entries.state_of).tolist():
-                if states is None or state in states:
-                    of_state = entries.of_state(state)
-                    rows = rows_of_key(self.layouts[state], of_state, key)
-                    if rows.size:
-                        yield of_state.take(rows)
+        try:
+            for entries in batches:
+                for state in np.unique(entries.state_of).tolist():
+                    if states is None or state in states:
+                        of_state = entries.of_state(state)
+                        rows = rows_of_key(self.layouts[state], of_state, key)
+                        if rows.size:
+                            yield of_state.take(rows)
+        except UnwalkableError as error:
+            if states is None or any(self.states[each].name in error.states for each in states):
+                raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from statelake.state_core.errors import EncodeError, StateError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import (
     KEY,
+    KEY_GROUP,
     NAMESPACE,
     RAW_KEY,
     USER_KEY,
@@ -37,7 +38,7 @@ from statelake.state_core.formats.layout.keyed_layout import (
     RowWriter,
     skip_lengths,
 )
-from statelake.state_core.formats.operator_state.operator_states import ElementRows
+from statelake.state_core.formats.operator_state.operator_states import SUBTASK, ElementRows
 from statelake.state_core.formats.rewriting.kryo_parts import (
     KryoPart,
     PartSnapshot,
@@ -71,6 +72,7 @@ from statelake.state_core.serializers.composite.collections import (
     offsets_of,
 )
 from statelake.state_core.serializers.composite.optionals import NullableSerializerSnapshot
+from statelake.state_core.serializers.composite.pojo import SubclassValue
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import (
@@ -446,7 +448,7 @@ def _value_of(target: TypeSerializerSnapshot, item: Any) -> Any:
                 for each, held in _elements(item)
             ]
         if isinstance(target, PojoSerializerSnapshot):
-            return _fields_of(target, item)
+            return _pojo_of(target, item)
         if isinstance(target, EnumSerializerSnapshot):
             return item.value
     if item is None:
@@ -554,21 +556,50 @@ def _elements(item: Item) -> list[Any]:
     return item.value
 
 
-def _fields_of(target: PojoSerializerSnapshot, item: Item) -> dict[str, Any]:
-    """Return the fields of an object that becomes a POJO of Flink's."""
+def _pojo_of(target: PojoSerializerSnapshot, item: Item) -> dict[str, Any]:
+    """Return an object that becomes a POJO of Flink's: its fields, or a value of a subclass."""
     pojo = target.pojo
-    if item.java_class != pojo.java_class or not isinstance(item.value, dict):
-        raise EncodeError(
-            f"a {item.java_class} where there should be a {pojo.java_class}",
-            remedy="say the fields of the class in a file for --kryo",
-        )
+    if item.java_class != pojo.java_class:
+        return _subclass_of(target, item)
     values = {}
     for entry in pojo.fields:
-        if entry.name not in item.value or entry.value is None or entry.value.snapshot is None:
-            raise EncodeError(f"{pojo.java_class} without a field {entry.name!r}")
-        held = item.value[entry.name]
+        if entry.value is None or entry.value.snapshot is None:
+            raise EncodeError(f"{pojo.java_class} without a serializer of {entry.name!r}")
+        held = _field_of(item, entry.name)
         values[entry.name] = None if held is None else _value_of(entry.value.snapshot, held)
     return values
+
+
+def _field_of(item: Item, name: str) -> Any:
+    """Return what an object has in a field."""
+    if not isinstance(item.value, dict) or name not in item.value:
+        raise EncodeError(
+            f"{item.java_class} without a field {name!r}",
+            remedy="say the fields of the class, with those of its base classes, in a file for"
+            " --kryo",
+        )
+    return item.value[name]
+
+
+def _subclass_of(target: PojoSerializerSnapshot, item: Item) -> SubclassValue:
+    """Return an object of a subclass that the new job's snapshot describes, by tag or by name."""
+    pojo = target.pojo
+    for entries, tagged in ((pojo.registered, True), (pojo.non_registered, False)):
+        for tag, entry in enumerate(entries):
+            held = None if entry.value is None else entry.value.snapshot
+            if entry.name == item.java_class and held is not None:
+                value = _value_of(held, item)
+                fields = value if isinstance(value, dict) else {}
+                return SubclassValue(
+                    {each.name: fields.get(each.name) for each in pojo.fields},
+                    item.java_class, value, tag if tagged else None,
+                )  # fmt: skip
+    raise EncodeError(
+        f"a {item.java_class} where there should be a {pojo.java_class}, whose serializer in the"
+        " new job does not describe such a subclass",
+        remedy="name a savepoint of the new job in which this state has such an object, or that"
+        " registers the class, --like",
+    )
 
 
 def upgrade_rows(
@@ -615,7 +646,7 @@ def _upgraded_one_by_one(
 
     values = []
     for row, data in enumerate(stored.to_pylist()):
-        place = f"state {rows.name!r}, row {row}"
+        place = _place_of(rows, row)
         try:
             values.append(rewrite_entry(DataInput(data, place), rows.layout.kind, upgraded))
         except StateError as error:
@@ -782,7 +813,7 @@ def _with_namespaces_one_by_one(
 
     keys = []
     for row, data in enumerate(stored.to_pylist()):
-        place = f"state {rows.name!r}, row {row}"
+        place = _place_of(rows, row)
         try:
             keys.append(upgraded(DataInput(data, place)))
         except StateError as error:
@@ -887,7 +918,7 @@ def _find_one_by_one(
         return b""
 
     for row, data in enumerate(stored.to_pylist()):
-        place = f"state {rows.name!r}, row {row}"
+        place = _place_of(rows, row)
         try:
             rewrite_entry(DataInput(data, place), rows.layout.kind, note)
         except StateError as error:
@@ -897,3 +928,10 @@ def _find_one_by_one(
 def _at(error: StateError, place: str) -> StateError:
     """Return the error with its place, unless it has that."""
     return error if error.place.startswith(place) else error.within(place)
+
+
+def _place_of(rows: StateRows | ElementRows, row: int) -> str:
+    """Return the name of a row's place in messages."""
+    columns = [name for name in (KEY_GROUP, SUBTASK) if name in rows.batch.schema.names]
+    parts = [f"{name.replace('_', ' ')} {rows.batch.column(name)[row]}" for name in columns]
+    return ", ".join([f"state {rows.name!r}", *parts, f"row {row}"])

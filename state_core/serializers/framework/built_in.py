@@ -130,6 +130,10 @@ BUILT_IN = {
         "org.apache.flink.streaming.connectors.kafka.FlinkKafkaProducer011$ContextStateSerializer$ContextStateSerializerSnapshot",
         "org.apache.flink.streaming.connectors.kafka.FlinkKafkaProducer011$NextTransactionalIdHintSerializer$NextTransactionalIdHintSerializerSnapshot",
     ),
+    "statelake.state_core.serializers.operators.statefun": (
+        "org.apache.flink.statefun.flink.core.message.MessageTypeSerializer$Snapshot",
+        "org.apache.flink.statefun.flink.core.types.remote.RemoteValueSerializerSnapshot",
+    ),
     "statelake.state_core.serializers.operators.stream_elements": (
         "org.apache.flink.streaming.runtime.streamrecord.StreamElementSerializer$StreamElementSerializerSnapshot",
     ),

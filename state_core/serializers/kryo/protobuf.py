@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader
 from statelake.state_core.serializers.kryo.java_types import JavaType
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
-STRING, GROUP, MESSAGE, BYTES, ENUM = 9, 10, 11, 12, 14
+INT64, STRING, GROUP, MESSAGE, BYTES, ENUM = 3, 9, 10, 11, 12, 14
 REPEATED = 3
 KINDS = range(1, 19)
 _ERRORS = (ValueError, struct.error, AttributeError, TypeError, KeyError, OverflowError)
@@ -490,3 +490,27 @@ def message_types(descriptors: bytes, place: str) -> dict[str, MessageType]:
     if not types:
         raise EncodeError("descriptors without a message", place=place, remedy=remedy)
     return types
+
+
+def described_message(
+    name: str, messages: Mapping[str, Sequence[tuple[str, int, int | str]]]
+) -> MessageType:
+    """Return the type of a message of proto3 whose form is known here, without descriptors.
+
+    Args:
+        name: The message.
+        messages: The fields of it, and of each message in it, by number: name, number, and the
+            number of their type in `descriptor.proto`, or the name of a message.
+    """
+    known = _Descriptors(b"")
+    for each, fields in messages.items():
+        known.messages[each] = _Message(
+            each,
+            [
+                _Field(field, number, MESSAGE, False, False, True, kind)
+                if isinstance(kind, str)
+                else _Field(field, number, kind, False, False, False, "")
+                for field, number, kind in fields
+            ],
+        )
+    return MessageType(known, name, "")

@@ -4,6 +4,7 @@
 `cep`                 partial matches of pattern detection
 `joins`               buffered rows of joins
 `sinks`               transactions of two-phase sinks
+`statefun`            messages of Stateful Functions, and values of remote ones
 `stream_elements`     pending elements of asynchronous I/O
 ====================  ===============================================================
 

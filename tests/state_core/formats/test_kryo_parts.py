@@ -431,7 +431,7 @@ def test_times_that_java_does_not_have_are_refused(name: str, content: str, coun
     item = values.read(stored)
     assert item is not None
     told = upgraded(kryo, rows_of(StateKind.VALUE, kryo, [stored] * count))
-    assert told == f"state 'ids', row 0: {item.value!r} is no {name}"
+    assert told == f"state 'ids', key group 0, row 0: {item.value!r} is no {name}"
     cursor = cursor_over([stored] * count)
     KryoSerializer(name, KryoDecoder(values, JavaType(name))).decode(cursor)
     assert cursor.inexact.all()

@@ -13,6 +13,7 @@ from tests.support.serializers.serializer_samples import (
     BASE,
     FLINK,
     LEAVES,
+    NO_BYTES,
     OF_ONE,
     OF_TWO,
     RUNTIME,
@@ -180,7 +181,43 @@ def _named(name: str) -> Callable[..., bytes]:
     return lambda *_: utf(name)
 
 
-LIBRARIES = [*cep(), *scala(), *others()]
+def field(number: int, content: Encoded) -> Encoded:
+    """A field of a Protobuf message that has a length, which is short."""
+    return content.map(lambda data: bytes([number << 3 | 2, len(data)]) + data)
+
+
+def statefun() -> list[Sample]:
+    """Messages, and values of remote functions."""
+    core = f"{FLINK}statefun.flink.core."
+    word = st.text("abc", min_size=1, max_size=3).map(str.encode)
+    address = joined(field(1, word), field(2, word), field(3, word))
+    payload = field(3, joined(field(2, word), field(3, st.binary(min_size=1, max_size=5))))
+    barrier = field(4, st.integers(1, 127).map(lambda number: bytes([8, number])))
+    body = st.one_of(payload, barrier, joined(payload, field(10, word)), NO_BYTES)
+    envelope = st.one_of(
+        NO_BYTES,
+        joined(field(2, address), body),
+        joined(field(1, address), field(2, NO_BYTES), body),
+    )
+    message = f"{core}message.MessageTypeSerializer$Snapshot"
+    remote = f"{core}types.remote.RemoteValueSerializerSnapshot"
+    named = utf("io.statefun.types") + utf("long")
+    return [
+        *(
+            Sample(
+                f"StateFun's Message of version {version}",
+                utf(message) + i32(version) + utf("WITH_KRYO_PAYLOADS") + custom,
+                envelope.map(lambda data: i32(len(data)) + data), message,
+            )
+            for version, custom in ((1, b""), (2, b"\0"), (2, b"\1" + utf("acme.Payloads")))
+        ),
+        Sample(
+            "remote value of StateFun", utf(remote) + i32(1) + named, sized(1), remote
+        ),
+    ]  # fmt: skip
+
+
+LIBRARIES = [*cep(), *scala(), *others(), *statefun()]
 CODE = "implicitly[scala.collection.generic.CanBuildFrom[Seq[Any], Any, Seq[Any]]]"
 MORE_OF_ONE: list[Wrapper] = [
     wrapper(

@@ -20,7 +20,14 @@ from statelake.pipelines.cli.options import (
     lake_option,
     typed_source_options,
 )
-from statelake.pipelines.keys import KeyRows, key_table, printed_rows, rows_in_savepoint
+from statelake.pipelines.keys import (
+    KeyRows,
+    as_far_as_found,
+    key_table,
+    printed_rows,
+    rows_in_savepoint,
+)
+from statelake.state_core.errors import UnwalkableError
 
 SHOWN_ROWS = 1000  # of a table for people; --json has all
 
@@ -79,7 +86,11 @@ def get(
                 f" all key groups of {rows.operator} are read",
                 err=True,
             )
+    lost: list[UnwalkableError] = []
+    key_rows = [as_far_as_found(rows, lost) for rows in key_rows]
     entries = _print_json(key_rows) if as_json_ else _print_tables(key_rows)
+    for error in lost:
+        raise error
     if not entries and not as_json_:
         tell(f"nothing is held for key {text}")
     answer(yes=entries > 0)

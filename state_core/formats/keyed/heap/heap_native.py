@@ -20,7 +20,7 @@ Source: `HeapSnapshotStrategy`, `HeapRestoreOperation`, `CopyOnWriteStateTableSn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -28,9 +28,11 @@ import numpy as np
 
 from statelake.state_core.errors import (
     CorruptSnapshotError,
+    SnapshotError,
     StateError,
     UnknownEndError,
     UnsupportedFormatError,
+    UnwalkableError,
 )
 from statelake.state_core.files.compression import SnappyStream, StateStream, open_stream
 from statelake.state_core.files.filesystem import ByteSource
@@ -39,7 +41,6 @@ from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan, Spanned
 from statelake.state_core.formats.keyed.heap.entry_walking import NO_END, EntryWalker
 from statelake.state_core.formats.keyed.heap.heap_recovery import (
     HEAD,
-    AmbiguousError,
     StateCut,
     entry_starts,
     recover_states,
@@ -91,34 +92,58 @@ class HeapFile:
     def entries(self, key_groups: KeyGroupRange | None = None) -> Iterator[Entries]:
         """Yield all entries of some key groups, key group after key group.
 
-        One key group is in memory at a time, decompressed.
+        One key group is in memory at a time, decompressed. An error of values that can't be walked
+        comes behind all entries that are found.
 
         Raises:
             CorruptSnapshotError: The bytes don't match the header.
-            UnsupportedFormatError: A state's values can't be walked.
+            UnwalkableError: A state's values can't be walked.
         """
+        lost: list[_GroupReader] = []
         for span in self.spans:
             if key_groups is None or span.group in key_groups:
-                yield from self._group(span)
+                reader = yield from self._group(span)
+                if reader.problem is not None:
+                    lost.append(reader.emptied())
+        if lost:
+            raise self._unwalkable(lost)
 
-    def _group(self, span: KeyGroupSpan) -> Iterable[Entries]:
-        """Return the entries of a key group; states with a value of unknown end are cut otherwise.
+    def _group(self, span: KeyGroupSpan) -> Generator[Entries, None, _GroupReader]:
+        """Yield the entries of a key group; states with a value of unknown end are cut otherwise.
 
-        Raises:
-            UnsupportedFormatError: As in `entries`.
+        Returns:
+            The reader, which knows what was not found.
         """
-        file, reader = self, _GroupReader(self, span)
+        reader = _GroupReader(self, span)
         while self.bare:
-            try:
-                return list(reader.run())
-            except UnknownEndError:  # noqa: PERF203 - once for each state at most
-                layouts, state = list(file.layouts), reader.walking
-                if layouts[state] is self.bare[state]:
-                    raise
-                layouts[state] = self.bare[state]
-                file = replace(self, layouts=tuple(layouts))
-                reader = _GroupReader(file, span)
-        return reader.run()
+            held, state = list(reader.found()), reader.walking
+            layouts = list(reader.file.layouts)
+            known = layouts[state] is not self.bare[state]
+            if not (known and isinstance(reader.problem, UnknownEndError)):
+                yield from held
+                return reader
+            layouts[state] = self.bare[state]
+            reader = _GroupReader(replace(self, layouts=tuple(layouts)), span)
+        yield from reader.found()
+        return reader
+
+    def _unwalkable(self, lost: Sequence[_GroupReader]) -> UnwalkableError:
+        """Return the error of key groups in which not all entries are found."""
+        first, names = lost[0].problem, [state.name for state in self.header.states]
+        assert first is not None  # noqa: S101 - by the caller
+        states = sorted({state for reader in lost for state in reader.lost})
+        shown = [repr(names[state]) for state in states[:SHOWN_STATES]]
+        shown += [f"{len(states) - SHOWN_STATES} more"] if len(states) > SHOWN_STATES else []
+        groups = "in key group " + str(lost[0].group)
+        if len(lost) > 1:
+            groups = f"in {len(lost)} key groups, {lost[0].group} first,"
+        return UnwalkableError(
+            f"{first.problem}; {groups} not all entries are found of state {', '.join(shown)}",
+            place=first.place,
+            remedy=first.remedy,
+            states=(names[state] for state in states),
+            why=lost[0].why,
+        )
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -150,6 +175,33 @@ class _GroupReader(EntryWalker):
         self.at = 0
         self.walking = 0
         self.whole = False
+        self.done: set[int] = set()
+        self.problem: UnsupportedFormatError | None = None
+
+    @property
+    def lost(self) -> set[int]:
+        """The states of which not all entries are found."""
+        return set(range(len(self.file.layouts))) - self.done
+
+    @property
+    def why(self) -> str:
+        """Return why entries are not found, whatever the key group."""
+        if not self.opaque:
+            return "" if self.problem is None else self.problem.problem
+        return f"only its class knows where a value ends: {self._of_opaque()}"
+
+    def _of_opaque(self) -> str:
+        """Return the classes that only they themselves can walk, and their states."""
+        shown, more = self.opaque[:SHOWN_STATES], len(self.opaque) - SHOWN_STATES
+        classes = {_native_value(self.file.layouts[state])[0][0].name for state in shown}
+        names = [repr(self.file.header.states[state].name) for state in shown]
+        names += [f"{more} more"] if more > 0 else []
+        return f"{', '.join(sorted(classes))}; state {', '.join(names)} {self.where}"
+
+    def emptied(self) -> _GroupReader:
+        """Return the reader without the key group's content."""
+        self.data = self.data[:0]
+        return self
 
     def _read(self) -> U8Array:
         """Return the key group's content behind its number, decompressed."""
@@ -184,11 +236,21 @@ class _GroupReader(EntryWalker):
             if count < block.size:
                 return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
 
-    def run(self) -> Iterator[Entries]:
-        """Yield the entries of each state; of a damaged state, those before the damage."""
-        recovers = self.opaque and self.file.max_parallelism and self.complete
+    @property
+    def recovers(self) -> bool:
+        """Whether values of unknown ends are found by the structure around them."""
+        return bool(self.opaque and self.file.max_parallelism and self.complete)
+
+    def found(self) -> Iterator[Entries]:
+        """Yield the entries of each state; of a damaged state, those before the damage.
+
+        Afterwards `problem` says why not all of them are found.
+        """
         try:
-            yield from self._recovered() if recovers else self._states()
+            yield from self._recovered() if self.recovers else self._states()
+        except UnsupportedFormatError as error:
+            self.problem = error
+            return
         except CorruptSnapshotError:
             if self.broken is None:
                 raise
@@ -223,6 +285,7 @@ class _GroupReader(EntryWalker):
                     continue
                 yield batch
                 count -= rows
+            self.done.add(state)
         following = self.data[self.at : self.at + 4].tobytes()
         self.whole = self.at == self.data.size or (
             self.open_end and int.from_bytes(following, "big") == self.span.group + 1
@@ -251,31 +314,34 @@ class _GroupReader(EntryWalker):
 
     def _recovered(self) -> Iterator[Entries]:
         """Yield the entries of all states, finding opaque ones by the structure around them."""
-        try:
-            cuts = self.cuts(self.file.order)
-        except AmbiguousError as error:
-            shown, more = self.opaque[:SHOWN_STATES], len(self.opaque) - SHOWN_STATES
-            classes = {_native_value(self.file.layouts[state])[0][0].name for state in shown}
-            names = [repr(self.file.header.states[state].name) for state in shown]
-            names += [f"{more} more"] if more > 0 else []
-            raise UnsupportedFormatError(
-                f"{error.problem} ({', '.join(sorted(classes))}; state {', '.join(names)}"
-                f" {self.where})",
-                place=self._named(),
-                remedy=NO_END,
-            ) from error
+        lost: list[SnapshotError] = []
+        cuts = self.cuts(self.file.order, lost)
+        for error in lost:
+            self.problem = error if isinstance(error, UnknownEndError) else UnsupportedFormatError(
+                f"{error.problem} ({self._of_opaque()})", place=self._named(), remedy=NO_END
+            )  # fmt: skip
         for cut in cuts:
-            self.at = cut.start
-            if cut.starts is not None:
-                yield self._cut_batch(cut.state, cut.starts, cut.end)
-            elif cut.count:
-                yield self._batch(cut.state, cut.count)
+            try:
+                yield from self._of_cut(cut)
+            except UnsupportedFormatError as error:  # noqa: PERF203 - other states are cut
+                self.problem = self.problem or error
 
-    def cuts(self, order: tuple[int, ...]) -> list[StateCut]:
+    def _of_cut(self, cut: StateCut) -> Iterator[Entries]:
+        self.at = cut.start
+        if cut.starts is not None:
+            yield self._cut_batch(cut.state, cut.starts, cut.end)
+        elif cut.count:
+            yield self._batch(cut.state, cut.count)
+        self.done.add(cut.state)
+
+    def cuts(
+        self, order: tuple[int, ...], lost: list[SnapshotError] | None = None
+    ) -> list[StateCut]:
         """Return the positions of each state's entries.
 
         Args:
             order: The order of the states, if it is known.
+            lost: Gets the error if not all are determined; those that are, are returned.
 
         Raises:
             AmbiguousError: The positions are not determined.
@@ -291,7 +357,7 @@ class _GroupReader(EntryWalker):
             return entry_starts(data, parts, self.group, most, counted=counted)
 
         return recover_states(
-            data, self.opaque, len(layouts), self._walked, places, order, self.borders
+            data, self.opaque, len(layouts), self._walked, places, order, self.borders, lost
         )
 
     def _walked(self, state: int, begin: int, count: int) -> int | None:

@@ -26,7 +26,12 @@ from functools import cached_property
 import numpy as np
 
 from statelake.state_core.bounds import RECOVERY_WORK
-from statelake.state_core.errors import CorruptSnapshotError, StateError, UnknownEndError
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    SnapshotError,
+    StateError,
+    UnknownEndError,
+)
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.model.key_groups import key_group_of
 from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
@@ -35,6 +40,9 @@ from statelake.state_core.serializers.framework.columns import I64Array
 
 HEAD = 6  # i16 state id, i32 number of entries
 _WHY = "of which only their class knows where they end"
+_MORE_WAYS = f"values {_WHY}: they can be cut in more ways than one"
+_NO_WAY = f"values {_WHY}, and entries that fit together in no way"
+MOST_WAYS = 64  # that are compared
 
 
 class AmbiguousError(CorruptSnapshotError):
@@ -202,6 +210,7 @@ def recover_states(
     places: Callable[[int], tuple[list[int], list[int]]],
     order: Sequence[int] = (),
     borders: Sequence[int] = (),
+    lost: list[SnapshotError] | None = None,
 ) -> list[StateCut]:
     """Return the entries of all states of a key group.
 
@@ -214,12 +223,15 @@ def recover_states(
         places: Given the id of an opaque state, as `entry_starts`.
         order: The ids of all states in the order of the file, if that is known.
         borders: The start of each state, if it is known.
+        lost: Gets the error if there are several ways or none; those states are returned then that
+            are cut alike in all of them. Without it, the error is raised.
 
     Raises:
         AmbiguousError: They can be cut in two ways, or in no way, or finding out takes too much
             work.
     """
-    return _Search(data, frozenset(opaque), states, walk, places, order, borders).run()
+    search = _Search(data, frozenset(opaque), states, walk, places, order, borders)
+    return search.run() if lost is None else search.sure(lost)
 
 
 @dataclass
@@ -236,8 +248,57 @@ class _Search:
     work: int = 0
 
     def run(self) -> list[StateCut]:
-        """Return the only way to cut the key group, by depth-first search."""
+        """Return the only way to cut the key group."""
         way: list[StateCut] | None = None
+        for found in self._ways():
+            if way or any(part.ways > 1 for part in found):
+                raise AmbiguousError(_MORE_WAYS)
+            way = found
+        if not way:
+            raise AmbiguousError(_NO_WAY)
+        return way
+
+    def sure(self, lost: list[SnapshotError]) -> list[StateCut]:
+        """Return the states that are cut alike in every way; before any way, the first ones."""
+        alike: dict[tuple[int, int, int, int], StateCut] = {}
+        problem: SnapshotError = AmbiguousError(_NO_WAY)
+        try:
+            for number, way in enumerate(self._ways()):
+                if number == MOST_WAYS:
+                    alike, problem = {}, AmbiguousError(_MORE_WAYS)
+                    break
+                places = {(cut.state, cut.start, cut.end, cut.count): cut for cut in way}
+                alike = {at: cut for at, cut in places.items() if not number or at in alike}
+                problem = AmbiguousError(_MORE_WAYS)
+        except (AmbiguousError, UnknownEndError) as error:
+            alike, problem = {}, error
+        cuts = [cut for cut in alike.values() if cut.ways == 1] if alike else list(self._first())
+        if len(cuts) < self.states:
+            lost.append(problem)
+        return cuts
+
+    def _first(self) -> Iterator[StateCut]:
+        """Yield the states before the first one whose end is not known."""
+        self.path.clear()
+        self.taken.clear()
+        self.work = 0
+        try:
+            while len(self.path) < self.states:
+                at = self.path[-1].end if self.path else 0
+                head = self._head(at)
+                if head is None or (head[0] in self.opaque and head[1]):
+                    return
+                cut = next(self._nexts(at), None)
+                if cut is None:
+                    return
+                yield cut
+                self.path.append(cut)
+                self.taken.add(cut.state)
+        except (AmbiguousError, UnknownEndError):
+            return
+
+    def _ways(self) -> Iterator[list[StateCut]]:
+        """Yield each way to cut the key group, by depth-first search."""
         nexts = [self._nexts(0)]
         while nexts:
             cut = next(nexts[-1], None)
@@ -252,12 +313,7 @@ class _Search:
                 self.taken.add(cut.state)
                 nexts.append(self._nexts(cut.end))
             elif cut.end == len(self.data):
-                if way or any(part.ways > 1 for part in (*self.path, cut)):
-                    raise AmbiguousError(f"values {_WHY}: they can be cut in more ways than one")
-                way = [*self.path, cut]
-        if not way:
-            raise AmbiguousError(f"values {_WHY}, and entries that fit together in no way")
-        return way
+                yield [*self.path, cut]
 
     def _nexts(self, at: int) -> Iterator[StateCut]:
         """Yield the possible states that begin here."""

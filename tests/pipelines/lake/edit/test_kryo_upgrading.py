@@ -35,6 +35,9 @@ from statelake.state_core.formats.layout.keyed_states import key_parts
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import ChannelHandle, InlineHandle, MergedChannelPart
 from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
+from statelake.state_core.serializers.composite.optionals import NullableSerializerSnapshot
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
 from statelake.state_core.serializers.framework.decoders import is_undecoded, undecoded
 from statelake.state_core.serializers.framework.plugins import loaded_plugins
@@ -644,7 +647,8 @@ def test_a_damaged_window_is_named(tmp_path: Path) -> None:
     assert left.pop("_timer_state/processing_window-timers") == ""
     assert set(left) == {"window-contents", "merging-window-set", TIMERS}
     for why in left.values():
-        assert re.match(r"row 0, offset \d+: object 5, of 0 read; the file is damaged", why)
+        said = r"key group \d+, row 0, offset \d+: object 5, of 0 read; the file is damaged"
+        assert re.match(said, why)
     assert not (tmp_path / "new").exists()
 
 
@@ -736,3 +740,141 @@ def test_an_upgraded_savepoint_is_upgraded_to_itself(
         for each in (once, twice)
     ]
     assert metas[0] == metas[1]
+
+
+ANIMAL, DOG = "com.acme.Animal", "com.acme.Dog"
+ANIMALS: dict[str, Any] = {
+    "flink": 1,
+    "classes": {
+        ANIMAL: {"fields": {"name": "String"}},
+        DOG: {"fields": {"name": "String", "age": "int"}},
+    },
+}
+SPOT = Item(DOG, {"name": Item("java.lang.String", "b"), "age": 3})
+TOM = Item(ANIMAL, {"name": Item("java.lang.String", "a")})
+ODD_DURATION = bytes.fromhex("80a8d6b90702")  # a second, and 2,000,000,000 ns
+
+
+def zoo(to: Path, kryo: KryoSerializerSnapshot, *, odd: bool = False) -> Path:
+    """A savepoint of Flink 1 with a list of animals by Kryo, UUIDs and durations by Kryo."""
+    decoding.declare_classes(ANIMALS)
+
+    def state(name: str, java_class: str, *items: Item, data: bytes = b"") -> sl.NewKeyedState:
+        of_class = kryo.of_class(java_class)
+        values = of_class.values(KryoVersion.FLINK_1)
+        stored = [values.write(item, KryoVersion.FLINK_1) for item in items]
+        if data:
+            stored.append(bytes([values.classes.numbers[java_class] + 2, 1]) + data)
+        rows = pa.table({"key": list(range(len(stored))), "value": stored})
+        return sl.NewKeyedState(name, rows, value=of_class)
+
+    one = uuid.UUID(int=1)
+    with undecoded():
+        states = [
+            state("zoo", "java.util.List", Item("java.util.ArrayList", [TOM, SPOT])),
+            state("ids", "java.util.UUID", Item("java.util.UUID", str(one))),
+        ]
+        if odd:
+            states.append(state("times", "java.time.Duration", data=ODD_DURATION))
+        operator = sl.NewOperator("o", "Long", tuple(states), parallelism=1, max_parallelism=4)
+        sl.write_snapshot(to, [operator])
+    return to
+
+
+def operator_o(savepoint: Path) -> Operator:
+    """The only one."""
+    return open_snapshot(savepoint, uids=["o"])["o"]
+
+
+def like_zoo(to: Path, **subclasses: Any) -> Path:
+    """A savepoint of the new job, whose list is of POJOs that may have a subclass."""
+    name = {"name": parse_type("String")}
+    dog = PojoSerializerSnapshot.of(DOG, name | {"age": parse_type("Integer")})
+    known = {how: {DOG: dog} for how, is_known in subclasses.items() if is_known}
+    element = NullableSerializerSnapshot.of(PojoSerializerSnapshot.of(ANIMAL, name, **known))
+    animals = NullableSerializerSnapshot.of(ListSerializerSnapshot.around(element))
+    rows = pa.table({"key": pa.array([], pa.int64()), "value": pa.array([], pa.null())})
+    state = sl.NewKeyedState("zoo", rows, value=animals)
+    operator = sl.NewOperator("o", "Long", (state,), parallelism=1, max_parallelism=4)
+    sl.write_snapshot(to, [operator], metadata_version=5)
+    return to
+
+
+@pytest.mark.parametrize(
+    ("how", "head"),
+    [
+        ("non_registered", b"\4" + len(DOG).to_bytes(2, "big") + DOG.encode()),
+        ("registered", b"\x08\0"),
+    ],
+)
+def test_subclasses_in_a_list_are_written_as_the_new_job_has_them(
+    how: str, head: bytes, tmp_path: Path
+) -> None:
+    """By name, or by the tag of a registered class; each with the fields of its own class."""
+    savepoint = zoo(tmp_path / "old", operator_kryo(tmp_path))
+    like = like_zoo(tmp_path / "like", **{how: True})
+    done = sl.upgrade(savepoint, tmp_path / "new", "2.3", like=like, uids=["o"])
+    assert [state.left for state in done.states] == ["", ""]
+    with undecoded():
+        state = open_snapshot(tmp_path / "new", uids=["o"])["o"]["zoo"]
+    (file, index), *_ = state.files
+    (stored,) = (
+        bytes(held.data[held.value_start[0] : held.value_end[0]])
+        for held in (each.of_state(index) for each in file.entries())
+        if len(held)
+    )
+    tom, spot = b"\2\0\2a", b"\2\0\0\0\0\3\0\2b"  # flags; a null flag before each field
+    assert stored == b"\0" + (2).to_bytes(4, "big") + b"\0" + tom + b"\0" + head + spot
+
+
+def operator_kryo(tmp_path: Path) -> KryoSerializerSnapshot:
+    """Kryo's snapshot of real Flink 1.20, with its registrations."""
+    kryo = value_type(operator_of(jdk_savepoint(tmp_path / "jdk")).state("ids").meta_info)
+    assert isinstance(kryo, KryoSerializerSnapshot)
+    return kryo
+
+
+def test_a_state_that_flink_2_has_no_form_for_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A subclass that nobody describes, a duration that no Java has: all others are upgraded."""
+    savepoint = zoo(tmp_path / "old", operator_kryo(tmp_path), odd=True)
+    like = like_zoo(tmp_path / "like")
+    words: Any = {"like": like, "uids": ["o"]}
+    plan = sl.upgrade(savepoint, **words)
+    left = {state.state: state.left for state in plan.states}
+    assert left["ids"] == ""
+    assert re.match(
+        r"key group \d, row 0: a com\.acme\.Dog where there should be a com\.acme\.Animal, whose"
+        r" serializer in the new job does not describe such a subclass; name a savepoint",
+        left["zoo"],
+    )
+    assert re.match(r"key group \d, row 0: .* is no java\.time\.Duration", left["times"])
+    refused = sl.upgrade(savepoint, tmp_path / "new", **words)
+    assert (refused.made, refused.states) == ("", plan.states)
+    assert not (tmp_path / "new").exists()
+    done = sl.upgrade(savepoint, tmp_path / "new", partly=True, **words)
+    assert {state.state: state.left for state in done.states} == left
+    assert (bool(done.made), done.complete) == (True, False)
+    with undecoded():
+        before, after = (
+            {held.name: held.to_arrow() for held in operator_o(each).keyed_states}
+            for each in (savepoint, tmp_path / "new")
+        )
+    assert {name for name in before if before[name] != after[name]} == {"ids"}
+    # in a lake, and a second time: the same words, and the exit code of what was left
+    classes = tmp_path / "animals.yaml"
+    classes.write_text(yaml.safe_dump(ANIMALS))
+    of = ("--lake", tmp_path / "lake", "--job", "zoo", "--snapshot", "one", "--kryo", classes)
+    assert run("import", savepoint, *of, "--engine", "local", "--uid", "o") == 0
+    for way, told in (
+        ("--dry-run", "a dry run"),
+        ("--note=a", "--partly leaves these states as they are"),
+        ("--partly", "3 states that Flink 2 can't restore, now one-flink-2"),
+        ("--partly", "2 states that Flink 2 can't restore, now one-flink-2"),
+    ):
+        capsys.readouterr()
+        assert run("upgrade", *of, "--like", like, way) == 1
+        assert told in " ".join(capsys.readouterr().out.split())
+    made = sl.Lake(tmp_path / "lake").job("zoo")["one-flink-2"]
+    assert made.record.parent == "one"
