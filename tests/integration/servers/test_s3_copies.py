@@ -407,6 +407,21 @@ def test_an_object_that_can_not_be_read_keeps_no_other_checkpoint_from_being_cop
     assert stage.copies() == stage.wanted()
 
 
+@pytest.mark.parametrize("family", ["incremental", "merged", "forst"])
+def test_a_file_that_is_not_where_its_handle_leads_is_missing(
+    family: str, staged: Callable[[Scene], Stage]
+) -> None:
+    """It is not said to be outside, and to be allowed."""
+    stage = staged(Scene(family, FROM_STORE, every=False))
+    stage.put()
+    stage.relay.plan = lambda _: None
+    for path in [path for path in stage.now if "/shared/" in path]:
+        stage.change(path, None)
+    ran = stage.run(1)
+    assert (ran.code, "outside" in ran.err) == (3, False), ran.err
+    assert f"(it was written to 's3://flink/{stage.job}/shared/" in ran.err
+
+
 @pytest.mark.parametrize("operation", ["LIST", "DELETE", "POST"])
 def test_what_can_not_be_removed_of_a_checkpoint_that_is_gone_is_said(
     operation: str, staged: Callable[[Scene], Stage]
