@@ -287,28 +287,26 @@ def copy_checkpoints(
     complete = 0
     for name in wanted:
         checkpoint = source.child(name)
-        if not checkpoint.is_file(METADATA_FILE):
-            continue  # it is being written
+        begun = False
         try:
+            if not checkpoint.is_file(METADATA_FILE):
+                continue  # it is being written
             if name in done:
                 place.refuse_another_of(name, checkpoint)
                 complete += 1
                 continue
-            try:
-                plan = _planned(checkpoint, place, f"{name}/", options)
-            except StateError as error:
-                if checkpoint.is_file(METADATA_FILE):
-                    damaged.append(error)
-                else:
-                    gone.append(name)
-                    place.directory.delete_files([f"{name}/{COPYING}"])
-                continue
+            plan = _planned(checkpoint, place, f"{name}/", options)
+            begun = True
             copied.append(_copied(plan, place, options, progress))
-        except (ChangedFileError, MissingFileError, TruncatedError) as error:
-            if checkpoint.is_file(METADATA_FILE):
+        except DeclarationError:
+            raise
+        except StateError as error:
+            if begun and not _is_of_source(error, source):
+                raise
+            if _is_there(checkpoint):
                 damaged.append(error)
                 continue
-            if name not in known:  # all of it was written just now
+            if begun and name not in known:  # all of it was written just now
                 place.directory.delete_tree(name)
             place.directory.delete_files([f"{name}/{COPYING}"])
             gone.append(name)
@@ -319,6 +317,20 @@ def copy_checkpoints(
             remedy="all others are copied; `statelake scan` says what is wrong with this one",
         ) from damaged[0]  # fmt: skip
     return CopiedCheckpoints(source.uri, target.uri, tuple(copied), complete, tuple(gone))
+
+
+def _is_of_source(error: StateError, source: Directory) -> bool:
+    """Return whether an error is of what is read, and not of where it is written."""
+    changed = isinstance(error, ChangedFileError | MissingFileError | TruncatedError)
+    return changed or error.place.startswith((f"{source.root}/", f"{source.uri}/"))
+
+
+def _is_there(checkpoint: Directory) -> bool:
+    """Return whether a checkpoint is complete; also if that can't be known."""
+    try:
+        return checkpoint.is_file(METADATA_FILE)
+    except SnapshotError:
+        return True
 
 
 def _number(name: str) -> int:

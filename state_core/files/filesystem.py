@@ -390,9 +390,18 @@ class Directory:
         return stores.not_read(error, self.full(path))
 
     def create(self) -> None:
-        """Create the directory and those above it; in an object store, only the bucket."""
+        """Create the directory and those above it; in an object store, only the bucket.
+
+        Raises:
+            SnapshotError: A store refuses, or can't be reached.
+        """
         if not (self.is_object_store and "/" in self.root):
-            self.filesystem.create_dir(self.root, recursive=True)
+            try:
+                self.filesystem.create_dir(self.root, recursive=True)
+            except OSError as error:
+                if self.local:
+                    raise
+                raise self._refused("can't be created", "", error) from error
 
     def open_output(self, path: str) -> pa.NativeFile:
         """Create a file for writing, with its directories.
@@ -480,10 +489,14 @@ class Directory:
         except OSError as error:
             if self.local:
                 raise
-            from statelake.state_core.files.object_stores import first_line
+            raise self._refused("can't be removed", path, error) from error
 
-            problem = f"can't be removed: {first_line(error)}"
-            raise SnapshotError(problem, place=self.full(path)) from error
+    def _refused(self, problem: str, path: str, error: OSError) -> SnapshotError:
+        """Return the error for what a store refuses; a disk's own error says more than ours."""
+        from statelake.state_core.files import object_stores as stores
+
+        problem = f"{problem}: {stores.first_line(error)}"
+        return SnapshotError(problem, place=self.full(path), remedy=stores.STORE_REMEDY)
 
     def delete_files(self, paths: Sequence[str]) -> None:
         """Remove files, those that exist: an object store is asked once for up to 1,000."""
@@ -496,9 +509,19 @@ class Directory:
             self.delete(path)
 
     def delete_tree(self, path: str = "") -> None:
-        """Remove a directory and all below it, if it exists."""
-        if self.exists(path):
+        """Remove a directory and all below it, if it exists.
+
+        Raises:
+            SnapshotError: A store refuses, or can't be reached.
+        """
+        if not self.exists(path):
+            return
+        try:
             self.filesystem.delete_dir(self.full(path))
+        except OSError as error:
+            if self.local:
+                raise
+            raise self._refused("can't be removed", path, error) from error
 
     def descriptor(self, path: str) -> int:
         """Open a local file for reading and return its descriptor; the caller closes it."""

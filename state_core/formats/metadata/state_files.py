@@ -363,7 +363,7 @@ class StateFiles:
                     source := self._found(directory, place[len(root) :])
                 ):
                     return source
-        if self._is_external(uri, path):
+        if self._is_external(uri, path, self._own_places(parent, name)):
             tables = TABLE_DIRECTORY.fullmatch(parent)  # each subtask has one
             parent = tables[1] if tables else parent
             there = (
@@ -408,10 +408,19 @@ class StateFiles:
             return [(self._above.child(shared), path), *places]
         return places
 
-    def _is_external(self, uri: str, path: str) -> bool:
-        """Return whether the file is at the handle's place, outside of the snapshot."""
+    def _is_external(
+        self, uri: str, path: str, looked: list[tuple[ConfinedDirectory, str]]
+    ) -> bool:
+        """Return whether the file is at the handle's place, outside of the snapshot.
+
+        Args:
+            uri: The place.
+            path: Its path.
+            looked: Where it is not.
+        """
         if _SCHEME.match(uri) and not uri.startswith("file:"):
-            return not self.allowed
+            place = place_of(uri, self.directory)
+            return not (self.allowed or place in {within.full(own) for within, own in looked})
         return self.directory.local and os.path.exists(path)
 
 

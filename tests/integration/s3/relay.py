@@ -24,6 +24,7 @@ __all__ = ["OPERATIONS", "Fault", "Plan", "Relay", "Request", "Traffic"]
 
 OPERATIONS = ("GET", "HEAD", "LIST", "PUT", "POST", "DELETE")
 DELAY_SECONDS = 0.1
+SILENT_SECONDS = 2.0
 
 
 class Fault(Enum):
@@ -34,9 +35,13 @@ class Fault(Enum):
     ERROR = "500 InternalError, not carried out"
     UNAVAILABLE = "503 ServiceUnavailable, not carried out"
     SLOW_DOWN = "503 SlowDown, not carried out"
+    RESET = "not carried out, and the connection is closed without an answer"
     LOST = "carried out, and the connection is closed without an answer"
     LOST_ERROR = "carried out, and answered with 500"
     TAKEN = "412 PreconditionFailed to a conditional write, not carried out"
+    FORBIDDEN = "403 AccessDenied, not carried out"
+    OTHER_ETAG = "carried out, and answered with another ETag"
+    SILENT = "carried out, and answered when nobody waits any more"
 
 
 @dataclass(frozen=True)
@@ -79,12 +84,16 @@ class Traffic:
 
 
 Plan = Callable[[Request], "Fault | None"]
+NOT_CARRIED = frozenset({
+    Fault.ERROR, Fault.UNAVAILABLE, Fault.SLOW_DOWN, Fault.TAKEN, Fault.RESET, Fault.FORBIDDEN,
+})  # fmt: skip
 _ERRORS = {
     Fault.ERROR: (500, "InternalError"),
     Fault.LOST_ERROR: (500, "InternalError"),
     Fault.UNAVAILABLE: (503, "ServiceUnavailable"),
     Fault.SLOW_DOWN: (503, "SlowDown"),
     Fault.TAKEN: (412, "PreconditionFailed"),
+    Fault.FORBIDDEN: (403, "AccessDenied"),
 }
 
 
@@ -200,7 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault = relay.fault(request)
         if fault is Fault.DELAY:
             time.sleep(DELAY_SECONDS)
-        carried = fault not in {Fault.ERROR, Fault.UNAVAILABLE, Fault.SLOW_DOWN, Fault.TAKEN}
+        carried = fault not in NOT_CARRIED
         status, headers, data = self._ask(body) if carried else (0, [], b"")
         requested = self.headers.get("Range", "").removeprefix("bytes=")
         words = " ".join(filter(None, (request.operation, self.path, requested)))
@@ -210,7 +219,12 @@ class _Handler(BaseHTTPRequestHandler):
             text = f"<Error><Code>{code}</Code><Message>a fault of the tests</Message></Error>"
             data = b"" if self.command == "HEAD" else text.encode()
             headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(text)))]
-        if fault is Fault.LOST or (fault is Fault.CUT and len(data) < 2):
+        if fault is Fault.OTHER_ETAG:
+            headers = [each for each in headers if each[0].lower() != "etag"]
+            headers.append(("ETag", f'"{request.number:032x}"'))
+        if fault is Fault.SILENT:
+            time.sleep(SILENT_SECONDS)
+        if fault in {Fault.LOST, Fault.RESET} or (fault is Fault.CUT and len(data) < 2):
             self._hang_up()
             return
         self._answer(status, headers, data[: len(data) // 2] if fault is Fault.CUT else data)
