@@ -38,7 +38,7 @@ KEY_LINES = "give a text file with a key a line"
 _Owner = TypeVar("_Owner")
 _COLUMNS = {
     "namespace": "namespace", "user_key": "user key", "timestamp": "fires", "value": "value",
-    "ttl": "last access",
+    "ttl": "last access", "raw_key": "raw_key", "raw_value": "raw_value",
 }  # fmt: skip
 
 SHOWN_KEY = 60
@@ -92,7 +92,7 @@ def as_far_as_found(key_rows: KeyRows, lost: list[UnwalkableError]) -> KeyRows:
 def printed_rows(key_rows: KeyRows) -> Iterator[dict[str, Any]]:
     """Yield the rows of a key as they are printed, as JSON values."""
     for state, batch in key_rows.batches:
-        yield from plain_rows(state_head(key_rows.operator, state), batch)
+        yield from plain_rows(state_head(key_rows.operator, state), batch, state.layout)
 
 
 def key_table(key_rows: KeyRows, limit: int) -> Table:

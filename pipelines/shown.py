@@ -20,6 +20,7 @@ from statelake.state_core.model.snapshot import KeyedState, OperatorState, State
 from statelake.state_core.printable import bytes_text, printable, printable_json
 
 __all__ = [
+    "RAW",
     "age_text",
     "as_markdown",
     "bytes_text",
@@ -31,8 +32,10 @@ __all__ = [
     "parse_duration",
     "plain",
     "plain_rows",
+    "rows_said",
     "state_head",
     "state_title",
+    "typed_row",
     "write_csv",
 ]
 
@@ -93,6 +96,7 @@ def as_markdown(text: str) -> str:
 
 
 TIMES = ("timestamp", "ttl")  # columns of state with times
+RAW = "raw_"  # before the name of the column whose exact bytes a column has
 
 
 def cell_text(name: str, value: Any) -> str:
@@ -134,15 +138,60 @@ def state_head(operator: str, state: KeyedState | OperatorState) -> dict[str, An
     return head | ({"alias": state.names.alias} if state.names.alias else {})
 
 
-def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield rows of a state as they are printed, as JSON values."""
-    names = [name for name in rows.schema.names if not name.startswith("raw_")]
+def plain_rows(
+    head: dict[str, Any], rows: pa.RecordBatch | pa.Table, layout: Any = None
+) -> Iterator[dict[str, Any]]:
+    """Yield rows of a state as they are printed, as JSON values.
+
+    A value that its column can't hold is text, with all of its digits. Where JSON does not say all
+    of a value, its bytes are beside it in Base64, as `raw_key` or `raw_value`.
+
+    Args:
+        head: What each begins with.
+        rows: The rows.
+        layout: The state's layout; without it such values have only their bytes beside them.
+    """
+    names = [name for name in rows.schema.names if not name.startswith(RAW)]
     names.sort(key=_ORDER.index)
     kinds = {name: rows.schema.field(name).type for name in names}
-    rows = rows.select(names)
     for start in range(0, rows.num_rows, ROWS_AT_ONCE):
-        for row in rows.slice(start, ROWS_AT_ONCE).to_pylist():
-            yield head | {name: plain(row[name], kinds[name]) for name in names}
+        part = rows.slice(start, ROWS_AT_ONCE)
+        whole = rows_said(part, layout)
+        for row, more in zip(part.select(names).to_pylist(), whole, strict=True):
+            said = row | more
+            yield head | {name: plain(said[name], kinds.get(name)) for name in (*names, *more)}
+
+
+def rows_said(rows: pa.RecordBatch | pa.Table, layout: Any = None) -> list[dict[str, Any]]:
+    """Return for each row what its typed columns do not say: whole values, or else bytes.
+
+    Args:
+        rows: The rows, with their columns of exact bytes.
+        layout: The state's layout; without it there are only the bytes.
+    """
+    said: list[dict[str, Any]] = [{} for _ in range(rows.num_rows)]
+    if layout is not None and rows.num_rows:
+        from statelake.state_core.formats.layout.whole_rows import (  # noqa: PLC0415 - if printed
+            whole_rows,
+        )
+
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        (batch,) = table.combine_chunks().to_batches()
+        for row, more in whole_rows(layout, batch).items():
+            said[row] = more
+        return said
+    for name in rows.schema.names:
+        if name.startswith(RAW) and rows.column(name).null_count < rows.num_rows:
+            for row, data in enumerate(rows.column(name).to_pylist()):
+                if data is not None:
+                    said[row][name] = data
+    return said
+
+
+def typed_row(row: pa.RecordBatch, layout: Any) -> dict[str, Any]:
+    """Return a single row of a state as Python values, with what its columns do not say."""
+    (values,), (more,) = row.to_pylist(), rows_said(row, layout)
+    return {name: value for name, value in values.items() if not name.startswith(RAW)} | more
 
 
 def json_rows(batch: pa.RecordBatch | pa.Table) -> Iterator[tuple[Any, ...]]:
@@ -239,7 +288,7 @@ def _nested(value: Any, kind: pa.DataType) -> Any:
 
 
 def _pairs(pairs: Any, text: bool, key: pa.DataType | None, item: pa.DataType | None) -> Any:
-    if text and len({name for name, _ in pairs}) == len(pairs):
+    if text and len(keys := {name for name, _ in pairs}) == len(pairs) and None not in keys:
         return {name: plain(element, item) for name, element in pairs}
     return [[plain(name, key), plain(element, item)] for name, element in pairs]
 

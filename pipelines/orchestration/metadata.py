@@ -18,7 +18,15 @@ from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotReco
 from statelake.pipelines.lake.tables.table_rows import group_sizes, table_rows
 from statelake.pipelines.orchestration.resources import public_location
 from statelake.pipelines.report.drawing import commit_charts, key_group_chart
-from statelake.pipelines.shown import as_markdown, bytes_text, json_text, plain
+from statelake.pipelines.shown import (
+    RAW,
+    as_markdown,
+    bytes_text,
+    json_text,
+    plain,
+    typed_row,
+)
+from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.printable import printable
 
@@ -61,7 +69,6 @@ COLUMNS = {
     "subtask": "The subtask that has the element",
     "position": "The position of the element in its subtask's list",
 }
-_RAW = "raw_"  # before the name of the column whose exact bytes a column has
 
 
 def savepoint_metadata(snapshot: Snapshot) -> Metadata:
@@ -189,8 +196,8 @@ def _column_schema(schema: pa.Schema) -> dg.TableSchema:
 
 
 def _described(column: str) -> str | None:
-    if column.startswith(_RAW):
-        return f"The exact bytes of {printable(column.removeprefix(_RAW))}, unless it has them"
+    if column.startswith(RAW):
+        return f"The exact bytes of {printable(column.removeprefix(RAW))}, unless it has them"
     return COLUMNS.get(column)
 
 
@@ -221,7 +228,8 @@ def _preview(lake: Catalog, operators: list[OperatorRecord]) -> str:
         for state in operator.operator_states:
             units = operator.table_of(state).units[:1]
             batch = read_operator_rows(lake.location, state, units)
-            parts.append(f"**{as_markdown(state.table)}**\n\n{_first_rows(batch)}")
+            _, layout = parse_operator_state(state.meta_info)
+            parts.append(f"**{as_markdown(state.table)}**\n\n{_first_rows(batch, layout)}")
         for table in operator.keyed_tables:
             if not table.units:
                 continue
@@ -229,16 +237,18 @@ def _preview(lake: Catalog, operators: list[OperatorRecord]) -> str:
             reader = table_rows(lake.location, operator, table)
             parts += [
                 f"**{as_markdown(table.path)}** ({as_markdown(rows.name)})\n\n"
-                f"{_first_rows(rows.batch)}"
+                f"{_first_rows(rows.batch, rows.layout)}"
                 for rows in reader.read(KeyGroupRange(unit.first, unit.last))
             ]
     return "\n\n".join(parts)
 
 
-def _first_rows(batch: pa.RecordBatch) -> str:
-    names = [name for name in batch.schema.names if not name.startswith("raw_")]
-    shown = batch.select(names).slice(0, PREVIEW_ROWS).to_pylist()
-    return markdown_table(names, [[_cell(value) for value in row.values()] for row in shown])
+def _first_rows(batch: pa.RecordBatch, layout: Any) -> str:
+    first = range(min(len(batch), PREVIEW_ROWS))
+    shown = [typed_row(batch.slice(at, 1), layout) for at in first]
+    names = list(dict.fromkeys(name for row in shown for name in row))
+    names = names or [name for name in batch.schema.names if not name.startswith(RAW)]
+    return markdown_table(names, [[_cell(row.get(name)) for name in names] for row in shown])
 
 
 def _cell(value: Any) -> str:

@@ -18,7 +18,15 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.query.table_names import SPARK, TableNames, read_only, resolve_names
+from statelake.pipelines.lake.query.table_names import (
+    SPARK,
+    NamedTable,
+    TableNames,
+    exact_rows_sql,
+    read_only,
+    resolve_names,
+    says_exact,
+)
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.tables.tables import has_files_of
 from statelake.pipelines.spark.object_stores import spark_path
@@ -66,6 +74,7 @@ def run_sql(
     for name in QUERY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     names = TableNames(lake, as_of=as_of, job=job) if names is None else names
+    exact = says_exact(query, SPARK)
 
     def target(parts: tuple[str, ...]) -> str | None:
         table = names.find(parts)
@@ -75,6 +84,13 @@ def run_sql(
             raise StateError(
                 f"{table.name} is not known to Spark", remedy="leave --engine spark out"
             )
+        name = pinned(table)
+        if not exact:
+            return name
+        columns = pa.schema(lake.table(table.path).require().schema().to_arrow()).names
+        return f"({exact_rows_sql(name, columns)})"
+
+    def pinned(table: NamedTable) -> str:
         stored, recorded = lake.table(table.path), names.recorded(table)
         if names.as_of is None:
             newest = stored.require()

@@ -344,6 +344,7 @@ class KeyedState:
         meta_info: Its meta info, as Flink wrote it.
         names: The names of the fields of its rows, from a plan of Flink SQL.
         files: The files that contain it, each with its id there.
+        layout: The layout of its rows: a `KeyedLayout` of the formats.
     """
 
     name: str
@@ -357,6 +358,7 @@ class KeyedState:
     meta_info: bytes = field(default=b"", compare=False, repr=False)
     names: RowNames = NO_NAMES
     files: tuple[tuple[KeyedFile, int], ...] = field(default=(), compare=False, repr=False)
+    layout: Any = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
         types = types_text(self.key_type, self.user_key_type, self.value_type)
@@ -562,6 +564,7 @@ class OperatorState:
         key_type: The Java type of a broadcast state's keys; empty for lists.
         meta_info: Its meta info, as Flink wrote it.
         parts: Its parts, by subtask.
+        layout: The layout of its rows: an `OperatorLayout` of the formats.
     """
 
     name: str
@@ -571,6 +574,7 @@ class OperatorState:
     key_type: str = ""
     meta_info: bytes = field(default=b"", compare=False, repr=False)
     parts: tuple[OperatorStatePart, ...] = field(default=(), compare=False, repr=False)
+    layout: Any = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
         types = types_text(self.key_type, self.value_type)

@@ -126,14 +126,14 @@ def _all_lines(
             if state in (None, *keyed.labels):
                 try:
                     for batch in keyed.batches(key_groups):
-                        yield from plain_rows(state_head(operator.label, keyed), batch)
+                        yield from plain_rows(state_head(operator.label, keyed), batch, keyed.layout)
                 except UnwalkableError as error:  # behind what was found of the state
                     lost.append(error)
         for other in operator.operator_states:
             if state in (None, other.name) and key_groups is None:
                 head = state_head(operator.label, other)
                 for batch in other.batches():
-                    yield from plain_rows(head, batch)
+                    yield from plain_rows(head, batch, other.layout)
     for problem in dict.fromkeys(map(str, lost[1:])):
         if problem != str(lost[0]):
             click.echo(f"also: {problem}", err=True)

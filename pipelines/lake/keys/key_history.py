@@ -26,7 +26,7 @@ from statelake.state_core.printable import Printed, Table
 _Held: TypeAlias = "dict[str, list[dict[str, Any]]]"
 
 SHOWN_CHANGES = 1000  # in the table for people
-_VALUES = ("value", "ttl")
+_VALUES = ("value", "raw_value", "ttl")
 _ELSEWHERE = ("key_group",)  # changes with the max parallelism, which is no change of the entry
 
 
@@ -132,10 +132,10 @@ def _place(entry: Mapping[str, Any]) -> str:
 
 
 def _values(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
-    """Return the value or its change; of equal values the change of the last access."""
+    """Return the value or its change; of equal ones that of their bytes, or of the last access."""
     name = "value"
-    if before and after and before.get("value") == after.get("value"):
-        name = "ttl"
+    if before and after:
+        name = next((each for each in _VALUES if before.get(each) != after.get(each)), name)
     shown = [
         cell_text(name, values[name]) for values in (before, after) if values and name in values
     ]
@@ -164,7 +164,7 @@ class _Reader:
             self.rows[name] = [
                 row
                 for state, rows in read_key(table, unit, places.key)
-                for row in plain_rows(state_head("", state), rows)
+                for row in plain_rows(state_head("", state), rows, state.layout)
             ]
         return self.rows[name]
 

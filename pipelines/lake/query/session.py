@@ -35,10 +35,12 @@ from statelake.pipelines.lake.query.table_names import (
     EVERY_SNAPSHOT,
     NamedTable,
     TableNames,
+    exact_rows_sql,
     operator_tables_by_name,
     quoted,
     read_only,
     resolve_names,
+    says_exact,
     shown_name,
 )
 from statelake.state_core.errors import LakeError, StateError, did_you_mean
@@ -127,6 +129,7 @@ class Session:
         self.columns: dict[str, list[str]] = {}  # the columns of a query's tables, for messages
         self._opened: list[OpenedTable] = []
         self._called: dict[str, tuple[str, ...]] = {}  # the table parts of each name in DuckDB
+        self._says_exact = False  # whether the query names `is_exact`
         spilled = held_temporary(SQL_PREFIX)
         configuration = CONFIGURATION if threads is None else CONFIGURATION | {"threads": threads}
         if limits.memory is not None:
@@ -317,6 +320,7 @@ class Session:
                 self.register(table)
             return quoted(self._name_of(table.job, table.operator, table.state))
 
+        self._says_exact = says_exact(query, DUCKDB)
         return resolve_names(query, target, DUCKDB)
 
     def _name_of(self, *parts: str) -> str:
@@ -370,7 +374,13 @@ class Session:
     def _register(self, name: str, opened: OpenedTable) -> None:
         self.columns[name] = opened.schema.names
         self._opened.append(opened)
-        self.connection.register(name, opened.dataset())
+        if not self._says_exact:
+            self.connection.register(name, opened.dataset())
+            return
+        rows = f"the rows of {name}"
+        self.connection.register(rows, opened.dataset())
+        with_exact = exact_rows_sql(quoted(rows), opened.schema.names)
+        self.connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {with_exact}")
 
     def _register_every_snapshot(self, table: NamedTable) -> None:
         state = table.state.removesuffix(EVERY_SNAPSHOT)

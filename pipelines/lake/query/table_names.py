@@ -8,7 +8,7 @@ left alone; everything else is the engine's own SQL. Jobs that a query does not 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -30,6 +30,7 @@ Parts = tuple[str, ...]
 TIMERS = "timers"
 BESIDE = "~operator"  # a suffix for an operator state with the name of a keyed one
 EVERY_SNAPSHOT = "@all"  # a suffix of a state's name: its rows in all snapshots
+IS_EXACT = "is_exact"  # a column of every state's table, for the queries that name it
 SHOWN_NAMES = 20
 
 _COMMENT = r"--[^\n]*|/\*.*?\*/"
@@ -313,6 +314,23 @@ def resolve_names(
         return _BACKTICK.sub(_in_double_quotes, text) if dialect.double_quotes else text
 
     return dialect.token.sub(replace, query)
+
+
+def says_exact(query: str, dialect: Dialect = SPARK) -> bool:
+    """Return whether a query names the column `is_exact`, which tables have for those that do."""
+    text = dialect.token.sub(lambda found: " " if found["skip"] is not None else found[0], query)
+    return re.search(rf"\b{IS_EXACT}\b", text, re.IGNORECASE) is not None
+
+
+def exact_rows_sql(table: str, columns: Iterable[str]) -> str:
+    """Return a query of a table's rows with `is_exact`: whether its columns hold all of a row.
+
+    Args:
+        table: The table, as the engine names it.
+        columns: Its columns.
+    """
+    raw = [f"{name} IS NULL" for name in columns if name.startswith("raw_")]
+    return f"SELECT *, {' AND '.join(raw) or 'true'} AS {IS_EXACT} FROM {table}"  # noqa: S608 - by the callers
 
 
 _BACKTICK = re.compile(r'"(?:[^"]|"")+"|`((?:[^`]|``)+)`')

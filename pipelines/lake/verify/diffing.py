@@ -26,7 +26,7 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import TableRows, table_rows
 from statelake.pipelines.lake.verify.operator_diffing import diff_operator_state, first_rows
-from statelake.pipelines.shown import bytes_text, json_text, plain
+from statelake.pipelines.shown import bytes_text, json_text, plain, typed_row
 from statelake.state_core.errors import DeclarationError, NotFoundError
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.handles import KeyGroupRange
@@ -448,6 +448,9 @@ def _compare_groups(task: _Task) -> StateDifference:
                 example["before"] = _shown(before, row["row"])
             if row["row_after"] is not None:
                 example["after"] = _shown(after, row["row_after"])
+            if what == "changed" and _looks_same(example["before"], example["after"]):
+                example["before"]["bytes"] = f"0x{row['value'].hex()}"
+                example["after"]["bytes"] = f"0x{row['value_after'].hex()}"
             difference.examples.append(example)
     return difference
 
@@ -466,10 +469,15 @@ def _keys_and_values(states: list[StateRows]) -> pa.Table:
     )
 
 
+def _looks_same(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Return whether two rows are printed alike, apart from their key groups."""
+    texts = [json_text(plain(row | {"key_group": None})) for row in (before, after)]
+    return texts[0] == texts[1]
+
+
 def _shown(states: list[StateRows], row: int) -> dict[str, Any]:
     for state in states:
         if row < len(state.batch):
-            values = state.batch.slice(row, 1).to_pylist()[0]
-            return {name: v for name, v in values.items() if not name.startswith("raw_")}
+            return typed_row(state.batch.slice(row, 1), state.layout)
         row -= len(state.batch)
     return {}

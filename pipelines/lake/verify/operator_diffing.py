@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord
+from statelake.pipelines.shown import typed_row
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 
 ElementDifference = tuple[int, int, int, list[dict[str, Any]]]
@@ -50,7 +51,10 @@ def first_rows(
 ) -> list[dict[str, Any]]:
     """Return the first rows of a state, as they are shown."""
     rows = _rows(lake, operator, state).slice(0, count) if count else None
-    return [] if rows is None else [_visible(row) for row in rows.to_pylist()]
+    if rows is None:
+        return []
+    _, layout = parse_operator_state(state.meta_info)
+    return [typed_row(rows.slice(at, 1), layout) for at in range(len(rows))]
 
 
 def _contents(
@@ -72,10 +76,4 @@ def _shown(
     rows = _rows(lake, *side)
     _, layout = parse_operator_state(side[1].meta_info)
     at = layout.pairs(rows).index(element)
-    row: dict[str, Any] = rows.slice(at, 1).to_pylist()[0]
-    return _visible(row)
-
-
-def _visible(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row without the columns of exact bytes."""
-    return {name: value for name, value in row.items() if not name.startswith("raw_")}
+    return typed_row(rows.slice(at, 1), layout)

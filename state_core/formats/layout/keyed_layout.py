@@ -262,7 +262,7 @@ class KeyedLayout:
         """Return the columns of key bytes, which have no key-group prefix, by name."""
         start = cursor.position.copy()
         names = [name for name in self.schema.names if name in KEY_COLUMNS[:-1]]
-        columns = dict(zip(names, self._decode_key(cursor), strict=True))
+        columns = dict(zip(names, self.decode_key(cursor), strict=True))
         return {**columns, RAW_KEY: raw_column(cursor, start, cursor.end)}
 
     def decode_values(self, cursor: Cursor) -> list[pa.Array]:
@@ -270,7 +270,8 @@ class KeyedLayout:
         stored = self.stored_value()
         return [] if stored is None else self._decode_value(cursor, stored)
 
-    def _decode_key(self, cursor: Cursor) -> list[pa.Array]:
+    def decode_key(self, cursor: Cursor) -> list[pa.Array]:
+        """Return the typed columns of key bytes, in order."""
         columns = []
         if self.kind is StateKind.TIMERS:
             columns.append(pa.array(flip_sign(cursor.read_int64("a timer"))))
@@ -321,7 +322,7 @@ class KeyedLayout:
     def key_writer(self, batch: pa.RecordBatch) -> RowWriter:
         """Return the writer of the key bytes of a batch's rows, without the key-group prefix."""
         names = [name for name in (TIMESTAMP, KEY, NAMESPACE, USER_KEY) if name in self._names]
-        exact = exact_rows(batch, RAW_KEY, names, self._decode_key)
+        exact = exact_rows(batch, RAW_KEY, names, self.decode_key)
         return RowWriter(self._key_parts(batch), len(batch), exact, batch.column(RAW_KEY))
 
     def value_writer(self, batch: pa.RecordBatch) -> RowWriter:

@@ -494,4 +494,5 @@ def describe_state(
         user_key_type="" if layout.user_key is None else layout.user_key.name,
         with_ttl=layout.with_ttl,
         names=names,
+        layout=layout,
     )

@@ -184,5 +184,6 @@ def _parse_operator_state(meta_info: bytes, _changes: int) -> tuple[OperatorStat
         layout.value.name,
         "" if layout.key is None else layout.key.name,
         meta_info,
+        layout=layout,
     )
     return state, layout

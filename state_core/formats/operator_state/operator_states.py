@@ -177,7 +177,7 @@ class OperatorLayout:
         values = self.value_writer(batch).to_binary().to_pylist()
         if self.key is None:
             return [(b"", value) for value in values]
-        keys = _writer(batch, KEY, RAW_KEY, self.key).to_binary().to_pylist()
+        keys = self.key_writer(batch).to_binary().to_pylist()
         return list(zip(keys, values, strict=True))
 
     def encode(self, batch: pa.RecordBatch) -> pa.LargeBinaryArray:
@@ -190,7 +190,7 @@ class OperatorLayout:
         if self.key is None:
             _refuse_nulls(batch)
             return values
-        keys = _writer(batch, KEY, RAW_KEY, self.key).to_binary()
+        keys = self.key_writer(batch).to_binary()
         if pc.count_distinct(keys).as_py() != len(keys):
             raise EncodeError(
                 "a broadcast state with a key more than once", remedy="keep one row of each key"
@@ -199,6 +199,11 @@ class OperatorLayout:
         entries = b"".join(part for pair in pairs for part in pair)
         return pa.array([len(keys).to_bytes(4, "big") + entries], pa.large_binary())
 
+    def key_writer(self, batch: pa.RecordBatch) -> RowWriter:
+        """Return the writer of each key of a broadcast state."""
+        assert self.key is not None  # noqa: S101 - by the callers
+        return _writer(batch, KEY, RAW_KEY, self.key)
+
     def value_writer(self, batch: pa.RecordBatch) -> RowWriter:
         """Return the writer of each row's element, or of its entry's value."""
         return _writer(batch, VALUE, RAW_VALUE, self.value)
@@ -206,6 +211,13 @@ class OperatorLayout:
     def stored_value(self) -> TypeSerializer:
         """The serializer of these bytes."""
         return self.value
+
+    def decode_key(self, cursor: Cursor) -> list[pa.Array]:
+        """Return the `key` column of a broadcast state from the bytes of its keys alone."""
+        assert self.key is not None  # noqa: S101 - by the caller
+        column = self.key.decode(cursor)
+        cursor.check_at_end()
+        return [column]
 
     def decode_values(self, cursor: Cursor) -> list[pa.Array]:
         """Return the `value` column from these bytes alone."""

@@ -33,6 +33,7 @@ from statelake.state_core.serializers.framework.columns import (
     require_values,
     written_rows,
 )
+from statelake.state_core.serializers.framework.whole_values import reads_whole
 
 _INT = IntSerializer()
 _BYTES = ByteArraySerializer()
@@ -85,7 +86,8 @@ class AvroString(TypeSerializer):
 
     def read(self, source: DataInput) -> str:
         """Read one string; invalid UTF-8 becomes lone surrogates, which `write` converts back."""
-        return _BYTES.read(source).decode("utf-8", "surrogateescape")
+        errors = "replace" if reads_whole() else "surrogateescape"  # no text has half a character
+        return _BYTES.read(source).decode("utf-8", errors)
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one string."""

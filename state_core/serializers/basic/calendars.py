@@ -19,6 +19,10 @@ from statelake.state_core.serializers.framework.columns import I64Array
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 NULL_INT, NULL_BYTE = -(1 << 31), -(1 << 7)
+SHORT = (4, 6, 9, 11)  # months of 30 days
+LAST_YEAR = 999_999_999  # of `java.time`, before and after year 0
+DAY_NANOS = 86_400_000_000_000
+DAYS_OF_ERA, DAYS_TO_1970 = 146_097, 719_468  # of 400 years; from 1 March of year 0
 
 
 def days_since_1970(year: I64Array, month: I64Array, day: I64Array) -> tuple[I64Array, Bools]:
@@ -94,6 +98,56 @@ def parse_time(text: str) -> int:
     if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60 and len(fraction) <= 9):
         raise EncodeError(f"{text!r} is no LocalTime", remedy="write it as 10:15:30.123456789")
     return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + nano
+
+
+def is_date(year: int, month: int, day: int) -> bool:
+    """Return whether `LocalDate` has a day, in a year of any number of digits."""
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    longest = 29 if month == 2 and leap else 28 if month == 2 else 30 if month in SHORT else 31
+    return abs(year) <= LAST_YEAR and 1 <= month <= 12 and 1 <= day <= longest
+
+
+def is_time(hour: int, minute: int, second: int, nano: int) -> bool:
+    """Return whether a day has that time."""
+    whole = 0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60
+    return whole and 0 <= nano < 1_000_000_000
+
+
+def date_text(year: int, month: int, day: int) -> str:
+    """Return a day in ISO form; a year that does not have four digits has a sign."""
+    shown = f"{year:04}" if 0 <= year <= 9999 else f"{year:+05}"
+    return f"{shown}-{month:02}-{day:02}"
+
+
+def date_of(days: int) -> tuple[int, int, int]:
+    """Return year, month and day of days since 1970, in the calendar that goes on for ever."""
+    era, day_of_era = divmod(days + DAYS_TO_1970, DAYS_OF_ERA)
+    leaps = day_of_era // 1460 - day_of_era // 36_524 + day_of_era // (DAYS_OF_ERA - 1)
+    year = (day_of_era - leaps) // 365
+    day_of_year = day_of_era - (365 * year + year // 4 - year // 100)  # from 1 March
+    month = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * month + 2) // 5 + 1
+    return year + 400 * era + (month > 9), month + 3 if month <= 9 else month - 9, day
+
+
+def moment_text(date: str, nanos: int, zone: str = "") -> str:
+    """Return a moment in ISO form, with no digits behind the second, or six, or nine.
+
+    Args:
+        date: The text of its day.
+        nanos: The nanoseconds of the day.
+        zone: The text of its time zone.
+    """
+    seconds, nano = divmod(nanos, 1_000_000_000)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    digits = f".{nano:09}" if nano % 1000 else f".{nano // 1000:06}" if nano else ""
+    return f"{date}T{clock}{digits}{zone}"
+
+
+def instant_text(nanos: int, zone: str = "+00:00") -> str:
+    """Return nanoseconds since 1970 in ISO form, in any year."""
+    days, of_day = divmod(nanos, DAY_NANOS)
+    return moment_text(date_text(*date_of(days)), of_day, zone)
 
 
 def micros_of(value: datetime) -> int:

@@ -31,6 +31,7 @@ from statelake.state_core.serializers.framework.columns import (
     present_rows,
     validity,
 )
+from statelake.state_core.serializers.framework.whole_values import WholeText, reads_whole
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
@@ -76,14 +77,27 @@ class FieldsSerializer(TypeSerializer):
     def to_fields(self, values: pa.Array) -> list[I64Array]:
         """Convert the column to numbers, those of null where it is null."""
 
+    def text_of(self, numbers: Sequence[int]) -> str | None:
+        """Return the text of the value of these numbers; None if they are null, or no value."""
+        return None
+
     def read(self, source: DataInput) -> Any:
-        """Read one value, cut to microseconds."""
+        """Read one value, cut to microseconds unless it is read whole."""
+        if reads_whole():
+            position = source.position
+            numbers = self._numbers(source)
+            text = self.text_of(numbers)
+            if text is not None:
+                return WholeText(text, numbers)
+            source.position = position
         data = np.frombuffer(source.read_bytes(self.length), np.uint8)
         bounds = np.zeros(1, np.int64), np.array([len(data)], np.int64)
         return self.decode(Cursor(data, *bounds, lambda _: source.place))[0].as_py()
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one value, or None; a tuple is the value's numbers, as they are."""
+        if isinstance(value, WholeText):
+            value = value.numbers
         if isinstance(value, tuple):
             for width, number in zip(self.widths, value, strict=True):
                 out.write_bytes(number.to_bytes(width, "big", signed=True))
@@ -102,11 +116,14 @@ class FieldsSerializer(TypeSerializer):
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code from the numbers, which may be finer than the Python value."""
-        fields = [
-            int.from_bytes(source.read_bytes(width), "big", signed=True) for width in self.widths
-        ]
+        fields = self._numbers(source)
         nulls = {8: NULL_LONG, 4: NULL_INT, 1: NULL_BYTE}
         return 0 if fields[0] == nulls[self.widths[0]] else self.hash_fields(fields)
+
+    def _numbers(self, source: DataInput) -> list[int]:
+        return [
+            int.from_bytes(source.read_bytes(width), "big", signed=True) for width in self.widths
+        ]
 
     def skip_program(self) -> tuple[int, ...]:
         """Return the program that walks the width."""

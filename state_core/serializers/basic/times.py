@@ -30,13 +30,18 @@ import pyarrow as pa
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.serializers.basic.calendars import (
     date_fields,
+    date_text,
     days_since_1970,
     hash_date,
     hash_long,
     hash_time,
+    instant_text,
+    is_date,
     is_null_time,
+    is_time,
     micros_of,
     millis_of,
+    moment_text,
     nanos_of_day,
     parse_time,
     time_fields,
@@ -64,6 +69,8 @@ DAY_MICROS = 86_400_000_000
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01, 9999-12-31
 FIRST_MICRO, LAST_MICRO = FIRST_DAY * DAY_MICROS, (LAST_DAY + 1) * DAY_MICROS - 1
 UTC = pa.timestamp("us", "UTC")
+MILLI_NANOS, SECOND_NANOS = 1_000_000, 1_000_000_000
+FIRST_SECOND, LAST_SECOND = -31_557_014_167_219_200, 31_556_889_864_403_199  # of `Instant`
 
 
 def _from_millis(millis: I64Array, extra_nanos: I64Array, null: Bools) -> TimeColumn:
@@ -97,6 +104,10 @@ class DateSerializer(FieldsSerializer):
                 remedy="cut it to milliseconds",
             )
         return [np.where(null_rows(values), np.int64(NULL_LONG), micros // 1000)]
+
+    def text_of(self, numbers: Sequence[int]) -> str | None:
+        """Return it in ISO form, in any year."""
+        return None if numbers[0] == NULL_LONG else instant_text(numbers[0] * MILLI_NANOS)
 
     def hash_code(self, value: Any) -> int:
         """Return `(int) ht ^ (int) (ht >> 32)` of the milliseconds."""
@@ -140,6 +151,13 @@ class SqlTimestampSerializer(FieldsSerializer):
         millis = np.where(null, np.int64(NULL_LONG), micros // 1000)
         return [millis, np.where(null, np.int64(0), micros % 1_000_000 * 1000)]
 
+    def text_of(self, numbers: Sequence[int]) -> str | None:
+        """Return it in ISO form; None if the numbers do not agree on the milliseconds."""
+        millis, nanos = numbers
+        if not 0 <= nanos < SECOND_NANOS or millis % 1000 != nanos // MILLI_NANOS:
+            return None
+        return instant_text(millis // 1000 * SECOND_NANOS + nanos)
+
     def hash_code(self, value: Any) -> int:
         """Return the hash code of the milliseconds, as of `java.util.Date`."""
         return hash_long(millis_of(value))
@@ -172,6 +190,12 @@ class InstantSerializer(FieldsSerializer):
         seconds = np.where(null, np.int64(NULL_LONG), micros // 1_000_000)
         return [seconds, np.where(null, np.int64(NULL_INT), micros % 1_000_000 * 1000)]
 
+    def text_of(self, numbers: Sequence[int]) -> str | None:
+        """Return it in ISO form, if Java has such an instant."""
+        seconds, nanos = numbers
+        valid = FIRST_SECOND <= seconds <= LAST_SECOND and 0 <= nanos < SECOND_NANOS
+        return instant_text(seconds * SECOND_NANOS + nanos) if valid else None
+
     def hash_code(self, value: Any) -> int:
         """Return `(int) (s ^ (s >>> 32)) + 51 * nanos`."""
         micros = micros_of(value)
@@ -202,6 +226,11 @@ class LocalDateSerializer(FieldsSerializer):
         null = null_rows(values)
         days = np.where(null, 0, fixed_values(values, np.int32)).astype(np.int64)
         return date_fields(days, null)
+
+    def text_of(self, numbers: Sequence[int]) -> str | None:
+        """Return it in ISO form, in any year."""
+        year, month, day = numbers
+        return date_text(year, month, day) if is_date(year, month, day) else None
 
     def hash_code(self, value: Any) -> int:
         """Return `(year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day)`."""
@@ -235,6 +264,14 @@ class LocalDateTimeSerializer(FieldsSerializer):
         micros, null = micros_in(values), null_rows(values)
         days = micros // DAY_MICROS
         return [*date_fields(days, null), *time_fields(micros % DAY_MICROS * 1000, null)]
+
+    def text_of(self, numbers: Sequence[int]) -> str | None:
+        """Return it in ISO form, in any year."""
+        year, month, day, hour, minute, second, nano = numbers
+        if not is_date(year, month, day) or not is_time(hour, minute, second, nano):
+            return None
+        of_day = ((hour * 60 + minute) * 60 + second) * SECOND_NANOS + nano
+        return moment_text(date_text(year, month, day), of_day)
 
     def hash_code(self, value: Any) -> int:
         """Return the hash code of the date `^` that of the time."""

@@ -53,6 +53,25 @@ def equal_rows(first: pa.Array, second: pa.Array) -> BoolArray:
     return same
 
 
+def odd_nans(values: pa.Array) -> BoolArray:
+    """Return which rows have, anywhere in them, a NaN of other bits than Java's own."""
+    kind = values.type
+    odd: BoolArray = np.zeros(len(values), np.bool_)
+    if pa.types.is_floating(kind):
+        numbers = fixed_values(values, kind.to_pandas_dtype())
+        bits = numbers.view(f"i{numbers.itemsize}")
+        odd = np.isnan(numbers) & (bits != np.array(np.nan, numbers.dtype).view(bits.dtype))
+    elif pa.types.is_struct(kind):
+        for index in range(kind.num_fields):
+            odd |= odd_nans(values.field(index))
+    elif pa.types.is_list(kind) or pa.types.is_map(kind):
+        marked = odd_nans(_items(values))
+        if marked.any():
+            before, bounds = np.concatenate(([0], np.cumsum(marked))), list_offsets(values)
+            odd = before[bounds[1:]] > before[bounds[:-1]]
+    return odd & _held(values) if odd.any() else odd
+
+
 def _held(values: pa.Array) -> BoolArray:
     if values.null_count == 0:
         return np.ones(len(values), np.bool_)

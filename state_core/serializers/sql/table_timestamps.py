@@ -16,6 +16,7 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import encode
 from statelake.state_core.kernels.binary_values import FIRST_MILLI, LAST_MILLI
 from statelake.state_core.kernels.skip import FIXED
+from statelake.state_core.serializers.basic.calendars import instant_text
 from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
@@ -26,6 +27,7 @@ from statelake.state_core.serializers.framework.columns import (
     require_values,
 )
 from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.framework.whole_values import WholeText, reads_whole
 from statelake.state_core.serializers.sql.binary.columns import (
     micros_of,
     millis_of,
@@ -57,9 +59,11 @@ class TimestampDataSerializer(TypeSerializer):
         """`TimestampData(6)`."""
         return f"TimestampData({self.precision})"
 
-    def read(self, source: DataInput) -> datetime | None:
-        """Read one timestamp, cut to microseconds; None if the year does not have four digits."""
+    def read(self, source: DataInput) -> datetime | str | None:
+        """Read one timestamp, cut to microseconds unless read whole; None in a year of 5 digits."""
         millis, nanos = source.read_long(), 0 if self.small else source.read_int()
+        if reads_whole() and 0 <= nanos <= 999_999:
+            return WholeText(instant_text(millis * 1_000_000 + nanos, ""), (millis, nanos))
         if not FIRST_MILLI <= millis <= LAST_MILLI or not 0 <= nanos <= 999_999:
             return None
         moved = EPOCH + timedelta(milliseconds=millis, microseconds=nanos // 1000)
@@ -67,6 +71,8 @@ class TimestampDataSerializer(TypeSerializer):
 
     def _parts(self, value: Any) -> tuple[int, int]:
         """Return milliseconds, and nanoseconds of the millisecond."""
+        if isinstance(value, WholeText):
+            return value.numbers[0], value.numbers[1]
         if not isinstance(value, datetime):
             raise EncodeError(f"{value!r} is no {self.name}")
         aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)

@@ -44,11 +44,16 @@ def test_every_golden_snapshot(case: GoldenCase) -> None:
             more.append("timestamp" if state.kind is StateKind.TIMERS else "value")
             assert all([key for key in entry if key != "ttl"] == HEAD + more for entry in mine)
             types = {key: rows.schema.field(key).type for key in HEAD[3:] + more}
-            found = [[entry[key] for key in types] for entry in mine]
-            expected = [
-                [plain(row[k], kind) for k, kind in types.items()] for row in rows.to_pylist()
+            found = Counter(str([entry[key] for key in types]) for entry in mine)
+            held = [
+                row for row in rows.to_pylist() if not row.get("raw_value") and not row["raw_key"]
             ]
-            assert sorted(map(str, found)) == sorted(map(str, expected))
+            expected = Counter(
+                str([plain(row[k], kind) for k, kind in types.items()]) for row in held
+            )
+            # the others are text with all of their digits: tests/pipelines/cli/test_whole_values.py
+            assert not expected - found
+            assert (found - expected).total() == len(rows) - len(held)
     assert Counter((line["operator"], line["state"]) for line in lines) == wanted
 
 

@@ -75,7 +75,7 @@ def find(
 
 
 def _row(hit: Hit) -> dict[str, Any]:
-    return next(plain_rows(state_head(hit.operator, hit.state), hit.row))
+    return next(plain_rows(state_head(hit.operator, hit.state), hit.row, hit.state.layout))
 
 
 def _print_json(value: str, found: Found) -> None:
@@ -96,12 +96,12 @@ def _print(value: str, found: Found) -> None:
         rows = []
         for hit in found.hits:
             row = _row(hit)
-            key = row["key"] if "key" in row else f"subtask {row['subtask']}, {row['position']}"
+            place = f"subtask {row['subtask']}, {row['position']}" if "subtask" in row else ""
             content = "value" if "value" in row else "timestamp"
             state = f"{brief(hit.operator)}/{brief(state_title(*hit.state.labels))}"
             rows.append(
-                (state, _cut(cell_text("key", key)), brief(hit.path),
-                 _cut(cell_text(content, row.get(content))))
+                (state, place or _content(row, "key", "raw_key"), brief(hit.path),
+                 _content(row, content, "raw_value"))
             )  # fmt: skip
         title = f"{shown} is at {found.count:,} {'place' if found.count == 1 else 'places'}"
         print_table(title, ("<state", "<key", "<where", "<value"), rows)
@@ -119,6 +119,12 @@ def _print(value: str, found: Found) -> None:
 def _named(unsearched: Unsearched) -> str:
     names = filter(None, (unsearched.operator, unsearched.state, unsearched.column))
     return brief("/".join(names)) or "the snapshot"
+
+
+def _content(row: dict[str, Any], name: str, raw: str) -> str:
+    """Return what an entry holds, with the bytes of what JSON does not say."""
+    more = [f"{raw} {row[raw]}"] if raw in row else []
+    return _cut(" ".join(filter(None, [cell_text(name, row.get(name)), *more])))
 
 
 def _cut(text: str) -> str:
