@@ -47,7 +47,7 @@ _PART = re.compile(
     r"(?P<opens>[(\[{])|(?P<closes>[)\]}])|(?P<comma>,)|\b(?P<ends>where|from)\b", re.IGNORECASE
 )
 _SET = re.compile(r"^.*?\bset\b", re.IGNORECASE | re.DOTALL)
-_ASSIGNED = re.compile(r"\s*(?:\w+\s*\.\s*)?([^=]*?)\s*=(?!=)(.*)", re.DOTALL)
+_ASSIGNED = re.compile(r"\s*([^=]*?)\s*=(?!=)(.*)", re.DOTALL)
 _LISTED = re.compile(r"\s*\([^()]*\)")  # the columns that an INSERT names
 
 
