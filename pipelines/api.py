@@ -829,6 +829,7 @@ class Job:
         last_access: str = "now",
         suffix: str = "-migrated",
         dry_run: bool = False,
+        inexact: bool = False,
         note: str = "",
     ) -> Migrations:
         """Make a snapshot with new types of states of each snapshot that is named, or of all.
@@ -853,6 +854,8 @@ class Job:
                 the snapshot was taken), or the values' field that has them.
             suffix: The end of the new ids, after the old ones.
             dry_run: Whether to report only whether it would work.
+            inexact: Whether expressions go by what columns show of values that they don't hold in
+                full.
             note: Kept with the new snapshots.
         """
         from statelake.pipelines.lake.edit.changes import Change, read_changes, read_ttl
@@ -870,8 +873,8 @@ class Job:
             )
         return migrate_several(
             self.lake.catalog, self.name, [*map(self.resolve, snapshots)],
-            changes, words, suffix=suffix, dry_run=dry_run, note=note, engine=self.engine,
-            progress=self.progress,
+            changes, words, suffix=suffix, dry_run=dry_run, inexact=inexact, note=note,
+            engine=self.engine, progress=self.progress,
         )  # fmt: skip
 
     def not_migrated(self, suffix: str = "-migrated") -> list[str]:
@@ -1185,19 +1188,22 @@ class LakeSnapshot(Snapshot):
 
         return SnapshotEditor(self, name, SnapshotEdit())
 
-    def edit_sql(self, name: str, *statements: str, note: str = "") -> EditResult:
+    def edit_sql(
+        self, name: str, *statements: str, note: str = "", inexact: bool = False
+    ) -> EditResult:
         """Make another snapshot of this one by SQL: all statements are run, or none.
 
         Args:
             name: The id of the new snapshot.
             statements: `DELETE`, `UPDATE` and `INSERT`, on DuckDB.
             note: Kept with it; say why.
+            inexact: Whether to go by what columns show of values that they don't hold in full.
         """
         from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 
         return edit_by_sql(
             self._catalog, self.job.name, self.name, name, statements, note=note,
-            progress=self.job.progress,
+            inexact=inexact, progress=self.job.progress,
         )  # fmt: skip
 
     def migrate(
@@ -1215,6 +1221,7 @@ class LakeSnapshot(Snapshot):
         last_access: str = "now",
         suffix: str = "-migrated",
         dry_run: bool = False,
+        inexact: bool = False,
         note: str = "",
     ) -> Outcome:
         """Make a snapshot whose states have new types; one that was made before stays.
@@ -1234,12 +1241,15 @@ class LakeSnapshot(Snapshot):
                 the snapshot was taken), or the values' field that has them.
             suffix: What follows this snapshot's id in the new one's.
             dry_run: Whether it is only said if that would work, and what it would do.
+            inexact: Whether expressions go by what columns show of values that they don't hold in
+                full.
             note: Kept with the new snapshot.
         """
         migrated = self.job.migrate(
             to, self.name, state=state, add_field=add_field, default=default,
             rename_field=rename_field, drop_field=drop_field, change=change, expression=expression,
-            ttl=ttl, last_access=last_access, suffix=suffix, dry_run=dry_run, note=note,
+            ttl=ttl, last_access=last_access, suffix=suffix, dry_run=dry_run, inexact=inexact,
+            note=note,
         )  # fmt: skip
         return migrated.outcomes[0]
 
@@ -1715,6 +1725,11 @@ class SnapshotEditor:
         job = self.parent.job
         found = offsets_at(job.lake.catalog, job.name, self.parent.name, bootstrap_servers, time)
         return self._add("set_offsets", *found)
+
+    def inexact(self) -> Self:
+        """Let predicates go by what columns show of values that they don't hold in full."""
+        self.changes = replace(self.changes, inexact=True)
+        return self
 
     def at(self, time: datetime) -> Self:
         """Say when it is asked what has expired; by default when the snapshot was taken."""

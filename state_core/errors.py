@@ -14,6 +14,7 @@
     │   ├── MissingFileError          a handle names a file that is not there
     │   └── UnsafePathError           a handle leads outside the snapshot
     ├── EncodeError                   a value that its serializer can't write
+    │   └── InexactError              a change that would act on values that columns do not hold
     ├── KeyGroupError                 a key outside its key group
     │   └── UnknownHashError          a key type whose Java hash can't be derived
     ├── IncompatibleError             state that can't be converted to the new type
@@ -69,6 +70,7 @@ __all__ = [
     "EncodeError",
     "FlinkJobError",
     "IncompatibleError",
+    "InexactError",
     "KeyGroupError",
     "LakeError",
     "LegalityError",
@@ -256,6 +258,38 @@ class ProcessError(StateError):
 
 class IncompatibleError(StateError, ValueError):
     """State written by one serializer that can't be converted to another's."""
+
+
+class InexactError(EncodeError, IncompatibleError):
+    """A change of rows by values that their columns don't hold in full.
+
+    Attributes:
+        count: The number of such rows; 0 if it is not known.
+        what: `value` or `key`.
+    """
+
+    count = 0
+    what = "value"
+
+    @classmethod
+    def of(cls, count: int, what: str, *, place: str = "", remedy: str = "") -> InexactError:
+        """Return the refusal of so many rows."""
+        rows = "1 row has" if count == 1 else f"{count:,} rows have"
+        problem = f"{rows} a {what} that the column does not hold in full, as raw_{what} does"
+        error = cls(problem, place=place, remedy=remedy)
+        error.count, error.what = count, what
+        return error
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes with every field."""
+        return (*super().__reduce__(), {"count": self.count, "what": self.what})
+
+    def within(self, place: str) -> InexactError:
+        """Return the same error with its place prefixed with `place`."""
+        error = type(self)(self.problem, place=place, remedy=self.remedy)
+        error.place = f"{place}, {self.place}" if self.place else place
+        error.count, error.what = self.count, self.what
+        return error
 
 
 class CommitError(StateError):

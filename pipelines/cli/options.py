@@ -508,6 +508,12 @@ def engine_option(command: Command) -> Command:
     return choice(cluster_options(command))
 
 
+def inexact_option(command: Command) -> Command:
+    """Add `--inexact`."""
+    says = "Go by what columns show of values that they don't hold in full; otherwise refused."
+    return click.option("--inexact", is_flag=True, help=says)(command)
+
+
 def cluster_options(command: Command) -> Command:
     """Add `--master`, `--spark-pack` and `--spark-conf`, which Spark's session reads."""
     for option in (

@@ -171,6 +171,7 @@ def migrate_several(
     *,
     suffix: str,
     dry_run: bool = False,
+    inexact: bool = False,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
@@ -187,10 +188,10 @@ def migrate_several(
             own = words.applied(lake.snapshot(job, name), changes) if words else changes
             states |= {f"{change.operator}/{change.state}": None for change in own}
             outcome = (
-                preview_migration(lake, job, name, *own)
+                preview_migration(lake, job, name, *own, inexact=inexact)
                 if dry_run
                 else migrate_one(
-                    lake, job, name, *own, suffix=suffix, note=note, engine=engine,
+                    lake, job, name, *own, suffix=suffix, note=note, inexact=inexact, engine=engine,
                     progress=progress,
                 )
             )  # fmt: skip
@@ -204,7 +205,9 @@ def migrate_several(
     return Migrations(list(states), outcomes, dry_run)
 
 
-def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: Change) -> Outcome:
+def preview_migration(
+    lake: Catalog, job: str, snapshot_id: str, *changes: Change, inexact: bool = False
+) -> Outcome:
     """Return the outcome that a migration would have; of several states the worst."""
     record = lake.snapshot(job, snapshot_id)
     resolved = resolve_changes(record, changes)
@@ -228,7 +231,7 @@ def preview_migration(lake: Catalog, job: str, snapshot_id: str, *changes: Chang
             f"{operator.label}/{state.name}",
             state.entries if needed else 0,
             _words_of(change, state, result),
-            example_of(lake, record, operator, state, change)
+            example_of(lake, record, operator, state, change, inexact=inexact)
             if needed and works and isinstance(change, ValueChange)
             else None,
         )
@@ -255,6 +258,7 @@ def migrate_one(
     *changes: Change,
     suffix: str,
     note: str = "",
+    inexact: bool = False,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> Outcome:
@@ -274,7 +278,15 @@ def migrate_one(
         return before()
     try:
         done = migrate_snapshot(
-            lake, job, snapshot_id, new_id, *changes, note=note, engine=engine, progress=progress
+            lake,
+            job,
+            snapshot_id,
+            new_id,
+            *changes,
+            note=note,
+            inexact=inexact,
+            engine=engine,
+            progress=progress,
         )
     except ConflictError:
         if not lake.has(job, new_id):

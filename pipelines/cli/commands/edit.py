@@ -13,6 +13,7 @@ from statelake.pipelines.cli.commands.terminal import json_option, progress_bar,
 from statelake.pipelines.cli.commands.times import Duration, Instant
 from statelake.pipelines.cli.options import (
     engine_option,
+    inexact_option,
     job_option,
     lake_option,
     snapshot_named,
@@ -64,6 +65,7 @@ from statelake.pipelines.cli.options import (
     type=Instant(),
     help="The time for --expire; by default when the snapshot was taken, as `snapshots` lists.",
 )
+@inexact_option
 @click.option("--note", default="", help="Why; kept with the snapshot.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @engine_option
@@ -86,6 +88,7 @@ def edit(
     offsets_from_timestamp: datetime | None,
     bootstrap_servers: str | None,
     at: datetime | None,
+    inexact: bool,
     note: str,
     dry_run: bool,
     engine: str,
@@ -161,6 +164,8 @@ def edit(
             editor.offsets_from_timestamp(offsets_from_timestamp, bootstrap_servers)
         if at is not None:
             editor.at(at)
+        if inexact:
+            editor.inexact()
         done = editor.save(note=note, dry_run=dry_run)
     show(done, as_json_=as_json_, marked=done.record.snapshot_id)
     if expire and at is None:

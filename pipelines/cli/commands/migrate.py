@@ -15,6 +15,7 @@ from statelake.pipelines.cli.commands.terminal import (
 from statelake.pipelines.cli.options import (
     answer,
     engine_option,
+    inexact_option,
     job_option,
     lake_option,
     snapshot_named,
@@ -80,6 +81,7 @@ from statelake.pipelines.cli.options import (
 @click.option(
     "--dry-run", is_flag=True, help="Only report whether it would work, and what it would do."
 )
+@inexact_option
 @click.option("--note", default="", help="Kept with the new snapshot.")
 @engine_option
 @plugins_option
@@ -101,6 +103,7 @@ def migrate(
     last_access: str,
     suffix: str,
     dry_run: bool,
+    inexact: bool,
     note: str,
     engine: str,
     as_json_: bool,
@@ -171,7 +174,7 @@ def migrate(
         migrating = Lake(lake).job(job, engine=engine, progress=progress)
         migrated = migrating.migrate(
             files, *names, state=states, **words, ttl=ttl, last_access=last_access,
-            suffix=suffix, dry_run=dry_run, note=note,
+            suffix=suffix, dry_run=dry_run, inexact=inexact, note=note,
         )  # fmt: skip
     show(migrated, as_json_=as_json_)
     for outcome in () if as_json_ else migrated.outcomes:

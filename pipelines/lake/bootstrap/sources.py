@@ -26,6 +26,7 @@ from statelake.pipelines.lake.tables.records import TableRecord
 from statelake.pipelines.lake.tables.tables import READABLE_FEATURES
 from statelake.state_core.errors import (
     EncodeError,
+    InexactError,
     NotFoundError,
     StateError,
     UnreadableTableError,
@@ -274,10 +275,12 @@ def _read_fragment(piece: SourcePiece, columns: list[str]) -> Iterator[pa.Record
         batch_readahead=2, fragment_readahead=1,
     )  # fmt: skip
     for batch in scanner.to_batches():
-        values = sum(len(batch) - batch[name].null_count for name in exact)
-        if values:
-            raise EncodeError(
-                f"{values} rows that only their exact bytes hold, which would be lost",
+        for name in exact:
+            if not (count := len(batch) - batch[name].null_count):
+                continue
+            raise InexactError.of(
+                count,
+                name.removeprefix("raw_"),
                 place=piece.source.name,
                 remedy="export that snapshot instead, or edit these rows first",
             )

@@ -85,6 +85,7 @@ class SnapshotEdit:
             and timers; rows of all other keys are deleted.
         set_offsets: The offsets from which Kafka's partitions, and logs, are read.
         at: The time for which expiry is decided; by default when the snapshot was taken.
+        inexact: Whether predicates go by what columns show of values that they don't hold in full.
     """
 
     rename: Mapping[str, str] = field(default_factory=dict)
@@ -97,6 +98,7 @@ class SnapshotEdit:
     keep_keys: Mapping[str, str] = field(default_factory=dict)
     set_offsets: Sequence[NewOffset] = ()
     at: datetime | None = None
+    inexact: bool = False
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,7 @@ def edit_snapshot(
         ConflictError: The id is taken, two operators would have one uid, or an operator that is
             merged in is there already.
         QueryError: A predicate can't be parsed, or evaluated.
+        InexactError: A predicate is about values that columns don't hold in full.
         EncodeError: A row can't be written; nothing was registered.
     """
     check_names(job, snapshot_id)
@@ -412,7 +415,7 @@ class _Edit(Derivation):
         for name, lived in self.edit.expire.items():
             operator, state = self._find(name)
             refuse_lasting(operator, tables_of(operator, state))
-            expired = Expired(int((self.at - lived).timestamp() * 1000))
+            expired = Expired(int((self.at - lived).timestamp() * 1000), self.edit.inexact)
             self._transform(operator, tables_of(operator, state), expired)
 
     def _where(self, operator: OperatorRecord, table: TableRecord, predicate: str) -> Transform:
@@ -421,7 +424,9 @@ class _Edit(Derivation):
 
         if self.session is None:
             self.session = sql_editing.session_over(self.rewriter.lake, self.record)
-        where = sql_editing.rows_where(self.session, operator, table, predicate)
+        where = sql_editing.rows_where(
+            self.session, operator, table, predicate, inexact=self.edit.inexact
+        )
         sql_editing.refuse_no_condition(self.session, operator, table, predicate)
         return where
 

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
-from statelake.pipelines.lake.edit.migrating import value_type
 from statelake.pipelines.lake.edit.pieces import Piece, Rows
 from statelake.pipelines.lake.edit.rewriting import (
     STAGED,
@@ -32,7 +31,6 @@ from statelake.pipelines.lake.edit.sql_rows import (
     grouped,
     merged_column,
     merged_counts,
-    typed_only,
 )
 from statelake.pipelines.lake.tables.names import new_folder
 from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
@@ -45,12 +43,11 @@ from statelake.pipelines.times import phase
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import (
     KEY,
-    RAW_KEY,
     USER_KEY,
     VALUE,
     KeyedLayout,
 )
-from statelake.state_core.formats.rewriting.value_migration import with_columns
+from statelake.state_core.formats.rewriting.value_migration import refuse_inexact, with_columns
 from statelake.state_core.formats.writing.rehash import assign_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
 from statelake.state_core.model.handles import KeyGroupRange
@@ -307,7 +304,7 @@ def _side(table: TableRows, key_groups: KeyGroupRange) -> StateRows:
     """Return the rows of a state, of which typed columns must say all.
 
     Raises:
-        EncodeError: Of a row only the exact bytes are known.
+        InexactError: A row is more than its columns say.
     """
     ((index, held),) = table.states
     state, layout = table.parse(held)
@@ -315,12 +312,8 @@ def _side(table: TableRows, key_groups: KeyGroupRange) -> StateRows:
     empty = pa.RecordBatch.from_pylist([], layout.schema)
     made = StateRows(index, state.name, layout, empty)
     made = replace(made, batch=_batch(made, [each.batch for each in parts]))
-    exact = made.batch.column(RAW_KEY).null_count < len(made.batch)
-    if exact or not typed_only(made, value_type(held.meta_info)):
-        raise EncodeError(
-            "a row of which only the exact bytes are known", place=f"state {state.name!r}",
-            remedy=_WITHOUT,
-        )  # fmt: skip
+    for column in (KEY, VALUE):
+        refuse_inexact(made, column, _WITHOUT)
     return made
 
 
@@ -557,11 +550,7 @@ class FoldedRows(Transform):
         """
         assert isinstance(rows, StateRows)  # noqa: S101 - accumulators are keyed state
         batch = rows.batch
-        if batch.column(RAW_KEY).null_count < len(batch):
-            raise EncodeError(
-                "a key of which only the exact bytes are known", place=f"state {rows.name!r}",
-                remedy=_WITHOUT,
-            )  # fmt: skip
+        refuse_inexact(rows, KEY, _WITHOUT)
         keys = key_bytes(rows)
         group = batch.column(KEY_GROUP)[0].as_py()
         at = next(index for index, unit in enumerate(self.units) if unit.last >= group)

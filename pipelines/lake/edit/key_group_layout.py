@@ -330,6 +330,7 @@ class KeyGroupLayout:
                     state,
                     meta_info=held.meta_info,
                     value_type=new.value_type,
+                    ttl=new.with_ttl,
                     user_key_names=list(held.names.user_key),
                     value_names=list(held.names.value),
                     content=held.names.content,

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -51,7 +50,7 @@ from statelake.pipelines.lake.tables.records import (
 from statelake.pipelines.times import Times, phase
 from statelake.state_core.column_names import column_path, field_name
 from statelake.state_core.errors import IncompatibleError
-from statelake.state_core.formats.layout.keyed_layout import VALUE
+from statelake.state_core.formats.layout.keyed_layout import KEY, VALUE
 from statelake.state_core.formats.layout.keyed_states import (
     value_snapshot,
     with_ttl_bytes,
@@ -61,10 +60,11 @@ from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.ttl_switch import switch_off, switch_on
 from statelake.state_core.formats.rewriting.value_migration import (
+    BY_BYTES,
     decode_rows,
-    exact_values,
     migrate_rows,
     null_value_fields,
+    refuse_inexact,
     validate_rows,
     with_values,
 )
@@ -105,6 +105,7 @@ def migrate_snapshot(
     snapshot_id: str,
     *changes: Change,
     note: str = "",
+    inexact: bool = False,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> MigrationResult:
@@ -117,6 +118,7 @@ def migrate_snapshot(
         snapshot_id: The name of the new one.
         changes: The new types, and switches of time to live; of each kind one for a state.
         note: Kept with it.
+        inexact: Whether expressions go by what columns show of values that they don't hold in full.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
 
@@ -124,6 +126,7 @@ def migrate_snapshot(
         IncompatibleError: The old values can't become the new ones, or the copies of a broadcast
             state differ.
         ConflictError: The id is taken.
+        InexactError: An expression reads values that columns don't hold in full.
         QueryError: An expression can't be parsed, or evaluated.
         EncodeError: A value can't be converted; nothing was registered.
     """
@@ -151,6 +154,7 @@ def migrate_snapshot(
             path: (state, [change for change, _, of, _ in needed if of.table == path])
             for path, state in states.items()
         },
+        inexact=inexact,
     )
     done = derive(
         lake, job, record, snapshot_id, work, note=note, paths=[*states], engine=engine,
@@ -174,13 +178,15 @@ def example_of(
     operator: OperatorRecord,
     state: AnyState,
     change: ValueChange,
+    *,
+    inexact: bool = False,
 ) -> Example | None:
     """Return the first value of a state before and after its migration; None if there is none.
 
     Raises:
         StateError: The value can't be migrated.
     """
-    work = _Migration(lake, [change], {state.table: (state, [change])})
+    work = _Migration(lake, [change], {state.table: (state, [change])}, inexact=inexact)
     work.begin(record)
     found = work.change(operator, operator.table_of(state))
     for piece in found.pieces if found is not None else ():
@@ -207,8 +213,11 @@ class _Migration(Derivation):
         lake: Catalog,
         changes: Sequence[Change],
         needed: Mapping[str, tuple[AnyState, Sequence[Change]]],
+        *,
+        inexact: bool = False,
     ) -> None:
         self.lake = lake
+        self.inexact = inexact
         self.changes = changes
         self.needed = needed
         self.session: Session | None = None
@@ -272,7 +281,9 @@ class _Migration(Derivation):
                 self.session, operator, state, change.expressions, layout, migrated
             )
         content = operator.names_of(state).content if isinstance(state, StateRecord) else ""
-        return NewValues(state.meta_info, meta_info, change.spec, layout.plain, expression, content)
+        return NewValues(
+            state.meta_info, meta_info, change.spec, layout.plain, expression, content, self.inexact
+        )
 
     def finish(self, record: SnapshotRecord) -> SnapshotRecord:
         """Return the record, with the changes that were applied."""
@@ -402,6 +413,8 @@ class NewValues(Transform):
         plain: Whether the table was written without the users' decoders of now.
         expression: The SQL expression of the new values, if Flink's conversion is not used.
         content: What texts or bytes hold, also those of the new type.
+        inexact: Whether the expression goes by what columns show of values that they don't hold in
+            full.
     """
 
     keeps_count = True
@@ -413,6 +426,7 @@ class NewValues(Transform):
     plain: bool
     expression: PreparedExpression | None
     content: str = ""
+    inexact: bool = False
 
     def apply(self, rows: Rows) -> Rows:
         """Migrate the values."""
@@ -430,16 +444,15 @@ class NewValues(Transform):
                 raise null.error()
         return rows
 
-    @staticmethod
-    def _computed(rows: Rows, value: TypeSerializer, expression: PreparedExpression) -> Rows:
-        """Return rows with values computed by SQL, which sees only typed columns."""
-        count = pc.sum(exact_values(rows)).as_py()
-        if count:
-            raise IncompatibleError(
-                f"{count} values that only their exact bytes hold, which an expression would not"
-                " see",
-                remedy="edit or delete these rows first (WHERE raw_value IS NOT NULL)",
-            )
+    def _computed(self, rows: Rows, value: TypeSerializer, expression: PreparedExpression) -> Rows:
+        """Return rows with values computed by SQL, which sees only typed columns.
+
+        Raises:
+            InexactError: It reads some that don't hold the value, or the key, in full.
+        """
+        for column in (KEY, VALUE):
+            if not self.inexact and expression.uses.reads(column):
+                refuse_inexact(rows, column, BY_BYTES.format(f"raw_{column}"))
         kind = replace(rows.layout, value=value).schema.field(VALUE).type
         with phase("expressions"):
             return with_values(rows, value, expression.values(rows.batch, kind))

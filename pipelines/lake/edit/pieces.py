@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from statelake.pipelines.lake.tables.records import UnitRecord
 from statelake.pipelines.lake.tables.units import Unit
+from statelake.state_core.errors import InexactError
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 
@@ -43,7 +44,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The new files of a piece, and the new counts; None if nothing was written."""
+    """What became of a piece.
+
+    Attributes:
+        files: Its new files.
+        counts: The new counts; None if nothing was written.
+        refused: The rows for which it was not written, as columns do not hold their values.
+    """
 
     files: tuple[UnitRecord, ...]
     counts: Counts | None = None
+    refused: InexactError | None = None

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import Transform, kept_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, StateRecord
-from statelake.state_core.errors import EncodeError
+from statelake.state_core.errors import EncodeError, InexactError
 from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
+from statelake.state_core.formats.rewriting.value_migration import BY_BYTES
 
 
 def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:
@@ -44,11 +45,13 @@ class Expired(Transform):
 
     Attributes:
         until: The time, in milliseconds since 1970.
+        inexact: Whether lists are left with what their column shows.
     """
 
     keeps_unchanged = True
 
     until: int
+    inexact: bool = False
 
     def apply(self, rows: Rows) -> Rows:
         """Keep entries that were accessed later."""
@@ -74,11 +77,9 @@ class Expired(Transform):
         left = np.bincount(owner[stays], minlength=len(times))
         touched = (left < lengths) & (left > 0)
         exact = rows.batch.column(RAW_VALUE).is_valid().to_numpy(zero_copy_only=False)
-        if (touched & exact).any():
-            raise EncodeError(
-                f"a list of state {rows.name!r} with elements that only its exact bytes hold,"
-                " some of them expired",
-                remedy="purge it by a predicate on its key, or leave it",
+        if not self.inexact and (count := int((touched & exact).sum())):
+            raise InexactError.of(
+                count, VALUE, place=f"state {rows.name!r}", remedy=BY_BYTES.format(RAW_VALUE)
             )
         offsets = pa.array(np.concatenate(([0], np.cumsum(left))).astype(np.int32))
         alive = pa.array(np.flatnonzero(stays))

@@ -36,7 +36,7 @@ from statelake.pipelines.lake.tables.table_rows import null_counts, open_unit
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.pipelines.times import Stopwatch, Times, phase
-from statelake.state_core.errors import ConflictError, StateError
+from statelake.state_core.errors import ConflictError, InexactError, StateError
 from statelake.state_core.formats.rewriting.value_migration import null_value_fields
 
 SLICE_BYTES = 16 << 20
@@ -412,6 +412,7 @@ class TableRewriter:
             The operator with the new version of the table, and the counts of its states.
 
         Raises:
+            InexactError: A transform refuses rows; all of the table are counted.
             StateError: Rows can't be read, transformed, or written back to Flink.
         """
         layout, transforms = change.layout, tuple(change.transforms)
@@ -423,10 +424,13 @@ class TableRewriter:
             for part in slices_of(pieces)
         ]  # fmt: skip
         done = self.stopwatch.map(
-            self.engine, rewrite_pieces, tasks, [0] * len(tasks), self.progress,
+            self.engine, rewrite_or_refuse, tasks, [0] * len(tasks), self.progress,
             rest="transformed", name=_slice_name,
         )  # fmt: skip
         results = [result for of_task in done for result in of_task]
+        refused = [result.refused for result in results if result.refused is not None]
+        if refused:
+            raise _sum_of(refused).within(f"operator {operator.label}")
         moved: set[int] = set()
         counts: dict[str, list[Any]] = {}
         for piece, result in zip(pieces, results, strict=True):
@@ -469,9 +473,27 @@ def _slice_name(task: RewriteTask | MoveTask) -> str:
     return " to ".join(dict.fromkeys([*places[:1], *places[-1:]]))
 
 
+def _sum_of(refused: Sequence[InexactError]) -> InexactError:
+    """Return one refusal for the rows of several pieces; of keys or values, as the first."""
+    first = refused[0]
+    count = sum(error.count for error in refused if error.what == first.what)
+    return InexactError.of(count, first.what, place=first.place, remedy=first.remedy)
+
+
 def rewrite_pieces(task: RewriteTask) -> list[Rewritten]:
     """Rewrite the pieces of a task, one after the other."""
     return [_rewrite_piece(task, piece) for piece in task.pieces]
+
+
+def rewrite_or_refuse(task: RewriteTask) -> list[Rewritten]:
+    """Rewrite the pieces of a task, and count the rows that are refused in each."""
+    done = []
+    for piece in task.pieces:
+        try:
+            done.append(_rewrite_piece(task, piece))
+        except InexactError as error:  # noqa: PERF203 - each has its own
+            done.append(Rewritten(piece.files, refused=error))
+    return done
 
 
 def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
@@ -506,6 +528,8 @@ def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
             _refuse_new_nulls(task, piece, after)
         with phase("wrote"):
             return layout.write(after, piece.unit, task.prefix, read_back=task.read_back)
+    except InexactError:
+        raise
     except StateError as error:
         raise error.within(layout.place(piece.unit)) from error
 

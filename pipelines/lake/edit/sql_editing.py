@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,6 +34,8 @@ from statelake.pipelines.lake.edit.rewriting import (
 from statelake.pipelines.lake.query.literals import without_literals
 from statelake.pipelines.lake.query.session import QueryError, Session
 from statelake.pipelines.lake.query.statements import (
+    BESIDE,
+    PARTS,
     PreparedStatement,
     Statement,
     check_statements,
@@ -46,10 +49,12 @@ from statelake.pipelines.lake.tables.operator_tables import write_operator_unit
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.table_rows import parse_recorded
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, TableFile
-from statelake.state_core.errors import EncodeError, NoMatchError
+from statelake.state_core.errors import EncodeError, InexactError, NoMatchError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, TTL, VALUE
+from statelake.state_core.formats.rewriting.value_migration import BY_BYTES, inexact_rows
 from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.framework.columns import I64Array
 
 _ELEMENT = re.compile(r"\belement\b", re.IGNORECASE)
 _NO_CONDITION = re.compile(r"'bool_or\((.*?)\)'")  # DuckDB's error, with its type
@@ -63,6 +68,7 @@ def edit_by_sql(
     statements: Sequence[str],
     *,
     note: str = "",
+    inexact: bool = False,
     progress: Progress | None = None,
 ) -> EditResult:
     """Register a snapshot of the job, the newest or an older one, as edited by SQL.
@@ -74,9 +80,11 @@ def edit_by_sql(
         snapshot_id: The name of the new one.
         statements: DELETE, UPDATE and INSERT, in their order.
         note: Kept with it, before the statements, which are kept without their literals.
+        inexact: Whether statements go by what columns show of values that they don't hold in full.
         progress: Called with (done, total) after each task of a table.
 
     Raises:
+        InexactError: A statement is about values that columns don't hold in full.
         QueryError: A statement can't be parsed, or fails.
         NotFoundError: There is no such snapshot or table.
         NoMatchError: No statement matches a row, so that nothing would change.
@@ -89,7 +97,7 @@ def edit_by_sql(
         parsed = check_statements(session, statements)
         done = without_literals(_joined(parsed))
         derived = derive(
-            lake, job, before, snapshot_id, _SqlEdit(session, parsed),
+            lake, job, before, snapshot_id, _SqlEdit(session, parsed, inexact=inexact),
             note=f"{note}: {done}" if note else done, engine=LocalEngine(), progress=progress,
         )  # fmt: skip
     return EditResult(
@@ -115,6 +123,7 @@ class ChangedRows(Transform):
         queues: By the name of a queue of timers, the values of the columns that identify the queue
             in the table.
         met: The number of matching rows, one number for each call in this process.
+        inexact: Whether it goes by what columns show of values that they don't hold in full.
     """
 
     keeps_unchanged = True
@@ -123,6 +132,7 @@ class ChangedRows(Transform):
     prepared: PreparedStatement
     queues: Mapping[str, Mapping[str, str]]
     met: list[int]
+    inexact: bool = False
 
     def apply(self, rows: Rows) -> Rows:
         """Run the statement over some rows."""
@@ -131,9 +141,12 @@ class ChangedRows(Transform):
         for name, value in constant.items():
             batch = batch.append_column(name, pa.repeat(pa.scalar(value), len(batch)))
         after, met = self.prepared.change(batch)
-        if not met:
+        if not self.inexact:
+            for column in PARTS:
+                self._refuse_inexact(rows, column, met)
+        if not met.size:
             return rows
-        self.met.append(met)
+        self.met.append(met.size)
         for name, value in constant.items():
             if after.column(name).unique().to_pylist() not in ([], [value]):
                 raise QueryError(
@@ -141,6 +154,39 @@ class ChangedRows(Transform):
                     remedy="a timer stays in its queue: DELETE it, and INSERT another",
                 )
         return replace(rows, batch=after.select(rows.batch.schema.names))
+
+    def _refuse_inexact(self, rows: Rows, column: str, met: I64Array) -> None:
+        """Refuse rows about which the statement decides without their exact bytes.
+
+        These are all rows if its condition reads the column, those that it meets if their new
+        values do, and those of which it changes a part and would lose the rest.
+
+        Args:
+            rows: The rows before.
+            column: `KEY` or `VALUE`.
+            met: The rows that the condition met.
+
+        Raises:
+            InexactError: There are some.
+        """
+        uses, less = self.prepared.uses, inexact_rows(rows, column)
+        if uses.by_bytes(column) or not less.any():
+            return
+        beside = BESIDE[column]
+        is_met, refused = np.zeros(len(less), bool), np.zeros(len(less), bool)
+        is_met[met] = True
+        if uses.reads(column, uses.condition):
+            refused = less
+        elif beside in uses.condition and beside in rows.batch.schema.names:
+            refused = less & np.asarray(rows.batch.column(beside).is_null())
+        if self.prepared.statement.kind == "UPDATE":
+            parts = {name for name in PARTS[column] if name in rows.batch.schema.names}
+            given = uses.assigned & {*parts, beside}
+            if uses.reads(column, uses.computed) or (given and not parts <= given):
+                refused = refused | less & is_met
+        if count := int(refused.sum()):
+            place, remedy = f"state {rows.name!r}", BY_BYTES.format(f"raw_{column}")
+            raise InexactError.of(count, column, place=place, remedy=remedy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +211,12 @@ class ChangedElements(ChangedRows):
 
 
 def rows_where(
-    session: Session, operator: OperatorRecord, table: TableRecord, predicate: str
+    session: Session,
+    operator: OperatorRecord,
+    table: TableRecord,
+    predicate: str,
+    *,
+    inexact: bool = False,
 ) -> ChangedRows:
     """Return the transform that deletes the rows of a table of which a predicate is true.
 
@@ -176,12 +227,36 @@ def rows_where(
         operator: The operator.
         table: The table.
         predicate: SQL over the columns of the table.
+        inexact: Whether it goes by what columns show of values that they don't hold in full.
 
     Raises:
+        InexactError: It reads another table with values that columns don't hold in full.
         QueryError: DuckDB can't parse it, or it is more than a predicate.
     """
     kind, statement = _rows_where(session, operator, table, predicate, predicate)
-    return kind(PreparedStatement(session, statement), queues_in(operator, table), [])
+    prepared = PreparedStatement(session, statement)
+    if not inexact:
+        refuse_inexact_tables(prepared)
+    return kind(prepared, queues_in(operator, table), [], inexact)
+
+
+def refuse_inexact_tables(prepared: PreparedStatement) -> None:
+    """Refuse a statement that reads, in other tables, what their columns don't hold in full.
+
+    Raises:
+        InexactError: It does, and does not name the exact bytes.
+    """
+    session, statement = prepared.session, prepared.statement
+    for table in session.tables_named_in(statement.tail):
+        own = table.path == statement.table.path and statement.kind != "INSERT"
+        columns = session.open(table).schema.names
+        for column in PARTS:
+            raw = f"raw_{column}"
+            if own or raw not in columns or not prepared.uses.reads(column):
+                continue
+            if count := session.count_of(table, raw):
+                place, remedy = f"table {table.name}", BY_BYTES.format(raw)
+                raise InexactError.of(count, column, place=place, remedy=remedy)
 
 
 def refuse_no_condition(
@@ -245,8 +320,9 @@ def queues_in(operator: OperatorRecord, table: TableRecord) -> Mapping[str, Mapp
 class _SqlEdit(Derivation):
     """An edit of a snapshot by statements."""
 
-    def __init__(self, session: Session, statements: Sequence[Statement]) -> None:
+    def __init__(self, session: Session, statements: Sequence[Statement], *, inexact: bool) -> None:
         self.session = session
+        self.inexact = inexact
         self.statements = statements
         self._met: list[int] = []
         self._staged_in: list[Directory] = []
@@ -267,12 +343,16 @@ class _SqlEdit(Derivation):
         layout = layout_of(self.rewriter.lake, operator, table)
         pieces = pieces_of(table)
         prepared = [PreparedStatement(self.session, statement) for statement in statements]
+        for edit in () if self.inexact else prepared:
+            refuse_inexact_tables(edit)
         inserting = [edit for edit in prepared if edit.statement.kind == "INSERT"]
         if inserting:
             pieces = self._with_inserted(inserting, table, layout, pieces)
         queues = queues_in(operator, table)
         transforms = [
-            ChangedRows(edit, queues, self._met) for edit in prepared if edit not in inserting
+            ChangedRows(edit, queues, self._met, self.inexact)
+            for edit in prepared
+            if edit not in inserting
         ]
         return TableChange(layout, pieces, transforms)
 

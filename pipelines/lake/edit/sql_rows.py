@@ -1,4 +1,4 @@
-"""Rows of Flink SQL's state: those of one key merged, and whether typed columns say all of them."""
+"""Rows of Flink SQL's state: those of one key merged."""
 
 from __future__ import annotations
 
@@ -9,18 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.formats.layout.keyed_layout import RAW_VALUE, VALUE
-from statelake.state_core.formats.rewriting.value_migration import TTL_BYTES, with_columns
+from statelake.state_core.formats.layout.keyed_layout import VALUE
+from statelake.state_core.formats.rewriting.value_migration import with_columns
 from statelake.state_core.formats.writing.unified_encode import StateRows
-from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.plans.states import MAX_DECIMAL
-from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
-from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
-from statelake.state_core.serializers.framework.columns import I64Array
-from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
-from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnapshot
-
-KIND_AT = 4  # of a row's bytes, behind their length: the kind of change
 
 
 def constant(value: Any, kind: pa.DataType, length: int) -> pa.Array:
@@ -60,65 +52,6 @@ def grouped(column: pa.Array, how: str, places: pa.Array) -> pa.Array:
     table = pa.table({"place": places, "column": column})
     done = table.group_by("place", use_threads=False).aggregate([("column", how)])
     return done.sort_by("place")[f"column_{how}"].combine_chunks()
-
-
-def _begins_with_row(value: TypeSerializerSnapshot) -> bool:
-    """Return whether a value's first bytes are those of a row."""
-    while isinstance(value, CompositeTypeSerializerSnapshot) and value.nested:
-        if isinstance(value, ListSerializerSnapshot):
-            return False
-        value = value.nested[0]
-    return isinstance(value, RowDataSerializerSnapshot)
-
-
-def typed_only(rows: StateRows, before: TypeSerializerSnapshot) -> bool:
-    """Return whether exact bytes differ from those of typed columns in kinds of changes alone.
-
-    What an operator holds it has by its kind of change as it came. No operator reads that again.
-    """
-    batch = rows.batch
-    raw = batch.column(RAW_VALUE)
-    if raw.null_count == len(raw):
-        return True
-    in_list = isinstance(before, ListSerializerSnapshot) and _begins_with_row(before.nested[0])
-    if rows.layout.kind is StateKind.LIST or not (in_list or _begins_with_row(before)):
-        return False
-    held = replace(rows, batch=batch.filter(raw.is_valid()))
-    exact = held.layout.value_writer(held.batch).to_binary()
-    typed = with_columns(held, held.layout, {RAW_VALUE: pa.nulls(len(held.batch), pa.binary())})
-    in_map = held.layout.kind is StateKind.MAP  # whose values begin with whether they are null
-    at = TTL_BYTES * held.layout.with_ttl + in_map
-    if in_list:
-        return bool(_inserted(exact, at).equals(held.layout.value_writer(typed).to_binary()))
-    at += KIND_AT
-    inserted = pc.binary_replace_slice(exact, start=at, stop=at + 1, replacement=b"\0")
-    return bool(inserted.equals(held.layout.value_writer(typed).to_binary()))
-
-
-def _inserted(lists: pa.LargeBinaryArray, at: int) -> pa.LargeBinaryArray:
-    """Return lists of rows that are all inserts.
-
-    Args:
-        lists: The lists: a length, and as many rows, each behind its own length.
-        at: Where each list begins.
-    """
-    bounds = np.frombuffer(lists.buffers()[1], np.int64, len(lists) + 1, lists.offset * 8)
-    data = np.frombuffer(lists.buffers()[2], np.uint8).copy()
-
-    def number(position: I64Array) -> I64Array:
-        found = np.zeros(len(position), np.int64)
-        for byte in range(4):
-            found = found << 8 | data[position + byte]
-        return found
-
-    position = bounds[:-1] + at
-    left, position = number(position), position + 4
-    while (going := left > 0).any():
-        left, position = left[going] - 1, position[going]
-        data[position + KIND_AT] = 0
-        position = position + 4 + number(position)
-    buffers = [None, lists.buffers()[1], pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(lists), buffers, offset=lists.offset)
 
 
 def merged_counts(rows: StateRows) -> StateRows:

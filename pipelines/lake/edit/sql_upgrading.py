@@ -50,7 +50,6 @@ from statelake.pipelines.lake.edit.sql_rows import (
     constant,
     merged_column,
     merged_counts,
-    typed_only,
 )
 from statelake.pipelines.lake.tables.names import path_segment
 from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
@@ -94,7 +93,11 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     write_metadata,
 )
-from statelake.state_core.formats.rewriting.value_migration import with_columns
+from statelake.state_core.formats.rewriting.value_migration import (
+    OF_BYTES,
+    refuse_inexact,
+    with_columns,
+)
 from statelake.state_core.formats.writing.rehash import check_key_groups, rehash_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.key_groups import operator_id_of_uid
@@ -243,17 +246,14 @@ class SqlRows(Transform):
         """Rewrite the rows.
 
         Raises:
-            EncodeError: Of a value only the exact bytes are known.
+            InexactError: A row is more than its columns say.
         """
         assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
         batch = rows.batch
         before, _ = _parsed(self.before)
         value, user_key = _parsed(self.after)
-        exact = Place.USER_KEY in self.changes and batch.column(RAW_KEY).null_count < len(batch)
-        if exact or not typed_only(rows, before):
-            raise EncodeError(
-                "a row of which only the exact bytes are known", place=f"state {rows.name!r}"
-            )
+        for column in (VALUE, *([KEY] if Place.USER_KEY in self.changes else [])):
+            refuse_inexact(rows, column, OF_BYTES)
         layout, columns = rows.layout, {RAW_VALUE: pa.nulls(len(batch), pa.binary())}
         if Place.VALUE in self.changes:
             named = with_row_names(value, self.names.value)
@@ -416,10 +416,7 @@ class MergedGroups(Transform):
         merged = replace(rows, batch=taken)
         if self.columns is None:
             return merged
-        if batch.column(RAW_VALUE).null_count < len(batch):
-            raise EncodeError(
-                "a row of which only the exact bytes are known", place=f"state {rows.name!r}"
-            )
+        refuse_inexact(rows, VALUE, OF_BYTES)
         # the place of each group in the result
         places = pc.index_in(keys.indices, firsts["group"].combine_chunks())
         value = batch.column(VALUE)

@@ -364,7 +364,9 @@ class Planner:
                 self._named.add(state_name)
                 if file.table.path in tables_of(owner, state):
                     session = self._session(file.record)
-                    transforms.append(rows_where(session, operator, file.table, predicate))
+                    transforms.append(
+                        rows_where(session, operator, file.table, predicate, inexact=True)
+                    )
                     if (file.table.path, predicate) not in self._tried:
                         refuse_no_condition(session, operator, file.table, predicate)
                         self._tried.add((file.table.path, predicate))

@@ -332,9 +332,10 @@ class Session:
 
     def tables_in(self, query: str) -> set[str]:
         """Return the paths of the lake's tables that a part of a query names."""
-        return set(self._tables_in(query))
+        return {table.path for table in self.tables_named_in(query)}
 
-    def _tables_in(self, query: str) -> dict[str, NamedTable]:
+    def tables_named_in(self, query: str) -> list[NamedTable]:
+        """Return the lake's tables that a part of a query names."""
         tables: dict[str, NamedTable] = {}
 
         def note(parts: tuple[str, ...]) -> None:
@@ -343,11 +344,24 @@ class Session:
                 tables[table.path] = table
 
         resolve_names(query, note, DUCKDB)
-        return tables
+        return list(tables.values())
+
+    def count_of(self, table: NamedTable, column: str) -> int:
+        """Return how many rows of a table have a value in a column.
+
+        Raises:
+            StateError: The table can't be read.
+        """
+        with self.alone, self.telling():
+            self.register(table)
+            name = quoted(self._name_of(table.job, table.operator, table.state))
+            counted = self.connection.sql(f"SELECT count({quoted(column)}) FROM {name}")  # noqa: S608 - quoted
+            (count,) = counted.fetchall()[0]
+        return int(count)
 
     def columns_in(self, query: str) -> list[str]:
         """Return the columns of the lake's tables that a part of a query names."""
-        opened = map(self.open, self._tables_in(query).values())
+        opened = map(self.open, self.tables_named_in(query))
         return list(dict.fromkeys(name for table in opened for name in table.schema.names))
 
     def open(self, table: NamedTable) -> OpenedTable:

@@ -19,10 +19,22 @@ from statelake.pipelines.lake.query.session import CHANGING, ONLY_SPARK, QueryEr
 from statelake.pipelines.lake.query.table_names import DUCKDB, NamedTable, parts_of, quoted
 from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP
 from statelake.state_core.errors import NotFoundError
-from statelake.state_core.formats.layout.keyed_layout import VALUE
+from statelake.state_core.formats.layout.keyed_layout import (
+    KEY,
+    NAMESPACE,
+    TIMESTAMP,
+    TTL,
+    USER_KEY,
+    VALUE,
+)
+from statelake.state_core.serializers.framework.columns import I64Array
 
 ROW = "__row"  # the position of a row among the given rows
 TARGET, BEFORE, MET = "the rows to change", "the rows before", "the rows that were met"
+
+# the columns of which exact bytes hold all, and those that are exact but written with them
+PARTS = {KEY: (KEY, NAMESPACE, USER_KEY), VALUE: (VALUE,)}
+BESIDE = {KEY: TIMESTAMP, VALUE: TTL}
 
 _SPACE = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)"
 _VERB = re.compile(
@@ -30,6 +42,42 @@ _VERB = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _END = re.compile(rf"(?:;|{_SPACE})+$", re.DOTALL)
+_WORD = re.compile(r'"((?:[^"]|"")+)"|`([^`]+)`|([^\W\d]\w*)')
+_PART = re.compile(
+    r"(?P<opens>[(\[{])|(?P<closes>[)\]}])|(?P<comma>,)|\b(?P<ends>where|from)\b", re.IGNORECASE
+)
+_SET = re.compile(r"^.*?\bset\b", re.IGNORECASE | re.DOTALL)
+_ASSIGNED = re.compile(r"\s*([^=]*?)\s*=(?!=)(.*)", re.DOTALL)
+_LISTED = re.compile(r"\s*\([^()]*\)")  # the columns that an INSERT names
+
+
+@dataclass(frozen=True)
+class ColumnUse:
+    """The names in a statement or an expression, in small letters, columns among them.
+
+    Attributes:
+        condition: Those that decide which rows it is about.
+        computed: Those of which it computes new values.
+        assigned: The columns that get new values.
+    """
+
+    condition: frozenset[str] = frozenset()
+    computed: frozenset[str] = frozenset()
+    assigned: frozenset[str] = frozenset()
+
+    def reads(self, column: str, names: frozenset[str] | None = None) -> bool:
+        """Return whether a key or value is read by its columns alone.
+
+        Args:
+            column: `KEY` or `VALUE`.
+            names: The names of a part; by default all that are read.
+        """
+        read = self.condition | self.computed if names is None else names
+        return not self.by_bytes(column) and not read.isdisjoint(PARTS[column])
+
+    def by_bytes(self, column: str) -> bool:
+        """Return whether the exact bytes of keys or values are named."""
+        return f"raw_{column}" in self.condition | self.computed | self.assigned
 
 
 @dataclass(frozen=True)
@@ -127,6 +175,63 @@ def check_statements(session: Session, statements: Sequence[str]) -> list[Statem
     return parsed
 
 
+def columns_used(session: Session, statement: Statement) -> ColumnUse:
+    """Return what a statement reads and writes; rather too much than too little."""
+    text = _columns_alone(session, statement.tail)
+    if statement.kind == "DELETE":
+        return ColumnUse(condition=_words(text))
+    if statement.kind == "INSERT":
+        listed = _LISTED.match(text)
+        return ColumnUse(computed=_words(text[listed.end() :] if listed else text))
+    assigned, computed, condition = set(), set(), ""
+    assignments, condition = _assignments(text)
+    for assignment in assignments:
+        found = _ASSIGNED.fullmatch(assignment)
+        column, sql = (_words(found[1]), _words(found[2])) if found else ((), _words(assignment))
+        if found and found[1].strip() == found[2].strip():
+            continue  # the value stays
+        assigned.update(column)
+        computed.update(sql)
+    return ColumnUse(_words(condition), frozenset(computed), frozenset(assigned))
+
+
+def columns_in_expression(session: Session, text: str) -> ColumnUse:
+    """Return what an expression reads, in which `old` is the value."""
+    words = _words(_columns_alone(session, text))
+    return ColumnUse(computed=words | {VALUE} if "old" in words else words)
+
+
+def _columns_alone(session: Session, text: str) -> str:
+    """Return SQL without texts, comments and names of tables."""
+
+    def blank(match: re.Match[str]) -> str:
+        named = match["name"] is not None and session.names.find(parts_of(match[0])) is not None
+        return " " if named or match["skip"] is not None else match[0]
+
+    return DUCKDB.token.sub(blank, text)
+
+
+def _words(text: str) -> frozenset[str]:
+    """Return the names in SQL, in small letters, as DuckDB compares them."""
+    return frozenset(next(filter(None, found)).lower() for found in _WORD.findall(text))
+
+
+def _assignments(text: str) -> tuple[list[str], str]:
+    """Return the assignments of an UPDATE, and all that follows them."""
+    begin = _SET.match(text)
+    start = begin.end() if begin else 0
+    parts, depth, end = [], 0, len(text)
+    for found in _PART.finditer(text, start):
+        depth += (found["opens"] is not None) - (found["closes"] is not None)
+        if depth == 0 and found["ends"] is not None:
+            end = found.start()
+            break
+        if depth == 0 and found["comma"] is not None:
+            parts.append(text[start : found.start()])
+            start = found.end()
+    return [*parts, text[start:end]], text[end:]
+
+
 def _without_comments(match: re.Match[str]) -> str:
     return " " if match[0].startswith(("--", "/*")) else match[0]
 
@@ -179,6 +284,7 @@ class PreparedExpression(_Prepared):
         with self.telling():
             session.kind_of(f"SELECT ({text}\n)")
             self.sql = session.resolved(text)
+        self.uses = columns_in_expression(session, text)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.session, self.text, self.place)
@@ -234,6 +340,7 @@ class PreparedStatement(_Prepared):
             session.kind_of(f"{statement.head}{quoted(TARGET)} {statement.tail}")
             tail = session.resolved(statement.tail)
         self.sql = f"{statement.head}{quoted(TARGET)} {tail}"
+        self.uses = columns_used(session, statement)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.session, self.statement)
@@ -252,12 +359,12 @@ class PreparedStatement(_Prepared):
         else:
             self.change(_no_rows(schema))
 
-    def change(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    def change(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, I64Array]:
         """Execute a DELETE or UPDATE over some rows of its table.
 
         Returns:
-            The rows afterwards, in their order, and the number of rows that met the condition. The
-            same object if it is 0: other rows are not touched.
+            The rows afterwards, in their order, and the places of the rows that met the condition.
+            The same object if there is none: other rows are not touched.
 
         Raises:
             QueryError: DuckDB refuses the statement, or a value does not fit its column.
@@ -265,18 +372,18 @@ class PreparedStatement(_Prepared):
         with self.session.alone:
             return self._change(rows)
 
-    def _change(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    def _change(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, I64Array]:
         connection = self.session.connection
         with self.telling():
             self._fill(_indexed(rows))
             returned = connection.execute(f"{self.sql}\nRETURNING {ROW}").fetchall()
             met = np.unique(np.array(returned, np.int64))
             if not met.size:
-                return rows, 0
+                return rows, met
             if self.statement.kind == "DELETE":
                 stays = np.ones(len(rows), bool)
                 stays[met] = False
-                return rows.filter(pa.array(stays)), met.size
+                return rows.filter(pa.array(stays)), met
             connection.register(MET, pa.table({ROW: met}))
             changed = connection.sql(
                 f"SELECT * FROM {quoted(TARGET)} SEMI JOIN {quoted(MET)} USING ({ROW})"  # noqa: S608 - quoted
@@ -287,7 +394,7 @@ class PreparedStatement(_Prepared):
         order[met] = len(rows) + np.arange(met.size)
         both = pa.concat_tables([pa.Table.from_batches([rows]), new])
         (batch,) = both.take(pa.array(order)).combine_chunks().to_batches()
-        return batch, met.size
+        return batch, met
 
     def inserted(self, schema: pa.Schema) -> pa.Table:
         """Return the rows that an INSERT adds to a table of these columns.

@@ -30,6 +30,7 @@ from statelake.pipelines.lake.tables.records import (
 from statelake.pipelines.lake.tables.table_rows import table_rows
 from statelake.state_core.errors import (
     EncodeError,
+    InexactError,
     NotFoundError,
     StateError,
     UnsupportedFormatError,
@@ -202,9 +203,9 @@ class SharedRows:
             gone = keys | (values & null)
         whole = isinstance(rows, ElementRows) and gone.any()
         if whole or not self.leave_out:
-            raise EncodeError(
-                f"{count} rows to be masked hold more in their exact bytes (raw_key, raw_value)"
-                " than in their columns",
+            raise InexactError.of(
+                count,
+                VALUE if values.any() else KEY,
                 place=f"state {rows.name!r}",
                 remedy="drop the state"
                 if whole

@@ -20,9 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.errors import CorruptSnapshotError, EncodeError
+from statelake.state_core.errors import CorruptSnapshotError, EncodeError, InexactError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.keyed_layout import (
+    RAW_KEY,
     RAW_VALUE,
     TTL,
     VALUE,
@@ -34,22 +35,33 @@ from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
 from statelake.state_core.formats.operator_state.operator_states import ElementRows, OperatorLayout
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.composite.collections import ListSerializer
 from statelake.state_core.serializers.composite.evolution import migrate_column, migrate_value
 from statelake.state_core.serializers.composite.null_fields import NullField, null_fields
+from statelake.state_core.serializers.composite.structs import TupleSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
+    BoolArray,
     Cursor,
+    I64Array,
     equal_rows,
     list_offsets,
 )
 from statelake.state_core.serializers.framework.compatibility import Compatibility
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
+from statelake.state_core.serializers.sql.section_data import RowDataSerializer
 
 Rows = TypeVar("Rows", StateRows, ElementRows)
 
 TTL_BYTES = 8  # a time of last access, before its value
+KIND_AT = 4  # of a row of Flink SQL, behind its length: the kind of change
 DELIMITER = b","
+BY_BYTES = (
+    "say by {0} which rows are meant, such as `{0} IS NULL` for none of these, or go by what the"
+    " column shows: --inexact"
+)
+OF_BYTES = "edit or delete these rows first (WHERE raw_value IS NOT NULL)"
 
 
 def resolve_element(meta_info: bytes, value: TypeSerializerSnapshot) -> Compatibility:
@@ -257,6 +269,96 @@ def exact_values(rows: StateRows | ElementRows) -> pa.BooleanArray:
     return exact
 
 
+def inexact_rows(rows: StateRows | ElementRows, column: str = VALUE) -> BoolArray:
+    """Return whether each row's columns say less than the exact bytes of its value, or of its key.
+
+    What a row of Flink SQL is by its kind of change does not count: no operator reads that again.
+
+    Args:
+        rows: The rows.
+        column: `VALUE`, or `KEY` for all that key bytes hold.
+    """
+    raw_name = RAW_VALUE if column == VALUE else RAW_KEY
+    less = np.zeros(len(rows.batch), bool)
+    if raw_name not in rows.batch.schema.names:
+        return less
+    at = np.flatnonzero(rows.batch.column(raw_name).is_valid())
+    less[at] = True
+    if at.size and column == VALUE:
+        held = replace(rows, batch=rows.batch.take(pa.array(at)))
+        less[at] = np.asarray(exact_values(held))
+        at = at[np.asarray(held.batch.column(VALUE).is_valid())]
+        less[at] &= ~_differs_in_kind(replace(rows, batch=rows.batch.take(pa.array(at))))
+    return less
+
+
+def refuse_inexact(rows: StateRows | ElementRows, column: str, remedy: str) -> None:
+    """Refuse rows whose columns say less than the exact bytes of their values, or of their keys.
+
+    Raises:
+        InexactError: There are some.
+    """
+    count = int(inexact_rows(rows, column).sum())
+    if count:
+        raise InexactError.of(count, column, place=f"state {rows.name!r}", remedy=remedy)
+
+
+def _differs_in_kind(rows: StateRows | ElementRows) -> BoolArray:
+    """Return whether nothing but kinds of change is in the exact bytes of each row alone.
+
+    Rows of Flink SQL have one: as a value, first in a tuple, or as elements of a value's list.
+
+    Args:
+        rows: Rows with exact bytes and a value each.
+    """
+    layout, value = rows.layout, rows.layout.value
+    row = value.element if isinstance(value, ListSerializer) else value
+    while type(row) is TupleSerializer:
+        row = row.fields[0][1]
+    if layout.kind is StateKind.LIST or not isinstance(row, RowDataSerializer):
+        return np.zeros(len(rows.batch), bool)
+    exact = layout.value_writer(rows.batch).to_binary()
+    nothing = {RAW_VALUE: pa.nulls(len(rows.batch), pa.binary())}
+    try:
+        typed = layout.value_writer(with_columns(rows, layout, nothing)).to_binary()
+    except EncodeError:  # a null where none can be written
+        return np.zeros(len(rows.batch), bool)
+    in_map = layout.kind is StateKind.MAP  # whose values begin with whether they are null
+    at = TTL_BYTES * (TTL in layout.schema.names) + in_map
+    if isinstance(value, ListSerializer):
+        inserted = _inserted(exact, at)
+    else:
+        at += KIND_AT
+        inserted = pc.binary_replace_slice(exact, start=at, stop=at + 1, replacement=b"\0")
+    return np.asarray(pc.equal(inserted, typed))
+
+
+def _inserted(lists: pa.LargeBinaryArray, at: int) -> pa.LargeBinaryArray:
+    """Return lists of rows that are all inserts.
+
+    Args:
+        lists: The lists: a length, and as many rows, each behind its own length.
+        at: Where each list begins.
+    """
+    bounds = np.frombuffer(lists.buffers()[1], np.int64, len(lists) + 1, lists.offset * 8)
+    data = np.frombuffer(lists.buffers()[2], np.uint8).copy()
+
+    def number(position: I64Array) -> I64Array:
+        found = np.zeros(len(position), np.int64)
+        for byte in range(4):
+            found = found << 8 | data[position + byte]
+        return found
+
+    position = bounds[:-1] + at
+    left, position = number(position), position + 4
+    while (going := left > 0).any():
+        left, position = left[going] - 1, position[going]
+        data[position + KIND_AT] = 0
+        position = position + 4 + number(position)
+    buffers = [None, lists.buffers()[1], pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(lists), buffers, offset=lists.offset)
+
+
 def _carry_over(
     old: KeyedLayout | OperatorLayout, new: KeyedLayout | OperatorLayout, column: pa.Array
 ) -> pa.Array:
@@ -320,7 +422,7 @@ def _migrate_bytes(before: TypeSerializer, after: TypeSerializer, data: bytes, s
         raise EncodeError(
             "a value that only its exact bytes hold can't be migrated",
             place=f"state {state!r}",
-            remedy="edit or delete these rows first (WHERE raw_value IS NOT NULL)",
+            remedy=OF_BYTES,
         )
     out = DataOutput()
     after.write(migrate_value(before, after, value), out)

@@ -17,6 +17,7 @@ from statelake.pipelines.cli.commands.terminal import json_option, progress_bar,
 from statelake.pipelines.cli.options import (
     cluster_options,
     configured_option,
+    inexact_option,
     lake_option,
     query_memory_option,
     snapshot_named,
@@ -37,6 +38,7 @@ ROWS = 100
 @left_out_job_option
 @snapshot_option("--edit", "parent", metavar="SNAPSHOT", help="Make a new snapshot from this one.")
 @click.option("--as", "snapshot_id", metavar="SNAPSHOT", help="The name of the new snapshot.")
+@inexact_option
 @click.option("--note", default="", help="Kept with the new snapshot; say why.")
 @click.option(
     "--engine", "query_engine", type=click.Choice(["duckdb", "spark"]), default="duckdb",
@@ -60,6 +62,7 @@ def sql(
     job: str | None,
     parent: str | None,
     snapshot_id: str | None,
+    inexact: bool,
     note: str,
     query_engine: str,
     limit: int | None,
@@ -89,6 +92,8 @@ def sql(
           "DELETE FROM counter.count WHERE key = 'alice'" \\
           "DELETE FROM counter.timers WHERE key = 'alice'"
     """
+    if inexact and parent is None:
+        raise click.UsageError("--inexact goes with --edit")
     _check_options(
         queries, as_of, parent, snapshot_id, query_engine, query_memory, as_csv, to, as_json_
     )
@@ -97,7 +102,7 @@ def sql(
     if parent is not None and snapshot_id is not None:
         with progress_bar("editing", quiet=as_json_) as progress:
             edited = opened.job(job_of(opened, parent, job), progress=progress)[parent]
-            done = edited.edit_sql(snapshot_id, *queries, note=note)
+            done = edited.edit_sql(snapshot_id, *queries, note=note, inexact=inexact)
         show(done, as_json_=as_json_, marked=done.record.snapshot_id)
         return
     shown = ROWS if limit is None else limit

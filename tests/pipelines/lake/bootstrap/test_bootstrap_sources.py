@@ -149,7 +149,7 @@ def test_rows_of_a_lake_that_only_exact_bytes_hold_are_refused(tmp_path: Path) -
     source = {"lake": "lake", "job": "j", "snapshot": "one", "state": "op/s"}
     made = spec(source | {"lake": str(tmp_path / "lake")})
     made["operators"]["op"]["states"]["s"] |= {"key": "key", "value": "value"}
-    with pytest.raises(EncodeError, match="1 rows that only their exact bytes hold"):
+    with pytest.raises(EncodeError, match="1 row has a value that the column does not hold"):
         bootstrap(None, made, tmp_path / "sp", engine="local")
 
 

@@ -10,7 +10,7 @@ import pytest
 from statelake import Lake
 from statelake.pipelines.api import Job
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.state_core.errors import DeclarationError, IncompatibleError
+from statelake.state_core.errors import DeclarationError, EncodeError, IncompatibleError
 from tests.support.lakes import KINDS, assert_whole, entries, golden, import_golden
 
 OPERATOR = golden("operator-hashmap-canonical-p2-m128-flink2.3.0").snapshot
@@ -121,3 +121,16 @@ def test_operator_state_has_no_time_to_live(tmp_path: Path) -> None:
     (operator, state) = next((o, s) for o in record.operators for s in o.operator_states)
     with pytest.raises(IncompatibleError, match="operator state has no time to live"):
         snapshot.migrate(ttl=f"{operator.label}/{state.name}=on")
+
+
+def test_what_has_got_a_time_to_live_expires(job: Job) -> None:
+    """By the times that it was given; and what lost it does not."""
+    job["s"].migrate(ttl="kinds/total=on", last_access="taken_at", suffix="-on")
+    states = job["s-on"].record.operators[0].states
+    assert {state.name for state in states if state.ttl} == {"session", "total"}
+    gone = job["s-on"].edit("gone").expire("kinds/total", timedelta(hours=1))
+    (change,) = gone.at(TAKEN + timedelta(hours=1)).save().changes
+    assert change.entries == (len(job["s"]["kinds"]["total"].to_arrow()), 0)
+    job["s-on"].migrate(ttl="kinds/total=off", suffix="-off")
+    with pytest.raises(EncodeError, match="kinds/total has no time to live"):
+        job["s-on-off"].edit("none").expire("kinds/total", timedelta(hours=1)).save()

@@ -531,7 +531,7 @@ def test_every_type_that_has_a_format(tmp_path: Path) -> None:
     states |= {f"types/{name}": "keep" for name in KEPT}
     sharing = mask(tmp_path, keys={"types": "keep"}, states=states)
     # some instants are finer than a microsecond, which only exact bytes hold
-    with pytest.raises(EncodeError, match=r"hold more in their exact bytes .* than in their"):
+    with pytest.raises(EncodeError, match=r"\d+ rows have a value that the column does not hold"):
         export(lake, sharing, tmp_path / "refused")
     to = export(lake, Sharing(None, sharing.mask, leave_out=True), tmp_path / "out")
     assert check_snapshot(to).faults == ()
