@@ -39,24 +39,23 @@ def plain_names(names: Sequence[str]) -> tuple[str, ...]:
 def column_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of fields: their names, each another one whatever its case.
 
-    Of those that differ only in their case the one with the fewest capital letters stays, else the
-    first; no other gets the name of a further field.
+    Of those that differ only in their case the one with the fewest capital letters stays; no other
+    gets the name of a further field. The order of the fields does not matter.
     """
     taken = {name.lower() for name in names}
     if len(taken) == len(names):
         return tuple(names)
-    order = sorted(range(len(names)), key=lambda at: (sum(map(str.isupper, names[at])), at))
-    stays = {names[at].lower(): at for at in reversed(order)}
-    last: dict[str, int] = {}
-    found: list[str] = []
-    for index, name in enumerate(names):
+    columns: dict[str, str] = {}
+    last: dict[str, int] = {}  # by name in small letters, the last number behind it
+    for name in sorted(names, key=lambda name: (sum(map(str.isupper, name)), name)):
         column, folded = name, name.lower()
-        while stays[folded] != index and column.lower() in taken:
-            last[folded] = last.get(folded, 1) + 1
+        while folded in last and column.lower() in taken:
+            last[folded] += 1
             column = f"{name}_{last[folded]}"
+        last.setdefault(folded, 1)
         taken.add(column.lower())
-        found.append(column)
-    return tuple(found)
+        columns[name] = column
+    return tuple(columns[name] for name in names)
 
 
 def struct_of(names: Sequence[str], kinds: Iterable[pa.DataType]) -> pa.StructType:

@@ -22,10 +22,13 @@ from statelake.pipelines.operations.bootstrap import bootstrap
 from statelake.state_core.errors import EncodeError, PluginError
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.serializers import Decoder, register_decoder
+from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake.state_core.serializers.framework.decoders import written_by
 from tests.support.command import run
 from tests.support.lakes import Contents, entries, import_golden
 from tests.support.savepoints.kryo_savepoint import CAR, kryo_snapshot
 from tests.support.savepoints.names_by_case import names_by_case
+from tests.support.serializers.serializer_columns import encode
 
 OPERATORS = ("op", "OP")
 TWIN = {
@@ -198,7 +201,7 @@ MIGRATIONS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "upper-dropped": (["--drop-field", "op/twin.ID_2"], {"id": "low3"}),
     "third": (
         ["--add-field", "op/twin.Id=String", "--default", "old.ID_2 || old.id"],
-        {"ID_2": "UP3", "Id_3": "UP3low3", "id": "low3"},
+        {"ID_3": "UP3", "Id_2": "UP3low3", "id": "low3"},
     ),
     "a-field-of-that-name": (
         ["--add-field", "op/twin.ID_2=long"], {"ID_2": 0, "ID_3": "UP3", "id": "low3"},
@@ -239,6 +242,25 @@ def test_states_and_operators_that_differ_only_in_their_case(lake: Path) -> None
     assert refused.code == 3
     assert all(f".{state}" in refused.err for state in ("count", "Count", "COUNT"))
     assert "write it with the capital letters that it has" in refused.err
+
+
+def test_an_upgrade_to_flink_2_finds_both_fields(tmp_path: Path) -> None:
+    """What Flink 1's Kryo wrote of each becomes Flink 2's of the same."""
+    uuid, tags = (kryo_snapshot().of_class(f"java.util.{name}") for name in ("UUID", "List"))
+    pojo = PojoSerializerSnapshot.of("a.A", {"ID": uuid, "id": uuid, "TAGS": tags, "tags": tags})
+    first, second = (f"00000000-0000-0000-0000-{number:012}" for number in (1, 2))
+    value = {"ID_2": first, "id": second, "TAGS_2": '["x"]', "tags": '["y", "z"]'}
+    with written_by(1):
+        serializer = pojo.restore_serializer()
+        (written,) = encode(serializer, pa.array([value], serializer.arrow_type))
+    rows = pa.table({"key": ["k"], "value": [written]})
+    operator = sl.NewOperator("crm", "String", (sl.NewKeyedState("p", rows, value=pojo),))
+    sl.write_snapshot(tmp_path / "one", [operator], metadata_version=4)
+    (row,) = run("dump", tmp_path / "one").lines
+    assert row["value"] == value
+    done("upgrade", tmp_path / "one", "--to", tmp_path / "two", "--uid", "crm")
+    (row,) = run("dump", tmp_path / "two").lines
+    assert row["value"] == value | {"TAGS_2": ["x"], "tags": ["y", "z"]}
 
 
 @pytest.mark.parametrize("upper", ["ID", "ID_2"])
