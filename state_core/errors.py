@@ -188,6 +188,10 @@ class UnwalkableError(UnsupportedFormatError):
         """Travel between processes with every field."""
         return (_unwalkable, (self.problem, self.place, self.remedy, self.states, self.why))
 
+    def of(self, states: Iterable[str]) -> UnwalkableError:
+        """Return the same error for other states."""
+        return _unwalkable(self.problem, self.place, self.remedy, frozenset(states), self.why)
+
     def within(self, place: str) -> UnwalkableError:
         """Return the same error with its place prefixed with `place`."""
         joined = f"{place}, {self.place}" if self.place else place

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.shown import json_text, plain
-from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
+from statelake.state_core.errors import (
+    DeclarationError,
+    NotFoundError,
+    StateError,
+    UnsupportedFormatError,
+)
 from statelake.state_core.model.description import (
     HeavyKey,
     OperatorDescription,
@@ -418,6 +423,11 @@ def described(snapshot: Snapshot) -> Described:
         CorruptSnapshotError: The bytes are not entries.
     """
     operators = snapshot.describe(entries=True).operators
+    for operator in operators:
+        for state in operator.keyed_states:
+            if state.uncounted:
+                place = f"{snapshot.location}, state {operator.label}/{state.name}"
+                raise UnsupportedFormatError(state.uncounted, place=place)
     name = snapshot.location.rstrip("/").rpartition("/")[2]
     keyed = [
         subtask.managed_keyed

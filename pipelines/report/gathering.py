@@ -103,7 +103,12 @@ def savepoint_report(
 def _counted(operator: Operator, limit: int) -> OperatorDescription:
     """Return an operator with the counts and the heaviest keys of its state, which is read."""
     described = describe_operator(operator, schema=True)
-    names = [state.name for state in operator.keyed_states[:DETAILED_STATES]]
+    lost = {state.name: state.uncounted for state in described.keyed_states if state.uncounted}
+    if lost:
+        why = f"not all entries of {', '.join(lost)} are found: {next(iter(lost.values()))}"
+        described = replace(described, problem=why)
+    shown = operator.keyed_states[:DETAILED_STATES]
+    names = [state.name for state in shown if state.name not in lost]
     weights = weigh_operator(operator, limit, states=names) if limit else {}
     return _with_heaviest(described, weights)
 

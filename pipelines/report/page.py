@@ -334,8 +334,7 @@ def _state_row(state: StateDescription) -> tuple[str, ...]:
         "" if state.schema is None or "value" not in state.schema.names else str(
             state.schema.field("value").type
         ),
-        "" if state.entries is None else f"{state.entries:,}",
-        "" if state.size is None else bytes_text(state.size),
+        *state.counts_text,
     )  # fmt: skip
 
 

@@ -236,8 +236,7 @@ def _operator(
                 state.kind if state.mode is None else f"operator, {state.kind}",
                 state.namespace_type,
                 state.type_text,
-                "" if state.entries is None else f"{state.entries:,}",
-                "" if state.size is None else bytes_text(state.size),
+                *state.counts_text,
             )
         )
     columns = ("<State", "<Kind", "<Namespace", "<Value", ">Entries", ">Bytes")

@@ -124,6 +124,14 @@ class StateDescription:
     uncounted: str = ""
 
     @property
+    def counts_text(self) -> tuple[str, str]:
+        """Its entries and bytes, for people."""
+        if self.uncounted:
+            return "?", "?"
+        entries = "" if self.entries is None else f"{self.entries:,}"
+        return entries, "" if self.size is None else bytes_text(self.size)
+
+    @property
     def type_text(self) -> str:
         """The Java type of the values, with that of a map's or a broadcast state's keys."""
         key = self.user_key_type if self.mode is None else self.key_type
@@ -472,7 +480,7 @@ class OperatorDescription:
             kind = state.kind if state.mode is None else f"operator, {state.kind}"
             name = state_title(state.name, state.names.alias)
             row = (brief(name), kind, brief(state.namespace_type), state.type_text)
-            rows.append((*row, *_counts(state)) if counted else row)
+            rows.append((*row, *state.counts_text) if counted else row)
         key = f", keyed by {brief(self.key_text)}" if self.key_text else ""
         columns += [">entries", ">bytes"] if counted else []
         return Table(f"{brief(self.label)}{key}", columns, rows, len(self.states) - len(rows))
@@ -539,13 +547,6 @@ class OperatorDescription:
 
     def _repr_html_(self) -> str:
         return "".join(_html(line) for line in self.lines())
-
-
-def _counts(state: StateDescription) -> tuple[str, str]:
-    if state.uncounted:
-        return "?", "?"
-    entries = "" if state.entries is None else f"{state.entries:,}"
-    return entries, "" if state.size is None else bytes_text(state.size)
 
 
 @dataclass(frozen=True)

@@ -147,3 +147,15 @@ def test_commands_serve_the_rest_and_name_the_states(unknown: Path) -> None:
     refused = run("import", unknown, "--lake", unknown.parent / "lake", "--job", "sf",
                   "--engine", "local")  # fmt: skip
     assert (refused.code, "'h.count.seen'" in refused.err) == (3, True)
+
+
+@pytest.mark.full
+def test_what_is_counted_for_people_says_what_it_lacks(unknown: Path, tmp_path: Path) -> None:
+    """A report has the reason and the other states; growth has no number that is too small."""
+    page = tmp_path / "page.html"
+    assert run("report", unknown, "--to", page).code == 0
+    text = page.read_text("utf-8")
+    assert "Not all of its state could be read: not all entries of delayed-messages" in text
+    assert "delayed-message-index" in text
+    grown = run("growth", unknown, unknown)
+    assert (grown.code, "only its class knows" in grown.err) == (3, True)

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.errors import UnsupportedFormatError, UnwalkableError
 from statelake.state_core.formats.keyed.changelog.change_log import ChangeLog
 from statelake.state_core.formats.keyed.changelog.change_replay import replayed
 from statelake.state_core.formats.keyed.headed_file import Head, HeadedFile
@@ -74,6 +74,12 @@ class ChangelogKeyedFile(HeadedFile):
             SnapshotError: The entries can't be read, or a change can't be applied.
         """
         chosen = self.key_groups if key_groups is None else self.key_groups.intersection(key_groups)
+        try:
+            yield from self._entries(chosen)
+        except UnwalkableError as error:  # changes and entries behind it are not read
+            raise error.of(self._names) from error
+
+    def _entries(self, chosen: KeyGroupRange) -> Iterator[Entries]:
         at = chosen.first
         for group in self.log.group_bytes():
             if group not in chosen:

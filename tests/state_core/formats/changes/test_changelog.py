@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,12 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.checks.integrity import check_snapshot
-from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    StateError,
+    UnsupportedFormatError,
+    UnwalkableError,
+)
 from statelake.state_core.files.compression import compress_snappy
 from statelake.state_core.formats.keyed.changelog.change_tables import (
     ADD,
@@ -33,7 +38,7 @@ from statelake.state_core.model.handles import (
     ChangelogHandle,
 )
 from statelake.state_core.model.key_groups import key_groups_of
-from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.model.snapshot import Entries, Snapshot
 from tests.support.command import run
 from tests.support.savepoints.change_logs import CHECKPOINTS, rows_of, savepoint_of, unpack
 
@@ -440,3 +445,20 @@ def test_mutated_logs(data: st.DataObject, golden: Path, tmp_path_factory: objec
                 state.to_arrow()
     except StateError:
         return
+
+
+def test_entries_that_are_not_found_below_a_log_are_missed_in_every_state(
+    golden: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is read no further: no state may pass for whole, whichever the heap has lost."""
+    file = next(each for each in logs_of(open_snapshot(golden / "hashmap/chk-3")) if each.bases)
+
+    def found(*_: object) -> Iterator[Entries]:
+        yield from ()
+        raise UnwalkableError("an end that nobody knows", states=["one"])
+
+    for base in file.bases:
+        monkeypatch.setattr(type(base), "entries", found)
+    with pytest.raises(UnwalkableError) as told:
+        list(file.entries())
+    assert told.value.states == {state.name for state in file.header.states}
