@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=0, help="how many, of all commands together")
     parser.add_argument("--pairs", type=int, default=0, help="how many interleavings")
     parser.add_argument("--runs", type=int, default=0, help="how many faults of `statelake run`")
+    parser.add_argument("--imports", type=int, default=0, help="how many, by two that are killed")
     parser.add_argument("--commands", default="", help="only these, by commas")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", default="0/1", metavar="I/N", help="only each N-th case, from I")
@@ -69,6 +70,8 @@ def _sweep(asked: argparse.Namespace, directory: Path) -> int:
     """Try the cases, in this process, in which the shim is loaded."""
     if asked.runs:
         return _sweep_runs(asked, directory / f"runs-{asked.seed}")
+    if asked.imports:
+        return _live(asked, directory / f"lives-{asked.seed}")
     sweep = _worlds(directory, asked.keep)
     sweeping = importlib.import_module("tests.faults.sweeping")
     if asked.trace:
@@ -97,6 +100,20 @@ def _sweep_runs(asked: argparse.Namespace, directory: Path) -> int:
         if number % PROGRESS == 0:
             _say(f"{number} of {asked.runs} in {time.monotonic() - began:.0f} s, {wrong} wrong")
     _say(f"{'all':24}{asked.runs:8}{struck:8}{wrong:8}")
+    _say(f"{time.monotonic() - began:.0f} s")
+    return int(bool(wrong))
+
+
+def _live(asked: argparse.Namespace, directory: Path) -> int:
+    """Have two import into a lake and be killed, and say what was wrong."""
+    lives = importlib.import_module("tests.faults.lives").Lives(directory, asked.seed)
+    began, wrong = time.monotonic(), 0
+    for problem in lives(asked.imports):
+        wrong += 1
+        _say(f"BAD {problem}")
+    _say(f"{lives.kills} kills; {dict(sorted(lives.codes.items()))}")
+    _say("\n".join(lives.figures))
+    _say(f"{'all':24}{asked.imports:8}{lives.kills:8}{wrong:8}")
     _say(f"{time.monotonic() - began:.0f} s")
     return int(bool(wrong))
 

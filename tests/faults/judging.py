@@ -34,12 +34,14 @@ class Seen:
 
     Attributes:
         snapshots: What each is made of, by job and id: a digest of its rows, and its holds.
+        rows: The rows of each one's tables, as JSON, by the tables' paths.
         exports: What whole savepoints hold, by their directory.
         named: The files that snapshots and the catalog need, below the world.
         faults: What can't be.
     """
 
     snapshots: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     exports: dict[str, str] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
     faults: list[str] = field(default_factory=list)
@@ -88,8 +90,14 @@ def _named_by_log(table: Path, seen: Seen) -> list[tuple[str, dict[str, Any]]]:
     """The files of the newest version, and their partitions' values."""
     files: dict[str, dict[str, Any]] = {}
     log = sorted(table.glob("_delta_log/*.json"))
+    begin = 0
+    for checkpoint in sorted(table.glob("_delta_log/*.checkpoint.parquet"))[-1:]:
+        begin = int(checkpoint.name[:20]) + 1
+        for row in filter(None, (row["add"] for row in _rows(checkpoint))):
+            files[unquote(row["path"])] = dict(row["partitionValues"] or ())
     entries = [path for path in log if _ENTRY.fullmatch(path.name)]
-    for number, entry in enumerate(entries):
+    entries = [path for path in entries if int(path.name[:20]) >= begin]
+    for number, entry in enumerate(entries, begin):
         if int(entry.name[:20]) != number:
             seen.faults.append(f"the log of {table.name} has no entry {number}")
         try:
@@ -129,6 +137,7 @@ def _see_snapshot(lake: Path, row: dict[str, Any], seen: Seen) -> None:
                 path = f"{table['path']}/{unit['path']}"
                 seen.named.add(f"lake/{path}")
                 rows += _unit_rows(lake / path, name, seen)
+            seen.rows.setdefault(name, {})[table["path"]] = rows
             content.append([table["path"], sorted(rows)])
     for carried in row.get("carried") or ():
         path = f"{CARRIED}/{carried['blob']}"

@@ -23,7 +23,7 @@ from statelake.pipelines.cli.main import main as statelake
 from tests.adversary.fork_server import in_child
 from tests.faults.shim import Calls, Fault, set_clock
 
-__all__ = ["HERE", "TOO_LONG", "Guise", "Played", "Process", "start"]
+__all__ = ["HERE", "TOO_LONG", "Guise", "Played", "Process", "do_apart", "start"]
 
 MEMORY = 4 << 30
 POLL_SECONDS = 0.001
@@ -149,6 +149,21 @@ def start(
         _check(_LIBC.setns(outside, CLONE_NEWPID))
         os.close(outside)
     return Process(child, *outputs, init)
+
+
+def do_apart(function: Callable[[], None]) -> None:
+    """Call it in a process of its own: no thread is started in this one."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            function()
+            code = 0
+        except BaseException:  # noqa: BLE001 - told, and the parent sees the exit code
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def _entry(words: tuple[str, ...]) -> Callable[[list[str]], None]:

@@ -8,12 +8,10 @@ from begin to end, and goes on; what is there then is what those that said 0 do 
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, permutations, zip_longest
@@ -30,7 +28,7 @@ from tests.faults.commands import (
     prepare_sources,
 )
 from tests.faults.judging import Seen, files_too_many, files_with, look, plain, shape
-from tests.faults.playing import HERE, TOO_LONG, Guise, Played, start
+from tests.faults.playing import HERE, TOO_LONG, Guise, Played, do_apart, start
 from tests.faults.shim import Calls, Fault
 
 __all__ = ["Case", "Sweep", "Verdict"]
@@ -139,7 +137,7 @@ class Sweep:
         self._calm: dict[tuple[Path, tuple[str, ...]], _Calm] = {}
         self._traces: dict[tuple[str, str], list[str]] = {}
         self._worlds: dict[tuple[str, ...], Path] = {}
-        _in_child(lambda: prepare_sources(directory / "sources"))
+        do_apart(lambda: prepare_sources(directory / "sources"))
         empty = directory / "empty"
         for name in ("tmp", "exports"):
             (empty / name).mkdir(parents=True)
@@ -385,7 +383,7 @@ class Sweep:
             for earlier in chain.from_iterable(COMMANDS[name].after for name in wanted):
                 _require(start(COMMANDS[earlier].words, world).end())
             for edits in filter(None, (COMMANDS[name].edits for name in wanted)):
-                _in_child(partial(edits, world))
+                do_apart(partial(edits, world))
             self._worlds[wanted] = world
         return self._worlds[wanted]
 
@@ -416,21 +414,6 @@ def _last(played: Played) -> str:
 
 def _require(played: Played) -> None:
     assert played.code == 0, played
-
-
-def _in_child(function: Callable[[], None]) -> None:
-    """Call it in a process of its own: no thread is started in this one."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            function()
-            code = 0
-        except BaseException:  # noqa: BLE001 - told, and the parent sees the exit code
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
 
 
 def _shuffled(kinds: list[list[Case]], draw: random.Random) -> Iterator[Case]:

@@ -97,6 +97,13 @@ def test_a_fault_at_any_call_of_a_run_counts_nothing_twice(count: int, sweep: Sw
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("count", [8, pytest.param(500, marks=pytest.mark.nightly)])
+def test_two_that_are_killed_again_and_again_lose_nothing(count: int, sweep: Sweep) -> None:
+    """Each snapshot that an import said it made is right, and costs are those of what is there."""
+    assert tried(sweep("--imports", str(count), "--seed", str(count))) == count
+
+
+@pytest.mark.full
 def test_a_fault_of_any_command_leaves_a_lake_as_before_or_as_after(sweep: Sweep) -> None:
     """Some of each command."""
     assert tried(sweep("--faults", "40")) == 40

@@ -531,7 +531,7 @@ def sweep_rows(lake: Catalog, path: str, *, dry_run: bool = False) -> Freed:
                 DeltaCommit(table.directory, columns, partition, properties).write(log)
             log = table.require()
         is_next = dry_run and version == log.version() + 1
-        if is_next or (version <= log.version() and not _is_named(table, version, name)):
+        if is_next or (version <= log.version() and not is_named(table, version, name)):
             if not dry_run:
                 table.directory.delete(name)
             freed += Freed(1, size)
@@ -543,7 +543,7 @@ def _partition_of(log: DeltaTable) -> str | None:
     return columns[0] if columns else None
 
 
-def _is_named(table: StateTable, version: int, path: str) -> bool:
+def is_named(table: StateTable, version: int, path: str) -> bool:
     """Return whether a version of a table names a file; true if its entry can't be read."""
     try:
         actions = read_entry(table.directory, version)

@@ -23,15 +23,23 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.deletions import is_named, named_files
 from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
 from statelake.pipelines.lake.erase.audit_records import audit_records, broken_record
 from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY, check_entry
-from statelake.pipelines.lake.tables.names import ERASURE_RECORDS, digest_in, is_carried_name
+from statelake.pipelines.lake.tables.names import (
+    ERASURE_RECORDS,
+    digest_in,
+    is_carried_name,
+    is_edited_file,
+    version_in,
+)
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
 from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.pipelines.lake.tables.table_log import LAST_CHECKPOINT, spare_checkpoints
 from statelake.pipelines.lake.tables.table_rows import has_rows, table_rows
+from statelake.pipelines.lake.tables.tables import files_of
 from statelake.state_core.errors import MissingFileError, StateError
 from statelake.state_core.files.filesystem import Directory, ListedFile
 from statelake.state_core.files.workers import Workers
@@ -140,6 +148,7 @@ class _LakeCheck:
         self.problems: dict[str, str] = {}
         self.unsealed: set[str] = set()
         self.records: list[SnapshotRecord] = []
+        self.has_all_records = False
 
     def run(self, progress: Progress | None) -> LakeReport:
         """Check all files, and find the snapshots of those that are damaged."""
@@ -155,6 +164,7 @@ class _LakeCheck:
         self._check_logs(present)
         # behind the files, since whoever opens a table deletes a damaged checkpoint of its log
         self._read_catalog()
+        self._leave_out_unfinished()
         self._check_recorded(present)
         with_fingerprint = self._check_unsealed()
         self._check_records()
@@ -178,6 +188,38 @@ class _LakeCheck:
             return
         for row in bad:
             self._tell(row.error)
+        self.has_all_records = not bad
+
+    def _leave_out_unfinished(self) -> None:
+        """Forget files that are no damage: a command is writing them, or was killed as it did.
+
+        No log names them, and `lake clean` deletes them; or one names them by now, and they are
+        whole.
+        """
+        for path in [path for path in self.problems if path.endswith(".parquet")]:
+            if f"/{LOG_DIRECTORY}/" in path:
+                continue
+            if self._is_nobodys(path) or not self._fault(path)[0]:
+                del self.problems[path]
+
+    def _is_nobodys(self, path: str) -> bool:
+        """Return whether neither a snapshot nor a log names a file; False if it is not known."""
+        place, log = posixpath.dirname(path), ""
+        while place and not self.directory.exists(log := f"{place}/{LOG_DIRECTORY}"):
+            place = posixpath.dirname(place)
+        if not (place and self.has_all_records) or any(
+            each.startswith(f"{log}/") for each in self.problems
+        ):
+            return False
+        table, name = self.lake.table(place), path[len(place) + 1 :]
+        try:
+            if (latest := table.open()) is None or name in named_files(self.records, place):
+                return False
+            if is_edited_file(name) and (version := version_in(name)):
+                return version > latest.version() or not is_named(table, version, name)
+            return name not in {file.path for file in files_of(latest)}
+        except StateError:
+            return False
 
     def _tell(self, error: StateError) -> None:
         """Add the problem of an error, at the place that it names."""
@@ -281,21 +323,37 @@ class _LakeCheck:
 
     def _check_recorded(self, present: dict[str, int]) -> None:
         """Compare the files of snapshots with those that there are."""
-        named = {
+        found = {}
+        for path, size in self._named().items():
+            problem = ""
+            if path not in present:  # or it came after the files were listed
+                problem = self._fault(path)[0]
+            elif present[path] != size and (now := self._size(path)) != size:
+                problem = f"{now} bytes, and {size} in the catalog"
+            if problem:
+                found[path] = problem
+        if found:  # others may have dropped snapshots meanwhile
+            with suppress(StateError):
+                self.records, _ = self.lake.records()
+            still = self._named()
+            found = {path: problem for path, problem in found.items() if path in still}
+        self.problems = found | self.problems
+
+    def _named(self) -> dict[str, int]:
+        """Return the files of all snapshots, with their sizes."""
+        units = {
             f"{table.path}/{unit.path}": unit.size
             for _, _, table in self._units()
             for unit in table.units
-        } | {
+        }
+        return units | {
             f"{CARRIED_DIRECTORY}/{carried.blob}": carried.size
             for record in self.records
             for carried in record.carried
         }
-        for path, size in named.items():
-            if path not in present:  # or it came after the files were listed
-                problem = self._fault(path)[0]
-                self.problems |= {path: problem} if problem else {}
-            elif present[path] != size:
-                self.problems.setdefault(path, f"{present[path]} bytes, and {size} in the catalog")
+
+    def _size(self, path: str) -> int:
+        return self.directory.modified_and_size(path)[1]
 
     def _check_unsealed(self) -> set[str]:
         """Compare the rows of files without a seal with their fingerprints; return these files."""

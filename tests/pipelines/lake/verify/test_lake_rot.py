@@ -15,9 +15,11 @@ from statelake.pipelines.api import Lake
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.erase.audit_records import ERASE, add_record, audit_records
 from statelake.pipelines.lake.ingest.import_slice import TableTarget
+from statelake.pipelines.lake.tables.names import new_edited_file
 from statelake.pipelines.lake.tables.parquet_seals import check_end
 from statelake.pipelines.lake.tables.table_log import write_checkpoint
 from statelake.pipelines.lake.tables.table_rows import table_rows
+from statelake.pipelines.lake.verify import lake_checking
 from statelake.pipelines.lake.verify.lake_checking import check_lake
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.filesystem import Directory
@@ -247,6 +249,54 @@ def test_what_is_missing_is_told(lake: Path) -> None:
             file.path for file in check_lake(str(lake)).damaged if file.problem == "it is not there"
         ]
         assert missing == [str(gone.relative_to(lake))]
+
+
+def test_what_a_command_had_not_finished_is_no_damage(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of a file that no log names: its writer was killed, or is at it; others are damaged."""
+    row = files(lake, "snapshots/job=orders/*")[0]
+    unit = files(lake, "orders/**/_data/*/*/*.parquet")[0]
+    next_version = int(newest_entry(lake).stem) + 1
+    for place in (
+        row.with_name(new_edited_file(next_version)), row.with_name(new_edited_file(1)),
+        unit.parents[1].with_name("0123456789abcdef") / unit.parent.name / unit.name,
+    ):  # fmt: skip
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(row.read_bytes()[:-30])
+    assert check_lake(str(lake)).sound
+    for named in (row, unit):
+        whole = named.read_bytes()
+        named.write_bytes(whole[:-30])
+        found = {file.path for file in check_lake(str(lake)).damaged}
+        assert named.relative_to(lake).as_posix() in found
+        named.write_bytes(whole)
+    fault = lake_checking._LakeCheck._fault
+
+    def finished(self: Any, path: str) -> tuple[str, bool]:
+        found = fault(self, path)
+        unit.write_bytes(whole)  # by its writer, and then it is named
+        return found
+
+    unit.write_bytes(whole[:-30])
+    monkeypatch.setattr(lake_checking._LakeCheck, "_fault", finished)
+    assert check_lake(str(lake)).sound
+
+
+def test_what_was_dropped_meanwhile_is_not_missing(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot that the check had read, and whose files are deleted before it looks for them."""
+    read = lake_checking._LakeCheck._read_catalog
+
+    def dropping(self: Any) -> None:
+        read(self)
+        assert ran(lake, "drop", "--job", JOB, "--keep", "0", "--yes").code == 0
+
+    monkeypatch.setattr(lake_checking._LakeCheck, "_read_catalog", dropping)
+    monkeypatch.setattr(lake_checking._LakeCheck, "_check_files", lambda *_: None)
+    monkeypatch.setattr(lake_checking, "_is_checked", lambda _: False)  # none was there yet
+    assert check_lake(str(lake)).sound
 
 
 def tables_of(lake: Path) -> list[str]:
