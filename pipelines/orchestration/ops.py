@@ -8,6 +8,7 @@ from statelake.pipelines.lake.commits.commit_measures import CommitReports, tota
 from statelake.pipelines.lake.verify.legality import load_runnable
 from statelake.pipelines.operations.retention import Policy
 from statelake.pipelines.operations.verified_savepoints import (
+    Verification,
     keep_savepoints,
     take_savepoint,
     verify_savepoint,
@@ -25,6 +26,9 @@ from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.state_core.checks.legality import check_job
 from statelake.state_core.commit.records.clocks import now_millis
+from statelake.state_core.errors import SnapshotError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.printable import printable
 
 
 class CompressionConfig(dg.Config):
@@ -198,8 +202,17 @@ def restore_elsewhere(
     """Check the savepoint and restore it into a temporary lake. Fails on any fault."""
     lake = locations.open_lake().catalog
     record = locations.open_snapshot(snapshot).record
-    done = verify_savepoint(lake, record, savepoint, config.engine)
+    try:
+        done = verify_savepoint(lake, record, savepoint, config.engine)
+    except SnapshotError as error:
+        if Directory(savepoint).exists():
+            raise
+        done = Verification([str(error)])
     metadata = verification_metadata(done)
+    if done.faults and not Directory(savepoint).exists():
+        what = f"{printable(savepoint)} was removed meanwhile, as by another run of this job"
+        why = "which has verified a newer one: let one run at a time do this"
+        raise dg.Failure(f"{what}, {why}", metadata=metadata)
     if done.faults:
         raise dg.Failure(f"{savepoint} is not to be relied on", metadata=metadata)
     context.add_output_metadata(metadata)

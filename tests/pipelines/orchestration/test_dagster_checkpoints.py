@@ -155,6 +155,20 @@ def test_a_run_that_another_overtakes_names_what_is_there(
     assert (own.is_dir(), metadata["removed"]) == (keep == 2, [own.name] if keep == 1 else [])
 
 
+def test_a_run_whose_savepoint_another_has_removed_says_so(
+    instance: dg.DagsterInstance, locations: Locations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own was sound: the other one kept a newer one alone."""
+
+    def other() -> None:
+        take_and_verify(locations)
+        keep_savepoints(locations.exports_location, "orders", 1)
+
+    do_at(monkeypatch, (ops, "verify_savepoint", "before", 1), other)
+    failed = failure(saved(instance, locations, keep=1), "restore_elsewhere")
+    assert "was removed meanwhile, as by another run of this job" in failed.description
+
+
 def take_and_verify(locations: Locations) -> str:
     """Another run's savepoint, which is verified."""
     lake = locations.open_lake().catalog

@@ -7,6 +7,7 @@ looked through for it.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import traceback
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ from statelake.pipelines.orchestration.settings import ErasureSettings, JobSetti
 from statelake.state_core.errors import DeclarationError
 from tests.support.lakes import DEMO, files_of, import_as, kept_files
 from tests.support.people import ALICE, BESIDE_KEYS, files_with, people_savepoint
-from tests.support.steps import do_at, stop
+from tests.support.steps import as_process, do_at, stop
 
 pytestmark = [pytest.mark.full, pytest.mark.thinned(3)]
 
@@ -244,6 +245,32 @@ def test_what_was_killed_is_gone_on_with_by_the_same_launch(
         assert desk.failure(desk.erase()).startswith("EndError, whose words may name")
     assert metadata(desk.erase())["clean"]
     assert files_with(desk.base / "lake", ALICE) == []
+
+
+@pytest.mark.parametrize("step", ["find", "rewrite_logs"])
+def test_of_two_launches_at_once_one_erases(
+    step: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one names the process that does; launched again it says what was erased."""
+    desk.put()
+    desk.plan()
+    other: list[dg.ExecuteInProcessResult] = []
+
+    def launch() -> None:
+        with monkeypatch.context() as patch:
+            as_process(patch, os.getppid())
+            other.append(desk.erase())
+
+    with monkeypatch.context() as patch:
+        do_at(patch, (Erasure, step, "before", 1), launch)
+        done = desk.erase()
+    erased = metadata(done)
+    assert (erased["rows erased"], erased["clean"]) == (2, True)
+    failure = desk.failure(other[0])
+    assert f"erasure '{ID}' is running by process {os.getpid()} on " in failure
+    again = metadata(desk.erase())
+    assert (again["rows erased"], again["clean"]) == (2, True)
+    assert [each.kind for each in audit_records(desk.lake)] == ["erase", "audit", "audit"]
 
 
 def test_what_was_killed_before_its_audit_is_audited(

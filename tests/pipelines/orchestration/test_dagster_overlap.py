@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +148,44 @@ def counts_of(savepoint: str | Path) -> dict[int, int]:
     (operator,) = sl.open_snapshot(savepoint, uids=["counter"]).operators
     rows = operator["count"].to_arrow()
     return dict(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True))
+
+
+def race(base: str) -> None:
+    """One of two processes with one instance: archive the same savepoints, and say how it went."""
+    quiet = {"telemetry": {"enabled": False}}
+    with dg.DagsterInstance.local_temp(f"{base}/home", quiet) as instance:
+        runs, outcomes = Runs(Path(base), instance), []
+        Path(base, f"ready-{os.getpid()}").touch()
+        while len(list(Path(base).glob("ready-*"))) < 2:
+            time.sleep(0.01)
+        for night in NIGHTS:
+            done = runs.run(ARCHIVE, night)
+            outcomes.append(told(done, "orders/state_tables")[night]["outcome"])
+            assert done.success
+    Path(base, f"told-{os.getpid()}.json").write_text(json.dumps(outcomes))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("attempt", range(2))
+def test_two_processes_have_one_snapshot_of_each_savepoint(attempt: int, runs: Runs) -> None:
+    """Both succeed; what one imported the other one found, whichever was first."""
+    for hour, night in enumerate(NIGHTS):
+        runs.put(night, hour, counts=40 + attempt)
+    words = f"import runpy; runpy.run_path({__file__!r})['race']({str(runs.base)!r})"
+    both = [subprocess.Popen([sys.executable, "-c", words], stderr=subprocess.PIPE)
+            for _ in range(2)]  # fmt: skip
+    for process in both:
+        _, said = process.communicate(timeout=600)
+        assert process.returncode == 0, said[-2000:]
+    assert runs.snapshots == list(NIGHTS)
+    outcomes = [json.loads(path.read_text()) for path in runs.base.glob("told-*.json")]
+    assert [sorted(pair) for pair in zip(*outcomes, strict=True)] == [
+        ["imported", "imported before"]
+    ] * 3
+    exports = list((runs.base / "exports" / "orders").iterdir())
+    assert len(exports) == 6
+    for path in exports:
+        assert counts_of(path) == counts_of(runs.savepoints / path.name.partition("-")[0])
 
 
 @pytest.mark.parametrize("step", steps(slice(6), {1, 4}))
