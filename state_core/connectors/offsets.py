@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from statelake.state_core.connectors.cdc import MYSQL, OTHERS, CdcEnumerator, CdcSplit
 from statelake.state_core.connectors.kafka import (
+    ASSIGNED,
     UNASSIGNED,
     EnumeratedPartition,
     KafkaEnumerator,
@@ -312,6 +313,35 @@ def check_assignment(source: Source) -> None:
                 place=place,
                 remedy=_AT_LAST,
             )
+
+
+def check_readers(before: Source, after: Source) -> None:
+    """Refuse a source of which rows were edited so that a partition has two readers, or none.
+
+    Args:
+        before: The source before the edit.
+        after: The source after it.
+
+    Raises:
+        EncodeError: A partition would be read twice, or by nobody though it was assigned.
+    """
+    had, has = (Counter(place for place, _ in _held(source)) for source in (before, after))
+    if had == has:
+        return
+    known = after.enumerator.partitions if isinstance(after.enumerator, KafkaEnumerator) else ()
+    assigned = {
+        (each.split.topic, each.split.partition) for each in known if each.status == ASSIGNED
+    }
+    lost = sorted((had.keys() - has.keys()) & assigned)
+    if lost:
+        raise EncodeError(
+            f"nobody would read partition {_text(lost[0])}, which no reader would have, while the"
+            f" enumerator has it as assigned ({len(lost)} such)",
+            place=f"source {after.operator}",
+            remedy="leave these rows; give them other offsets by `edit --set-offsets`, or drop the"
+            " source's operator, which then starts anew",
+        )
+    check_assignment(after)
 
 
 def _move(source: Source, offsets: dict[Partition, Offset]) -> SourceChange:

@@ -10,9 +10,14 @@ from statelake.pipelines.keys import lines_of
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
-from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.state_core.connectors.elements import StateElement
-from statelake.state_core.connectors.offsets import NewOffset, parse_new_offset, partitions_read
+from statelake.state_core.connectors.offsets import (
+    NewOffset,
+    check_readers,
+    parse_new_offset,
+    partitions_read,
+)
 from statelake.state_core.connectors.sinks import SINK_STATES, Sink, sink_of
 from statelake.state_core.connectors.sources import SOURCE_STATES, Source, source_of
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
@@ -56,6 +61,46 @@ def sources_among(
         if source is not None:
             sources.append(source)
     return sources
+
+
+def check_edited_sources(lake: str, before: SnapshotRecord, after: SnapshotRecord) -> None:
+    """Refuse a snapshot in which a source has partitions that two readers have, or none.
+
+    Args:
+        lake: The lake's location.
+        before: The snapshot before rows were edited.
+        after: The snapshot after that, perhaps with other uids.
+
+    Raises:
+        EncodeError: A partition would be read twice, or by nobody.
+        LakeError: A table, or the carried `_metadata`, can't be read.
+    """
+    had, has = (_source_tables(record) for record in (before, after))
+    edited = {path for path, (_, table) in had.items() if not _same_files(table, has.get(path))}
+    if not edited:
+        return
+    ids = {had[path][0]: has[path][0] for path in edited & has.keys()}
+    sources = {source.operator_id: source for source in recorded_sources(lake, after)}
+    changed = [had[path][0] for path in edited]
+    owners = [each for each in before.operators if each.operator_id in changed]
+    for source in sources_among(lake, owners, carried_metadata(before).operators):
+        new = sources.get(ids.get(source.operator_id, source.operator_id))
+        if source.operator_id in changed and new is not None:
+            check_readers(source, new)
+
+
+def _source_tables(record: SnapshotRecord) -> dict[str, tuple[str, TableRecord]]:
+    """Return the tables of sources' states by their paths, each with its operator's id."""
+    return {
+        state.table: (operator.operator_id, operator.table_of(state))
+        for operator in record.operators
+        for state in operator.operator_states
+        if state.name in SOURCE_STATES and not state.key_type
+    }
+
+
+def _same_files(table: TableRecord, other: tuple[str, TableRecord] | None) -> bool:
+    return other is not None and table.units == other[1].units
 
 
 def recorded_sinks(lake: str, record: SnapshotRecord) -> list[Sink]:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from statelake.pipelines.engine import Engine, Progress, choose_engine
 from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.recorded_sources import check_edited_sources
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.pieces import Piece, Rewritten, Rows
 from statelake.pipelines.lake.edit.subtask_layout import SubtaskLayout
@@ -207,6 +208,7 @@ def derive(
             snapshot_id, derivation.origin, operators, rewriter.written, note
         )
         derived = derivation.finish(derived)
+        check_edited_sources(lake.location, record, derived)
         if not dry_run:
             derived = attempt.commit(derived)
     return Derived(derived, record, rewriter.stopwatch.times())

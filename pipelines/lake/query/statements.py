@@ -183,7 +183,8 @@ def columns_used(session: Session, statement: Statement) -> ColumnUse:
     if statement.kind == "INSERT":
         listed = _LISTED.match(text)
         return ColumnUse(computed=_words(text[listed.end() :] if listed else text))
-    assigned, computed, condition = set(), set(), ""
+    assigned: set[str] = set()
+    computed: set[str] = set()
     assignments, condition = _assignments(text)
     for assignment in assignments:
         found = _ASSIGNED.fullmatch(assignment)

@@ -39,6 +39,7 @@ from statelake.state_core.serializers.composite.collections import ListSerialize
 from statelake.state_core.serializers.composite.evolution import migrate_column, migrate_value
 from statelake.state_core.serializers.composite.null_fields import NullField, null_fields
 from statelake.state_core.serializers.composite.structs import TupleSerializer
+from statelake.state_core.serializers.contents.content import ContentSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
@@ -273,6 +274,8 @@ def inexact_rows(rows: StateRows | ElementRows, column: str = VALUE) -> BoolArra
     """Return whether each row's columns say less than the exact bytes of its value, or of its key.
 
     What a row of Flink SQL is by its kind of change does not count: no operator reads that again.
+    Nor does how a text or bytes would be written from what a user has them read as; but what could
+    not be read as that does.
 
     Args:
         rows: The rows.
@@ -286,7 +289,9 @@ def inexact_rows(rows: StateRows | ElementRows, column: str = VALUE) -> BoolArra
     less[at] = True
     if at.size and column == VALUE:
         held = replace(rows, batch=rows.batch.take(pa.array(at)))
-        less[at] = np.asarray(exact_values(held))
+        less[at] = np.asarray(current_exact(held.layout, held.batch).is_valid())
+        if isinstance(held.layout.value, ContentSerializer | DecodedSerializer):
+            less[at] &= _with_nulls(held)
         at = at[np.asarray(held.batch.column(VALUE).is_valid())]
         less[at] &= ~_differs_in_kind(replace(rows, batch=rows.batch.take(pa.array(at))))
     return less
@@ -301,6 +306,15 @@ def refuse_inexact(rows: StateRows | ElementRows, column: str, remedy: str) -> N
     count = int(inexact_rows(rows, column).sum())
     if count:
         raise InexactError.of(count, column, place=f"state {rows.name!r}", remedy=remedy)
+
+
+def _with_nulls(rows: StateRows | ElementRows) -> BoolArray:
+    """Return whether each value is null, or a list of a state with a null element."""
+    values = rows.batch.column(VALUE)
+    null = np.array(values.is_null())
+    if rows.layout.kind is StateKind.LIST and pa.types.is_list(values.type):
+        null[np.asarray(pc.list_parent_indices(values))[np.asarray(values.flatten().is_null())]] = 1
+    return null
 
 
 def _differs_in_kind(rows: StateRows | ElementRows) -> BoolArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from statelake.state_core.connectors.sources import sources_of
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import InlineHandle
 from tests.support.command import run
-from tests.support.lakes import KINDS
+from tests.support.lakes import KINDS, edit
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "sources"
 KAFKA = GOLDEN / "kafka-5.0"
@@ -277,3 +278,49 @@ def test_another_position_of_a_log(tmp_path: Path) -> None:
     assert (shown[0]["file"], shown[0]["position"], shown[0]["gtids"]) == (
         "mysql-bin.000003", 200, None,
     )  # fmt: skip
+
+
+READERS = 'records."SourceReaderState"'
+COPY = f"INSERT INTO {READERS} SELECT * REPLACE (7 AS position) FROM {READERS} WHERE subtask = 0"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("sql", f"DELETE FROM {READERS} WHERE subtask = 0"),
+            "nobody would read partition orders:",
+        ),
+        (("sql", COPY), "is assigned twice, in the state of two readers"),
+        (("edit", "--purge", "records/SourceReaderState", "subtask = 0"), "nobody would read"),
+        (("edit", "--drop-state", "records/SourceReaderState"), r"orders:0, .* \(3 such\)"),
+        (("commit",), "nobody would read partition"),
+    ],
+    ids=["delete", "insert", "purge", "drop", "commit"],
+)
+def test_rows_of_a_source_are_edited_as_its_offsets_are(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    """No partition gets two readers, or none while the enumerator takes it for assigned."""
+    lake = imported(tmp_path)
+    command, *changes = words
+    if command == "commit":
+        table = lake.snapshot("orders", "s").operators[0].operator_states[0].table
+        edit(lake, table).delete("subtask = 0")
+    names = {"sql": ("--edit", "s", "--as", "edited"), "commit": ("--parent", "s")}
+    more = ("--snapshot", "edited") if command == "commit" else ()
+    place = names.get(command, PLACE[2:])
+    ran = run(command, "--lake", lake.location, "--job", "orders", *place, *more, *changes)
+    assert (ran.code, ran.out) == (3, "")
+    assert re.search(f"source records: .*{said}", ran.err)
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
+
+
+def test_rows_of_other_sources_may_go(tmp_path: Path) -> None:
+    """A file that no reader has is no fault that can be seen; a source as a whole starts anew."""
+    lake = imported(tmp_path, GOLDEN / "files-2.3")
+    place = ("--lake", lake.location, "--job", "orders", "--edit", "s", "--as", "edited")
+    assert run("sql", *place, 'DELETE FROM lines."SourceReaderState" WHERE subtask = 0').code == 0
+    lake = imported(tmp_path / "kafka")
+    ran = run("edit", "--lake", lake.location, *PLACE, "--drop-operator", "records")
+    assert ran.code == 0, ran.err

@@ -12,15 +12,19 @@ import yaml
 
 import statelake as sl
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.rewriting import layout_of, pieces_of
 from statelake.pipelines.lake.edit.sql_editing import session_over
+from statelake.pipelines.lake.edit.sql_upgrading import SqlRows
 from statelake.pipelines.lake.query.statements import columns_used, parse_statement
 from statelake.pipelines.operations.bootstrap import bootstrap
 from statelake.state_core.errors import InexactError, NoMatchError
 from tests.support.command import run
-from tests.support.lakes import assert_whole, exported, kept_files
+from tests.support.lakes import assert_whole, exported, golden, import_golden, kept_files
 from tests.support.savepoints.golden_cases import GOLDEN
 
 EDGE = GOLDEN / "edge" / "values-1"
+QUERIES = golden("queries-hashmap-canonical-inline-p2-m128-flink2.3.0").snapshot
+LAST, FINE = "de4b10a9d0d1fd1d5f93a2dac4f71156", "f15fc7d4c60bf6d64da93457bd598ead"
 # of 40 keys: all integers, instants and times have more digits; of dates and texts those beyond
 INEXACT = {"str": 16, "date": 16, "ldt": 24, "ld": 32, "big": 40, "ins": 40, "ts": 40}
 TYPES = {
@@ -186,6 +190,30 @@ def test_keys_that_columns_do_not_hold(tmp_path: Path) -> None:
     job["one"].edit_sql("two", "DELETE FROM op.s WHERE key = 'a' AND raw_key IS NULL")
     job["one"].edit_sql("three", "DELETE FROM op.s WHERE value = 2")
     assert job["three"]["op"].state("s").to_arrow()["key"].to_pylist() == ["a"]
+
+
+def test_rows_of_flink_sql_are_held_in_full_whatever_their_kind_of_change(tmp_path: Path) -> None:
+    """An update decides as an insert does; a time of nine digits is refused, by an upgrade too."""
+    lake = import_golden(Catalog(tmp_path / "lake"), ("s", QUERIES))
+    job = sl.Lake(lake.location).job("orders")
+    table = f'{LAST}."deduplicate-state"'
+    (kinds,) = job.sql(f"SELECT count(raw_value) FROM {table}").read_all()[0].to_pylist()
+    job["s"].edit_sql("t", f"DELETE FROM {table} WHERE value.f0 = 1")
+    assert (kinds, job["t"][LAST]["deduplicate-state"].to_arrow().num_rows) == (5, 4)
+    with pytest.raises(InexactError, match=": 2 rows have a value"):
+        job["s"].edit_sql("u", f'DELETE FROM {FINE}."accState" WHERE value.f0 IS NULL')
+    record = lake.snapshot("orders", "s")
+    (operator,) = (each for each in record.operators if each.operator_id == FINE)
+    (state,) = (each for each in operator.states if each.name == "accState")
+    layout = layout_of(lake, operator, operator.table_of(state))
+    upgrade, refused = SqlRows(state.meta_info, state.meta_info, {}), 0
+    for piece in pieces_of(operator.table_of(state)):
+        for rows in layout.read(piece):
+            try:
+                upgrade.apply(rows)
+            except InexactError as error:  # noqa: PERF203 - each has its count
+                refused += error.count
+    assert refused == 2
 
 
 C, S = "condition", "computed"

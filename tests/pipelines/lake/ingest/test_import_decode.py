@@ -19,6 +19,7 @@ from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
     IncompatibleError,
+    InexactError,
     NotFoundError,
 )
 from tests.support.command import run
@@ -338,3 +339,15 @@ def test_the_page_shows_what_is_printed(
         printed = "\n".join(line.rstrip() for line in ran.out.splitlines()) + "\n"
         pattern = re.escape(shown).replace(re.escape("..."), ".*")
         assert re.fullmatch(pattern, printed), f"{command}\n{printed}"
+
+
+def test_a_null_that_is_none_decides_nothing(savepoint: Path, orders: str, job: sl.Job) -> None:
+    """A text that is no JSON is refused, until its bytes are named; one with spaces is not."""
+    job.import_snapshot(savepoint, "monday", decode=["crm/profile=json", orders])
+    nulls = "DELETE FROM crm.profile WHERE value IS NULL"
+    with pytest.raises(InexactError, match="1 row has a value that the column does not hold"):
+        job["monday"].edit_sql("tuesday", nulls)
+    job["monday"].edit_sql("tuesday", f"{nulls} AND raw_value IS NOT NULL")
+    assert [row["key"] for row in rows(job, "SELECT key FROM crm.profile ORDER BY key")] == [
+        "c0", "c1", "c2",
+    ]  # fmt: skip
