@@ -20,8 +20,15 @@ import pyarrow.compute as pc
 
 from statelake.state_core.errors import UnwalkableError
 from statelake.state_core.files.workers import Workers
-from statelake.state_core.formats.layout.keyed_layout import TTL, VALUE, KeyedLayout
-from statelake.state_core.formats.layout.keys import decode_keys, keys_of, namespaced_keys_of
+from statelake.state_core.formats.layout.keyed_layout import (
+    NAMESPACE,
+    RAW_KEY,
+    TTL,
+    VALUE,
+    KeyedLayout,
+)
+from statelake.state_core.formats.layout.keys import keys_of, namespaced_keys_of
+from statelake.state_core.formats.layout.whole_rows import whole_column, whole_keys
 from statelake.state_core.model.description import HeavyKey
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, StateKind, plan_slices
@@ -184,8 +191,9 @@ class StateWeights:
             lambda at: f"byte {at} of keys",
         )  # fmt: skip
         layout = replace(self.layout, kind=StateKind.VALUE, user_key=None)
-        rows = layout.decode(entries, [KEY, "namespace"])
-        return rows.column(0).to_pylist(), rows.column(1).to_pylist()
+        rows = layout.decode(entries, [KEY, NAMESPACE, RAW_KEY])
+        found, namespaces = (whole_column(layout, rows, name, RAW_KEY) for name in (KEY, NAMESPACE))
+        return found, namespaces
 
 
 class _Sums:
@@ -310,7 +318,7 @@ def _one_chunk(keys: pa.ChunkedArray) -> pa.LargeBinaryArray:
 def _heavy_keys(layout: KeyedLayout, best: pa.Table) -> list[HeavyKey]:
     if not len(best):
         return []
-    keys = decode_keys(layout, _one_chunk(best.column(KEY))).to_pylist()
+    keys = whole_keys(layout, _one_chunk(best.column(KEY)))
     return [HeavyKey(*row) for row in zip(keys, *_numbers(best), strict=True)]
 
 

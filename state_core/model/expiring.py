@@ -150,12 +150,14 @@ def _newest(state: KeyedState) -> int:
 def _keys(state: KeyedState, until: int, limit: int) -> Iterator[Any]:
     """Yield the first keys of which something has expired, each once in a row of entries."""
     yielded: set[str] = set()
-    for batch, (owners, times) in _times(state, ("key", TTL)):
+    from statelake.state_core.formats.layout.whole_rows import whole_column  # noqa: PLC0415 - a ring
+
+    for batch, (owners, times) in _times(state, ("key", "raw_key", TTL)):
         gone = pc.fill_null(pc.less_equal(times, until), False).to_numpy(zero_copy_only=False)
         rows = np.unique(owners[gone])
         for start in range(0, len(rows), limit):
-            some = batch.column("key").take(pa.array(rows[start : start + limit]))
-            for key in some.to_pylist():
+            some = batch.take(pa.array(rows[start : start + limit]))
+            for key in whole_column(state.layout, some, "key", "raw_key"):
                 if repr(key) not in yielded:
                     yielded.add(repr(key))
                     yield key

@@ -70,7 +70,9 @@ def dump(
     Each has operator, state, kind, key_group, namespace, key, and value; a map state has one line
     for each user_key, a list state one for each key, a timer a timestamp instead of a value.
     Operator state has subtask, position and value; of a broadcast state one copy's key and value.
-    With --plan, of a Flink SQL job, keys and rows have the columns of its query.
+    Numbers and times have all of their digits, whatever a column holds; where JSON does not say all
+    of a key or value, its bytes are beside it in Base64, as raw_key or raw_value. With --plan, of a
+    Flink SQL job, keys and rows have the columns of its query.
 
     \b
     Examples:

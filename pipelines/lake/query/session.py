@@ -388,6 +388,7 @@ class Session:
     def _register(self, name: str, opened: OpenedTable) -> None:
         self.columns[name] = opened.schema.names
         self._opened.append(opened)
+        self.connection.execute(f"DROP VIEW IF EXISTS {quoted(name)}")  # else it stays
         if not self._says_exact:
             self.connection.register(name, opened.dataset())
             return

@@ -39,6 +39,7 @@ from statelake.state_core.serializers.framework.columns import (
     MAX_COLUMN_BYTES,
     Cursor,
     I64Array,
+    U8Array,
 )
 from statelake.state_core.serializers.framework.decoders import written_by
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer, restore_key
@@ -187,13 +188,14 @@ def namespaced_keys_of(layout: KeyedLayout, entries: Entries) -> pa.LargeBinaryA
     return pieces_of(entries, starts, np.minimum(ends, entries.key_end))
 
 
-def decode_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> pa.Array:
-    """Return keys of `keys_of` as a typed column."""
+def decode_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> tuple[pa.Array, U8Array]:
+    """Return keys of `keys_of` as a typed column, and 1 for each that it does not hold exactly."""
     bounds = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset : keys.offset + len(keys) + 1]
     data = np.frombuffer(keys.buffers()[2] or b"", np.uint8)
     starts, ends = bounds[:-1].copy(), bounds[1:].copy()
     serializer = OpaqueSerializer() if layout.opaque_key else layout.key
-    return serializer.decode(Cursor(data, starts, ends, lambda at: f"byte {at} of keys"))
+    cursor = Cursor(data, starts, ends, lambda at: f"byte {at} of keys")
+    return serializer.decode(cursor), cursor.inexact
 
 
 def _key_starts(layout: KeyedLayout, entries: Entries) -> I64Array:

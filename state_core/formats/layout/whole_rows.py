@@ -31,6 +31,7 @@ from statelake.state_core.formats.layout.keyed_layout import (
     exact_rows,
     trailer_sizes,
 )
+from statelake.state_core.formats.layout.keys import decode_keys
 from statelake.state_core.formats.operator_state.operator_states import OperatorLayout
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializer
@@ -67,7 +68,7 @@ def whole_rows(layout: Layout, batch: pa.RecordBatch) -> dict[int, dict[str, Any
 
     Args:
         layout: The layout of the rows.
-        batch: The rows, with all of their columns.
+        batch: The rows. Without some of the columns it is believed that none was edited.
 
     Returns:
         By the number of the row: the whole values by column, or the bytes as `raw_key` and
@@ -78,6 +79,32 @@ def whole_rows(layout: Layout, batch: pa.RecordBatch) -> dict[int, dict[str, Any
         for row, more in _whole_side(side, batch):
             found.setdefault(row, {}).update(more)
     return found
+
+
+def whole_keys(layout: KeyedLayout, keys: pa.LargeBinaryArray) -> list[Any]:
+    """Return keys of `keys_of` as Python values: bytes if neither a column nor a text holds one."""
+    column, inexact = decode_keys(layout, keys)
+    values: list[Any] = column.to_pylist()
+    for row in np.flatnonzero(inexact).tolist():
+        data = keys[row].as_py()
+        whole = _whole(partial(_read_parts, [(KEY, layout.key)]), data)
+        values[row] = whole[KEY] if whole else data
+    return values
+
+
+def whole_column(layout: Layout, batch: pa.RecordBatch, name: str, raw: str) -> list[Any]:
+    """Return a column as Python values: bytes if neither it nor a text holds one.
+
+    Args:
+        layout: The layout of the rows.
+        batch: The rows.
+        name: The column.
+        raw: The column of its exact bytes.
+    """
+    values: list[Any] = batch.column(name).to_pylist()
+    for row, more in whole_rows(layout, batch).items():
+        values[row] = more.get(name, more.get(raw, values[row]))
+    return values
 
 
 def _sides(layout: Layout) -> list[_Side]:
@@ -113,6 +140,8 @@ def _whole_side(side: _Side, batch: pa.RecordBatch) -> Iterator[tuple[int, dict[
         for row in np.flatnonzero(_holding(side, batch)).tolist():
             data = raw[row].as_py()
             yield row, _whole(side.read, data) or {side.raw: data}
+    if not _has_all(side, batch):
+        return
     odd = np.zeros(len(batch), bool)
     for name in side.names:
         odd |= odd_nans(batch.column(name))
@@ -125,10 +154,16 @@ def _whole_side(side: _Side, batch: pa.RecordBatch) -> Iterator[tuple[int, dict[
 
 def _holding(side: _Side, batch: pa.RecordBatch) -> Any:
     """Return 1 for each row whose exact bytes are those of its value, which may be edited."""
+    if not _has_all(side, batch):
+        return np.asarray(batch.column(side.raw).is_valid())
     try:
         return exact_rows(batch, side.raw, side.names, side.decode)
     except StateError:  # bytes of nothing, which an export refuses
         return np.asarray(batch.column(side.raw).is_valid())
+
+
+def _has_all(side: _Side, batch: pa.RecordBatch) -> bool:
+    return set(side.names) <= set(batch.schema.names)
 
 
 def _whole(read: _Read, data: bytes) -> dict[str, Any] | None:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.query.session import Session
+from statelake.pipelines.lake.query.table_names import TableNames
 from tests.support.command import run
 from tests.support.lakes import golden, import_golden
 from tests.support.savepoints.golden_cases import GOLDEN
@@ -132,6 +134,18 @@ def test_sql_says_which_rows_are_exact(lake: str) -> None:
     ]  # fmt: skip
     assert "is_exact" not in run(*sql, "SELECT * FROM edge.timers").out
     assert run(*sql, "SELECT is_exact FROM edge.timers").out == ""
+
+
+def test_a_session_has_the_column_for_the_queries_that_name_it(lake: str) -> None:
+    """In any order, of the same table."""
+    opened = Catalog(lake)
+    with Session(opened, TableNames(opened, job="edge")) as session:
+        for _ in range(2):
+            names = session.query("SELECT * FROM edge.big").schema.names
+            assert "is_exact" not in names
+            answer = session.query('SELECT *, b."is_exact" AS held FROM edge.big b')
+            assert answer.schema.names == [*names, "is_exact", "held"]
+            assert sum(len(batch) for batch in answer.batches) == 40
 
 
 def in_iso(flinks: str) -> str:

@@ -62,7 +62,8 @@ def test_the_rows_of_every_state(case: GoldenCase, spark: SparkSession, tmp_path
     with Session(lake, names) as session:
         for table in tables:
             quoted = ".".join(f"`{part}`" for part in (table.job, table.operator, table.state))
-            queries = [f"SELECT * FROM {quoted}"]
+            exact = f"SELECT is_exact, count(*) AS n FROM {quoted} GROUP BY is_exact"
+            queries = [f"SELECT * FROM {quoted}", exact]
             if table.path.split("/")[1] == "keyed":
                 queries.append(AGGREGATES.format(table=quoted))
             for query in queries:
