@@ -129,6 +129,11 @@ _NEVER_EXTRACTED = {
 }
 # classes with type arguments: Flink 2 leaves a collection of these to Kryo
 _GENERIC = ("java.util.", "org.apache.flink.api.java.tuple.", "scala.")
+# types that are declared in place of the classes of their values, which are Java's own
+_DECLARED_AS = {
+    "java.time.ZoneRegion": "java.time.ZoneId",
+    "sun.util.calendar.ZoneInfo": "java.util.TimeZone",
+}
 _PLAIN = ("java.util.UUID", "java.util.Date", "java.util.Currency", "java.util.Locale",
           "java.util.BitSet", "java.util.regex.Pattern")  # fmt: skip
 
@@ -182,7 +187,7 @@ class Found:
             (name,) = classes
             if name.startswith(_GENERIC) and name not in _PLAIN:
                 return JavaType(self.java_class)
-            arguments.append(JavaType(name))
+            arguments.append(JavaType(_DECLARED_AS.get(name, name)))
         return JavaType(self.java_class, tuple(arguments))
 
 
