@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from statelake.state_core.errors import EncodeError, UnsupportedFormatError
+from statelake.state_core.errors import EncodeError
 from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
 from statelake.state_core.serializers.kryo.java_types import JavaType, component_of
 from statelake.state_core.serializers.kryo.wire import KryoVersion
@@ -296,7 +296,9 @@ class _Optional(_Single):
 
     def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Read the object."""
-        known = _known_older(reader, item, arguments)
+        if reader.version is KryoVersion.FLINK_1:
+            reader.note_types(item.java_class, arguments)
+        known = _known_older(reader, arguments)
         if known:
             item.value = [reader.known_or_null(known)]
         else:
@@ -304,7 +306,7 @@ class _Optional(_Single):
 
     def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Write the object."""
-        known = _known_older(writer, item, arguments)
+        known = _known_older(writer, arguments)
         if known:
             _check_parts(item, 1)
             writer.known_or_null(item.value[0])
@@ -312,37 +314,9 @@ class _Optional(_Single):
             super().write(writer, item, arguments)
 
 
-def _known_older(
-    coder: ObjectReader | ObjectWriter, item: Item, arguments: tuple[JavaType, ...]
-) -> str:
-    """Return the class of an Optional's object in Kryo 2.24; empty if it is written.
-
-    Raises:
-        UnsupportedFormatError: The form depends on what was written before.
-    """
-    if coder.version is KryoVersion.FLINK_2:
-        return ""
-    check_alone(coder, item, arguments)
-    return _known(coder, arguments, 0)
-
-
-def check_alone(
-    coder: ObjectReader | ObjectWriter, item: Item, arguments: tuple[JavaType, ...]
-) -> None:
-    """Refuse an object of a class with type parameters whose form in Kryo 2.24 is not certain.
-
-    Raises:
-        UnsupportedFormatError: It depends on what was written before.
-    """
-    if arguments or coder.version is KryoVersion.FLINK_2:
-        return
-    if item.java_class in coder.classes.typed:
-        raise UnsupportedFormatError(
-            f"a {item.java_class} whose form depends on what Flink 1 wrote before, as a field of a"
-            " declared class has it with type arguments",
-            remedy="in Flink 1, let the job keep another class in its place, and take another"
-            " savepoint",
-        )
+def _known_older(coder: ObjectReader | ObjectWriter, arguments: tuple[JavaType, ...]) -> str:
+    """Return the class of an Optional's object in Kryo 2.24; empty if it is written."""
+    return _known(coder, arguments, 0) if coder.version is KryoVersion.FLINK_1 else ""
 
 
 class EnumSetForm(Form):

@@ -31,6 +31,7 @@ from statelake.state_core.serializers.kryo.graph import (
     Item,
     ObjectReader,
     ObjectWriter,
+    UncertainError,
     check_expanded_size,
     is_by_fields,
     remedy_for,
@@ -228,6 +229,8 @@ class KryoValues:
         self.classes, self.table = _known(tuple(registered), plugins.changes())
         self.version = version
         self.recorded = recorded
+        self._alone: set[str] = set()
+        self._typed: set[str] = set()
 
     def read(self, data: bytes | memoryview) -> Item | None:
         """Return the value of exactly these bytes.
@@ -238,6 +241,8 @@ class KryoValues:
         """
         try:
             return self._read(data, self.version)
+        except UncertainError:
+            raise
         except StateError:
             self._check_other(data)
             raise
@@ -280,6 +285,7 @@ class KryoValues:
             StateError: The value can't be parsed.
         """
         reader = ObjectReader(source, version, self.classes)
+        reader.alone, reader.typed = self._alone, self._typed
         try:
             item = reader.class_and_object()
             if alone and source.remaining:

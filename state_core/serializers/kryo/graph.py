@@ -180,6 +180,10 @@ def remedy_for(java_class: str) -> str:
     )
 
 
+class UncertainError(UnsupportedFormatError):
+    """Values that can be read in several ways."""
+
+
 class ObjectReader(KryoInput):
     """A reader of objects.
 
@@ -197,6 +201,30 @@ class ObjectReader(KryoInput):
         self.depth = 0
         self.empty = 0
         self.java_handles: list[str] = []
+        self.alone: set[str] = set()
+        self.typed: set[str] = set()
+
+    def note_types(self, java_class: str, arguments: tuple[JavaType, ...]) -> None:
+        """Note how an object of a class with type parameters is written.
+
+        Kryo 2.24 writes one in a collection as the last one in a field, so that of values that have
+        both nobody can tell.
+
+        Raises:
+            UncertainError: There are both in what was read.
+        """
+        if not arguments:
+            self.alone.add(java_class)
+        elif any(self.classes.is_final(argument.name) for argument in arguments):
+            self.typed.add(java_class)
+        if java_class in self.alone and java_class in self.typed:
+            raise UncertainError(
+                f"a {java_class} whose form depends on what Flink 1 wrote before, as a field of a"
+                " declared class has it with type arguments, too",
+                place=self.source.place,
+                remedy="in Flink 1, let the job keep another class in its place, and take another"
+                " savepoint",
+            )
 
     def take_empty(self, count: int) -> None:
         """Count elements that take no bytes.

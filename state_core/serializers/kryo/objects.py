@@ -19,10 +19,11 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from statelake.state_core.errors import EncodeError
-from statelake.state_core.serializers.kryo.containers import CONTAINER_FORMS, check_alone
+from statelake.state_core.serializers.kryo.containers import CONTAINER_FORMS
 from statelake.state_core.serializers.kryo.forms import SIMPLE_FORMS, TIMES, primitive
 from statelake.state_core.serializers.kryo.graph import (
     BOXES,
+    GENERIC,
     ZONE_OFFSET,
     Classes,
     Form,
@@ -138,6 +139,8 @@ class FieldForm(Form):
             if kind.name in PRIMITIVES:
                 item.value[name] = primitive(kind.name).get(reader)
             elif reader.classes.is_final(kind.name):
+                if kind.arguments and kind.name in GENERIC:  # also of null
+                    reader.note_types(kind.name, kind.arguments)
                 item.value[name] = reader.known_or_null(kind.name, kind.arguments)
             else:
                 java_class = reader.read_class()
@@ -170,12 +173,12 @@ class GenericForm(FieldForm):
 
     def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Read the fields."""
-        check_alone(reader, item, arguments)
+        if reader.version is KryoVersion.FLINK_1:
+            reader.note_types(item.java_class, arguments)
         self.typed(arguments).read(reader, item, ())
 
     def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Write the fields."""
-        check_alone(writer, item, arguments)
         self.typed(arguments).write(writer, item, ())
 
     def typed(self, arguments: tuple[JavaType, ...]) -> FieldForm:
