@@ -346,12 +346,14 @@ class UpgradeOutcome(Printed):
         states: The upgrade of each state with Kryo in it; if it was done before, those alone that
             stayed as they were.
         dry_run: Whether only the plan was asked for.
+        before: Whether it was done before.
     """
 
     snapshot: str
     made: str
     states: list[Upgraded]
     dry_run: bool = False
+    before: bool = False
 
     @property
     def complete(self) -> bool:
@@ -381,11 +383,12 @@ class UpgradeOutcome(Printed):
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
-        if self.made and not self.states:
+        if self.before and not self.states:
             yield f"{self.made} is there already: {self.snapshot} was upgraded before"
             return
         if self.restorable:
-            yield f"{self.snapshot}: nothing was found that Flink 2 can't restore"
+            copied = f"; {self.made} has the same state" if self.made else ""
+            yield f"{self.snapshot}: nothing was found that Flink 2 can't restore{copied}"
             return
         rows = [
             (f"{state.operator}/{state.state}", _upgraded(state), f"{state.entries:,}",
@@ -502,4 +505,4 @@ def _upgraded_before(
             f" makes of {snapshot_id!r}",
             remedy="choose another --suffix, or drop that snapshot first",
         )
-    return UpgradeOutcome(snapshot_id, target, states)
+    return UpgradeOutcome(snapshot_id, target, states, before=True)

@@ -384,6 +384,7 @@ def _targets(
                 remedy=f"say it, --collection '{_named(label, path)}={name}<...>', or name a"
                 " savepoint of the new job, --like",
             )
+        classes.check(declared)
         targets[path] = collection_of(places[path], declared)
         types[path] = str(declared)
     return targets, types

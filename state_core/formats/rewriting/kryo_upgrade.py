@@ -131,6 +131,11 @@ _NEVER_EXTRACTED = {
 }
 # classes with type arguments: Flink 2 leaves a collection of these to Kryo
 _GENERIC = ("java.util.", "org.apache.flink.api.java.tuple.", "scala.")
+# types that are declared in place of the classes of their values, which are Java's own
+_DECLARED_AS = {
+    "java.time.ZoneRegion": "java.time.ZoneId",
+    "sun.util.calendar.ZoneInfo": "java.util.TimeZone",
+}
 _PLAIN = ("java.util.UUID", "java.util.Date", "java.util.Currency", "java.util.Locale",
           "java.util.BitSet", "java.util.regex.Pattern")  # fmt: skip
 
@@ -173,6 +178,17 @@ class Found:
         for item in objects.others.values():
             self.note(item)
 
+    def check(self, declared: JavaType) -> None:
+        """Refuse a type for which Flink 2 has a serializer that can't write elements of others.
+
+        Raises:
+            EncodeError: A collection has such elements.
+        """
+        for classes, argument in zip(self.parts, declared.arguments, strict=False):
+            others = sorted(classes - {argument.box}) if argument.box in _OWN else ()
+            if others:
+                raise EncodeError(f"a {others[0]} where there should be a {argument}")
+
     @property
     def declared(self) -> JavaType | None:
         """The type that was declared, as far as values tell: raw for Kryo; None if they do not."""
@@ -184,7 +200,7 @@ class Found:
             (name,) = classes
             if name.startswith(_GENERIC) and name not in _PLAIN:
                 return JavaType(self.java_class)
-            arguments.append(JavaType(name))
+            arguments.append(JavaType(_DECLARED_AS.get(name, name)))
         return JavaType(self.java_class, tuple(arguments))
 
 
@@ -882,15 +898,18 @@ def find_collections(
 ) -> None:
     """Note the classes of the elements of all collections by Kryo in some rows.
 
+    Other objects are written on trial, if kernels do not know their classes.
+
     Args:
         rows: The rows.
         before: The serializer of their values.
         found: The classes by the collection's path, to which those of these rows are added.
 
     Raises:
-        StateError: A value can't be parsed.
+        StateError: A value can't be parsed, or Flink 2's Kryo has no form for it.
     """
     parts = PartsOfKryo(before)
+    by_path = {part.path: part for part in parts.parts}
     stored = rows.layout.value_writer(rows.batch).to_binary()
     try:
         places = parts.located(rows, stored)
@@ -900,6 +919,9 @@ def find_collections(
     for each in places:
         if each.path in found:
             found[each.path].note_all(each.objects)
+            continue
+        for item in each.objects.others.values():
+            by_path[each.path].values.write(item, KryoVersion.FLINK_2)
 
 
 def _find_one_by_one(
@@ -909,12 +931,15 @@ def _find_one_by_one(
     found: Mapping[str, Found],
 ) -> None:
     with_ttl = isinstance(rows, StateRows) and rows.layout.with_ttl
+    by_path = {part.path: part for part in parts.parts}
 
     def note(source: DataInput) -> bytes:
         source.read_bytes(TTL_BYTES * with_ttl)
         for _, _, path, item in parts.of(source):
             if path in found:
                 found[path].note(item)
+            else:
+                by_path[path].values.write(item, KryoVersion.FLINK_2)
         return b""
 
     for row, data in enumerate(stored.to_pylist()):

@@ -37,6 +37,7 @@ from statelake.state_core.serializers.kryo.json_values import (
 from statelake.state_core.serializers.kryo.objects import (
     EnumForm,
     FieldForm,
+    GenericForm,
     in_java_order,
 )
 from statelake.state_core.serializers.kryo.protobuf import MessageType
@@ -329,6 +330,7 @@ class _Struct(Column):
     java_class: str
     names: tuple[str, ...]  # of the fields in Java
     fields: dict[str, Column]  # by their columns
+    by_kernels: bool = True
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -380,6 +382,8 @@ class _Struct(Column):
 
     def plan(self, values: pa.Array) -> Plan:
         """Return the plan by which many objects are written."""
+        if not self.by_kernels:
+            raise EncodeError(f"a {self.java_class}, which is written by itself")
         rows, held = not_null(values)
         called = dict(zip(self.names, self.fields, strict=True))
         columns = [called[name] for name in in_java_order(self.names)]
@@ -427,18 +431,18 @@ def column_of(
         return _Primitive(Scalar(kind.box, *SCALARS[kind.box]))
     if kind.name in classes.messages and kind.name in classes.forms:
         return _Message(kind.name, classes.messages[kind.name])
-    user = classes.users.get(kind.name)
     if kind.name in classes.enums:
         return EnumColumn(kind.name, classes)
-    if user is not None and user.fields and kind.name not in within:
-        form = classes.forms.get(kind.name)
-        if isinstance(form, FieldForm):
-            deeper = (*within, kind.name)
-            names = tuple(form.fields)
-            columns = [
-                column_of(field, classes, deeper, levels + 1) for field in form.fields.values()
-            ]
-            return _Struct(kind.name, names, dict(zip(column_names(names), columns, strict=True)))
+    form = classes.forms.get(kind.name)
+    if isinstance(form, FieldForm) and form.fields and kind.name not in within:
+        typed = form.typed(kind.arguments) if isinstance(form, GenericForm) else form
+        deeper = (*within, kind.name)
+        names = tuple(typed.fields)
+        columns = [
+            column_of(field, classes, deeper, levels + 1) for field in typed.fields.values()
+        ]
+        fields = dict(zip(column_names(names), columns, strict=True))
+        return _Struct(kind.name, names, fields, type(form) is FieldForm)
     if kind.name in SCALARS:
         return Scalar(kind.name, *SCALARS[kind.name])
     if kind.name.startswith("["):
@@ -448,8 +452,8 @@ def column_of(
     if len(nested) == 2 and kind.name in _MAPS:
         return _Map(_USUAL.get(kind.name, kind.name), *nested)
     usual = _USUAL.get(kind.name, kind.name)
-    form = classes.forms.get(usual) if kind.name.startswith("java.util.") else None
-    is_map = isinstance(form, MapForm) or usual.endswith("Map")
-    if len(nested) == 1 and form is not None and not is_map:
+    of_list = classes.forms.get(usual) if kind.name.startswith("java.util.") else None
+    is_map = isinstance(of_list, MapForm) or usual.endswith("Map")
+    if len(nested) == 1 and of_list is not None and not is_map:
         return _List(usual, *nested)
     return JsonColumn(classes)

@@ -100,6 +100,8 @@ class CollectionForm(Form):
             self._write_older(writer, item, known)
             return
         null = None in elements
+        if null and not self.nulls:
+            raise _null_in(item)
         can_be_null = null
         if not elements:
             writer.varint(1)
@@ -191,6 +193,8 @@ class MapForm(Form):
         writer.varint(len(item.value) + (0 if older else 1))
         if not older and self.sorted[1]:
             writer.class_and_object(item.extra)
+        if not (older or self.nulls) and any(None in pair for pair in item.value):
+            raise _null_in(item)
         for pair in item.value:
             for at, part in enumerate(pair):
                 known, inner = _known(writer, arguments, at), _inner(writer.version, arguments, at)
@@ -202,6 +206,15 @@ class MapForm(Form):
                     writer.known_or_null(part, inner)
                 else:
                     writer.known(part, inner)
+
+
+def _null_in(item: Item) -> EncodeError:
+    """Return the error for null in a collection that Kryo 5 writes without."""
+    return EncodeError(
+        f"a {item.java_class} with null in it, as of Stream.toList(), which Flink 2's Kryo can't"
+        " write",
+        remedy="in Flink 1, let the job keep an ArrayList in its place, and take another savepoint",
+    )
 
 
 class ArrayForm(Form):
@@ -278,6 +291,64 @@ class _Single(Form):
             writer.class_and_object(part)
 
 
+class _Optional(_Single):
+    """`Optional`: Kryo 2.24 writes its field, whose class is known from a field's type."""
+
+    def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Read the object."""
+        if reader.version is KryoVersion.FLINK_1:
+            reader.note_types(item.java_class, arguments)
+        known = _known_older(reader, arguments)
+        if known:
+            item.value = [reader.known_or_null(known)]
+        else:
+            super().read(reader, item, arguments)
+
+    def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Write the object."""
+        known = _known_older(writer, arguments)
+        if known:
+            _check_parts(item, 1)
+            writer.known_or_null(item.value[0])
+        else:
+            super().write(writer, item, arguments)
+
+
+def _known_older(coder: ObjectReader | ObjectWriter, arguments: tuple[JavaType, ...]) -> str:
+    """Return the class of an Optional's object in Kryo 2.24; empty if it is written."""
+    return _known(coder, arguments, 0) if coder.version is KryoVersion.FLINK_1 else ""
+
+
+class EnumSetForm(Form):
+    """A set of constants of an enum: its value is a list of them, and `extra` the enum's class."""
+
+    def read(self, reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
+        """Read the constants."""
+        item.extra = reader.read_class()
+        form = self._form(reader, item)
+        if form is None:
+            raise reader.unknown(f"a set of the enum {item.extra}")
+        item.value = []
+        for _ in range(reader.length(ELEMENTS)):
+            constant = Item(item.extra)
+            form.read(reader, constant, ())
+            item.value.append(constant)
+
+    def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
+        """Write the constants."""
+        form = self._form(writer, item)
+        if form is None:
+            raise EncodeError(f"a set of the enum {item.extra}, whose constants are not declared")
+        writer.write_class(item.extra)
+        writer.varint(len(item.value))
+        for constant in item.value:
+            form.write(writer, constant, ())
+
+    @staticmethod
+    def _form(coder: ObjectReader | ObjectWriter, item: Item) -> Form | None:
+        return coder.classes.forms.get(coder.classes.enum_of(item.extra or ""))
+
+
 class _Empty(Form):
     """A class without content, which takes no bytes; its value is an empty list."""
 
@@ -308,13 +379,16 @@ CONTAINER_FORMS: dict[str, Form] = {
             "ArrayList", "LinkedList", "ArrayDeque", "HashSet", "LinkedHashSet", "Vector", "Stack",
             "concurrent.CopyOnWriteArrayList", "concurrent.CopyOnWriteArraySet",
             "concurrent.ConcurrentLinkedQueue", "concurrent.ConcurrentLinkedDeque",
+            "concurrent.ConcurrentSkipListSet", "concurrent.LinkedBlockingDeque",
+            "concurrent.LinkedBlockingQueue", "concurrent.LinkedTransferQueue",
+            "concurrent.PriorityBlockingQueue",
         )
     },
     **{
         f"{_UTIL}{name}": _MAP
         for name in (
-            "HashMap", "LinkedHashMap", "Hashtable", "IdentityHashMap", "WeakHashMap",
-            "concurrent.ConcurrentHashMap",
+            "HashMap", "LinkedHashMap", "Hashtable", "IdentityHashMap", "Properties",
+            "WeakHashMap", "concurrent.ConcurrentHashMap",
         )
     },
     f"{_UTIL}TreeSet": CollectionForm(sorted=True),
@@ -328,7 +402,9 @@ CONTAINER_FORMS: dict[str, Form] = {
     f"{_UTIL}Collections$SingletonList": _Single(1),
     f"{_UTIL}Collections$SingletonSet": _Single(1),
     f"{_UTIL}Collections$SingletonMap": _Single(2),
-    f"{_UTIL}Optional": _Single(1),
+    f"{_UTIL}Optional": _Optional(1),
+    f"{_UTIL}RegularEnumSet": EnumSetForm(),
+    f"{_UTIL}JumboEnumSet": EnumSetForm(),
     **{f"{_IMMUTABLE}{name}": _FIXED for name in ("ListN", "List12", "SetN", "Set12")},
     **{f"{_IMMUTABLE}{name}": _FIXED_MAP for name in ("MapN", "Map1")},
 }  # fmt: skip

@@ -31,7 +31,10 @@ from statelake.state_core.serializers.kryo.graph import (
     Item,
     ObjectReader,
     ObjectWriter,
+    UncertainError,
     check_expanded_size,
+    is_by_fields,
+    remedy_for,
 )
 from statelake.state_core.serializers.kryo.java_types import (
     JavaType,
@@ -39,7 +42,7 @@ from statelake.state_core.serializers.kryo.java_types import (
     component_of,
     parse_java_type,
 )
-from statelake.state_core.serializers.kryo.objects import ENUMS, classes_of
+from statelake.state_core.serializers.kryo.objects import ENUMS, KNOWN_FORMS, classes_of
 from statelake.state_core.serializers.kryo.protobuf import MessageType, message_types
 from statelake.state_core.serializers.kryo.scalars import Column
 from statelake.state_core.serializers.kryo.tables import ClassTable
@@ -49,8 +52,8 @@ from statelake.state_core.serializers.kryo.wire import KryoVersion
 _INTERFACES = frozenset(
     f"java.util.{name}"
     for name in ("Collection", "List", "Set", "Map", "SortedMap", "SortedSet", "Queue", "Deque",
-                 "NavigableMap", "NavigableSet")
-)  # fmt: skip
+                 "NavigableMap", "NavigableSet", "Calendar", "EnumSet", "TimeZone")
+) | {"java.time.ZoneId"}  # fmt: skip
 _ANYTHING = frozenset({"java.lang.Object", "java.io.Serializable", "java.lang.Comparable"})
 _KEYS = ("flink", "classes", "types")
 _OF_CLASS = ("fields", "enum", "final")
@@ -153,6 +156,7 @@ def _class(name: str, declared: Any, place: str) -> UserClass:
     if wrong or not isinstance(final, bool):
         problem = f"{wrong[0]!r} is not known" if wrong else f"final: {final!r} is no boolean"
         raise EncodeError(problem, place=place, remedy=form)
+    _check_own(name, place, enum="enum" in declared)
     if "enum" in declared:
         constants = declared["enum"]
         if (
@@ -171,6 +175,26 @@ def _class(name: str, declared: Any, place: str) -> UserClass:
         (),
         final,
     )
+
+
+def _check_own(name: str, place: str, *, enum: bool) -> None:
+    """Refuse the fields of a class that both versions of Flink do not write by them.
+
+    Raises:
+        EncodeError: It is such a class.
+    """
+    if name in KNOWN_FORMS and not (enum and name in ENUMS):
+        raise EncodeError(
+            "its form is known, and is not the same in Flink 1 and 2",
+            place=place,
+            remedy="leave it out of the file",
+        )
+    if not enum and not is_by_fields(name):
+        raise EncodeError(
+            "Kryo does not write it by its fields, so that what follows it would be wrong",
+            place=place,
+            remedy=remedy_for(name),
+        )
 
 
 def _type(text: Any, place: str) -> JavaType:
@@ -205,6 +229,8 @@ class KryoValues:
         self.classes, self.table = _known(tuple(registered), plugins.changes())
         self.version = version
         self.recorded = recorded
+        self._alone: set[str] = set()
+        self._typed: set[str] = set()
 
     def read(self, data: bytes | memoryview) -> Item | None:
         """Return the value of exactly these bytes.
@@ -215,6 +241,8 @@ class KryoValues:
         """
         try:
             return self._read(data, self.version)
+        except UncertainError:
+            raise
         except StateError:
             self._check_other(data)
             raise
@@ -257,6 +285,7 @@ class KryoValues:
             StateError: The value can't be parsed.
         """
         reader = ObjectReader(source, version, self.classes)
+        reader.alone, reader.typed = self._alone, self._typed
         try:
             item = reader.class_and_object()
             if alone and source.remaining:

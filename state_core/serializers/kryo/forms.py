@@ -14,7 +14,13 @@ from decimal import Decimal
 from typing import Any
 
 from statelake.state_core.errors import EncodeError
-from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
+from statelake.state_core.serializers.kryo.graph import (
+    BOXES,
+    Form,
+    Item,
+    ObjectReader,
+    ObjectWriter,
+)
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
@@ -166,17 +172,110 @@ def _put_timestamp(writer: ObjectWriter, value: tuple[int, int]) -> None:
     writer.varint(nanos)
 
 
+# Java's own stream of a `Locale`: the class, which the next one of the same value refers to
+_JAVA_STREAM, _REFERENCE, _TEXT_OF_JAVA, _END = b"\xac\xed\0\5", 0x71, 0x74, 0x78
+_FIRST_HANDLE = 0x7E0000
+_LOCALE_CLASS = (
+    b"sr\0\x10java.util.Locale" + bytes.fromhex("7ef811609c30f9ec03") + b"\0\6I\0\x08hashcode"
+    b"L\0\7countryt\0\x12Ljava/lang/String;L\0\nextensionsq\0~\0\1L\0\x08languageq\0~\0\1"
+    b"L\0\6scriptq\0~\0\1L\0\7variantq\0~\0\1xp"
+)
+_LOCALE_AGAIN = b"sq\0~\0\0"
+_LOCALE_HASH = b"\xff" * 4  # which is not kept
+
+
 def _get_locale(reader: ObjectReader) -> tuple[str, ...]:
-    if reader.version is KryoVersion.FLINK_1:
-        raise reader.unknown("a java.util.Locale, which Flink 1 writes as Java does")
-    return tuple(reader.string() or "" for _ in range(3))
+    """Return language, country and variant; if there are any, also script and extensions."""
+    if reader.version is KryoVersion.FLINK_2:
+        return tuple(reader.string() or "" for _ in range(3))
+    source, handles = reader.source, reader.java_handles
+    head = _LOCALE_AGAIN if handles else _JAVA_STREAM + _LOCALE_CLASS
+    if source.read_bytes(len(head) + len(_LOCALE_HASH)) != head + _LOCALE_HASH:
+        raise reader.unknown("a java.util.Locale as a Java object of another kind")
+    handles += [""] if handles else [""] * 3  # of the class, a type and the object
+    country, extensions, language, script, variant = (_get_java_text(reader) for _ in range(5))
+    if source.read_unsigned_byte() != _END:
+        raise source.fault("no end of a Java object")
+    return language, country, variant, *((script, extensions) if script or extensions else ())
+
+
+def _get_java_text(reader: ObjectReader) -> str:
+    source, handles = reader.source, reader.java_handles
+    kind = source.read_unsigned_byte()
+    if kind == _TEXT_OF_JAVA:
+        handles.append(source.read_utf())
+        return handles[-1]
+    handle = source.read_int() - _FIRST_HANDLE
+    if kind != _REFERENCE or not 0 <= handle < len(handles):
+        raise source.fault("no text of a Java object")
+    return handles[handle]
 
 
 def _put_locale(writer: ObjectWriter, value: tuple[str, ...]) -> None:
-    if writer.version is KryoVersion.FLINK_1:
-        raise EncodeError("a java.util.Locale, which Flink 1 writes as Java does")
-    for part in value:
-        writer.string(part)
+    if writer.version is KryoVersion.FLINK_2:
+        if len(value) > 3:
+            raise EncodeError(
+                f"a java.util.Locale with a script or extensions, {'-'.join(filter(None, value))},"
+                " which Flink 2's Kryo would lose"
+            )
+        for part in value:
+            writer.string(part)
+        return
+    handles = writer.java_handles
+    writer.out.write_bytes(_LOCALE_AGAIN if handles else _JAVA_STREAM + _LOCALE_CLASS)
+    writer.out.write_bytes(_LOCALE_HASH)
+    handles += [""] if handles else ["", "Ljava/lang/String;", ""]
+    language, country, variant, script, extensions = (*value, "", "")[:5]
+    for text in (country, extensions, language, script, variant):
+        place = next((n for n, held in enumerate(handles) if n > 2 and held == text), None)
+        if place is not None:
+            writer.out.write_byte(_REFERENCE)
+            writer.out.write_int(_FIRST_HANDLE + place)
+            continue
+        handles.append(text)
+        writer.out.write_byte(_TEXT_OF_JAVA)
+        writer.out.write_utf(text)
+    writer.out.write_byte(_END)
+
+
+def _get_calendar(reader: ObjectReader) -> tuple[Any, ...]:
+    """Return zone, milliseconds, leniency, first day of a week, its least days, and the change."""
+    zone, millis, lenient = reader.string(), reader.varlong(), reader.boolean()
+    return zone, millis, lenient, reader.varint(), reader.varint(), reader.zigzag(64)
+
+
+def _put_calendar(writer: ObjectWriter, value: tuple[Any, ...]) -> None:
+    zone, millis, lenient, first, least, change = value
+    writer.string(zone)
+    writer.varlong(millis)
+    writer.out.write_boolean(lenient)
+    writer.varint(first)
+    writer.varint(least)
+    writer.zigzag(change, 64)
+
+
+def _get_address(reader: ObjectReader) -> tuple[str | None, int]:
+    return reader.string(), reader.varint()
+
+
+def _put_address(writer: ObjectWriter, value: tuple[str | None, int]) -> None:
+    writer.string(value[0])
+    writer.varint(value[1])
+
+
+def _get_class(reader: ObjectReader) -> tuple[str, bool]:
+    """Return a class's name, a box's of a primitive type, and whether it is that type."""
+    name = reader.read_class()
+    if name is None:
+        raise reader.source.fault("null for a class")
+    has_flag = reader.version is KryoVersion.FLINK_1 or name in BOXES
+    return name, has_flag and reader.boolean()
+
+
+def _put_class(writer: ObjectWriter, value: tuple[str, bool]) -> None:
+    writer.write_class(value[0])
+    if writer.version is KryoVersion.FLINK_1 or value[0] in BOXES:
+        writer.out.write_boolean(value[1])
 
 
 def _put_built(writer: ObjectWriter, value: str) -> None:
@@ -406,11 +505,13 @@ SIMPLE_FORMS: dict[str, Form] = {
     **{f"[{letter}": _array(primitive(name)) for name, (_, letter) in PRIMITIVES.items()},
     **_TIME_FORMS,
     "[B": Simple(_get_bytes, _put_bytes),
+    "java.lang.Class": Simple(_get_class, _put_class),
     "java.lang.String": _TEXT,
     "java.lang.StringBuilder": Simple(_TEXT.get, _put_built),
     "java.lang.StringBuffer": Simple(_TEXT.get, _put_built),
     "java.math.BigInteger": Simple(_get_big, _put_big),
     "java.math.BigDecimal": Simple(_get_decimal, _put_decimal),
+    "java.net.InetSocketAddress": Simple(_get_address, _put_address),
     "java.net.URI": _TEXT,
     "java.sql.Date": _MILLIS,
     "java.sql.Time": _MILLIS,
@@ -418,6 +519,7 @@ SIMPLE_FORMS: dict[str, Form] = {
     "java.util.BitSet": Simple(_get_bits, _put_bits),
     "java.util.Currency": _TEXT,
     "java.util.Date": _MILLIS,
+    "java.util.GregorianCalendar": Simple(_get_calendar, _put_calendar),
     "java.util.Locale": Simple(_get_locale, _put_locale),
     "java.util.UUID": Simple(_get_uuid, _put_uuid),
     "java.util.regex.Pattern": Simple(_get_pattern, _put_pattern),

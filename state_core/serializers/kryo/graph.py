@@ -9,6 +9,7 @@ Source: `com.esotericsoftware.kryo.Kryo`, `DefaultClassResolver`, `MapReferenceR
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,6 +38,21 @@ BOXES = frozenset(box for box, _ in PRIMITIVES.values())
 MOST_OF_A_BYTE, MOST_AT_ALL = 32, 10_000
 NUMBER_BITS = 14_000  # Python converts at most 4,300 digits to text
 CLASS_NAME = 512
+# classes with type parameters, each with the types of fields that may hold it besides its own
+_TUPLE, _EITHER = "org.apache.flink.api.java.tuple.Tuple", "org.apache.flink.types.Either"
+_ENTRY = "java.util.Map$Entry"
+GENERIC = {
+    "java.util.Optional": "",
+    "java.util.concurrent.atomic.AtomicReference": "",
+    "java.util.AbstractMap$SimpleEntry": _ENTRY,
+    "java.util.AbstractMap$SimpleImmutableEntry": _ENTRY,
+    "java.util.KeyValueHolder": _ENTRY,
+    f"{_EITHER}$Left": _EITHER,
+    f"{_EITHER}$Right": _EITHER,
+    **{f"{_TUPLE}{count}": _TUPLE for count in range(1, 26)},
+}
+# the packages of Java's own classes
+JDK = ("java.", "javax.", "jdk.", "sun.")
 # classes with a single object in the JVM: empty collections, and offsets of quarters of an hour
 EMPTY, ZONE_OFFSET, QUARTER = "java.util.Collections$Empty", "java.time.ZoneOffset", 900
 
@@ -94,6 +110,20 @@ class Classes:
         """The ids of registered classes."""
         return {name: number for number, name in self.ids.items()}
 
+    @cached_property
+    def typed(self) -> frozenset[str]:
+        """The classes with type parameters that fields of users' classes give final types.
+
+        Kryo 2.24 writes an object of these in a collection as it wrote the last one in a field.
+        """
+        kinds = {
+            kind.name
+            for user in self.users.values()
+            for kind in user.fields.values()
+            if any(self.is_final(argument.name) for argument in kind.arguments)
+        }
+        return frozenset(name for name, base in GENERIC.items() if {name, base} & kinds)
+
     def form_of(self, java_class: str) -> Form | None:
         """Return a class's form, also for an enum constant with a body; None if it is unknown."""
         form = self.forms.get(java_class)
@@ -123,6 +153,37 @@ class Classes:
         return version is KryoVersion.FLINK_1 or not self.enum_of(java_class)
 
 
+DECLARE = "declare the class in a file for --kryo"
+# Java's classes that at least one of the versions does not write field by field, or whose fields
+# do not say what they hold: some internal ones, too
+_NOT_BY_FIELDS = re.compile(
+    r".*(Exception|Error|Throwable|ThreadDeath|Warning|DataTruncation)|sun\.nio\.cs\..*"
+    r"|java\.net\.Inet.*Address|java\.util\.concurrent\.atomic\.(Long|Double)(Adder|Accumulator)"
+    r"|java\.text\..*Format|.*(Calendar|TimeZone)"
+    r"|java\.(.*[.$])?\w*(Collection|List|Set|Map|Queue|Deque|Vector|Stack|Properties|Hashtable"
+    r"|Values|View|Partition|Attributes|Aliases|Cache|Classes|Environment)"
+)
+
+
+def is_by_fields(java_class: str) -> bool:
+    """Return whether fields tell the form of a class, as far as Java's own classes are known."""
+    return not (java_class.startswith(JDK) and _NOT_BY_FIELDS.fullmatch(java_class))
+
+
+def remedy_for(java_class: str) -> str:
+    """Return what to do about a class whose form is not known."""
+    if is_by_fields(java_class):
+        return DECLARE
+    return (
+        "in Flink 1, let the job keep another class in its place (types.md, Kryo, has those that"
+        " are known), and take another savepoint"
+    )
+
+
+class UncertainError(UnsupportedFormatError):
+    """Values that can be read in several ways."""
+
+
 class ObjectReader(KryoInput):
     """A reader of objects.
 
@@ -139,6 +200,31 @@ class ObjectReader(KryoInput):
         self.names: list[str] = []
         self.depth = 0
         self.empty = 0
+        self.java_handles: list[str] = []
+        self.alone: set[str] = set()
+        self.typed: set[str] = set()
+
+    def note_types(self, java_class: str, arguments: tuple[JavaType, ...]) -> None:
+        """Note how an object of a class with type parameters is written.
+
+        Kryo 2.24 writes one in a collection as the last one in a field, so that of values that have
+        both nobody can tell.
+
+        Raises:
+            UncertainError: There are both in what was read.
+        """
+        if not arguments:
+            self.alone.add(java_class)
+        elif any(self.classes.is_final(argument.name) for argument in arguments):
+            self.typed.add(java_class)
+        if java_class in self.alone and java_class in self.typed:
+            raise UncertainError(
+                f"a {java_class} whose form depends on what Flink 1 wrote before, as a field of a"
+                " declared class has it with type arguments, too",
+                place=self.source.place,
+                remedy="in Flink 1, let the job keep another class in its place, and take another"
+                " savepoint",
+            )
 
     def take_empty(self, count: int) -> None:
         """Count elements that take no bytes.
@@ -204,7 +290,7 @@ class ObjectReader(KryoInput):
                 return self.items[mark - FIRST_REFERENCE]
         form = self.classes.form_of(java_class)
         if form is None:
-            raise self.unknown(f"a value of {java_class}")
+            raise self.unknown(f"a value of {java_class}", remedy_for(java_class))
         item = Item(java_class)
         if numbered:
             self.items.append(item)
@@ -215,12 +301,10 @@ class ObjectReader(KryoInput):
         self.depth -= 1
         return item
 
-    def unknown(self, what: str) -> UnsupportedFormatError:
+    def unknown(self, what: str, remedy: str = DECLARE) -> UnsupportedFormatError:
         """Return the error for an unknown class."""
         return UnsupportedFormatError(
-            f"{what}, whose form is not known",
-            place=self.source.place,
-            remedy="declare the class in a file for --kryo",
+            f"{what}, whose form is not known", place=self.source.place, remedy=remedy
         )
 
 
@@ -240,6 +324,7 @@ class ObjectWriter(KryoOutput):
         self.items: dict[object, tuple[Item, int]] = {}
         self.names: dict[str, int] = {}
         self.depth = 0
+        self.java_handles: list[str] = []
 
     def write_class(self, java_class: str | None) -> None:
         """Write a class, or null."""
@@ -288,7 +373,7 @@ class ObjectWriter(KryoOutput):
         if form is None:
             raise EncodeError(
                 f"a value of {item.java_class}, whose form is not known",
-                remedy="declare the class in a file for --kryo",
+                remedy=remedy_for(item.java_class),
             )
         self.depth += 1
         if self.depth > DEEPEST:

@@ -27,10 +27,11 @@ _PACKAGES = {
     " StringBuilder StringBuffer Enum Class",
     "java.math": "BigInteger BigDecimal",
     "java.time": "Instant Duration LocalDate LocalTime LocalDateTime OffsetTime OffsetDateTime"
-    " Period Year YearMonth MonthDay ZoneOffset Month DayOfWeek",
+    " Period Year YearMonth MonthDay ZoneId ZoneOffset ZonedDateTime Month DayOfWeek",
     "java.util": "ArrayDeque ArrayList Collection Currency Date HashMap HashSet LinkedHashMap"
-    " LinkedHashSet LinkedList List Locale Map Optional PriorityQueue Queue Deque Set SortedMap"
-    " SortedSet NavigableMap NavigableSet TreeMap TreeSet UUID",
+    " LinkedHashSet LinkedList List Locale Map Optional OptionalDouble OptionalInt OptionalLong"
+    " PriorityQueue Queue Deque Set SortedMap SortedSet NavigableMap NavigableSet TreeMap TreeSet"
+    " UUID",
 }
 _FULL_NAMES = {
     short: f"{package}.{short}" for package, names in _PACKAGES.items() for short in names.split()

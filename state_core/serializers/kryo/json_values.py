@@ -25,7 +25,12 @@ from statelake.state_core.serializers.framework.columns import (
     validity,
     variable_values,
 )
-from statelake.state_core.serializers.kryo.containers import ArrayForm, CollectionForm, MapForm
+from statelake.state_core.serializers.kryo.containers import (
+    ArrayForm,
+    CollectionForm,
+    EnumSetForm,
+    MapForm,
+)
 from statelake.state_core.serializers.kryo.forms import TIMES, decimal_parts, decimal_text
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES
@@ -43,6 +48,15 @@ from statelake.state_core.serializers.kryo.tables import (
 
 CLASS = "@class"
 HOLDERS = ("java.util.Collections$", "java.util.Optional")
+_OF_OBJECTS = (CollectionForm, ArrayForm, EnumSetForm)
+_TUPLES = (
+    "java.lang.Class",
+    "java.net.InetSocketAddress",
+    "java.sql.Timestamp",
+    "java.util.GregorianCalendar",
+    "java.util.Locale",
+    "java.util.regex.Pattern",
+)
 BARE = {
     str: "java.lang.String", bool: "java.lang.Boolean", int: "java.lang.Integer",
     float: "java.lang.Double", list: "java.util.ArrayList", dict: "java.util.HashMap",
@@ -135,7 +149,7 @@ class JsonValues:
             }
         elif isinstance(form, MapForm) or (said and java_class.endswith("SingletonMap")):
             item.value = [tuple(self.from_json(part) for part in pair) for pair in said]
-        elif isinstance(form, (CollectionForm, ArrayForm)) or java_class.startswith(HOLDERS):
+        elif isinstance(form, _OF_OBJECTS) or java_class.startswith(HOLDERS):
             item.value = [self.from_json(part) for part in said]
         else:
             item.value = _unsaid(said, java_class)
@@ -165,8 +179,7 @@ def _unsaid(content: Any, java_class: str) -> Any:
         return float(content)
     if java_class in ("[F", "[D"):
         return [float(number) for number in content]
-    several = ("java.util.Locale", "java.util.regex.Pattern", "java.sql.Timestamp")
-    return tuple(content) if java_class in TIMES or java_class in several else content
+    return tuple(content) if java_class in TIMES or java_class in _TUPLES else content
 
 
 _WHOLE_BITS = {

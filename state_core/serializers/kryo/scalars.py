@@ -106,11 +106,6 @@ class Scalar(Column):
     show: Callable[[Any], Any]
     keep: Callable[[Any], Any]
 
-    @property
-    def closed(self) -> bool:  # type: ignore[override]
-        """Return whether both versions of Kryo write it in a known form."""
-        return self.java_class != "java.util.Locale"
-
     def to_arrow(self, value: Any) -> Any:
         """Show the value, if it is of the class."""
         if value is None:

@@ -156,9 +156,9 @@ class ClassTable:
             return kernels.ARRAY, final
         if isinstance(form, EnumForm):
             return kernels.ENUM, len(form.constants)
-        if isinstance(form, FieldForm):
+        if type(form) is FieldForm:
             return kernels.OBJECT, self._laid_out(form)
-        if form is None or form is not _JDK.get(name):
+        if form is None or form is not _JDK.get(name) or name in self.classes.typed:
             return kernels.UNKNOWN, 0
         if name == "java.time.LocalDateTime":
             place = len(self._fields)

@@ -38,6 +38,16 @@ LEAVES = {
     f"{MATH}.complex.Complex": f"new {MATH}.complex.Complex(r.nextInt(), r.nextDouble())",
     f"{MATH}.fraction.BigFraction": f"new {MATH}.fraction.BigFraction(r.nextLong(), 7L)",
 }
+# those of which Kryo 2.24 writes the fields, or a Java object, and Kryo 5 a form of its own
+RENEWED = {
+    "OptionalInt": "(r.nextInt(3) == 0 ? OptionalInt.empty() : OptionalInt.of(r.nextInt()))",
+    "OptionalLong": "OptionalLong.of(r.nextLong())",
+    "OptionalDouble": "OptionalDouble.of(r.nextDouble())",
+    "java.time.ZonedDateTime": "java.time.ZonedDateTime.of(2024, 10, 27, r.nextInt(24), 7, 0, 0,"
+    ' java.time.ZoneId.of(r.nextBoolean() ? "Europe/Berlin" : "+02:00"))',
+    "java.time.ZoneId": 'java.time.ZoneId.of(r.nextBoolean() ? "Asia/Tokyo" : "Z")',
+    "java.util.Locale": "(r.nextBoolean() ? java.util.Locale.GERMANY : java.util.Locale.FRENCH)",
+}
 LIBRARIES = {
     f"{MATH}.complex.Complex": {"fields": {"imaginary": "double", "real": "double"}},
     f"{MATH}.fraction.BigFraction": {
@@ -75,6 +85,7 @@ class Types:
         classes: The Java source of each class.
         declared: The fields of each class, as `--kryo` takes them.
         drawn: The types.
+        leaves: The types without others within them.
         in_windows: The type of what windows hold.
     """
 
@@ -82,6 +93,7 @@ class Types:
     classes: list[str] = field(default_factory=list)
     declared: dict[str, Any] = field(default_factory=dict)
     drawn: list[Drawn] = field(default_factory=list)
+    leaves: dict[str, str] = field(default_factory=lambda: LEAVES)
     in_windows: Drawn = field(default_factory=lambda: Drawn("UUID", LEAVES["UUID"]))
 
     def draw(self, depth: int, *, kryo: bool) -> Drawn:
@@ -93,7 +105,7 @@ class Types:
         kinds = ["leaf", "collection", "map", "pojo"] + ["tuple", "optional"] * (not kryo)
         kind = self.random.choice(kinds) if depth < DEEPEST else "leaf"
         if kind == "leaf":
-            leaves = LEAVES if kryo else LEAVES | OF_FLINK
+            leaves = self.leaves if kryo else self.leaves | OF_FLINK
             name = self.random.choice(list(leaves))
             return Drawn(name, leaves[name])
         if kind == "collection":
@@ -169,9 +181,9 @@ def _kryo(java: str) -> str:
     return "".join(named).replace(",", ", ")
 
 
-def drawn_types(seed: int, count: int) -> Types:
+def drawn_types(seed: int, count: int, leaves: dict[str, str] = LEAVES) -> Types:
     """Draw types."""
-    types = Types(Random(seed))
+    types = Types(Random(seed), leaves=leaves)
     types.declared |= LIBRARIES | DECLARED
     while len(types.drawn) < count:
         types.drawn.append(types.draw(0, kryo=False))

@@ -15,8 +15,17 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.kryo_upgrading import upgrade_kryo
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.state_core.errors import StateError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.framework.plugins import forget_declarations
+from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
 from statelake.state_core.serializers.kryo.decoding import declare_classes
-from tests.integration.flink.distribution import JAVA_SOURCES, OPENS, compiled, flink_jars
+from statelake.state_core.serializers.kryo.forms import TIMES
+from statelake.state_core.serializers.kryo.graph import is_by_fields
+from statelake.state_core.serializers.kryo.objects import KNOWN_FORMS, RenewedForm, classes_of
+from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from statelake.state_core.serializers.kryo.wire import KryoVersion
+from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_jars
 from tests.integration.flink.oracle import FlinkError, FlinkOracle, sorted_lines
 from tests.support.java import java
 from tests.support.savepoints.kryo_jobs import (
@@ -24,6 +33,7 @@ from tests.support.savepoints.kryo_jobs import (
     KRYO_KEYS,
     POJO_KEYS,
     jdk_savepoint,
+    kryo_classes,
     kryo_lines,
     kryo_vectors,
 )
@@ -31,20 +41,94 @@ from tests.support.savepoints.kryo_jobs import (
 pytestmark = [pytest.mark.flink, pytest.mark.usefixtures("own_registry"), pytest.mark.full]
 
 
-@pytest.mark.parametrize(("version", "flink"), [("1.20.0", 1), ("2.3.0", 2)])
-def test_vectors(version: str, flink: int) -> None:
-    """The program that wrote them writes them again, byte by byte."""
+# of `java.base`, for the fields that a Flink on Java 8 writes
+PACKAGES = (
+    "io", "lang", "lang.invoke", "lang.ref", "lang.reflect", "math", "net", "nio", "nio.charset",
+    "security", "text", "time", "time.chrono", "time.format", "time.zone", "util",
+    "util.concurrent", "util.concurrent.atomic", "util.concurrent.locks", "util.jar", "util.regex",
+    "util.stream", "util.zip",
+)  # fmt: skip
+OPEN = [
+    *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in PACKAGES),
+    "--add-opens=java.base/sun.nio.cs=ALL-UNNAMED",
+    "--add-opens=java.base/sun.util.calendar=ALL-UNNAMED",
+    "--add-opens=java.sql/java.sql=ALL-UNNAMED",
+]
+# what Kryo 5 reads as another class where it is shared, as it does of what Flink 2 itself wrote
+OTHER_WHERE_SHARED = re.compile(r"((List|Set|Map)\.of|an array of nothing).* in a list")
+BY_IDENTITY = re.compile(r"IdentityHashMap.*")  # whose keys are equal only to themselves
+
+
+def said_by(version: str, program: str, *words: str, given: str = "") -> list[str]:
+    """The lines that a program of Kryo prints in that Flink."""
     jars = flink_jars(version)
-    classes = compiled([JAVA_SOURCES / "KryoVectors.java"], jars, f"kryo-{version}")
+    classes = compiled([JAVA_SOURCES / f"{program}.java"], jars, f"kryo-{version}")
     done = subprocess.run(
-        java("2g", [classes, *jars], *OPENS, "KryoVectors"),
+        java("2g", [classes, *jars], *OPEN, program, *words),
+        input=given.encode(),
         capture_output=True,
         timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    vectors = {row["name"]: row for row in map(json.loads, done.stdout.decode().splitlines())}
+    return done.stdout.decode().splitlines()
+
+
+@pytest.mark.parametrize(("version", "flink"), [("1.20.0", 1), ("2.3.0", 2)])
+def test_vectors(version: str, flink: int) -> None:
+    """The program that wrote them writes them again, byte by byte."""
+    vectors = {row["name"]: row for row in map(json.loads, said_by(version, "KryoVectors"))}
     assert vectors == kryo_vectors(flink)
+
+
+def test_what_flink_1_wrote_is_equal_in_flink_2() -> None:
+    """By Java's `equals` and class, of all values that are translated."""
+    vectors, made, declared = kryo_vectors(1), {}, {}
+    for name, vector in vectors.items():
+        if kryo_classes(name, 1) != declared:
+            forget_declarations()
+            declared = kryo_classes(name, 1)
+            declare_classes(declared)
+        snapshot = read_serializer_snapshot(DataInput(bytes.fromhex(vector["snapshot"])))
+        assert isinstance(snapshot, KryoSerializerSnapshot)
+        older, newer = (snapshot.values(version) for version in KryoVersion)
+        try:
+            item = older.read(bytes.fromhex(vector["value"]))
+            made[name] = newer.write(item, KryoVersion.FLINK_2).hex()
+        except StateError:
+            continue  # `test_kryo_vectors.py` has the reasons
+    assert len(made) == 346
+    given = "".join(f"{name}\t{data}\n" for name, data in made.items())
+    lines = said_by("2.3.0", "KryoVectors", "compare", given=given)
+    said = [line.split("\t") for line in lines]
+    assert [name for name, _ in said] == list(made)
+    assert {name for name, found in said if found != "equal"} == {
+        name for name in made if OTHER_WHERE_SHARED.fullmatch(name) or BY_IDENTITY.fullmatch(name)
+    }
+
+
+def test_each_class_of_the_jdk_that_the_two_write_differently_has_a_form_or_is_refused() -> None:
+    """Of all in `java.base` and `java.sql`, by both JARs; fields of all others can be declared."""
+    tables = []
+    for version in ("1.20.0", "2.3.0"):
+        rows = (line.split() for line in said_by(version, "KryoClasses"))
+        tables.append({name: (final, by.rpartition(".")[2]) for name, final, by in rows})
+    assert len(tables[0]) > 2000
+    assert tables[0].keys() == tables[1].keys()
+    known = classes_of((), {})
+    by_fields = ("FieldSerializer", "none")  # none: what no option of Java opens
+    for name, (final, older) in tables[0].items():
+        newer = tables[1][name][1]
+        form = KNOWN_FORMS.get(name)
+        if form is not None:
+            if "$" not in name:  # whose name no field has
+                assert (name in known.final) == (final == "true"), name
+            renewed = isinstance(form, RenewedForm) or name in TIMES or name == "java.util.Optional"
+            assert renewed == (older in by_fields and newer not in by_fields), name
+        elif older not in by_fields or newer not in by_fields:
+            enum = older.endswith("EnumSerializer") and newer.endswith("EnumSerializer")
+            assert not is_by_fields(name) or enum or name == "java.lang.Void", name
+    assert {name for name in KNOWN_FORMS if not name.startswith(("[", "org."))} <= tables[0].keys()
 
 
 def upgraded(savepoint: Path, work: Path, parallelism: int = 3) -> Path:

@@ -9,7 +9,13 @@ import pytest
 
 import statelake as sl
 from statelake.state_core.serializers.kryo.decoding import declare_classes
-from tests.integration.flink.generated_types import Types, drawn_types, source_of
+from tests.integration.flink.generated_types import (
+    LEAVES,
+    RENEWED,
+    Types,
+    drawn_types,
+    source_of,
+)
 from tests.integration.flink.oracle import FlinkError, FlinkOracle
 
 pytestmark = [pytest.mark.flink, pytest.mark.full, pytest.mark.usefixtures("own_registry")]
@@ -36,7 +42,7 @@ def oracle(version: str, types: Types, directory: Path) -> FlinkOracle:
 )
 def test_types_are_upgraded(seed: int, count: int, tmp_path: Path) -> None:
     """Values of each are equal in both backends; as they were, Flink 2 refuses them."""
-    types = drawn_types(seed, count)
+    types = drawn_types(seed, count, LEAVES | RENEWED)
     with oracle("1.20.0", types, tmp_path) as old:
         savepoint = old.generate("pojos", tmp_path / "old", keys=KEYS)
     plan = sl.upgrade(savepoint, uids=UIDS)

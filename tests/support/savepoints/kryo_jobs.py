@@ -21,6 +21,7 @@ __all__ = [
     "KRYO_KEYS",
     "POJO_KEYS",
     "jdk_savepoint",
+    "kryo_classes",
     "kryo_lines",
     "kryo_vectors",
 ]
@@ -62,6 +63,68 @@ classes:
   KryoVectors$Ring: {fields: {next: KryoVectors$Ring, name: String}}
   KryoVectors$Tier: {enum: [GOLD, SILVER], final: false}
 """)
+# with fields of classes of the JDK and of Flink, and types with arguments within collections
+_ODD = yaml.safe_load("""
+KryoVectors$Odd:
+  fields:
+    before: String
+    count: OptionalInt
+    distance: OptionalLong
+    empty: Object
+    from: ZonedDateTime
+    none: OptionalInt
+    seen: java.util.concurrent.atomic.AtomicLong
+    share: OptionalDouble
+    site: java.net.URL
+    zone: ZoneId
+    last: String
+KryoVectors$Within:
+  fields:
+    pairs: List<org.apache.flink.api.java.tuple.Tuple2<String, Long>>
+    byName: Map<String, org.apache.flink.api.java.tuple.Tuple2<Integer, String>>
+    entries: List<java.util.Map$Entry<String, Integer>>
+    maybe: List<Optional<String>>
+    either: List<org.apache.flink.types.Either<String, Long>>
+    deep: List<List<org.apache.flink.api.java.tuple.Tuple1<String>>>
+    array: org.apache.flink.api.java.tuple.Tuple2[]
+    any: Object
+    last: OptionalInt
+""")
+# with fields whose own types have arguments, so that Kryo 2.24 writes other objects of these
+# classes in a form that depends on what was before
+_TYPED = yaml.safe_load("""
+KryoVectors$Direct:
+  fields:
+    pair: org.apache.flink.api.java.tuple.Tuple2<String, Long>
+    mixed: org.apache.flink.api.java.tuple.Tuple3<List<String>, Object, Integer>
+    entry: java.util.Map$Entry<String, Integer>
+    known: java.util.AbstractMap$SimpleImmutableEntry<String, Integer>
+    reference: java.util.concurrent.atomic.AtomicReference<String>
+    left: org.apache.flink.types.Either<String, Long>
+    right: org.apache.flink.types.Either<String, Long>
+    long1: org.apache.flink.types.Either<List<String>, Long>
+    last: String
+KryoVectors$Generic:
+  fields:
+    pair: org.apache.flink.api.java.tuple.Tuple2<String, Long>
+    pairs: List<org.apache.flink.api.java.tuple.Tuple2<String, Long>>
+    byName: Map<String, org.apache.flink.api.java.tuple.Tuple2<Integer, String>>
+    mixed: org.apache.flink.api.java.tuple.Tuple2<List<String>, Object>
+    entry: java.util.Map$Entry<String, Integer>
+    known: java.util.AbstractMap$SimpleEntry<String, Integer>
+    reference: java.util.concurrent.atomic.AtomicReference<String>
+    any: Object
+    last: String
+KryoVectors$Maybe:
+  fields:
+    some: Optional<String>
+    zero: Optional<Long>
+    none: Optional<Long>
+    list: Optional<List<String>>
+    any: Optional<Object>
+    missing: Optional<String>
+    last: String
+""")
 BASKET = """\
 flink: 1
 classes:
@@ -89,6 +152,12 @@ def kryo_vectors(flink: int) -> dict[str, dict[str, str]]:
     name = {1: "kryo-1.20", 2: "kryo-2.3"}[flink]
     text = lzma.decompress((GOLDEN / "vectors" / f"{name}.jsonl.xz").read_bytes())
     return {line["name"]: line for line in map(json.loads, text.splitlines())}
+
+
+def kryo_classes(name: str, flink: int) -> dict[str, Any]:
+    """The file for `--kryo` of the job that has the value of that name."""
+    typed = _TYPED if name.startswith(("Direct", "Generic", "Maybe")) else {}
+    return {"flink": flink, "classes": {**EVENT["classes"], **_ODD, **typed}}
 
 
 def jdk_savepoint(to: Path, name: str = "flink-1.20") -> Path:

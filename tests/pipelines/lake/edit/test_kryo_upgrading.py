@@ -491,6 +491,57 @@ def test_keys_and_values_of_a_broadcast_state_are_upgraded(tmp_path: Path) -> No
     assert sorted(pairs) == sorted(zip(expected, expected[::-1], strict=True))
 
 
+def text(value: str) -> Item:
+    """A text."""
+    return Item("java.lang.String", value)
+
+
+def with_itself() -> Item:
+    """A list that contains itself, behind a text."""
+    item = Item("java.util.ArrayList", [text("x")])
+    item.value.append(item)
+    return item
+
+
+@pytest.mark.parametrize(
+    ("java_class", "items", "collection", "why"),
+    [
+        ("java.util.List", [with_itself()], "o/rules=List<String>",
+         "a java.util.ArrayList where there should be a String"),
+        ("java.util.ArrayList", [with_itself()], "", ""),
+        ("java.util.ArrayList", [Item("java.util.ImmutableCollections$ListN", [None])], "",
+         r"a java.util.ImmutableCollections$ListN with null in it"),
+        ("java.util.Locale", [Item("java.util.Locale", ("zh", "CN", "", "Hans", ""))], "",
+         "a java.util.Locale with a script or extensions, zh-CN-Hans"),
+    ],
+)  # fmt: skip
+def test_a_value_that_flink_2_can_not_have_is_named_in_the_plan(
+    java_class: str, items: list[Item], collection: str, why: str, tmp_path: Path
+) -> None:
+    """Before anything is written; a list that contains itself is one for Kryo."""
+    held = operator_of(jdk_savepoint(tmp_path / "jdk")).state("ids")
+    kryo = value_type(held.meta_info).of_class(java_class)  # type: ignore[attr-defined]
+    old = kryo.values(KryoVersion.FLINK_1)
+    written = [old.write(item, KryoVersion.FLINK_1) for item in items]
+    savepoint = broadcast(tmp_path / "old", "Long", kryo, list(range(len(items))), written)
+    words = (collection,) if collection else ()
+    (planned,) = sl.upgrade(savepoint, uids=["o"], collection=words).states
+    assert planned.left.partition("; ")[0].startswith(why)
+    done = sl.upgrade(savepoint, tmp_path / "new", uids=["o"], collection=words)
+    assert bool(done.made) == (tmp_path / "new").exists() == (not why)
+
+
+def test_a_savepoint_that_needs_nothing_was_not_upgraded_before(tmp_path: Path) -> None:
+    """It is copied, as it was to be written, and the second time as the first."""
+    rows = pa.table({"key": [1], "value": pa.array([5], pa.int64())})
+    plain = sl.NewKeyedState("plain", rows, value="Long")
+    sl.write_snapshot(tmp_path / "sp", [sl.NewOperator("o", "Long", (plain,), parallelism=1)])
+    done = sl.upgrade(tmp_path / "sp", tmp_path / "new")
+    (line,) = done.lines()
+    assert str(line).endswith(f"Flink 2 can't restore; {tmp_path / 'new'} has the same state")
+    assert entries(tmp_path / "new") == entries(tmp_path / "sp")
+
+
 @pytest.mark.parametrize("by_kryo", ["key", "value"])
 def test_a_serializer_without_registrations_is_left_with_its_state(
     by_kryo: str, tmp_path: Path
