@@ -9,9 +9,11 @@ the bytes that files store for them, and are marked as estimated.
 from __future__ import annotations
 
 import json
+import posixpath
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -19,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelake.state_core.errors import StateError
 from statelake.state_core.model.handles import DistributionMode
-from statelake.state_core.model.measure import measure_operator
+from statelake.state_core.model.measure import measure_operator, measure_readable
 from statelake.state_core.model.redistribution import (
     NO_GROUPS,
     SubtaskPlan,
@@ -37,14 +40,24 @@ from statelake.state_core.model.snapshot import (
     RowNames,
     RowTypes,
     Snapshot,
+    Unread,
     state_title,
 )
-from statelake.state_core.printable import Table, brief, bytes_text, kind_text, printable_json
+from statelake.state_core.printable import (
+    LONGEST,
+    Table,
+    brief,
+    bytes_text,
+    kind_text,
+    printable_json,
+)
 
 I64Array: TypeAlias = npt.NDArray[np.int64]
 
 AUTO_COUNT_BYTES = 2 << 30
 HEAVIEST = 5
+JOB_ID = re.compile(r"(?<![^/])[0-9a-f]{32}(?![^/])")
+UNKNOWN = "?"  # what is not known, as people see it
 SHOWN = 500  # operators, and states of one: text for people ends somewhere
 KINDS = {
     DistributionMode.SPLIT_DISTRIBUTE: "split",
@@ -96,6 +109,7 @@ class StateDescription:
         heaviest: The keys with the most bytes, the heaviest first, if somebody asked.
         names: The names of the fields of rows; without any if there is no plan of Flink SQL.
         named: The types with these names; None without any.
+        problem: Why not all of it can be read; empty if it can be, or nobody tried.
     """
 
     name: str
@@ -116,6 +130,7 @@ class StateDescription:
     heaviest: tuple[HeavyKey, ...] = ()
     names: RowNames = NO_NAMES
     named: RowTypes | None = None
+    problem: str = ""
 
     @property
     def type_text(self) -> str:
@@ -139,6 +154,8 @@ class StateDescription:
             }
             if self.mode is DistributionMode.BROADCAST:
                 described["key_type"] = self.key_type
+            if self.problem:
+                described |= {"problem": self.problem}
             if self.entries is not None:
                 described |= {"entries": self.entries, "bytes": self.size}
             return described | self._columns_json()
@@ -154,6 +171,8 @@ class StateDescription:
             described["user_key_type"] = self.user_key_type
         if self.named is not None:
             described["names"] = self.names.to_json()
+        if self.problem:
+            described |= {"problem": self.problem}
         if self.key_groups is not None:
             described["entries"] = self.entries
             described["bytes"] = self.size
@@ -284,6 +303,7 @@ class OperatorDescription:
         problem: Why its state could not be read; empty if it could.
         node: What a plan of Flink SQL calls it, `GroupAggregate[5]`; empty without a plan.
         query: Flink's description of it in that plan.
+        unread: Its state that can't be read, of a snapshot that was opened as far as it can be.
     """
 
     operator_id: str
@@ -307,11 +327,24 @@ class OperatorDescription:
     problem: str = ""
     node: str = ""
     query: str = ""
+    unread: tuple[Unread, ...] = field(default=(), compare=False)
 
     @property
     def label(self) -> str:
         """Its name in tables and messages: its uid, or else its id."""
         return self.uid or self.operator_id
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why not all of its state can be read, each once."""
+        of_states = (state.problem for state in self.states if state.problem)
+        return tuple(dict.fromkeys([*(each.problem for each in self.unread), *of_states]))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its keyed state can be read, so that its key groups are known."""
+        keyed = any(each.is_keyed for each in self.unread)
+        return not keyed and not any(state.problem for state in self.keyed_states)
 
     @property
     def key_type(self) -> str:
@@ -387,7 +420,12 @@ class OperatorDescription:
         return Load(plan_key_groups(self.key_groups, self.max_parallelism, wanted, before))
 
     def loads(self, parallelism: int | None) -> dict[str, Load]:
-        """Return the load `now`, and `then` at another parallelism if there is keyed state."""
+        """Return the load `now`, and `then` at another parallelism if there is keyed state.
+
+        Nothing is returned if not all of its keyed state can be read.
+        """
+        if not self.is_whole:
+            return {}
         then = {} if parallelism is None or not self.keyed_states else {
             "then": self.load(parallelism)
         }  # fmt: skip
@@ -411,11 +449,13 @@ class OperatorDescription:
             "key_type": self.key_type if self.keyed_states else None,
             "keyed_states": [state.to_json() for state in self.keyed_states],
             "operator_states": [state.to_json() for state in self.operator_states],
-            "key_groups": self._key_groups_json(),
+            "key_groups": self._key_groups_json() if self.is_whole else None,
             "subtasks": {
                 when: load.to_json() for when, load in self.loads(parallelism).items()
-            },
+            } or None,
         }  # fmt: skip
+        if self.unread:
+            described["unread"] = [each.to_json() for each in self.unread]
         return described | ({"node": self.node, "query": self.query} if self.node else {})
 
     def _key_groups_json(self) -> dict[str, Any]:
@@ -438,7 +478,7 @@ class OperatorDescription:
 
     def states_table(self) -> Table:
         """Return a table of its states."""
-        counted = any(state.entries is not None for state in self.states)
+        counted = any(state.entries is not None or state.problem for state in self.states)
         columns = ["<state", "<kind", "<namespace", "<value"]
         rows: list[tuple[str, ...]] = []
         for state in (*self.keyed_states[:SHOWN], *self.operator_states[:SHOWN]):
@@ -500,8 +540,64 @@ class OperatorDescription:
 
 
 def _counts(state: StateDescription) -> tuple[str, str]:
+    if state.problem:
+        return UNKNOWN, UNKNOWN
     entries = "" if state.entries is None else f"{state.entries:,}"
     return entries, "" if state.size is None else bytes_text(state.size)
+
+
+@dataclass(frozen=True)
+class NeededDirectory:
+    """A directory with files that a snapshot names, and that can't be read.
+
+    Attributes:
+        directory: As the handles have it; `.` for that of `_metadata`.
+        job: The id of the job whose it is, if its path has one.
+        owner: Whose it is in words: `the snapshot`, `its job`, `another job`; empty if unknown.
+        files: The names of the files.
+        bytes: Their bytes, as far as handles lead to them.
+    """
+
+    directory: str
+    job: str
+    owner: str
+    files: tuple[str, ...]
+    bytes: int
+
+
+def needed_directories(snapshot: SnapshotDescription) -> tuple[NeededDirectory, ...]:
+    """Return the directories of the files of a snapshot that can't be read."""
+    from statelake.state_core.formats.metadata.state_files import (  # noqa: PLC0415 - if something is missing
+        job_directory,
+    )
+
+    sizes: dict[str, int] = {}
+    for operator in snapshot.operators:
+        for each in operator.unread:
+            for name, size in each.files.items():
+                sizes[name] = sizes.get(name, 0) + size
+    own = f"/chk-{snapshot.checkpoint_id}"
+    homes = {job_directory(name) for name in sizes if posixpath.dirname(name).endswith(own)}
+    by_directory: dict[str, list[str]] = {}
+    for name in sizes:
+        by_directory.setdefault(posixpath.dirname(name), []).append(name)
+    needed = []
+    for directory, names in sorted(by_directory.items()):
+        home = job_directory(names[0])
+        jobs = JOB_ID.findall(home)
+        owner = "" if directory else "the snapshot"
+        if directory and homes:
+            owner = "its job" if home in homes else "another job"
+        needed.append(
+            NeededDirectory(
+                directory or ".",
+                jobs[-1] if jobs else "",
+                owner,
+                tuple(posixpath.basename(name) for name in names),
+                sum(sizes[name] for name in names),
+            )
+        )
+    return tuple(needed)
 
 
 @dataclass(frozen=True)
@@ -514,7 +610,7 @@ class SnapshotDescription:
         format: `canonical`, `native` or `checkpoint`.
         metadata_version: The version of `_metadata`.
         checkpoint_id: The number that the job gave it.
-        compression: `snappy` or `none`.
+        compression: `snappy` or `none`; `?` if too little can be read to tell.
         operators: Its operators.
         parallelism: The parallelism at which it might run, for a comparison; None without one.
     """
@@ -534,6 +630,16 @@ class SnapshotDescription:
         return sum(operator.total_bytes for operator in self.operators)
 
     @property
+    def problems(self) -> tuple[str, ...]:
+        """Why not all of it can be read; empty if it can be, or nobody tried."""
+        return tuple(problem for operator in self.operators for problem in operator.problems)
+
+    @property
+    def needs(self) -> tuple[NeededDirectory, ...]:
+        """The directories of the files that can't be read."""
+        return needed_directories(self)
+
+    @property
     def kind_text(self) -> str:
         """Its format and kind in words; empty if neither is known."""
         return kind_text(self.format, self.kind)
@@ -548,7 +654,7 @@ class SnapshotDescription:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return {
+        described = {
             "location": self.location,
             "kind": self.kind,
             "format": self.format,
@@ -561,6 +667,10 @@ class SnapshotDescription:
                 for operator in self.operators
             ],
         }
+        if self.problems:
+            described["problems"] = list(self.problems)
+            described["needs"] = [asdict(each) for each in self.needs]
+        return described
 
     def operators_table(self) -> Table:
         """Return a table of its operators."""
@@ -569,6 +679,8 @@ class SnapshotDescription:
         for operator in self.operators[:SHOWN]:
             counts = {"keyed": operator.keyed_states, "operator": operator.operator_states}
             there = [f"{len(held)} {what}" for what, held in counts.items() if held]
+            if not operator.keyed_states and not operator.is_whole:
+                there.insert(0, f"{UNKNOWN} keyed")
             there += [what for what, _ in operator.other]
             rows.append(
                 (
@@ -607,6 +719,46 @@ class SnapshotDescription:
             left -= 1 + len(operator.states)
         if left < 0:
             yield f"... and more of {len(self.operators)} operators: --json lists all"
+        if self.problems:
+            yield from self._unread_lines()
+
+    def _unread_lines(self) -> Iterator[str | Table]:
+        """Yield what can't be read: tables of states, and of the directories of their files."""
+        unread = [
+            (operator, each, str(each.error)) for operator in self.operators
+            for each in operator.unread
+        ]  # fmt: skip
+        rows = [
+            (
+                brief(operator.label), str(each.subtask),
+                each.what if each.whole else f"a part of {each.what}",
+                brief(", ".join(each.states)), each.handle, f"{len(each.files):,}",
+                bytes_text(sum(each.files.values())), brief(why, LONGEST),
+            )
+            for operator, each, why in unread[:SHOWN]
+        ]  # fmt: skip
+        columns = (
+            "<operator", ">subtask", "<what", "<states", "<handle", ">files", ">bytes", "<why",
+        )  # fmt: skip
+        yield ""
+        if rows:
+            yield Table("could not be read", columns, rows, len(unread) - len(rows))
+        said = {each.problem for _, each, _ in unread}
+        others = [problem for problem in self.problems if problem not in said]
+        yield from others[:SHOWN]
+        needs = self.needs
+        if needs:
+            yield ""
+            yield Table(
+                "its files: --json names all",
+                ("<directory", "<of", ">files", ">bytes", "<such as"),
+                [
+                    (each.directory, each.owner, f"{len(each.files):,}", bytes_text(each.bytes),
+                     each.files[0])
+                    for each in needs[:SHOWN]
+                ],
+                max(0, len(needs) - SHOWN),
+            )  # fmt: skip
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.lines()))
@@ -642,11 +794,16 @@ def describe_snapshot(
         snapshot.format,
         snapshot.metadata_version,
         snapshot.checkpoint_id,
-        snapshot.compression,
+        UNKNOWN if snapshot.unread and snapshot.compression == "none" else snapshot.compression,
         tuple(
             _with_types(
                 describe_operator(
-                    operator, entries=counted, schema=schema, key_groups=key_groups, keys=keys
+                    operator,
+                    entries=counted,
+                    schema=schema,
+                    key_groups=key_groups,
+                    keys=keys,
+                    partial=snapshot.partial,
                 ),
                 typed,
             )
@@ -692,22 +849,39 @@ def describe_operator(
     schema: bool = False,
     key_groups: bool = True,
     keys: bool = False,
+    partial: bool = False,
 ) -> OperatorDescription:
     """Return the description of an operator; arguments as for `Snapshot.describe`.
 
+    Args:
+        operator: The operator.
+        entries: Whether to count entries.
+        schema: Whether to list columns.
+        key_groups: Whether to look at key groups.
+        keys: Whether to name the heaviest key.
+        partial: Whether a state that can't be read is described as far as it is known.
+
     Raises:
-        CorruptSnapshotError: The bytes are not entries.
+        CorruptSnapshotError: The bytes are not entries, and it is not partial.
     """
     counted = entries and key_groups
-    totals = measure_operator(operator) if counted and operator.keyed_files else {}
+    totals, problems = _totals(operator, counted, partial)
     groups, spread = NO_GROUPS, False
-    if totals:
+    is_whole = not problems and not any(each.is_keyed for each in operator.unread)
+    if not is_whole:
+        pass  # what is left of its key groups is not what they have
+    elif totals:
         entries_of, sizes_of = (sum(numbers) for numbers in zip(*totals.values(), strict=True))
         groups = held_groups(np.asarray(entries_of), np.asarray(sizes_of))
     elif key_groups and not counted:
         groups, spread = _stored_sizes(operator)
-    keyed = (_keyed_state(each, totals.get(each.name), schema) for each in operator.keyed_states)
-    others = (_operator_state(state, counted, schema) for state in operator.operator_states)
+    keyed = (
+        replace(
+            _keyed_state(each, totals.get(each.name), schema), problem=problems.get(each.name, "")
+        )
+        for each in operator.keyed_states
+    )
+    others = _operator_states(operator, counted, schema, partial)
     described = OperatorDescription(
         operator.operator_id,
         operator.uid,
@@ -723,10 +897,12 @@ def describe_operator(
         tuple(keyed),
         tuple(others),
         groups,
-        counted,
+        counted and is_whole,
         spread,
+        problem=problems_text([each.problem for each in operator.unread] or [*problems.values()]),
         node=operator.node,
         query=operator.query,
+        unread=operator.unread,
     )
     return _with_key(described, operator) if keys else described
 
@@ -785,6 +961,67 @@ def _named(state: KeyedState) -> RowTypes | None:
     from statelake.state_core.formats.layout.keyed_states import named_types  # noqa: PLC0415 - if named
 
     return named_types(state.meta_info, state.files[0][0].key_serializer, state.names)
+
+
+def problems_text(problems: Sequence[str]) -> str:
+    """Return the first of some problems, and how many more there are; empty without any."""
+    more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
+    return f"{problems[0]}{more}" if problems else ""
+
+
+def _totals(
+    operator: Operator, counted: bool, partial: bool
+) -> tuple[dict[str, tuple[I64Array, I64Array]], dict[str, str]]:
+    """Return entries and bytes of keyed states in each key group, and why some are not known."""
+    lost = next((each.problem for each in operator.unread if each.is_keyed and each.whole), "")
+    if lost:
+        return {}, {state.name: lost for state in operator.keyed_states}
+    if not counted or not operator.keyed_files:
+        return {}, {}
+    if not partial:
+        return measure_operator(operator), {}
+    totals, errors = measure_readable(operator)
+    return totals, {
+        name: str(error.within(f"operator {operator.label}, state {name!r}"))
+        for name, error in errors.items()
+    }
+
+
+def _operator_states(
+    operator: Operator, counted: bool, schema: bool, partial: bool
+) -> tuple[StateDescription, ...]:
+    """Return an operator's own states; those in files that can't be read by what handles tell."""
+    described: dict[str, StateDescription] = {}
+    for state in operator.operator_states:
+        describe = _readable_operator_state if partial else _operator_state
+        found = describe(state, counted, schema)
+        place = f"operator {operator.label}, " if found.problem else ""
+        described[state.name] = replace(found, problem=f"{place}{found.problem}")
+    for each in operator.unread:
+        for name, (mode, elements) in each.states.items():
+            before = described.get(
+                name, StateDescription(name, KINDS[mode], value_type=UNKNOWN, mode=mode)
+            )
+            if mode is DistributionMode.BROADCAST and name not in described:
+                before = replace(before, key_type=UNKNOWN)
+            described[name] = replace(
+                before,
+                elements=before.elements + elements,
+                subtasks=before.subtasks + 1,
+                entries=None,
+                size=None,
+                problem=before.problem or each.problem,
+            )
+    return tuple(described.values())
+
+
+def _readable_operator_state(state: OperatorState, counted: bool, schema: bool) -> StateDescription:
+    """Return the description of an operator state, without counts if it can't be read."""
+    try:
+        return _operator_state(state, counted, schema)
+    except StateError as error:
+        problem = f"operator state {state.name!r}: {error}"
+        return replace(_operator_state(state, counted=False, schema=schema), problem=problem)
 
 
 def _operator_state(state: OperatorState, counted: bool, schema: bool) -> StateDescription:

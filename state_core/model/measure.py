@@ -16,11 +16,17 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from statelake.state_core.errors import CorruptSnapshotError
+from statelake.state_core.errors import CorruptSnapshotError, StateError
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.kernels.hashing import count_entries, fingerprint_entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, plan_slices
+from statelake.state_core.model.snapshot import (
+    Entries,
+    KeyedFile,
+    Operator,
+    entries_of_state,
+    plan_slices,
+)
 
 I64Array: TypeAlias = npt.NDArray[np.int64]
 
@@ -188,6 +194,35 @@ def measure_operator(operator: Operator) -> dict[str, tuple[I64Array, I64Array]]
                 totals[name][0][inside] += measured.counts(name)
                 totals[name][1][inside] += measured.sizes(name)
     return totals
+
+
+def measure_readable(
+    operator: Operator,
+) -> tuple[dict[str, tuple[I64Array, I64Array]], dict[str, StateError]]:
+    """Return what `measure_operator` does for the states that can be read, and the others' errors.
+
+    If reading all of them fails, each is read by itself.
+    """
+    try:
+        return measure_operator(operator), {}
+    except StateError:
+        totals, errors = {}, {}
+    for state in operator.keyed_states:
+        counts, sizes = (np.zeros(operator.max_parallelism, np.int64) for _ in range(2))
+        try:
+            for file, index in state.files:
+                measure = Measure(
+                    [each.name for each in file.states], file.key_groups, fingerprints=False
+                )
+                for entries in entries_of_state(file, index):
+                    measure.add(entries)
+                inside = slice(file.key_groups.first, file.key_groups.last + 1)
+                counts[inside] += measure.counts(state.name)
+                sizes[inside] += measure.sizes(state.name)
+            totals[state.name] = counts, sizes
+        except StateError as error:
+            errors[state.name] = error
+    return totals, errors
 
 
 def _measure_slice(file: KeyedFile, key_groups: KeyGroupRange) -> Measure:
