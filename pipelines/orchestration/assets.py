@@ -142,7 +142,10 @@ def _savepoint(job: StateJob) -> dg.AssetsDefinition:
         """A savepoint or checkpoint as Flink wrote it, with its contents by name and size."""
         locations = job.places(context)
         for partition in context.partition_keys:
-            of_savepoint = savepoint_metadata(open_snapshot(locations.savepoint(partition)))
+            opened = open_snapshot(locations.savepoint(partition), partial=True)
+            for unread in opened.unread:
+                context.log.warning("%s", unread.problem)
+            of_savepoint = savepoint_metadata(opened)
             context.add_asset_metadata(of_savepoint, partition_key=partition)
 
     return savepoint

@@ -29,7 +29,7 @@ from statelake.pipelines.ui.views import (
     Rows,
 )
 from statelake.state_core.formats.key_weights import HeavyKey, StateWeights
-from statelake.state_core.model.description import OperatorDescription
+from statelake.state_core.model.description import OperatorDescription, counts_text
 from statelake.state_core.printable import Table, printable
 
 WITH = "with"  # of a form: the words of its address that are no fields
@@ -236,8 +236,7 @@ def _operator(
                 state.kind if state.mode is None else f"operator, {state.kind}",
                 state.namespace_type,
                 state.type_text,
-                "" if state.entries is None else f"{state.entries:,}",
-                "" if state.size is None else bytes_text(state.size),
+                *counts_text(state),
             )
         )
     columns = ("<State", "<Kind", "<Namespace", "<Value", ">Entries", ">Bytes")
@@ -245,6 +244,8 @@ def _operator(
         yield table(
             f"States of {operator.label}", columns, rows, left_out=len(operator.states) - len(rows)
         )
+    if operator.problem:
+        yield tag("p", f"Not all of its state could be read: {operator.problem}", class_="bad")
     if operator.keyed_states and operator.with_data:
         if values:
             where = address("/top", **of(name), operator=operator.label)

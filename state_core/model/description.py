@@ -57,6 +57,7 @@ I64Array: TypeAlias = npt.NDArray[np.int64]
 AUTO_COUNT_BYTES = 2 << 30
 HEAVIEST = 5
 JOB_ID = re.compile(r"(?<![^/])[0-9a-f]{32}(?![^/])")
+SHOWN_UNREAD = 50
 UNKNOWN = "?"  # what is not known, as people see it
 SHOWN = 500  # operators, and states of one: text for people ends somewhere
 KINDS = {
@@ -485,7 +486,7 @@ class OperatorDescription:
             kind = state.kind if state.mode is None else f"operator, {state.kind}"
             name = state_title(state.name, state.names.alias)
             row = (brief(name), kind, brief(state.namespace_type), state.type_text)
-            rows.append((*row, *_counts(state)) if counted else row)
+            rows.append((*row, *counts_text(state)) if counted else row)
         key = f", keyed by {brief(self.key_text)}" if self.key_text else ""
         columns += [">entries", ">bytes"] if counted else []
         return Table(f"{brief(self.label)}{key}", columns, rows, len(self.states) - len(rows))
@@ -539,9 +540,11 @@ class OperatorDescription:
         return "".join(_html(line) for line in self.lines())
 
 
-def _counts(state: StateDescription) -> tuple[str, str]:
-    if state.problem:
-        return UNKNOWN, UNKNOWN
+def counts_text(state: StateDescription) -> tuple[str, str]:
+    """Return the entries and bytes of a state: empty if not counted, `?` if that is impossible."""
+    if state.problem:  # handles have the elements of lists
+        is_list = state.mode in (DistributionMode.SPLIT_DISTRIBUTE, DistributionMode.UNION)
+        return f"{state.elements:,}" if is_list else UNKNOWN, UNKNOWN
     entries = "" if state.entries is None else f"{state.entries:,}"
     return entries, "" if state.size is None else bytes_text(state.size)
 
@@ -563,6 +566,17 @@ class NeededDirectory:
     owner: str
     files: tuple[str, ...]
     bytes: int
+
+    @property
+    def whose(self) -> str:
+        """Whose it is, with the id of the job."""
+        return ": ".join(filter(None, (self.owner, self.job)))
+
+
+def _short(error: StateError) -> str:
+    """Return what is wrong with a file: its directory is in the table of those."""
+    name = posixpath.basename(error.place)
+    return f"{name}: {error.problem}" if name and name != "_metadata" else error.problem
 
 
 def needed_directories(snapshot: SnapshotDescription) -> tuple[NeededDirectory, ...]:
@@ -725,7 +739,7 @@ class SnapshotDescription:
     def _unread_lines(self) -> Iterator[str | Table]:
         """Yield what can't be read: tables of states, and of the directories of their files."""
         unread = [
-            (operator, each, str(each.error)) for operator in self.operators
+            (operator, each, _short(each.error)) for operator in self.operators
             for each in operator.unread
         ]  # fmt: skip
         rows = [
@@ -735,7 +749,7 @@ class SnapshotDescription:
                 brief(", ".join(each.states)), each.handle, f"{len(each.files):,}",
                 bytes_text(sum(each.files.values())), brief(why, LONGEST),
             )
-            for operator, each, why in unread[:SHOWN]
+            for operator, each, why in unread[:SHOWN_UNREAD]
         ]  # fmt: skip
         columns = (
             "<operator", ">subtask", "<what", "<states", "<handle", ">files", ">bytes", "<why",
@@ -743,6 +757,7 @@ class SnapshotDescription:
         yield ""
         if rows:
             yield Table("could not be read", columns, rows, len(unread) - len(rows))
+        yield from list(dict.fromkeys(each.error.remedy for _, each, _ in unread))[:SHOWN_UNREAD]
         said = {each.problem for _, each, _ in unread}
         others = [problem for problem in self.problems if problem not in said]
         yield from others[:SHOWN]
@@ -753,7 +768,7 @@ class SnapshotDescription:
                 "its files: --json names all",
                 ("<directory", "<of", ">files", ">bytes", "<such as"),
                 [
-                    (each.directory, each.owner, f"{len(each.files):,}", bytes_text(each.bytes),
+                    (each.directory, each.whose, f"{len(each.files):,}", bytes_text(each.bytes),
                      each.files[0])
                     for each in needs[:SHOWN]
                 ],
