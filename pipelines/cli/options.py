@@ -29,7 +29,7 @@ from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trust
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
 from statelake.state_core.errors import DeclarationError, SnapshotError, StateError
 from statelake.state_core.extras import require_extra
-from statelake.state_core.printable import printable
+from statelake.state_core.printable import first_of, printable
 
 if TYPE_CHECKING:
     from statelake.pipelines.api import Job, LakeSnapshot
@@ -182,12 +182,10 @@ def refuse_problems(problems: Iterable[str]) -> None:
     Raises:
         SnapshotError: There are some.
     """
-    from statelake.state_core.model.description import problems_text  # noqa: PLC0415 - not for --help
-
     said = list(problems)
     if said:
         sys.stdout.flush()
-        raise SnapshotError(problems_text(said))
+        raise SnapshotError(first_of(said))
 
 
 def snapshot_named(job: Job, name: str) -> SnapshotId:

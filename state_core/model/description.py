@@ -12,7 +12,7 @@ import json
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeAlias
@@ -48,6 +48,7 @@ from statelake.state_core.printable import (
     Table,
     brief,
     bytes_text,
+    first_of,
     kind_text,
     printable_json,
 )
@@ -914,7 +915,7 @@ def describe_operator(
         groups,
         counted and is_whole,
         spread,
-        problem=problems_text([each.problem for each in operator.unread] or [*problems.values()]),
+        problem=first_of([each.problem for each in operator.unread] or [*problems.values()]),
         node=operator.node,
         query=operator.query,
         unread=operator.unread,
@@ -976,12 +977,6 @@ def _named(state: KeyedState) -> RowTypes | None:
     from statelake.state_core.formats.layout.keyed_states import named_types  # noqa: PLC0415 - if named
 
     return named_types(state.meta_info, state.files[0][0].key_serializer, state.names)
-
-
-def problems_text(problems: Sequence[str]) -> str:
-    """Return the first of some problems, and how many more there are; empty without any."""
-    more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
-    return f"{problems[0]}{more}" if problems else ""
 
 
 def _totals(
