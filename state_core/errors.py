@@ -12,6 +12,7 @@
     │   ├── UnknownSerializerError    a serializer snapshot of a class that is not registered
     │   ├── OversizedError            more is declared than the bounds allow
     │   ├── MissingFileError          a handle names a file that is not there
+    │   ├── UnreachableFileError      a file that its store, or the system, does not give
     │   └── UnsafePathError           a handle leads outside the snapshot
     ├── EncodeError                   a value that its serializer can't write
     │   └── InexactError              a change that would act on values that columns do not hold
@@ -92,6 +93,7 @@ __all__ = [
     "UnknownHashError",
     "UnknownSerializerError",
     "UnreachableClusterError",
+    "UnreachableFileError",
     "UnreadableTableError",
     "UnsafePathError",
     "UnsupportedFormatError",
@@ -216,6 +218,10 @@ class MissingFileError(SnapshotError, FileNotFoundError):
     """A handle names a file that does not exist."""
 
     usual_remedy = "copy the whole directory of the snapshot, not `_metadata` alone"
+
+
+class UnreachableFileError(SnapshotError):
+    """A file that can't be had: access is denied, or its store does not answer."""
 
 
 class ChangedFileError(SnapshotError):

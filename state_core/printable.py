@@ -54,6 +54,12 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], text)
 
 
+def first_of(problems: Sequence[str]) -> str:
+    """Return the first of some problems, and how many more there are; empty without any."""
+    more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
+    return f"{problems[0]}{more}" if problems else ""
+
+
 def printable_json(text: str) -> str:
     """Escape the same characters in JSON, without changing its value.
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial, wraps
 from inspect import signature
@@ -26,9 +27,9 @@ from click.shell_completion import CompletionItem
 
 from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
-from statelake.state_core.errors import DeclarationError, StateError
+from statelake.state_core.errors import DeclarationError, SnapshotError, StateError
 from statelake.state_core.extras import require_extra
-from statelake.state_core.printable import printable
+from statelake.state_core.printable import first_of, printable
 
 if TYPE_CHECKING:
     from statelake.pipelines.api import Job, LakeSnapshot
@@ -170,6 +171,21 @@ def answer(*, yes: bool) -> None:
     """Leave with exit code 1 if the answer is no; else go on."""
     if not yes:
         click.get_current_context().exit(1)
+
+
+def refuse_problems(problems: Iterable[str]) -> None:
+    """End with exit code 3 and the reason if not all could be read, after all else was shown.
+
+    Args:
+        problems: What could not be read, and why, each as a sentence.
+
+    Raises:
+        SnapshotError: There are some.
+    """
+    said = list(problems)
+    if said:
+        sys.stdout.flush()
+        raise SnapshotError(first_of(said))
 
 
 def snapshot_named(job: Job, name: str) -> SnapshotId:
@@ -319,8 +335,11 @@ class NamedSnapshot:
         if self.in_lake and target is not None:
             raise click.UsageError("--to is for a SAVEPOINT: a lake gets a new snapshot, to export")
 
-    def open(self) -> Snapshot:
+    def open(self, *, partial: bool = False) -> Snapshot:
         """Open the savepoint or checkpoint, with the names of its plan.
+
+        Args:
+            partial: Whether to open it as far as it can be; see `refuse_problems`.
 
         Raises:
             SnapshotError: The snapshot can't be read.
@@ -328,7 +347,9 @@ class NamedSnapshot:
         """
         from statelake import open_snapshot  # noqa: PLC0415 - not for --help
 
-        return open_snapshot(self.savepoint, plan=self.plan, decode=self.decode, **self.reading)
+        return open_snapshot(
+            self.savepoint, plan=self.plan, decode=self.decode, partial=partial, **self.reading
+        )
 
     def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
         """Return the snapshot of the lake.

@@ -361,11 +361,6 @@ class UpgradeOutcome(Printed):
         return all(state.left in ("", LATER) for state in self.states)
 
     @property
-    def before(self) -> bool:
-        """Whether it was made before, so that nothing was written now."""
-        return bool(self.made) and all(state.left for state in self.states)
-
-    @property
     def restorable(self) -> bool:
         """Whether Flink 2 restores all states already."""
         return all(state.left == LATER for state in self.states)

@@ -5,6 +5,11 @@ follows from the listing. A submit script asks before each start, and a store bi
 
 Flink looks for a file where a handle says. So a checkpoint that was moved is not restorable, though
 all its files are there; savepoints, whose handles are relative, are.
+
+A file that lies outside of the directory, such as in the `shared` of another job or in another
+bucket, is not looked up, as only what was named is read: the checkpoint is neither sound nor
+damaged. If files of the same job were found inside, though, the job was moved, and the file is
+missing.
 """
 
 from __future__ import annotations
@@ -27,7 +32,12 @@ import numpy as np
 
 from statelake.pipelines.flink.path_map import PathMap
 from statelake.state_core.checks.integrity import check_snapshot
-from statelake.state_core.errors import MissingFileError, StateError, UnsafePathError
+from statelake.state_core.errors import (
+    MissingFileError,
+    StateError,
+    UnreachableFileError,
+    UnsafePathError,
+)
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -39,6 +49,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 from statelake.state_core.formats.metadata.state_files import (
     CHECKPOINT_DIRECTORY,
     METADATA_FILE,
+    job_directory,
     place_of,
 )
 from statelake.state_core.formats.metadata.stream_map import keyed_handles, logs_of, streams_of
@@ -52,10 +63,12 @@ from statelake.state_core.model.handles import (
     SegmentHandle,
     StreamHandle,
     keyed_bytes,
+    without_keys,
 )
 from statelake.state_core.printable import Printed, Table, bytes_text, kind_text, printable
 
 RESTORABLE, MOVED, INCOMPLETE, DAMAGED = "restorable", "moved", "incomplete", "damaged"
+ELSEWHERE = "elsewhere"
 JOB_ID = re.compile(r"[0-9a-f]{32}")
 PLAIN_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]+")
 SAVEPOINT_DIRECTORY = re.compile(r"savepoint-([0-9a-f]{6})-[0-9a-f]{12}")
@@ -164,7 +177,9 @@ class FoundSnapshot:
         location: Its directory: a path, or a URI without options.
         state: `restorable`: `_metadata` can be read, and every handle leads to a file of its
             length, where Flink looks for it. `moved`: every file is there, but not where the
-            handles say. `incomplete`: no `_metadata`. `damaged`: anything else.
+            handles say. `elsewhere`: nothing is wrong with what was read, and some of it lies
+            outside, or can't be read for want of access. `incomplete`: no `_metadata`. `damaged`:
+            anything else.
         time: When `_metadata` was written, or the last file of an incomplete one.
         problems: Why it is not restorable: the first reasons.
         more_problems: How many others there are.
@@ -487,17 +502,27 @@ def examine(
         metadata = read_metadata(content, tree.directory.full(_metadata_of(candidate)))
         check_properties(metadata)
     except StateError as error:
-        return replace(candidate, problems=(f"`_metadata`: {error.problem}",))
+        state = ELSEWHERE if isinstance(error, UnreachableFileError) else candidate.state
+        return replace(candidate, state=state, problems=(f"`_metadata`: {error.problem}",))
     kind, format_name = kind_and_format(metadata)
     files = _Files(tree, candidate.path, paths)
     logs = logs_of(metadata)
     streams = streams_of(metadata)
     for stream in streams:
         files.look_up(stream, is_log=bool(logs) and stream in logs)
+    files.settle()
     size = sum(_state_bytes(operator) for operator in metadata.operators)
     return replace(
         candidate,
-        state=DAMAGED if files.problems else MOVED if files.elsewhere else RESTORABLE,
+        state=(
+            DAMAGED
+            if files.problems
+            else ELSEWHERE
+            if files.outside or files.refused
+            else MOVED
+            if files.moved
+            else RESTORABLE
+        ),
         problems=tuple(files.said()),
         more_problems=files.more_problems,
         kind=kind,
@@ -521,7 +546,9 @@ class _Files:
         found: The paths of files that were found.
         problems: The first files that are missing or too short.
         more_problems: The number of others.
-        elsewhere: The number of files that are not where handles say.
+        moved: The number of files that are not where handles say.
+        outside: The names of the files that lie outside of the tree.
+        refused: Why files of the tree can't be read.
     """
 
     def __init__(self, tree: Tree, path: str, paths: PathMap) -> None:
@@ -532,8 +559,11 @@ class _Files:
         self.found: set[str] = set()
         self.problems: list[str] = []
         self.more_problems = 0
-        self.elsewhere = 0
-        self._first_elsewhere = ("", "")
+        self.moved = 0
+        self.outside: list[str] = []
+        self.refused: list[str] = []
+        self._first_moved = ("", "")
+        self._moved_from: set[str] = set()
         self._places: dict[str, str | None] = {}
 
     def look_up(self, stream: StreamHandle, *, is_log: bool) -> None:
@@ -563,14 +593,27 @@ class _Files:
         for other in self.tree.by_name.get(name.rpartition("/")[2], ()):
             if self.tree.files[other].size >= length:
                 self.found.add(other)
-                self._first_elsewhere = self._first_elsewhere if self.elsewhere else (other, name)
-                self.elsewhere += 1
+                self._first_moved = self._first_moved if self.moved else (other, name)
+                self._moved_from.add(job_directory(name))
+                self.moved += 1
                 return
-        if len(self.problems) == SHOWN_PROBLEMS:
-            self.more_problems += 1
-            return
-        outside = f"{name} is not below {self.tree.directory.uri}"
-        self._note(outside if there is None else f"{there} is missing")
+        if there is None:
+            self.outside.append(name)
+        else:
+            self._note(f"{there} is missing")
+
+    def settle(self) -> None:
+        """Tell what lies outside of the tree from what a job that was moved has lost."""
+        lost = [
+            name for name in self.outside
+            if job_directory(name) in self._moved_from
+            or posixpath.basename(name) in ("", ".", "..")
+        ]  # fmt: skip
+        for name in lost:
+            self._note(f"{without_keys(name)} is not below {self.tree.directory.uri}")
+        if lost:
+            gone = set(lost)
+            self.outside = [name for name in self.outside if name not in gone]
 
     def _note(self, problem: str) -> None:
         if len(self.problems) == SHOWN_PROBLEMS:
@@ -579,11 +622,26 @@ class _Files:
             self.problems.append(problem)
 
     def said(self) -> Iterator[str]:
-        """Yield what is wrong."""
+        """Yield what is wrong, and what could not be looked up."""
         yield from self.problems
-        if self.elsewhere and not self.problems:
-            here, there = self._first_elsewhere
-            many = f" ({self.elsewhere:,} files)" if self.elsewhere > 1 else ""
+        yield from self.refused[:SHOWN_PROBLEMS]
+        if self.outside:
+            directories: dict[str, list[str]] = {}
+            for name in self.outside:
+                directories.setdefault(posixpath.dirname(name), []).append(name)
+            shown = [
+                without_keys(f"{directory} ({len(names):,} files)" if names[1:] else names[0])
+                for directory, names in islice(directories.items(), SHOWN_PROBLEMS)
+            ]
+            left = len(directories) - len(shown)
+            more = f" and {left:,} more directories" if left else ""
+            yield (
+                f"it needs {', '.join(shown)}{more}, which is not below"
+                f" {self.tree.directory.uri}, and was not looked for"
+            )
+        if self.moved and not self.problems:
+            here, there = self._first_moved
+            many = f" ({self.moved:,} files)" if self.moved > 1 else ""
             yield (
                 f"Flink looks for {there}, which is {here} here{many}: move it back, name its"
                 " directory with --path-map, or let `statelake copy` write one that leads there"
@@ -616,6 +674,9 @@ class _Files:
         try:
             if is_log and self.tree.first_byte(path) == 1:
                 return  # compressed, and handles count the bytes before
+        except UnreachableFileError as error:
+            self.refused.append(f"{path}: {error.problem}")
+            return
         except StateError as error:
             self._note(f"{path}: {error.problem}")
             return
@@ -675,6 +736,12 @@ def _read_whole(tree: Tree, found: FoundSnapshot) -> FoundSnapshot:
     report = check_snapshot(tree.location(found.path), allow_external=[tree.location("")])
     if report.sound:
         return found
-    faults = [f"{fault.where}: {fault.problem}" for fault in report.faults[:SHOWN_PROBLEMS]]
-    more = len(report.faults) - len(faults)
-    return replace(found, state=DAMAGED, problems=tuple(faults), more_problems=more)
+    wrong = [fault for fault in report.faults if not fault.unreachable]
+    shown = wrong or report.faults
+    faults = [f"{fault.where}: {fault.problem}" for fault in shown[:SHOWN_PROBLEMS]]
+    return replace(
+        found,
+        state=DAMAGED if wrong else ELSEWHERE,
+        problems=tuple(faults),
+        more_problems=len(shown) - len(faults),
+    )

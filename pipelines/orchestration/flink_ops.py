@@ -97,7 +97,7 @@ def savepoint_op(job: StateJob, flink: FlinkSettings) -> dg.OpDefinition:
             )
         context.add_output_metadata(
             {
-                **savepoint_metadata(open_snapshot(live.locations.savepoint(name))),
+                **savepoint_metadata(open_snapshot(live.locations.savepoint(name), partial=True)),
                 "on the cluster": printable(path),
                 "Flink UI": shown_in_flink(cluster.url, taken_of.id),
             }

@@ -72,8 +72,9 @@ COLUMNS = {
 
 
 def savepoint_metadata(snapshot: Snapshot) -> Metadata:
-    """Return the metadata of a snapshot that was found."""
+    """Return the metadata of a snapshot that was found, as far as it can be read."""
     described = snapshot.describe(key_groups=False)
+    unread = "\n".join(f"- {printable(problem)}" for problem in described.problems)
     rows = [
         (operator.label, operator.name, operator.parallelism, operator.max_parallelism,
          bytes_text(operator.total_bytes), ", ".join(state.name for state in operator.keyed_states))
@@ -94,6 +95,7 @@ def savepoint_metadata(snapshot: Snapshot) -> Metadata:
         "compression": described.compression,
         "size (bytes)": described.total_bytes,
         "operators": dg.MetadataValue.md(markdown_table(columns, rows)),
+        **({"could not be read": dg.MetadataValue.md(unread)} if unread else {}),
     }
 
 

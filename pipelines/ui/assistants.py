@@ -26,6 +26,7 @@ from statelake.pipelines.ui.query_pool import BusyError, QueryPool
 from statelake.pipelines.ui.views import (
     HEAVIEST,
     KEY_ROWS,
+    UNSAID,
     Name,
     Options,
     Source,
@@ -171,7 +172,7 @@ class Tools:
     def types(self, snapshot: str, job: str = "", operator: str = "") -> Any:
         """Show the types of a snapshot's states, as the YAML that `check_types` takes."""
         wanted = [operator] if operator else []
-        return str(self.source.opened(Name(job, snapshot)).types(wanted))
+        return str(self.source.opened(Name(job, snapshot), partial=True).types(wanted))
 
     def diff(self, earlier: str, later: str, job: str = "") -> Any:
         """Show which states differ in two snapshots, and in how many entries."""
@@ -181,7 +182,7 @@ class Tools:
     def offsets(self, snapshot: str, job: str = "") -> Any:
         """Show where sources go on, and what sinks have still to commit."""
         name = Name(job, snapshot)
-        opened = self.source.opened(name)
+        opened = self.source.opened(name, partial=True)
         sources = [each.to_json() for each in opened.sources()]
         sinks = [each.to_json() for each in opened.sinks()]
         if not self.source.options.values:
@@ -249,18 +250,27 @@ def _source_numbers(source: dict[str, Any]) -> dict[str, Any]:
     enumerator = source["enumerator"]
     if enumerator is not None:
         enumerator = {name: enumerator[name] for name in enumerator if name != "processed_paths"}
-    return source | {"splits": splits, "enumerator": enumerator}
+    return _unsaid(source | {"splits": splits, "enumerator": enumerator})
 
 
 def _sink_numbers(sink: dict[str, Any]) -> dict[str, Any]:
     """Return what a sink has to commit, without texts: paths and buckets may be of values."""
-    return sink | {
-        part: [
-            {name: row[name] for name in row if row[name] is None or isinstance(row[name], int)}
-            for row in sink[part]
-        ]
-        for part in ("writers", "to_commit")
-    }
+    return _unsaid(
+        sink
+        | {
+            part: [
+                {name: row[name] for name in row if row[name] is None or isinstance(row[name], int)}
+                for row in sink[part]
+            ]
+            for part in ("writers", "to_commit")
+        }
+    )
+
+
+def _unsaid(described: dict[str, Any]) -> dict[str, Any]:
+    """Return a source or sink without the words of errors, which may have values."""
+    problems = [f"a part {UNSAID}" for _ in described.get("problems", ())]
+    return described | ({"problems": problems} if problems else {})
 
 
 def _told(

@@ -244,6 +244,8 @@ def _operator(
         yield table(
             f"States of {operator.label}", columns, rows, left_out=len(operator.states) - len(rows)
         )
+    if operator.problem:
+        yield tag("p", f"Not all of its state could be read: {operator.problem}", class_="bad")
     if operator.keyed_states and operator.with_data:
         if values:
             where = address("/top", **of(name), operator=operator.label)

@@ -337,8 +337,12 @@ class Source:
             return name, (record.sequence, len(record.erased))
         return name, Directory(self._place(name)).confined().modified(METADATA_FILE)
 
-    def opened(self, name: Name) -> Snapshot:
+    def opened(self, name: Name, *, partial: bool = False) -> Snapshot:
         """Return an open snapshot.
+
+        Args:
+            name: The snapshot.
+            partial: Whether to open it as far as it can be.
 
         Raises:
             NotFoundError: There is no such snapshot.
@@ -346,7 +350,21 @@ class Source:
         """
         if self.masked or self.in_lake:
             return self.stored(name)
-        return open_snapshot(self._place(name), **self.options.reading)
+        snapshot = open_snapshot(self._place(name), partial=partial, **self.options.reading)
+        if self.options.values or not snapshot.unread:
+            return snapshot
+        return replace(
+            snapshot,
+            operators=tuple(
+                replace(
+                    each,
+                    unread=tuple(
+                        replace(part, error=without_values(part.error)) for part in each.unread
+                    ),
+                )
+                for each in snapshot.operators
+            ),
+        )
 
     def stored(self, name: Name) -> LakeSnapshot:
         """Return a snapshot of the lake, or one that was imported for its rows.
@@ -404,7 +422,7 @@ class Source:
         known = self._described.get(version)
         if known is not None:
             return known
-        snapshot = self.opened(name)
+        snapshot = self.opened(name, partial=True)
         if isinstance(snapshot, LakeSnapshot):
             operators = tuple(map(describe_recorded, snapshot.record.operators))
             facts = [
@@ -418,6 +436,8 @@ class Source:
         else:
             described = snapshot.describe()
             operators = described.operators
+            if not self.options.values:
+                operators = tuple(map(_without_words, operators))
             facts = [
                 ("Taken", f"{snapshot.taken_at:%Y-%m-%d %H:%M} UTC"),
                 ("Kind", described.kind_text),
@@ -715,6 +735,9 @@ class HiddenError(StateError):
     """What was asked for is not shown here."""
 
 
+UNSAID = "can't be read (why is left out, as it may have values)"
+
+
 def without_values(error: StateError) -> StateError:
     """Return an error to be told where keys and values are not shown.
 
@@ -732,6 +755,19 @@ def without_values(error: StateError) -> StateError:
         f"{said} (its words are left out, as they may have values)", place=error.place,
         remedy="the command for it says them",
     )  # fmt: skip
+
+
+def _without_words(operator: OperatorDescription) -> OperatorDescription:
+    """Return the description of an operator without the words of errors, which may have values."""
+    keyed, others = (
+        tuple(
+            replace(each, problem=f"{each.name} {UNSAID}") if each.problem else each
+            for each in states
+        )
+        for states in (operator.keyed_states, operator.operator_states)
+    )
+    problem = operator.problem if operator.unread else operator.problem and UNSAID
+    return replace(operator, keyed_states=keyed, operator_states=others, problem=problem)
 
 
 def refuse_values(options: Options) -> None:

@@ -11,9 +11,10 @@ Source: `SimpleVersionedListState` in `org.apache.flink.api.connector.source.lib
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from statelake.state_core.connectors.versioned import read_exactly, read_versioned, write_versioned
+from statelake.state_core.errors import StateError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.model.snapshot import Operator
 
@@ -58,6 +59,30 @@ class Element:
         out.write_int(len(self.data) + 8)
         write_versioned(self.version, self.data, out)
         return out.to_bytes()
+
+
+def unread_of(operator: Operator, states: Collection[str]) -> list[str]:
+    """Return why not all elements of some list states of an operator can be read."""
+    return [
+        each.problem for each in operator.unread if not each.is_keyed and {*each.states} & {*states}
+    ]
+
+
+def readable_elements(
+    operator: Operator, states: Collection[str]
+) -> tuple[list[StateElement], list[str]]:
+    """Return the elements of some list states of an operator, and why others can't be read."""
+    found: list[StateElement] = []
+    problems = unread_of(operator, states)
+    for state in operator.operator_states:
+        for part in state.parts:
+            alone = replace(operator, operator_states=(replace(state, parts=(part,)),))
+            try:
+                found += elements_of(alone, states)
+            except StateError as error:
+                place = f"operator {operator.label}, subtask {part.subtask}, {state.name!r}"
+                problems.append(str(error.within(place)))
+    return found, problems
 
 
 def elements_of(operator: Operator, states: Collection[str]) -> list[StateElement]:

@@ -43,7 +43,12 @@ from statelake.state_core.connectors.committables import (
     read_paimon,
     read_pulsar,
 )
-from statelake.state_core.connectors.elements import Element, StateElement, elements_of
+from statelake.state_core.connectors.elements import (
+    Element,
+    StateElement,
+    elements_of,
+    readable_elements,
+)
 from statelake.state_core.connectors.versioned import read_versioned
 from statelake.state_core.errors import SnapshotError, StateError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
@@ -74,12 +79,14 @@ class Sink(Printed):
         operator: The operator's uid, or otherwise its id.
         writers: A row for the state of each writer.
         to_commit: A row for each committable.
+        problems: Why not all of its state can be read.
     """
 
     operator_id: str
     operator: str
     writers: tuple[Row, ...]
     to_commit: tuple[Row, ...]
+    problems: tuple[str, ...] = ()
 
     def looked_up(self, directory: str) -> Sink:
         """Return the sink, with `there` for each manifest of Iceberg below a directory.
@@ -101,10 +108,16 @@ class Sink(Printed):
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return asdict(self)
+        described = asdict(self)
+        del described["problems"]
+        return described | ({"problems": list(self.problems)} if self.problems else {})
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read: the table of what is to be committed."""
+        yield from self._table()
+        yield from (f"? not all is known: {problem}" for problem in self.problems)
+
+    def _table(self) -> Iterator[str | Table]:
         names = list(dict.fromkeys(name for row in self.to_commit for name in row))
         title = f"{self.operator}: sink"
         title += f", {len(self.writers):,} writers" if self.writers else ""
@@ -148,11 +161,19 @@ def sinks_of(snapshot: Snapshot) -> list[Sink]:
     Raises:
         SnapshotError: The snapshot's operator state can't be read.
     """
-    sinks = (
-        sink_of(operator.operator_id, operator.label, elements_of(operator, SINK_STATES))
-        for operator in snapshot.operators
-    )
-    return [sink for sink in sinks if sink is not None]
+    sinks = []
+    for operator in snapshot.operators:
+        elements, problems = (
+            readable_elements(operator, SINK_STATES)
+            if snapshot.partial
+            else (elements_of(operator, SINK_STATES), [])
+        )
+        sink = sink_of(operator.operator_id, operator.label, elements)
+        if sink is None and problems:
+            sink = Sink(operator.operator_id, operator.label, (), ())
+        if sink is not None:
+            sinks.append(replace(sink, problems=tuple(problems)))
+    return sinks
 
 
 def _is_there(directory: ConfinedDirectory, path: str) -> bool | None:

@@ -27,7 +27,12 @@ from statelake.state_core.connectors.cdc import (
     read_cdc_enumerator,
     read_cdc_split,
 )
-from statelake.state_core.connectors.elements import Element, StateElement, elements_of
+from statelake.state_core.connectors.elements import (
+    Element,
+    StateElement,
+    elements_of,
+    readable_elements,
+)
 from statelake.state_core.connectors.files import (
     FileSplit,
     PendingFiles,
@@ -263,12 +268,14 @@ class Source(Printed):
         operator: The operator's uid, or otherwise its id.
         elements: The splits of its readers, by subtask and position.
         coordinator_bytes: The state of its coordinator; None without one.
+        problems: Why not all of its readers' state can be read.
     """
 
     operator_id: str
     operator: str
     elements: tuple[SplitElement, ...]
     coordinator_bytes: bytes | None
+    problems: tuple[str, ...] = ()
 
     @cached_property
     def coordinator(self) -> Coordinator | None:
@@ -328,14 +335,15 @@ class Source(Printed):
         """Yield each split with its status, and the subtask of its reader.
 
         Yields:
-            `assigned`, `waiting` for a reader, or `finished`; a subtask or None; the split.
+            `assigned`, `waiting` for a reader, or `finished`; a subtask or None; the split. If not
+            all readers can be read, what no other has is `unknown`: finished, or assigned.
         """
         for element in self.elements:
             yield "assigned", element.subtask, element.split
         for split in self.waiting:
             yield "waiting", None, split
         for partition in self.finished:
-            yield "finished", None, partition
+            yield "unknown" if self.problems else "finished", None, partition
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
@@ -356,10 +364,11 @@ class Source(Printed):
             {"status": status, "subtask": subtask, "version": split.version} | split.columns()
             for status, subtask, split in self.splits()
         ]
-        return {
+        described = {
             "operator": self.operator, "operator_id": self.operator_id, "kind": self.kind,
             "splits": splits, "enumerator": enumerator,
         }  # fmt: skip
+        return described | ({"problems": list(self.problems)} if self.problems else {})
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read: the table of splits."""
@@ -391,6 +400,7 @@ class Source(Printed):
                 f"the enumerator's state, {len(self.coordinator.data):,} bytes of version"
                 f" {self.coordinator.enumerator_version}, is not known"
             )
+        yield from (f"? not all readers are known: {problem}" for problem in self.problems)
 
 
 def _cell(value: object) -> str:
@@ -424,12 +434,15 @@ def sources_of(snapshot: Snapshot) -> list[Source]:
     sources = []
     for operator in snapshot.operators:
         handle = handles[operator.operator_id]
-        source = source_of(
-            operator.operator_id,
-            operator.label,
-            elements_of(operator, SOURCE_STATES),
-            None if handle is None else handle.data,
+        coordinator = None if handle is None else handle.data
+        elements, problems = (
+            readable_elements(operator, SOURCE_STATES)
+            if snapshot.partial
+            else (elements_of(operator, SOURCE_STATES), [])
         )
+        source = source_of(operator.operator_id, operator.label, elements, coordinator)
+        if source is None and problems:
+            source = Source(operator.operator_id, operator.label, (), coordinator)
         if source is not None:
-            sources.append(source)
+            sources.append(replace(source, problems=tuple(problems)))
     return sources

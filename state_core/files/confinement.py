@@ -25,7 +25,13 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
+from statelake.state_core.errors import (
+    MissingFileError,
+    SnapshotError,
+    StateError,
+    UnreachableFileError,
+    UnsafePathError,
+)
 from statelake.state_core.files.file_sources import too_short
 
 Buffer: TypeAlias = "bytes | memoryview"
@@ -602,7 +608,7 @@ class ConfinedTree:
 
     @contextmanager
     def _telling(self, what: str, path: str) -> Iterator[None]:
-        """Translate errors of the system to ours; an unreadable path is a missing file."""
+        """Translate errors of the system to ours."""
         try:
             yield
         except StateError:
@@ -614,6 +620,8 @@ class ConfinedTree:
         place = f"{self.anchor}/{path}".rstrip("/")
         problem = error.strerror or str(error)
         if what in {"read", "looked up"}:
+            if isinstance(error, PermissionError):
+                return UnreachableFileError(problem, place=place, remedy="let this user read it")
             return MissingFileError(problem, place=place)
         if isinstance(error, FileNotFoundError):
             remedy = "see whether the directory above it is there, and can be written to"

@@ -25,7 +25,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelake.state_core.errors import MissingFileError, SnapshotError, StateError, UnsafePathError
+from statelake.state_core.errors import (
+    MissingFileError,
+    SnapshotError,
+    StateError,
+    UnreachableFileError,
+    UnsafePathError,
+)
 from statelake.state_core.files.confinement import (
     Buffer,
     ConfinedTree,
@@ -202,7 +208,7 @@ class Directory:
             from statelake.state_core.files import object_stores as stores
 
             place = target if isinstance(target, str) else target.base_dir
-            raise SnapshotError(
+            raise UnreachableFileError(
                 f"can't be looked up: {stores.first_line(error)}",
                 place=f"{self.scheme}://{self.host}{place}",
                 remedy=stores.STORE_REMEDY,
@@ -354,6 +360,12 @@ class Directory:
             handle = self.descriptor(path)
         except StateError:
             raise
+        except PermissionError as error:
+            raise UnreachableFileError(
+                error.strerror or "it may not be read",
+                place=self.full(path),
+                remedy="let this user read it",
+            ) from error
         except OSError as error:
             problem = error.strerror or "can't be opened"
             raise MissingFileError(problem, place=self.full(path)) from error

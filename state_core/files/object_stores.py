@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit, urlunsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from statelake.state_core.errors import SnapshotError, StateError
+from statelake.state_core.errors import SnapshotError, StateError, UnreachableFileError
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 AZURE_SCHEMES = ("abfs", "abfss")
@@ -23,6 +23,9 @@ HDFS_SCHEMES = ("hdfs", "viewfs")
 ATTEMPTS = 7
 ANSWER_SECONDS = 30  # time to wait for an answer, as in delta-rs; a store under load is slow
 STORE_REMEDY = "check the credentials, and whether the store can be reached"
+_SILENT = re.compile(
+    r"curlCode: (?:5|6|7|28|35)\b|timed? ?out|refused|resolve|unreachable|No route", re.IGNORECASE
+)
 _MISSING = re.compile("NO_SUCH|NOT_FOUND|NoSuch|NotFound|HTTP status 404")
 _TEXTS = ("region", "scheme", "endpoint_override", "tls_ca_file_path", "role_arn")
 _SWITCHES = (
@@ -102,9 +105,15 @@ def may_be_missing(filesystem: fs.FileSystem, error: OSError) -> bool:
     return filesystem.type_name != "s3" or _MISSING.search(str(error)) is not None
 
 
-def not_read(error: OSError, place: str) -> SnapshotError:
+def not_read(error: OSError, place: str) -> UnreachableFileError:
     """Return the error for a file that exists and can't be read."""
-    return SnapshotError(f"can't be read: {first_line(error)}", place=place, remedy=STORE_REMEDY)
+    problem = f"can't be read: {first_line(error)}"
+    return UnreachableFileError(problem, place=place, remedy=STORE_REMEDY)
+
+
+def is_silent(error: StateError) -> bool:
+    """Return whether the whole store does not answer, so that other files need no asking."""
+    return isinstance(error, UnreachableFileError) and _SILENT.search(error.problem) is not None
 
 
 def remote_output(stream: pa.NativeFile, place: str) -> pa.NativeFile:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from statelake.state_core.errors import MissingFileError, SnapshotError
+from statelake.state_core.errors import MissingFileError, SnapshotError, UnreachableFileError
 from statelake.state_core.files.object_stores import STORE_REMEDY, first_line
 from statelake.state_core.files.storage_options import storage_options
 
@@ -76,7 +76,7 @@ def get(directory: Directory, path: str, size: int) -> bytes:
 
     Raises:
         MissingFileError: The object does not exist.
-        SnapshotError: The store can't be reached, or refuses.
+        UnreachableFileError: The store can't be reached, or refuses.
     """
     import obstore  # noqa: PLC0415 - who reads a snapshot on a disk needs no store
     from obstore.exceptions import BaseError, NotFoundError  # noqa: PLC0415 - the same
@@ -86,7 +86,7 @@ def get(directory: Directory, path: str, size: int) -> bytes:
     except (NotFoundError, FileNotFoundError) as error:
         raise MissingFileError("no such file", place=directory.full(path)) from error
     except (BaseError, OSError, ValueError) as error:
-        raise SnapshotError(
+        raise UnreachableFileError(
             f"can't be read: {first_line(error)}",
             place=directory.full(path),
             remedy=STORE_REMEDY,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from statelake.state_core.formats.contradictions import (
     label_of,
 )
 from statelake.state_core.formats.keyed.keyed_files import (
+    Partial,
     Siblings,
     is_timers,
     merge_states,
@@ -43,13 +44,14 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     subtask_bytes,
 )
 from statelake.state_core.formats.metadata.state_files import METADATA_FILE, StateFiles
-from statelake.state_core.model.handles import KeyGroupsHandle, KeyGroupsKind
+from statelake.state_core.model.handles import KeyGroupsHandle, KeyGroupsKind, OperatorHandle
 from statelake.state_core.model.key_groups import check_parallelism, operator_id_of_uid
 from statelake.state_core.model.snapshot import (
     KeyedFile,
     Operator,
     OperatorState,
     Snapshot,
+    Unread,
 )
 
 # what not every snapshot has is imported when one has it
@@ -73,6 +75,7 @@ def open_snapshot(
     decode: Iterable[str] = (),
     filesystem: Any = None,
     storage_options: Mapping[str, str] | None = None,
+    partial: bool = False,
 ) -> Snapshot:
     """Open a savepoint or a retained checkpoint.
 
@@ -86,6 +89,8 @@ def open_snapshot(
             see `with_contents`.
         filesystem: Arrow's file system, or fsspec's, in which `location` is a path.
         storage_options: Options of `s3://`: `AWS_REGION` and the like; see `with_storage_options`.
+        partial: Whether to open it as far as it can be: what can't be read closes nothing else, and
+            is in `Snapshot.unread`.
 
     Raises:
         NotASnapshotError: The location is not a snapshot.
@@ -105,7 +110,9 @@ def open_snapshot(
     for contradiction in find_contradictions(metadata.operators, uid_of):
         where, path = contradiction.place, files.metadata_path
         raise contradiction.error.within(f"{path}, {where}" if where else path)
-    operators = tuple(_open_operator(operator, files, uid_of) for operator in metadata.operators)
+    operators = tuple(
+        _open_operator(operator, files, uid_of, partial=partial) for operator in metadata.operators
+    )
     kind, format_name = kind_and_format(metadata)
     snapshot = Snapshot(
         directory.uri,
@@ -116,6 +123,7 @@ def open_snapshot(
         operators,
         metadata,
         files,
+        partial,
     )
     if plan is not None:
         snapshot = with_plan(snapshot, plan)
@@ -207,7 +215,9 @@ def kind_and_format(metadata: CheckpointMetadata) -> tuple[str, str]:
     return ("savepoint", "canonical") if unified else ("", "")
 
 
-def _open_operator(state: OperatorMetadata, files: StateFiles, uid_of: dict[str, str]) -> Operator:
+def _open_operator(
+    state: OperatorMetadata, files: StateFiles, uid_of: dict[str, str], *, partial: bool
+) -> Operator:
     uid = state.uid or uid_of.get(state.operator_id, "")
     label = label_of(state, uid_of)
     try:
@@ -218,11 +228,21 @@ def _open_operator(state: OperatorMetadata, files: StateFiles, uid_of: dict[str,
     subtasks = state.subtasks or {}
     handles = [part.managed_keyed for part in subtasks.values() if part.managed_keyed is not None]
     siblings = Siblings(handles, files, state.max_parallelism)
+    unread: list[Unread] = []
+
+    def pass_over(index: int, handle: OperatorHandle, error: StateError) -> None:
+        unread.append(Unread.of(label, index, "operator state", handle, error))
+
     for index, subtask in sorted(subtasks.items()):
+        if partial:
+            keyed_files += _readable_files(index, subtask, siblings, label, unread)
+            continue
         whose = f"operator {label}, subtask {index}"
         keyed_files += _keyed_files(subtask, siblings, whose)
     try:
-        operator_states, version, compressed = _operator_states(state, files)
+        operator_states, version, compressed = _operator_states(
+            state, files, pass_over if partial else None
+        )
         states = merge_states(keyed_files)
     except StateError as error:
         raise error.within(f"operator {label}") from error
@@ -245,17 +265,20 @@ def _open_operator(state: OperatorMetadata, files: StateFiles, uid_of: dict[str,
         compressed,
         len(state.subtasks or {}),
         coordinator,
-        sum(_raw_bytes(subtask, files) for subtask in (state.subtasks or {}).values()),
+        sum(_raw_bytes(subtask, files, partial) for subtask in (state.subtasks or {}).values()),
         sum(in_flight_bytes(subtask) for subtask in (state.subtasks or {}).values()),
         coordinator + sum(subtask_bytes(subtask) for subtask in (state.subtasks or {}).values()),
         finished=state.subtasks is None,
+        unread=tuple(unread),
     )
     _check_names(operator, f"operator {label}")
     return operator
 
 
 def _operator_states(
-    state: OperatorMetadata, files: StateFiles
+    state: OperatorMetadata,
+    files: StateFiles,
+    pass_over: Callable[[int, OperatorHandle, StateError], None] | None,
 ) -> tuple[tuple[OperatorState, ...], int, bool]:
     """Return an operator's own states, the version of their files, and if these are compressed."""
     if all(subtask.managed_operator is None for subtask in (state.subtasks or {}).values()):
@@ -265,7 +288,7 @@ def _operator_states(
         open_operator_files,
     )
 
-    opened = open_operator_files(state, files)
+    opened = open_operator_files(state, files, pass_over)
     headers = [file.header for file in opened.values()]
     return (
         open_non_keyed(opened, files.heads),
@@ -318,9 +341,53 @@ def _keyed_files(subtask: SubtaskState, siblings: Siblings, whose: str) -> list[
     return [keyed for keyed in (opened, timers) if keyed is not None]
 
 
-def _raw_bytes(subtask: SubtaskState, files: StateFiles) -> int:
+def _readable_files(
+    index: int, subtask: SubtaskState, siblings: Siblings, label: str, unread: list[Unread]
+) -> list[KeyedFile]:
+    """Return the keyed files of a subtask that can be opened, and note the others."""
+    opened: list[KeyedFile] = []
+    for what, handle in (
+        ("keyed state", subtask.managed_keyed),
+        ("raw keyed state", subtask.raw_keyed),
+    ):
+        if handle is None:
+            continue
+        opening = Partial()
+        try:
+            file: KeyedFile | None
+            if handle is subtask.managed_keyed:
+                file = open_keyed(
+                    handle, siblings.files, siblings.max_parallelism, siblings, opening
+                )
+            else:
+                file = open_raw_timers(handle, siblings.files, siblings.max_parallelism)
+            if file is None:
+                continue
+            twice = find_timers_twice(
+                (state.name for other in opened for state in other.states),
+                (state.name for state in file.states),
+            )
+            if twice is not None:
+                raise twice
+        except StateError as error:
+            unread.append(Unread.of(label, index, what, handle, error))
+            continue
+        opened.append(file)
+        if opening.missing:
+            missing = opening.missing[0]
+            unread.append(Unread.of(label, index, what, handle, missing, whole=False))
+    return opened
+
+
+def _raw_bytes(subtask: SubtaskState, files: StateFiles, partial: bool) -> int:
     """Return the size of raw state other than timers."""
-    rest = replace(subtask, raw_keyed=None) if is_timers(subtask.raw_keyed, files) else subtask
+    try:
+        timers = is_timers(subtask.raw_keyed, files)
+    except StateError:
+        if not partial:
+            raise
+        timers = False
+    rest = replace(subtask, raw_keyed=None) if timers else subtask
     return raw_bytes(rest)
 
 

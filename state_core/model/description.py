@@ -9,9 +9,11 @@ the bytes that files store for them, and are marked as estimated.
 from __future__ import annotations
 
 import json
+import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -20,9 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.column_names import field_name
-from statelake.state_core.errors import UnwalkableError
+from statelake.state_core.errors import StateError, UnwalkableError
 from statelake.state_core.model.handles import DistributionMode
-from statelake.state_core.model.measure import measure_operator
+from statelake.state_core.model.measure import measure_operator, measure_readable
 from statelake.state_core.model.redistribution import (
     NO_GROUPS,
     SubtaskPlan,
@@ -39,14 +41,26 @@ from statelake.state_core.model.snapshot import (
     RowNames,
     RowTypes,
     Snapshot,
+    Unread,
     state_title,
 )
-from statelake.state_core.printable import Table, brief, bytes_text, kind_text, printable_json
+from statelake.state_core.printable import (
+    LONGEST,
+    Table,
+    brief,
+    bytes_text,
+    first_of,
+    kind_text,
+    printable_json,
+)
 
 I64Array: TypeAlias = npt.NDArray[np.int64]
 
 AUTO_COUNT_BYTES = 2 << 30
 HEAVIEST = 5
+JOB_ID = re.compile(r"(?<![^/])[0-9a-f]{32}(?![^/])")
+SHOWN_UNREAD = 50
+UNKNOWN = "?"  # what is not known, as people see it
 SHOWN = 500  # operators, and states of one: text for people ends somewhere
 KINDS = {
     DistributionMode.SPLIT_DISTRIBUTE: "split",
@@ -99,7 +113,8 @@ class StateDescription:
         names: The names of the fields of rows; without any if there is no plan of Flink SQL.
         named: The types with these names; None without any.
         renamed: The columns that have another name than their field, each with the field's.
-        uncounted: Why its entries were not counted, although somebody asked; empty if they were.
+        uncounted: Why its entries can't be told apart; empty if they can be, or nobody tried.
+        problem: Why not all of it can be read; empty if it can be, or nobody tried.
     """
 
     name: str
@@ -122,12 +137,16 @@ class StateDescription:
     named: RowTypes | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
     uncounted: str = ""
+    problem: str = ""
 
     @property
     def counts_text(self) -> tuple[str, str]:
-        """Its entries and bytes, for people."""
+        """Its entries and bytes: empty if they were not counted, `?` if they can't be."""
+        if self.problem:  # handles have the elements of lists
+            is_list = self.mode in (DistributionMode.SPLIT_DISTRIBUTE, DistributionMode.UNION)
+            return f"{self.elements:,}" if is_list else UNKNOWN, UNKNOWN
         if self.uncounted:
-            return "?", "?"
+            return UNKNOWN, UNKNOWN
         entries = "" if self.entries is None else f"{self.entries:,}"
         return entries, "" if self.size is None else bytes_text(self.size)
 
@@ -153,6 +172,8 @@ class StateDescription:
             }
             if self.mode is DistributionMode.BROADCAST:
                 described["key_type"] = self.key_type
+            if self.problem:
+                described |= {"problem": self.problem}
             if self.entries is not None:
                 described |= {"entries": self.entries, "bytes": self.size}
             return described | self._columns_json()
@@ -170,6 +191,8 @@ class StateDescription:
             described["names"] = self.names.to_json()
         if self.uncounted:
             described |= {"entries": None, "bytes": None, "not_counted": self.uncounted}
+        if self.problem:
+            described |= {"problem": self.problem}
         if self.key_groups is not None:
             described["entries"] = self.entries
             described["bytes"] = self.size
@@ -319,6 +342,7 @@ class OperatorDescription:
         problem: Why its state could not be read; empty if it could.
         node: What a plan of Flink SQL calls it, `GroupAggregate[5]`; empty without a plan.
         query: Flink's description of it in that plan.
+        unread: Its state that can't be read, of a snapshot that was opened as far as it can be.
     """
 
     operator_id: str
@@ -342,11 +366,24 @@ class OperatorDescription:
     problem: str = ""
     node: str = ""
     query: str = ""
+    unread: tuple[Unread, ...] = field(default=(), compare=False)
 
     @property
     def label(self) -> str:
         """Its name in tables and messages: its uid, or else its id."""
         return self.uid or self.operator_id
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why not all of its state can be read, each once."""
+        of_states = (state.problem for state in self.states if state.problem)
+        return tuple(dict.fromkeys([*(each.problem for each in self.unread), *of_states]))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its keyed state can be read, so that its key groups are known."""
+        keyed = any(each.is_keyed for each in self.unread)
+        return not keyed and not any(state.problem for state in self.keyed_states)
 
     @property
     def key_type(self) -> str:
@@ -422,7 +459,12 @@ class OperatorDescription:
         return Load(plan_key_groups(self.key_groups, self.max_parallelism, wanted, before))
 
     def loads(self, parallelism: int | None) -> dict[str, Load]:
-        """Return the load `now`, and `then` at another parallelism if there is keyed state."""
+        """Return the load `now`, and `then` at another parallelism if there is keyed state.
+
+        Nothing is returned if not all of its keyed state can be read.
+        """
+        if not self.is_whole:
+            return {}
         then = {} if parallelism is None or not self.keyed_states else {
             "then": self.load(parallelism)
         }  # fmt: skip
@@ -446,11 +488,13 @@ class OperatorDescription:
             "key_type": self.key_type if self.keyed_states else None,
             "keyed_states": [state.to_json() for state in self.keyed_states],
             "operator_states": [state.to_json() for state in self.operator_states],
-            "key_groups": self._key_groups_json(),
+            "key_groups": self._key_groups_json() if self.is_whole else None,
             "subtasks": {
                 when: load.to_json() for when, load in self.loads(parallelism).items()
-            },
+            } or None,
         }  # fmt: skip
+        if self.unread:
+            described["unread"] = [each.to_json() for each in self.unread]
         return described | ({"node": self.node, "query": self.query} if self.node else {})
 
     def _key_groups_json(self) -> dict[str, Any]:
@@ -473,7 +517,9 @@ class OperatorDescription:
 
     def states_table(self) -> Table:
         """Return a table of its states."""
-        counted = any(state.entries is not None or state.uncounted for state in self.states)
+        counted = any(
+            state.entries is not None or state.uncounted or state.problem for state in self.states
+        )
         columns = ["<state", "<kind", "<namespace", "<value"]
         rows: list[tuple[str, ...]] = []
         for state in (*self.keyed_states[:SHOWN], *self.operator_states[:SHOWN]):
@@ -550,6 +596,71 @@ class OperatorDescription:
 
 
 @dataclass(frozen=True)
+class NeededDirectory:
+    """A directory with files that a snapshot names, and that can't be read.
+
+    Attributes:
+        directory: As the handles have it; `.` for that of `_metadata`.
+        job: The id of the job whose it is, if its path has one.
+        owner: Whose it is in words: `the snapshot`, `its job`, `another job`; empty if unknown.
+        files: The names of the files.
+        bytes: Their bytes, as far as handles lead to them.
+    """
+
+    directory: str
+    job: str
+    owner: str
+    files: tuple[str, ...]
+    bytes: int
+
+    @property
+    def whose(self) -> str:
+        """Whose it is, with the id of the job."""
+        return ": ".join(filter(None, (self.owner, self.job)))
+
+
+def _short(error: StateError) -> str:
+    """Return what is wrong with a file: its directory is in the table of those."""
+    name = posixpath.basename(error.place)
+    return f"{name}: {error.problem}" if name and name != "_metadata" else error.problem
+
+
+def needed_directories(snapshot: SnapshotDescription) -> tuple[NeededDirectory, ...]:
+    """Return the directories of the files of a snapshot that can't be read."""
+    from statelake.state_core.formats.metadata.state_files import (  # noqa: PLC0415 - if something is missing
+        job_directory,
+    )
+
+    sizes: dict[str, int] = {}
+    for operator in snapshot.operators:
+        for each in operator.unread:
+            for name, size in each.files.items():
+                sizes[name] = sizes.get(name, 0) + size
+    own = f"/chk-{snapshot.checkpoint_id}"
+    homes = {job_directory(name) for name in sizes if posixpath.dirname(name).endswith(own)}
+    by_directory: dict[str, list[str]] = {}
+    for name in sizes:
+        by_directory.setdefault(posixpath.dirname(name), []).append(name)
+    needed = []
+    for directory, names in sorted(by_directory.items()):
+        home = job_directory(names[0])
+        jobs = JOB_ID.findall(home)
+        owner = "" if directory else "the snapshot"
+        if directory and homes:
+            owner = "its job" if home in homes else "another job"
+        needed.append(
+            NeededDirectory(
+                directory or ".",
+                jobs[-1] if jobs else "",
+                owner,
+                tuple(posixpath.basename(name) for name in names),
+                sum(sizes[name] for name in names),
+            )
+        )
+    return tuple(needed)
+
+
+@dataclass(frozen=True)
 class SnapshotDescription:
     """A snapshot and what it holds; `str` gives the text that `statelake inspect` prints.
 
@@ -559,7 +670,7 @@ class SnapshotDescription:
         format: `canonical`, `native` or `checkpoint`.
         metadata_version: The version of `_metadata`.
         checkpoint_id: The number that the job gave it.
-        compression: `snappy` or `none`.
+        compression: `snappy` or `none`; `?` if too little can be read to tell.
         operators: Its operators.
         parallelism: The parallelism at which it might run, for a comparison; None without one.
     """
@@ -579,6 +690,16 @@ class SnapshotDescription:
         return sum(operator.total_bytes for operator in self.operators)
 
     @property
+    def problems(self) -> tuple[str, ...]:
+        """Why not all of it can be read; empty if it can be, or nobody tried."""
+        return tuple(problem for operator in self.operators for problem in operator.problems)
+
+    @property
+    def needs(self) -> tuple[NeededDirectory, ...]:
+        """The directories of the files that can't be read."""
+        return needed_directories(self)
+
+    @property
     def kind_text(self) -> str:
         """Its format and kind in words; empty if neither is known."""
         return kind_text(self.format, self.kind)
@@ -593,7 +714,7 @@ class SnapshotDescription:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return {
+        described = {
             "location": self.location,
             "kind": self.kind,
             "format": self.format,
@@ -606,6 +727,10 @@ class SnapshotDescription:
                 for operator in self.operators
             ],
         }
+        if self.problems:
+            described["problems"] = list(self.problems)
+            described["needs"] = [asdict(each) for each in self.needs]
+        return described
 
     def operators_table(self) -> Table:
         """Return a table of its operators."""
@@ -614,6 +739,8 @@ class SnapshotDescription:
         for operator in self.operators[:SHOWN]:
             counts = {"keyed": operator.keyed_states, "operator": operator.operator_states}
             there = [f"{len(held)} {what}" for what, held in counts.items() if held]
+            if not operator.keyed_states and not operator.is_whole:
+                there.insert(0, f"{UNKNOWN} keyed")
             there += [what for what, _ in operator.other]
             rows.append(
                 (
@@ -652,6 +779,47 @@ class SnapshotDescription:
             left -= 1 + len(operator.states)
         if left < 0:
             yield f"... and more of {len(self.operators)} operators: --json lists all"
+        if self.problems:
+            yield from self._unread_lines()
+
+    def _unread_lines(self) -> Iterator[str | Table]:
+        """Yield what can't be read: tables of states, and of the directories of their files."""
+        unread = [
+            (operator, each, _short(each.error)) for operator in self.operators
+            for each in operator.unread
+        ]  # fmt: skip
+        rows = [
+            (
+                brief(operator.label), str(each.subtask),
+                each.what if each.whole else f"a part of {each.what}",
+                brief(", ".join(each.states)), each.handle, f"{len(each.files):,}",
+                bytes_text(sum(each.files.values())), brief(why, LONGEST),
+            )
+            for operator, each, why in unread[:SHOWN_UNREAD]
+        ]  # fmt: skip
+        columns = (
+            "<operator", ">subtask", "<what", "<states", "<handle", ">files", ">bytes", "<why",
+        )  # fmt: skip
+        yield ""
+        if rows:
+            yield Table("could not be read", columns, rows, len(unread) - len(rows))
+        yield from list(dict.fromkeys(each.error.remedy for _, each, _ in unread))[:SHOWN_UNREAD]
+        said = {each.problem for _, each, _ in unread}
+        others = [problem for problem in self.problems if problem not in said]
+        yield from others[:SHOWN]
+        needs = self.needs
+        if needs:
+            yield ""
+            yield Table(
+                "its files: --json names all",
+                ("<directory", "<of", ">files", ">bytes", "<such as"),
+                [
+                    (each.directory, each.whose, f"{len(each.files):,}", bytes_text(each.bytes),
+                     each.files[0])
+                    for each in needs[:SHOWN]
+                ],
+                max(0, len(needs) - SHOWN),
+            )  # fmt: skip
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.lines()))
@@ -687,11 +855,16 @@ def describe_snapshot(
         snapshot.format,
         snapshot.metadata_version,
         snapshot.checkpoint_id,
-        snapshot.compression,
+        UNKNOWN if snapshot.unread and snapshot.compression == "none" else snapshot.compression,
         tuple(
             _with_types(
                 describe_operator(
-                    operator, entries=counted, schema=schema, key_groups=key_groups, keys=keys
+                    operator,
+                    entries=counted,
+                    schema=schema,
+                    key_groups=key_groups,
+                    keys=keys,
+                    partial=snapshot.partial,
                 ),
                 typed,
             )
@@ -737,26 +910,41 @@ def describe_operator(
     schema: bool = False,
     key_groups: bool = True,
     keys: bool = False,
+    partial: bool = False,
 ) -> OperatorDescription:
     """Return the description of an operator; arguments as for `Snapshot.describe`.
 
+    Args:
+        operator: The operator.
+        entries: Whether to count entries.
+        schema: Whether to list columns.
+        key_groups: Whether to look at key groups.
+        keys: Whether to name the heaviest key.
+        partial: Whether a state that can't be read is described as far as it is known.
+
     Raises:
-        CorruptSnapshotError: The bytes are not entries.
+        CorruptSnapshotError: The bytes are not entries, and it is not partial.
     """
     counted = entries and key_groups
-    lost: dict[str, UnwalkableError] = {}
-    totals = measure_operator(operator, lost) if counted and operator.keyed_files else {}
+    totals, problems, uncounted = _totals(operator, counted, partial)
     groups, spread = NO_GROUPS, False
-    if totals:
+    is_whole = not problems and not any(each.is_keyed for each in operator.unread)
+    if not is_whole:
+        pass  # what is left of its key groups is not what they have
+    elif totals and not uncounted:
         entries_of, sizes_of = (sum(numbers) for numbers in zip(*totals.values(), strict=True))
         groups = held_groups(np.asarray(entries_of), np.asarray(sizes_of))
-    elif key_groups and not counted:
+    elif key_groups and (uncounted or not counted):
         groups, spread = _stored_sizes(operator)
     keyed = (
-        _keyed_state(each, totals.get(each.name), lost.get(each.name), schema)
+        replace(
+            _keyed_state(each, totals.get(each.name), schema),
+            uncounted=uncounted.get(each.name, ""),
+            problem=problems.get(each.name, ""),
+        )
         for each in operator.keyed_states
     )
-    others = (_operator_state(state, counted, schema) for state in operator.operator_states)
+    others = _operator_states(operator, counted, schema, partial)
     described = OperatorDescription(
         operator.operator_id,
         operator.uid,
@@ -772,10 +960,12 @@ def describe_operator(
         tuple(keyed),
         tuple(others),
         groups,
-        counted,
+        counted and is_whole and not uncounted,
         spread,
+        problem=first_of([each.problem for each in operator.unread] or [*problems.values()]),
         node=operator.node,
         query=operator.query,
+        unread=operator.unread,
     )
     return _with_key(described, operator) if keys else described
 
@@ -805,13 +995,10 @@ def _stored_sizes(operator: Operator) -> tuple[I64Array, bool]:
 
 
 def _keyed_state(
-    state: KeyedState,
-    totals: tuple[I64Array, I64Array] | None,
-    lost: UnwalkableError | None,
-    schema: bool,
+    state: KeyedState, totals: tuple[I64Array, I64Array] | None, schema: bool
 ) -> StateDescription:
     key_groups = None
-    if totals is not None and lost is None:
+    if totals is not None:
         key_groups = held_groups(*totals)
     return StateDescription(
         state.name,
@@ -828,7 +1015,6 @@ def _keyed_state(
         names=state.names,
         named=_named(state),
         renamed=dict(_renamed(state.schema)),
-        uncounted="" if lost is None else f"{lost.why}; {lost.remedy}",
     )
 
 
@@ -839,6 +1025,67 @@ def _named(state: KeyedState) -> RowTypes | None:
     from statelake.state_core.formats.layout.keyed_states import named_types  # noqa: PLC0415 - if named
 
     return named_types(state.meta_info, state.files[0][0].key_serializer, state.names)
+
+
+def _totals(
+    operator: Operator, counted: bool, partial: bool
+) -> tuple[dict[str, tuple[I64Array, I64Array]], dict[str, str], dict[str, str]]:
+    """Return entries and bytes of keyed states in each key group.
+
+    And of the other states, why they can't be read, and why their entries can't be told apart.
+    """
+    lost = next((each.problem for each in operator.unread if each.is_keyed and each.whole), "")
+    if lost:
+        return {}, {state.name: lost for state in operator.keyed_states}, {}
+    if not counted or not operator.keyed_files:
+        return {}, {}, {}
+    errors: dict[str, StateError] = {}
+    totals = (measure_readable if partial else measure_operator)(operator, errors)
+    problems, uncounted = {}, {}
+    for name, error in errors.items():
+        totals.pop(name, None)
+        if isinstance(error, UnwalkableError):
+            uncounted[name] = f"{error.why}; {error.remedy}"
+        else:
+            problems[name] = str(error.within(f"operator {operator.label}, state {name!r}"))
+    return totals, problems, uncounted
+
+
+def _operator_states(
+    operator: Operator, counted: bool, schema: bool, partial: bool
+) -> tuple[StateDescription, ...]:
+    """Return an operator's own states; those in files that can't be read by what handles tell."""
+    described: dict[str, StateDescription] = {}
+    for state in operator.operator_states:
+        describe = _readable_operator_state if partial else _operator_state
+        found = describe(state, counted, schema)
+        place = f"operator {operator.label}, " if found.problem else ""
+        described[state.name] = replace(found, problem=f"{place}{found.problem}")
+    for each in operator.unread:
+        for name, (mode, elements) in each.states.items():
+            before = described.get(
+                name, StateDescription(name, KINDS[mode], value_type=UNKNOWN, mode=mode)
+            )
+            if mode is DistributionMode.BROADCAST and name not in described:
+                before = replace(before, key_type=UNKNOWN)
+            described[name] = replace(
+                before,
+                elements=before.elements + elements,
+                subtasks=before.subtasks + 1,
+                entries=None,
+                size=None,
+                problem=before.problem or each.problem,
+            )
+    return tuple(described.values())
+
+
+def _readable_operator_state(state: OperatorState, counted: bool, schema: bool) -> StateDescription:
+    """Return the description of an operator state, without counts if it can't be read."""
+    try:
+        return _operator_state(state, counted, schema)
+    except StateError as error:
+        problem = f"operator state {state.name!r}: {error}"
+        return replace(_operator_state(state, counted=False, schema=schema), problem=problem)
 
 
 def _operator_state(state: OperatorState, counted: bool, schema: bool) -> StateDescription:

@@ -10,6 +10,7 @@ Source: `org.apache.flink.runtime.state` (the `*StateHandle` classes), as writte
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -289,6 +290,40 @@ class OperatorHandle:
     stream: StreamHandle | None = None
     merged_dirs: tuple[str, str] | None = None
     merged_empty: bool = False
+
+
+_KEYS = re.compile(r"(?<=://)[^/@]*@")
+
+
+def without_keys(uri: str) -> str:
+    """Return a URI for display, without access keys that may stand before the host."""
+    return _KEYS.sub("", uri)
+
+
+def handle_text(handle: KeyedHandle | OperatorHandle) -> str:
+    """Return what kind of handle it is, in words."""
+    if isinstance(handle, KeyGroupsHandle):
+        return "canonical" if handle.kind is KeyGroupsKind.SAVEPOINT else "key groups"
+    if isinstance(handle, IncrementalHandle):
+        return "RocksDB"
+    return "operator state" if isinstance(handle, OperatorHandle) else "changelog"
+
+
+def handle_files(handle: KeyedHandle | OperatorHandle) -> dict[str, int]:
+    """Return the files that a handle names, by their URIs or relative paths, with its bytes there.
+
+    What lies in `_metadata` itself is no file.
+    """
+    streams = [handle.stream] if isinstance(handle, OperatorHandle) else keyed_streams(handle)
+    files: dict[str, int] = {}
+    for stream in streams:
+        inner = stream.stream if isinstance(stream, NestedKeyGroupsHandle) else stream
+        if isinstance(inner, RelativeHandle):
+            files[inner.path] = files.get(inner.path, 0) + inner.size
+        elif isinstance(inner, FileHandle | SegmentHandle):
+            name = without_keys(inner.uri)
+            files[name] = files.get(name, 0) + inner.size
+    return files
 
 
 # --------------------------------------------------------------------------- in-flight buffers

@@ -16,11 +16,17 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from statelake.state_core.errors import CorruptSnapshotError, UnwalkableError
+from statelake.state_core.errors import CorruptSnapshotError, StateError, UnwalkableError
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.kernels.hashing import count_entries, fingerprint_entries
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, plan_slices
+from statelake.state_core.model.snapshot import (
+    Entries,
+    KeyedFile,
+    Operator,
+    entries_of_state,
+    plan_slices,
+)
 
 I64Array: TypeAlias = npt.NDArray[np.int64]
 
@@ -163,7 +169,7 @@ class Measure:
 
 
 def measure_operator(
-    operator: Operator, lost: dict[str, UnwalkableError] | None = None
+    operator: Operator, lost: dict[str, StateError] | None = None
 ) -> dict[str, tuple[I64Array, I64Array]]:
     """Return entries and bytes of each state of an operator in each key group.
 
@@ -200,6 +206,35 @@ def measure_operator(
             for name in measured.states:
                 totals[name][0][inside] += measured.counts(name)
                 totals[name][1][inside] += measured.sizes(name)
+    return totals
+
+
+def measure_readable(
+    operator: Operator, lost: dict[str, StateError]
+) -> dict[str, tuple[I64Array, I64Array]]:
+    """Return what `measure_operator` does for the states that can be read, whatever the others.
+
+    If reading all of them fails, each is read by itself. `lost` gets the errors of the others.
+    """
+    try:
+        return measure_operator(operator, lost)
+    except StateError:
+        totals = {}
+    for state in operator.keyed_states:
+        counts, sizes = (np.zeros(operator.max_parallelism, np.int64) for _ in range(2))
+        try:
+            for file, index in state.files:
+                measure = Measure(
+                    [each.name for each in file.states], file.key_groups, fingerprints=False
+                )
+                for entries in entries_of_state(file, index):
+                    measure.add(entries)
+                inside = slice(file.key_groups.first, file.key_groups.last + 1)
+                counts[inside] += measure.counts(state.name)
+                sizes[inside] += measure.sizes(state.name)
+            totals[state.name] = counts, sizes
+        except StateError as error:
+            lost.setdefault(state.name, error)
     return totals
 
 

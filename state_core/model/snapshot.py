@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from itertools import pairwise
@@ -30,10 +30,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelake.state_core.errors import EncodeError, NotFoundError, UnwalkableError, did_you_mean
+from statelake.state_core.errors import (
+    EncodeError,
+    NotFoundError,
+    StateError,
+    UnwalkableError,
+    did_you_mean,
+)
 from statelake.state_core.files.file_sources import ByteSource
 from statelake.state_core.files.workers import Workers
-from statelake.state_core.model.handles import DistributionMode, KeyGroupRange, KeyGroups, ranges_of
+from statelake.state_core.model.handles import (
+    DistributionMode,
+    KeyedHandle,
+    KeyGroupRange,
+    KeyGroups,
+    OperatorHandle,
+    handle_files,
+    handle_text,
+    ranges_of,
+)
 from statelake.state_core.model.key_groups import EncodedKey
 from statelake.state_core.printable import LONGEST, Table, brief, kind_text
 
@@ -240,6 +255,20 @@ def pieces_between(
         )
         for (begin, before), (end, behind) in pairwise(cuts)
     ]  # fmt: skip
+
+
+@runtime_checkable
+class FileOfFamilies(Protocol):
+    """A `KeyedFile` that has each state apart, so that one can be read where another can't."""
+
+    def entries_of_state(
+        self, state: int, key_groups: KeyGroupRange | None = None
+    ) -> Iterator[Entries]:
+        """Yield the entries of one state in some key groups; nothing of others is read.
+
+        Raises:
+            SnapshotError: The entries can't be read.
+        """
 
 
 @runtime_checkable
@@ -496,12 +525,22 @@ def _batches(
     key_groups: KeyGroupRange | None,
     columns: Sequence[str] | None,
 ) -> Iterator[pa.RecordBatch]:
+    for mine in entries_of_state(file, state, key_groups):
+        if len(mine):
+            yield file.decode(state, mine, columns)
+
+
+def entries_of_state(
+    file: KeyedFile, state: int, key_groups: KeyGroupRange | None = None
+) -> Iterator[Entries]:
+    """Yield the entries of one state of a file in some key groups."""
+    if isinstance(file, FileOfFamilies):
+        yield from file.entries_of_state(state, key_groups)
+        return
     try:
         for entries in file.entries(key_groups):
-            mine = entries.of_state(state)
-            if len(mine):
-                yield file.decode(state, mine, columns)
-    except UnwalkableError as error:
+            yield entries.of_state(state)
+    except UnwalkableError as error:  # which may be about other states
         if file.states[state].name in error.states:
             raise
 
@@ -640,6 +679,86 @@ class OperatorState:
         return [part.subtask for part in self.parts[1:] if part.contents() != first]
 
 
+@dataclass(frozen=True)
+class Unread:
+    """State of one subtask that can't be read, of a snapshot that is opened as far as it can be.
+
+    Attributes:
+        operator: The operator's label.
+        subtask: The index of the subtask.
+        what: `keyed state`, `raw keyed state` or `operator state`.
+        states: Its states with the number of their elements and their modes, as far as `_metadata`
+            tells: those of operator state.
+        handle: The kind of its handle.
+        files: Its files by the names that the handle has for them, with their bytes.
+        error: Why it can't be read.
+        whole: Whether nothing of it can be; else some of its states may be whole.
+    """
+
+    operator: str
+    subtask: int
+    what: str
+    states: Mapping[str, tuple[DistributionMode, int]]
+    handle: str
+    files: Mapping[str, int]
+    error: StateError
+    whole: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        operator: str,
+        subtask: int,
+        what: str,
+        handle: KeyedHandle | OperatorHandle,
+        error: StateError,
+        *,
+        whole: bool = True,
+    ) -> Unread:
+        """Return what is not read of a handle."""
+        states = {}
+        if isinstance(handle, OperatorHandle):
+            states = {name: (each.mode, len(each.offsets)) for name, each in handle.states.items()}
+        files = handle_files(handle)
+        return cls(operator, subtask, what, states, handle_text(handle), files, error, whole)
+
+    @property
+    def is_keyed(self) -> bool:
+        """Return whether it is state by keys, timers included."""
+        return self.what.endswith("keyed state")
+
+    def may_hold(self, state: str | None, operator: Operator) -> bool:
+        """Return whether it may have a part of a state, or of any."""
+        if state is None or state in self.states:
+            return True
+        known = (each.name for each in operator.operator_states)
+        return self.is_keyed and (self.whole and state not in known)
+
+    def hides_types(self, operator: Operator) -> bool:
+        """Return whether it may have states whose types no other subtask tells."""
+        known = {state.name for state in operator.operator_states}
+        return self.whole and (self.is_keyed or not {*self.states} <= known)
+
+    @property
+    def problem(self) -> str:
+        """What can't be read, and why, as a sentence that names its states."""
+        names = ", ".join(map(repr, self.states))
+        place = f"operator {self.operator}, subtask {self.subtask}, {self.what} {names}".rstrip()
+        return str(self.error.within(place))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "subtask": self.subtask,
+            "what": self.what,
+            "states": list(self.states),
+            "handle": self.handle,
+            "files": [{"name": name, "bytes": size} for name, size in self.files.items()],
+            "whole": self.whole,
+            "problem": str(self.error),
+        }
+
+
 @dataclass(frozen=True, repr=False)
 class Operator:
     """One operator of the job.
@@ -663,6 +782,7 @@ class Operator:
         finished: Whether all its subtasks had finished.
         node: What the plan of Flink SQL calls it, `GroupAggregate[5]`; empty without a plan.
         query: Flink's description of it in that plan.
+        unread: Its state that can't be read, if the snapshot was opened as far as it can be.
     """
 
     operator_id: str
@@ -683,6 +803,7 @@ class Operator:
     finished: bool = False
     node: str = ""
     query: str = ""
+    unread: tuple[Unread, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         return (
@@ -760,6 +881,7 @@ class Snapshot:
         operators: The operators in the order of the file.
         metadata: The parsed `_metadata`, as the format's reader returned it.
         files: The files of its handles.
+        partial: Whether it was opened as far as it can be, and is read so.
     """
 
     location: str
@@ -770,6 +892,7 @@ class Snapshot:
     operators: tuple[Operator, ...]
     metadata: Any = field(default=None, repr=False, compare=False)
     files: Any = field(default=None, repr=False, compare=False)
+    partial: bool = field(default=False, compare=False)
 
     def __repr__(self) -> str:
         kind = kind_text(self.format, self.kind) or "snapshot"
@@ -786,6 +909,11 @@ class Snapshot:
     def total_bytes(self) -> int:
         """The bytes of all its state, as stored."""
         return sum(operator.total_bytes for operator in self.operators)
+
+    @property
+    def unread(self) -> tuple[Unread, ...]:
+        """What of it can't be read, if it was opened as far as it can be."""
+        return tuple(each for operator in self.operators for each in operator.unread)
 
     def describe(
         self,
@@ -841,9 +969,20 @@ class Snapshot:
         )
         from statelake.state_core.formats.layout.state_types import types_of  # noqa: PLC0415
 
-        return types_of(
-            schemas_of_snapshot(self), [operator] if isinstance(operator, str) else operator
-        )
+        schemas = schemas_of_snapshot(self)
+        wanted = [operator] if isinstance(operator, str) else [*operator]
+        hidden = [
+            (held, each.problem) for held in self.operators for each in held.unread
+            if each.hides_types(held)
+            and (not wanted or {held.label, held.operator_id} & {*wanted})
+        ]  # fmt: skip
+        if not hidden:
+            return types_of(schemas, wanted)
+        lost = [held for held, _ in hidden if not held.keyed_states and not held.operator_states]
+        names = {name for held in lost for name in (held.label, held.operator_id)}
+        known = [name for name in wanted if name not in names]
+        found = types_of(schemas if known or not wanted else (), known)
+        return replace(found, problems=tuple(problem for _, problem in hidden))
 
     @property
     def compression(self) -> str:

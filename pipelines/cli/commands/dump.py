@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,20 @@ import click
 from statelake import KeyGroupRange, open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_text
-from statelake.pipelines.cli.options import Reading, decode_option, plan_option, reading_options
+from statelake.pipelines.cli.options import (
+    Reading,
+    decode_option,
+    plan_option,
+    reading_options,
+    refuse_problems,
+)
 from statelake.pipelines.shown import plain_rows, state_head
-from statelake.state_core.errors import NotFoundError, UnwalkableError, did_you_mean
+from statelake.state_core.errors import NotFoundError, StateError, did_you_mean
 
 if TYPE_CHECKING:
-    from statelake.state_core.model.snapshot import Operator
+    from pyarrow import RecordBatch
+
+    from statelake.state_core.model.snapshot import KeyedState, Operator, OperatorState
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -74,14 +83,22 @@ def dump(
     of a key or value, its bytes are beside it in Base64, as raw_key or raw_value. With --plan, of a
     Flink SQL job, keys and rows have the columns of its query.
 
+    What can't be read ends nothing else: it is named at the end, with exit code 3.
+
     \b
     Examples:
       statelake dump savepoint-5f1e2c-0a1b2c3d4e5f | head
       statelake dump savepoint-5f1e2c-0a1b2c3d4e5f --operator counter --state count
       statelake dump savepoint-5f1e2c-0a1b2c3d4e5f --key-groups 0-3 --limit 100
     """
-    snapshot = open_snapshot(savepoint, plan=plan, decode=decode, **reading)
+    snapshot = open_snapshot(savepoint, plan=plan, decode=decode, partial=True, **reading)
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
+    problems = [
+        each.problem for other in operators for each in other.unread
+        if each.may_hold(state, other) and (key_groups is None or each.is_keyed)
+    ]  # fmt: skip
+    if problems and state is not None and not any(state in _names(each) for each in operators):
+        refuse_problems(problems)
     if state is not None and operator is not None and state not in _names(operators[0]):
         operators[0].state(state)  # which says what there is
     if state is not None and not any(state in _names(other) for other in operators):
@@ -93,10 +110,14 @@ def dump(
     if key_groups is not None:
         _check_key_groups(operators, key_groups)
     out = sys.stdout
-    for line in islice(_all_lines(operators, state, key_groups), limit):
+    count = 0
+    for line in islice(_all_lines(operators, state, key_groups, problems), limit):
         out.write(json_text(line))
         out.write("\n")
+        count += 1
     out.flush()
+    if count != limit:
+        refuse_problems(problems)
 
 
 def _check_key_groups(operators: Iterable[Operator], key_groups: KeyGroupRange) -> None:
@@ -119,25 +140,44 @@ def _names(operator: Operator) -> list[str]:
 
 
 def _all_lines(
-    operators: Iterable[Operator], state: str | None, key_groups: KeyGroupRange | None
+    operators: Iterable[Operator],
+    state: str | None,
+    key_groups: KeyGroupRange | None,
+    problems: list[str],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the lines of all operators, keyed state first; key groups select keyed state only."""
-    lost: list[UnwalkableError] = []
+    """Yield the lines of all operators, keyed state first; key groups select keyed state only.
+
+    Args:
+        operators: The operators.
+        state: Only this state.
+        key_groups: Only these key groups.
+        problems: Gets what can't be read, state by state.
+    """
     for operator in operators:
         for keyed in operator.keyed_states:
             if state in (None, *keyed.labels):
-                try:
-                    for batch in keyed.batches(key_groups):
-                        yield from plain_rows(state_head(operator.label, keyed), batch, keyed.layout)
-                except UnwalkableError as error:  # behind what was found of the state
-                    lost.append(error)
+                for file in keyed.files:
+                    batches = replace(keyed, files=(file,)).batches(key_groups)
+                    yield from _lines(operator, keyed, batches, problems)
         for other in operator.operator_states:
             if state in (None, other.name) and key_groups is None:
-                head = state_head(operator.label, other)
-                for batch in other.batches():
-                    yield from plain_rows(head, batch, other.layout)
-    for problem in dict.fromkeys(map(str, lost[1:])):
-        if problem != str(lost[0]):
-            click.echo(f"also: {problem}", err=True)
-    for first in lost:
-        raise first
+                parts = other.parts[:1] if other.broadcast else other.parts
+                for part in parts:
+                    batches = replace(other, parts=(part,)).batches()
+                    yield from _lines(operator, other, batches, problems)
+
+
+def _lines(
+    operator: Operator,
+    state: KeyedState | OperatorState,
+    batches: Iterator[RecordBatch],
+    problems: list[str],
+) -> Iterator[dict[str, Any]]:
+    """Yield the lines of one subtask's part of a state, up to what can't be read."""
+    head = state_head(operator.label, state)
+    try:
+        for batch in batches:
+            yield from plain_rows(head, batch, state.layout)
+    except StateError as error:
+        problem = error.within(f"operator {operator.label}, state {state.name!r}")
+        problems.append(str(problem))

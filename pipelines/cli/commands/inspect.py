@@ -10,7 +10,13 @@ import click
 from statelake import open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, plain, show
-from statelake.pipelines.cli.options import Reading, decode_option, plan_option, reading_options
+from statelake.pipelines.cli.options import (
+    Reading,
+    decode_option,
+    plan_option,
+    reading_options,
+    refuse_problems,
+)
 
 if TYPE_CHECKING:
     from statelake.state_core.model.description import OperatorDescription
@@ -59,6 +65,9 @@ def inspect(
     With --plan, of a Flink SQL job, operators, keys and columns have the names of its query. A plan
     that is not that of the job is refused.
 
+    Of files that are missing or can't be reached, what `_metadata` tells is shown, and all else is
+    read; the exit code is then 3.
+
     \b
     Examples:
       statelake inspect /savepoints/savepoint-5f1e2c-0a1b2c3d4e5f
@@ -68,12 +77,13 @@ def inspect(
       statelake inspect savepoint-5f1e2c-0a1b2c3d4e5f --plan plan.json
       statelake inspect s3://bucket/savepoints/sp-1 --json | jq '.operators[]."operator-uid"'
     """
-    snapshot = open_snapshot(savepoint, plan=plan, decode=decode, **reading)
+    snapshot = open_snapshot(savepoint, plan=plan, decode=decode, partial=True, **reading)
     described = snapshot.describe(
         parallelism=parallelism, entries=entries, schema=schema, keys=keys, types=types
     )
     operators = tuple(map(_with_plain_key, described.operators))
     show(replace(described, operators=operators), as_json_=as_json_)
+    refuse_problems(described.problems)
 
 
 def _with_plain_key(described: OperatorDescription) -> OperatorDescription:

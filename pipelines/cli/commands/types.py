@@ -16,6 +16,7 @@ from statelake.pipelines.cli.options import (
     NamedSnapshot,
     flink_of_sql,
     gathered,
+    refuse_problems,
     source_or_sql_options,
 )
 
@@ -96,6 +97,8 @@ def types(
     elif flink["flink_home"] is not None or flink["classpath"]:
         raise click.UsageError("--flink-home and --classpath are for a JAR, or --sql")
     elif not is_file:
-        new = (source.stored() if source.in_lake else source.open()).types(operators)
+        opened = source.stored() if source.in_lake else source.open(partial=diff is None)
+        new = opened.types(operators)
     result = new if diff is None else sl.diff_types(diff, new)
     show(result, as_json_=as_json_, marked="")
+    refuse_problems(getattr(result, "problems", ()))

@@ -180,7 +180,7 @@ class ChangedRows(Transform):
         elif beside in uses.condition and beside in rows.batch.schema.names:
             refused = less & np.asarray(rows.batch.column(beside).is_null())
         if self.prepared.statement.kind == "UPDATE":
-            parts = set(rows.batch.schema.names).intersection(PARTS[column])
+            parts: set[str] = set(rows.batch.schema.names).intersection(PARTS[column])
             given = uses.assigned & {*parts, beside}
             if uses.reads(column, uses.computed) or (given and not parts <= given):
                 refused = refused | less & is_met

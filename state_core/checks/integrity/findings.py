@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, TypeVar
 
-from statelake.state_core.errors import StateError
+from statelake.state_core.errors import StateError, UnreachableFileError
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.printable import bytes_text
 
@@ -87,6 +87,8 @@ class Fault:
         problem: The problem; of several entries, that of the first.
         remedy: The remedy.
         entries: The number of entries or elements with the fault, if known.
+        unreachable: Whether the file may be sound, and can't be had: access is denied, or its store
+            does not answer.
     """
 
     kind: FaultKind
@@ -95,6 +97,7 @@ class Fault:
     problem: str
     remedy: str
     entries: int | None = None
+    unreachable: bool = False
 
     def __str__(self) -> str:
         error = StateError(self.problem, place=self.place, remedy=self.remedy)
@@ -207,7 +210,8 @@ class Findings:
         """Note a fault, described by an error."""
         remedy = error.remedy or "the file is damaged or was not copied whole: fetch it again"
         place = error.place.removeprefix(f"state {where.state!r}").removeprefix(", ")
-        self._append(Fault(kind, where, place, error.problem, remedy, entries))
+        unreachable = isinstance(error, UnreachableFileError)
+        self._append(Fault(kind, where, place, error.problem, remedy, entries, unreachable))
 
     def skip(self, where: Place, why: str, *, unread: bool = False) -> None:
         """Note a part that is not checked; `unread` if entries in it were not even found."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from statelake.state_core.errors import CorruptSnapshotError, UnsupportedFormatError
+from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
 from statelake.state_core.files.filesystem import ByteSource
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.keyed.headed_file import (
@@ -121,6 +121,31 @@ class Opening:
 
 
 STRICT = Opening()
+
+
+class Partial(Opening):
+    """The steps of opening what can be opened: of RocksDB's instances, without some tables.
+
+    Attributes:
+        missing: Why streams could not be opened.
+    """
+
+    def __init__(self) -> None:
+        self.missing: list[StateError] = []
+
+    def stream(self, stream: StreamHandle, files: StateFiles, *, part: bool) -> ByteSource | None:
+        """Open the bytes of a handle; None if they can't be had."""
+        try:
+            return super().stream(stream, files, part=part)
+        except StateError as error:
+            self.missing.append(error)
+            return None
+
+    def head(self, source: ByteSource | None, end: int | None, files: StateFiles) -> Head | None:
+        """Read the head of a file, without which nothing else can be read."""
+        if source is None:
+            raise self.missing[0]
+        return super().head(source, end, files)
 
 
 def open_keyed(
@@ -404,7 +429,10 @@ def _open_rocksdb(
     )
 
     sources = tuple((name, source) for name, source in opened if source is not None)
+    lenient = isinstance(opening, Partial) and len(sources) < len(opened)
     name = f"{meta.name} (RocksDB, {len(sources)} files)"
     within = handle.key_groups.intersection(KeyGroupRange(0, max_parallelism - 1))
-    database = RocksDBFiles(name, head.header, sources, within, prefix_bytes(max_parallelism))
+    database = RocksDBFiles(
+        name, head.header, sources, within, prefix_bytes(max_parallelism), lenient
+    )
     return RocksDBKeyedFile(name, head, handle.key_groups, max_parallelism, database)

@@ -124,18 +124,21 @@ class StateTypes(Printed):
 
     Attributes:
         operators: The operators that have state with types.
+        problems: Why the types of other state are not known.
     """
 
     operators: tuple[OperatorTypes, ...] = field(default=())
+    problems: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return {
+        described: dict[str, Any] = {
             "operators": [
                 {**asdict(each), "states": [asdict(state) for state in each.states]}
                 for each in self.operators
             ]
         }
+        return described | ({"problems": list(self.problems)} if self.problems else {})
 
     def content(self) -> dict[str, Any]:
         """Return what the YAML has, without its comments."""
@@ -150,6 +153,7 @@ class StateTypes(Printed):
     def lines(self) -> Iterator[str]:
         """Yield the lines of the YAML."""
         yield from HEAD
+        yield from (f"# ? not known: {printable(problem)}" for problem in self.problems)
         content = self.content()
         for operator in self.operators:
             name = operator.operator

@@ -198,7 +198,7 @@ def _read_key(layout: KeyedLayout, source: DataInput, out: DataOutput) -> dict[s
         raise EncodeError("a key whose end is not known")
     if layout.kind is StateKind.TIMERS:
         out.write_bytes(source.read_bytes(TIMESTAMP_BYTES))
-    values = {}
+    values: dict[str, Any] = {}
     for name, serializer in ((KEY, layout.key), (NAMESPACE, layout.namespace)):
         start, begun = source.position, len(out)
         values |= _read_parts([(name, serializer)], source, out)

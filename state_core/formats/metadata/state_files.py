@@ -36,6 +36,7 @@ from statelake.state_core.errors import (
     StateError,
     TruncatedError,
     UnknownSerializerError,
+    UnreachableFileError,
     UnsafePathError,
     UnsupportedFormatError,
 )
@@ -56,6 +57,7 @@ from statelake.state_core.model.handles import (
     RelativeHandle,
     SegmentHandle,
     StreamHandle,
+    without_keys,
 )
 
 _Head = TypeVar("_Head")
@@ -164,7 +166,6 @@ TABLE_DIRECTORY = re.compile(r"(.*/shared)/op_[^/]+/db")  # tables of ForSt
 MAX_SHARED_DEPTH = 3  # directories: `shared/op_..._attempt_0/db`
 # Flink writes paths unescaped (`Path.toString`): `#`, `?` and `%` have no meaning in them
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://([^/]*))?")
-_KEYS = re.compile(r"(?<=://)[^/@]*@")
 _IMPOSSIBLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -185,6 +186,7 @@ class StateFiles:
         self._seen: dict[str, FileSource] = {}
         self._parts: set[StreamHandle] = set()
         self._extents = _Extents(self.heads.budget)
+        self._silent: dict[str, StateError] = {}
         self.metadata_path = self.directory.full(METADATA_FILE)
 
     def metadata(self) -> bytes:
@@ -258,7 +260,8 @@ class StateFiles:
         except StateError:
             raise
         except OSError as error:
-            raise MissingFileError(
+            denied = isinstance(error, PermissionError)
+            raise (UnreachableFileError if denied else MissingFileError)(
                 f"state file {shortened(path)} can't be looked up"
                 f" ({os.strerror(error.errno) if error.errno else error})",
                 place=self.metadata_path,
@@ -331,9 +334,21 @@ class StateFiles:
         return self._found(self.directory, path) or self.directory.source(path)
 
     def _found(self, directory: ConfinedDirectory, path: str) -> FileSource | None:
-        """Return a file if it exists; a link may only lead to an allowed place."""
+        """Return a file if it exists; a link may only lead to an allowed place.
+
+        A store that did not answer once is not asked again: each question may take a minute.
+        """
+        if directory.uri in self._silent:
+            known = self._silent[directory.uri]
+            raise type(known)(known.problem, place=directory.full(path), remedy=known.remedy)
         try:
             return directory.source(path)
+        except UnreachableFileError as error:
+            from statelake.state_core.files.object_stores import is_silent  # noqa: PLC0415 - for stores
+
+            if is_silent(error):
+                self._silent[directory.uri] = error
+            raise
         except MissingFileError:
             directory.exists(path)  # reports a place that can't be looked up
             return None
@@ -347,7 +362,7 @@ class StateFiles:
         parent, name = posixpath.split(posixpath.normpath(path))
         if name in ("", ".", ".."):
             raise UnsafePathError(
-                f"a state file at {_without_keys(uri)!r}, which is no file",
+                f"a state file at {without_keys(uri)!r}, which is no file",
                 place=self.metadata_path,
                 remedy="this is not how Flink writes: do not trust the file",
             )
@@ -369,15 +384,15 @@ class StateFiles:
             there = (
                 parent
                 if scheme_text in ("", "file:", "file://")
-                else _without_keys(f"{scheme_text}{parent}")
+                else without_keys(f"{scheme_text}{parent}")
             )
             raise UnsafePathError(
-                f"a state file at {_without_keys(uri)!r}, outside the snapshot",
+                f"a state file at {without_keys(uri)!r}, outside the snapshot",
                 place=self.metadata_path,
                 remedy=f"if that place is yours, allow it: --allow-external {there}",
             )
         raise MissingFileError(
-            f"no state file {name!r} in the snapshot (it was written to {_without_keys(uri)!r})",
+            f"no state file {name!r} in the snapshot (it was written to {without_keys(uri)!r})",
             place=self.directory.full(),
             remedy="copy the whole checkpoint: chk-N with its `shared` and `taskowned` directories",
         )
@@ -464,6 +479,17 @@ def shared_depth(parts: list[str]) -> int:
     return next((depth for depth in depths if parts[-depth] in SHARED_DIRECTORIES), 0)
 
 
+def job_directory(uri: str) -> str:
+    """Return the directory of the job that wrote a file: that above `chk-N`, `shared` and the like.
+
+    Args:
+        uri: The file, as a handle names it.
+    """
+    parts = posixpath.dirname(uri).split("/")
+    depth = shared_depth(parts) or int(CHECKPOINT_DIRECTORY.fullmatch(parts[-1]) is not None)
+    return "/".join(parts[: len(parts) - depth])
+
+
 def place_of(uri: str, directory: Directory) -> str:
     """Return the path that a handle's URI names in the file system of a directory.
 
@@ -492,8 +518,3 @@ def place_of(uri: str, directory: Directory) -> str:
 
 def _path_of(handle: StreamHandle) -> str:
     return str(getattr(handle, "path", getattr(handle, "uri", "")))
-
-
-def _without_keys(uri: str) -> str:
-    """Return a URI for display, without access keys that may stand before the host."""
-    return _KEYS.sub("", uri)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -26,6 +26,7 @@ from statelake.state_core.formats.operator_state.operator_states import (
     OperatorLayout,
     operator_layout,
 )
+from statelake.state_core.model.handles import OperatorHandle
 from statelake.state_core.model.snapshot import OperatorState, OperatorStatePart
 from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.framework.opaque_values import count_columns
@@ -78,11 +79,20 @@ class SubtaskPart:
         return self.layout.entries(self.file, self.state)
 
 
-def open_operator_files(operator: OperatorMetadata, files: StateFiles) -> dict[int, OperatorFile]:
+def open_operator_files(
+    operator: OperatorMetadata,
+    files: StateFiles,
+    pass_over: Callable[[int, OperatorHandle, StateError], None] | None = None,
+) -> dict[int, OperatorFile]:
     """Open the operator state file of each subtask that has one.
 
+    Args:
+        operator: The operator.
+        files: The files of its snapshot.
+        pass_over: Called for a file that can't be read, which is then left out.
+
     Raises:
-        SnapshotError: A file can't be read.
+        SnapshotError: A file can't be read, and is not passed over.
     """
     opened = {}
     for index, subtask in sorted((operator.subtasks or {}).items()):
@@ -91,8 +101,13 @@ def open_operator_files(operator: OperatorMetadata, files: StateFiles) -> dict[i
             continue
         try:
             opened[index] = open_operator_file(files.open(handle.stream), handle, files.heads)
+            if pass_over is not None:
+                open_non_keyed({index: opened[index]}, files.heads)
         except StateError as error:
-            raise error.within(f"subtask {index}") from error
+            if pass_over is None:
+                raise error.within(f"subtask {index}") from error
+            opened.pop(index, None)
+            pass_over(index, handle, error)
     return opened
 
 

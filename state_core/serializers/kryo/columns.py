@@ -438,9 +438,7 @@ def column_of(
         typed = form.typed(kind.arguments) if isinstance(form, GenericForm) else form
         deeper = (*within, kind.name)
         names = tuple(typed.fields)
-        columns = [
-            column_of(field, classes, deeper, levels + 1) for field in typed.fields.values()
-        ]
+        columns = [column_of(field, classes, deeper, levels + 1) for field in typed.fields.values()]
         fields = dict(zip(column_names(names), columns, strict=True))
         return _Struct(kind.name, names, fields, type(form) is FieldForm)
     if kind.name in SCALARS:

@@ -278,13 +278,13 @@ class _Single(Form):
 
     count: int
 
-    def read(self, reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
+    def read(self, reader: ObjectReader, item: Item, _types: tuple[JavaType, ...]) -> None:
         """Read the objects."""
         item.value = [reader.class_and_object() for _ in range(self.count)]
         if self.count == 2:
             item.value = [tuple(item.value)]
 
-    def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
+    def write(self, writer: ObjectWriter, item: Item, _types: tuple[JavaType, ...]) -> None:
         """Write the objects."""
         _check_parts(item, 1 if self.count == 2 else self.count)
         for part in item.value[0] if self.count == 2 else item.value:
@@ -322,7 +322,7 @@ def _known_older(coder: ObjectReader | ObjectWriter, arguments: tuple[JavaType, 
 class EnumSetForm(Form):
     """A set of constants of an enum: its value is a list of them, and `extra` the enum's class."""
 
-    def read(self, reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
+    def read(self, reader: ObjectReader, item: Item, _types: tuple[JavaType, ...]) -> None:
         """Read the constants."""
         item.extra = reader.read_class()
         form = self._form(reader, item)
@@ -334,7 +334,7 @@ class EnumSetForm(Form):
             form.read(reader, constant, ())
             item.value.append(constant)
 
-    def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
+    def write(self, writer: ObjectWriter, item: Item, _types: tuple[JavaType, ...]) -> None:
         """Write the constants."""
         form = self._form(writer, item)
         if form is None:
@@ -352,11 +352,11 @@ class EnumSetForm(Form):
 class _Empty(Form):
     """A class without content, which takes no bytes; its value is an empty list."""
 
-    def read(self, _reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
+    def read(self, _reader: ObjectReader, item: Item, _types: tuple[JavaType, ...]) -> None:
         """Read nothing."""
         item.value = []
 
-    def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
+    def write(self, writer: ObjectWriter, item: Item, _types: tuple[JavaType, ...]) -> None:
         """Write nothing."""
         _check_parts(item, 0)
 

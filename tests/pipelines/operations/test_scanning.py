@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,14 +20,18 @@ import pytest
 import statelake as sl
 from statelake.state_core.errors import MissingFileError
 from statelake.state_core.files.compression import compress_snappy
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.object_stores import not_read
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
     SubtaskState,
     canonical_savepoint_properties,
+    read_metadata,
     write_metadata,
 )
-from statelake.state_core.model.handles import FileHandle, IncrementalHandle
+from statelake.state_core.formats.metadata.stream_map import moved_streams
+from statelake.state_core.model.handles import FileHandle, IncrementalHandle, StreamHandle
 from tests.support.command import run
 from tests.support.savepoints.checkpoint_trees import FAMILIES, MadeSnapshot, MadeTree, made_tree
 
@@ -374,3 +379,82 @@ def test_a_command_that_is_told_to_end_while_it_parses_ends(words: list[str], ro
         start = time.monotonic()
         assert command.wait() == 143
     assert time.monotonic() - start < 2
+
+
+def rewritten(directory: Path, change: Callable[[StreamHandle], StreamHandle]) -> None:
+    """Let the handles of a snapshot lead elsewhere."""
+    file = directory / "_metadata"
+    metadata = moved_streams(read_metadata(file.read_bytes()), change, lambda merged: merged)
+    file.write_bytes(write_metadata(metadata))
+
+
+def test_what_lies_outside_is_neither_sound_nor_damaged(root: Path, tmp_path: Path) -> None:
+    """In a directory that was not given. What is not inside, and should be, is damage."""
+    tree = made(root, jobs=1, each=2, families=("incremental",), savepoints=0)
+    newest = tree.snapshots[-1]
+    other = f"file:{tmp_path}/other/{'b' * 32}"
+
+    def of_other(stream: StreamHandle) -> StreamHandle:
+        if isinstance(stream, FileHandle) and "/shared/" in stream.uri:
+            return replace(stream, uri=f"{other}/shared/{stream.uri.rpartition('/')[2]}")
+        return stream
+
+    rewritten(root / newest.path, of_other)
+    for name in [name for name in newest.elsewhere if "/shared/" in name]:
+        (root / name).unlink(missing_ok=True)
+    found = next(each for each in sl.scan(root).snapshots if each.path == newest.path)
+    assert found.state == "elsewhere"
+    assert f"it needs {other}/shared" in found.reason
+    assert f"which is not below {root}" in found.reason
+    assert sl.scan(root, sound=True, latest=True).newest != found
+    assert newest.path not in run("scan", root, "--latest", "--sound", "--print-path").out
+    (root / newest.path / next(iter(newest.beside))).unlink()
+    found = next(each for each in sl.scan(root).snapshots if each.path == newest.path)
+    assert found.state == "damaged"
+
+
+def test_a_job_that_was_moved_lacks_what_it_lost(root: Path) -> None:
+    """Where its other files were found: its handles lead outside, and its files are here."""
+    tree = made(root, jobs=1, each=1, families=("incremental",), savepoints=0)
+    (made_one,) = tree.snapshots
+    moved = root.rename(root.parent / "moved")
+    (found,) = sl.scan(moved).snapshots
+    assert found.state == "moved"
+    lost = next(name for name in made_one.elsewhere if "/shared/" in name)
+    (moved / lost).unlink()
+    (found,) = sl.scan(moved).snapshots
+    assert found.state == "damaged"
+    assert f"{lost} is not below {moved}" in found.reason
+
+
+def test_no_access_is_no_damage(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `_metadata` that may not be read, here or in a store, and with --deep any file."""
+    (snapshot,) = made(root, jobs=1, each=1, families=("hashmap",), savepoints=0).snapshots
+    opened = os.open
+
+    def refusing(path: object, *words: object, **more: object) -> int:
+        if str(path).endswith(denied):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *words, **more)  # type: ignore[call-overload] - as it is given
+
+    denied = "_metadata"
+    monkeypatch.setattr(os, "open", refusing)
+    (found,) = sl.scan(root).snapshots
+    assert (found.state, "Permission denied" in found.reason) == ("elsewhere", True)
+    denied = next(iter(snapshot.beside))
+    (found,) = sl.scan(root, deep=True).snapshots
+    assert (found.state, "Permission denied" in found.reason) == ("elsewhere", True)
+    monkeypatch.undo()
+    assert sl.scan(root, deep=True).snapshots[0].restorable
+
+
+def test_a_store_that_refuses_is_no_damage(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the error of whatever reads its files."""
+    made(root, jobs=1, each=1, families=("hashmap",), savepoints=0)
+
+    def refuse(_directory: Directory, path: str, _size: int) -> bytes:
+        raise not_read(OSError("AWS Error ACCESS_DENIED during GetObject operation"), path)
+
+    monkeypatch.setattr(Directory, "read_listed", refuse)
+    (found,) = sl.scan(root).snapshots
+    assert (found.state, "ACCESS_DENIED" in found.reason) == ("elsewhere", True)

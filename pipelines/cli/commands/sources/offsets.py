@@ -15,7 +15,7 @@ from statelake.pipelines.cli.commands.terminal import (
     show,
     tell,
 )
-from statelake.pipelines.cli.options import NamedSnapshot, source_options
+from statelake.pipelines.cli.options import NamedSnapshot, refuse_problems, source_options
 from statelake.state_core.errors import NotFoundError, did_you_mean
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def offsets(source: NamedSnapshot, operator: str | None, look: str | None, as_js
       statelake offsets --lake lake --job orders --snapshot monday
       statelake offsets savepoint-5f1e2c-0a1b2c3d4e5f --look /warehouse/orders
     """
-    snapshot = source.stored() if source.in_lake else source.open()
+    snapshot = source.stored() if source.in_lake else source.open(partial=True)
     sources, sinks = snapshot.sources(), snapshot.sinks()
     if operator is not None:
         ids = {each.operator: each.operator_id for each in sources}
@@ -65,6 +65,8 @@ def offsets(source: NamedSnapshot, operator: str | None, look: str | None, as_js
             )
     if look is not None:
         sinks = [each.looked_up(look) for each in sinks]
+    problems = [problem for each in sources for problem in each.problems]
+    problems += [problem for each in sinks for problem in each.problems]
     if as_json_:
         as_json(
             {
@@ -72,6 +74,7 @@ def offsets(source: NamedSnapshot, operator: str | None, look: str | None, as_js
                 "sinks": [each.to_json() for each in sinks],
             }
         )
+        refuse_problems(problems)
         return
     if not sources and not sinks:
         tell("no operator has the state of a source or sink")
@@ -80,3 +83,4 @@ def offsets(source: NamedSnapshot, operator: str | None, look: str | None, as_js
         if number:
             tell("")
         show(each)
+    refuse_problems(problems)

@@ -580,6 +580,12 @@ class RocksDBKeyedFile(HeadedFile):
         """Yield all entries of some key groups."""
         return self.database.entries(key_groups)
 
+    def entries_of_state(
+        self, state: int, key_groups: KeyGroupRange | None = None
+    ) -> Iterator[Entries]:
+        """Yield the entries of one state, from the tables of its column family alone."""
+        return self.database.entries(key_groups, (state,))
+
     def cut(
         self, key_groups: KeyGroupRange, piece_bytes: int, *, guess: bool = False
     ) -> list[FilePiece]:

@@ -1,0 +1,389 @@
+"""A snapshot of which something can't be read: all else is served, and what is not is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import statelake as sl
+from statelake.pipelines.orchestration.metadata import savepoint_metadata
+from statelake.pipelines.ui import pages
+from statelake.pipelines.ui.views import Name, Options, Source
+from statelake.state_core.errors import UnreachableFileError
+from statelake.state_core.files.filesystem import ConfinedDirectory
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    read_metadata,
+    write_metadata,
+)
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.metadata.stream_map import moved_streams, streams_of
+from statelake.state_core.model.handles import (
+    FileHandle,
+    InlineHandle,
+    RelativeHandle,
+    SegmentHandle,
+    StreamHandle,
+)
+from tests.support.command import run
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+FLINK = GOLDEN / "flink"
+SMALL = (
+    "operator-hashmap-canonical-snappy-p3-m128-flink2.3.0/savepoint",
+    "windows-hashmap-canonical-p2-m128-flink2.3.0/savepoint",
+    "wordcount-hashmap-native-p2-m128-flink2.3.0/savepoint",
+    "churn-rocksdb-checkpoint-p2-m128-flink2.3.0/checkpoints/chk-20",
+)
+TABLES = "kinds-rocksdb-native-p2-m128-flink2.3.0/savepoint"
+WAYS = ("gone", "empty", "denied")
+
+
+def copied(fixture: Path, to: Path) -> Path:
+    """Copy a snapshot with the directories of its job; return its directory."""
+    whole = fixture.parent if fixture.name.startswith("chk-") else fixture
+    shutil.copytree(whole, to, dirs_exist_ok=True)
+    return to / fixture.name if whole is not fixture else to
+
+
+def files_of(snapshot: Path) -> list[Path]:
+    """Return the files that handles of a snapshot lead to."""
+    opened = sl.open_snapshot(snapshot)
+    files: StateFiles = opened.files
+    return sorted(
+        {
+            Path(files.open(stream, whole=False, shared=True).name)
+            for stream in streams_of(opened.metadata)
+            if isinstance(stream, FileHandle | RelativeHandle | SegmentHandle)
+        }
+    )
+
+
+def dumped(snapshot: Path) -> tuple[dict[tuple[str, str], Counter[str]], int, str]:
+    """Return the lines of each state, the exit code and the message of `dump`."""
+    ran = run("dump", snapshot)
+    lines: dict[tuple[str, str], Counter[str]] = {}
+    for line in ran.lines:
+        lines.setdefault((line["operator"], line["state"]), Counter())[json.dumps(line)] += 1
+    return lines, ran.code, ran.err
+
+
+def states_of(described: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the states of `inspect --json`, by operator and name."""
+    return {
+        (operator["operator-uid"] or operator["operator-uid-hash"], state["name"]): state
+        for operator in described["operators"]
+        for state in (*operator["keyed_states"], *operator["operator_states"])
+    }
+
+
+def spoil(file: Path, way: str, patch: pytest.MonkeyPatch) -> None:
+    """Make a file unreadable."""
+    if way == "gone":
+        file.unlink()
+    elif way == "empty":
+        os.truncate(file, 0)
+    else:
+        opened = os.open
+
+        def refusing(path: Any, *words: Any, **more: Any) -> int:
+            if str(path).endswith(file.name):
+                raise PermissionError(13, "Permission denied")
+            return opened(path, *words, **more)
+
+        patch.setattr(os, "open", refusing)
+
+
+def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: bool) -> int:
+    """Make each file of a fixture unreadable in turn; return how many were tried.
+
+    Args:
+        fixture: The snapshot.
+        tmp_path: Where copies go.
+        ways: The ways.
+        each_way: Whether each file in each way, or in one of them.
+    """
+    whole = copied(fixture, tmp_path / "whole")
+    lines, code, _ = dumped(whole)
+    assert code == 0
+    described = states_of(run("inspect", whole, "--json").json)
+    kinds = {place: "mode" in state for place, state in described.items()}
+    types = {
+        (operator["operator"], state["state"]): state
+        for operator in run("types", whole, "--json").json["operators"]
+        for state in operator["states"]
+    }
+    offsets = run("offsets", whole, "--json").json
+    tried = 0
+    for number, file in enumerate(files_of(whole)):
+        for way in ways if each_way else (ways[number % len(ways)],):
+            spoiled = copied(fixture, tmp_path / "spoiled")
+            with pytest.MonkeyPatch.context() as patch:
+                spoil(tmp_path / "spoiled" / file.relative_to(tmp_path / "whole"), way, patch)
+                inspected = run("inspect", spoiled, "--json")
+                left, dump_code, said = dumped(spoiled)
+                typed = run("types", spoiled, "--json")
+                listed = run("offsets", spoiled, "--json")
+            shutil.rmtree(tmp_path / "spoiled")
+            tried += 1
+            why = file.name, way
+            found = states_of(inspected.json)
+            unread = [
+                (operator["operator-uid"] or operator["operator-uid-hash"], part)
+                for operator in inspected.json["operators"]
+                for part in operator.get("unread", ())
+            ]
+            problems = inspected.json.get("problems", [])
+            assert inspected.code == (3 if problems else 0), why
+            assert all(file.name in str(part["files"]) for _, part in unread), why
+            lost = {(label, "keyed" in part["what"]) for label, part in unread}
+            # what is shown of a state is right, or marked
+            for place, state in found.items():
+                assert state.get("problem") or state == described[place], (why, place)
+            # other operators, and their other kind of state, are as before
+            for place, state in described.items():
+                if (place[0], not kinds[place]) not in lost and problems:
+                    assert found[place] == state or found[place].get("problem"), (why, place)
+                if (place[0], not kinds[place]) not in lost and (place[0] not in str(problems)):
+                    assert found[place] == state, (why, place)
+                    assert left.get(place) == lines.get(place), (why, place)
+            for place, counted in lines.items():
+                assert not left.get(place, Counter()) - counted, (why, place)
+                if left.get(place) != counted:
+                    assert dump_code == 3, (why, place)
+                    assert f"operator {place[0]}" in said, (why, place)
+            assert dump_code == 3 or left == lines, why
+            if dump_code == 3:
+                assert file.name in said, why
+                assert problems, why
+            kept = {
+                (operator["operator"], state["state"]): state
+                for operator in typed.json["operators"]
+                for state in operator["states"]
+            }
+            assert kept.items() <= types.items(), why
+            assert typed.code == 3 or kept == types, why
+            for role in ("sources", "sinks"):
+                for one in listed.json[role]:
+                    assert one.get("problems") or one in offsets[role], why
+            assert listed.code == 3 or listed.json == offsets, why
+    return tried
+
+
+@pytest.mark.parametrize("fixture", SMALL, ids=lambda name: name.split("-p")[0])
+def test_one_unreadable_file_closes_no_other_state(fixture: str, tmp_path: Path) -> None:
+    """Whatever file it is: the states of others are served, and it is named."""
+    assert sweep(FLINK / fixture, tmp_path, WAYS, each_way=False) > 1
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "fixture",
+    sorted(
+        each.parent
+        for each in FLINK.glob("**/_metadata")
+        if len(list(each.parent.iterdir())) > 1
+    ),
+    ids=lambda path: str(path.relative_to(FLINK)).split("/")[0],
+)  # fmt: skip
+def test_no_unreadable_file_closes_another_state(fixture: Path, tmp_path: Path) -> None:
+    """The same of every golden savepoint, each file in each way."""
+    assert sweep(fixture, tmp_path, WAYS, each_way=True) > 1
+
+
+JOB, OTHER = "a" * 32, "b" * 32
+
+
+def alone(
+    fixture: Path, to: Path, change: Callable[[StreamHandle], StreamHandle] = lambda each: each
+) -> CheckpointMetadata:
+    """Write the `_metadata` of a fixture alone, with other handles."""
+    before = read_metadata((fixture / "_metadata").read_bytes())
+    metadata = moved_streams(before, change, lambda directory: directory)
+    to.mkdir(parents=True)
+    (to / "_metadata").write_bytes(write_metadata(metadata))
+    return metadata
+
+
+def in_buckets(stream: StreamHandle) -> StreamHandle:
+    """Return the handle of a file that the job has in a bucket, or another job in another one."""
+    if isinstance(stream, RelativeHandle):
+        return FileHandle(f"s3://flink/{JOB}/chk-20/{stream.path}", stream.size)
+    if isinstance(stream, FileHandle):
+        name = stream.uri.rpartition("/")[2]
+        return FileHandle(f"s3://key:secret@old/{OTHER}/shared/{name}", stream.size)
+    return stream
+
+
+def test_metadata_alone_tells_what_it_can(tmp_path: Path) -> None:
+    """Operators, sizes, kinds, files, and whose directories: of a bucket that nobody allowed."""
+    fixture = FLINK / SMALL[3]
+    alone(fixture, tmp_path / "there/chk-20", in_buckets)
+    ran = run("inspect", tmp_path / "there/chk-20", "--json")
+    assert ran.code == 3
+    assert ran.err.startswith("error: operator churn, subtask 0, keyed state, ")
+    assert "outside the snapshot; if that place is yours, allow it: --allow-external s3:" in ran.err
+    assert ran.err.endswith(" (and 1 more)\n")
+    whole = run("inspect", copied(fixture, tmp_path / "whole"), "--json").json
+    unknown = {"key_type", "keyed_states", "key_groups", "subtasks", "unread"}
+    for found, held in zip(ran.json["operators"], whole["operators"], strict=True):
+        wanted = {name: value for name, value in held.items() if name not in unknown}
+        assert {name: value for name, value in found.items() if name not in unknown} == wanted
+    assert (ran.json["size_bytes"], ran.json["compression"]) == (whole["size_bytes"], "?")
+    churn = ran.json["operators"][0]
+    assert (churn["key_groups"], churn["subtasks"], churn["keyed_states"]) == (None, None, [])
+    assert [each["handle"] for each in churn["unread"]] == ["RocksDB", "RocksDB"]
+    needs = {each["directory"]: each for each in ran.json["needs"]}
+    assert list(needs) == [f"s3://flink/{JOB}/chk-20", f"s3://old/{OTHER}/shared"]
+    own, other = needs.values()
+    assert (own["owner"], own["job"]) == ("its job", JOB)
+    assert (other["owner"], other["job"]) == ("another job", OTHER)
+    assert own["bytes"] + other["bytes"] == whole["size_bytes"]
+    assert set(other["files"]) == {file.name for file in (tmp_path / "whole/shared").iterdir()}
+    text = run("inspect", tmp_path / "there/chk-20").out
+    assert "another job:" in text
+    assert "? keyed" in text
+    assert "secret" not in text + ran.out + ran.err
+    assert run("offsets", tmp_path / "there/chk-20").code == 0  # no operator is a source
+    assert run("types", tmp_path / "there/chk-20").out.count("# ? not known: operator churn") == 2
+    (found,) = run("scan", tmp_path / "there/chk-20", "--json").json["snapshots"]
+    assert found["state"] == "elsewhere"
+    assert f"s3://old/{OTHER}/shared (18 files), which is not below" in found["problems"][0]
+
+
+def test_state_in_metadata_is_served_whole(tmp_path: Path) -> None:
+    """Beside state whose file is gone: its lines, its counts and its types."""
+    fixture = FLINK / "operator-hashmap-canonical-snappy-p3-m128-flink2.3.0/savepoint"
+    whole, _, _ = dumped(fixture)
+
+    def inline(stream: StreamHandle) -> StreamHandle:
+        if isinstance(stream, RelativeHandle) and stream.size > 1000:
+            return InlineHandle("inline", (fixture / stream.path).read_bytes())
+        return stream
+
+    alone(fixture, tmp_path / "alone", inline)
+    left, code, said = dumped(tmp_path / "alone")
+    assert code == 3
+    assert "operator rules, subtask 0, operator state 'rules', " in said
+    assert left == {place: lines for place, lines in whole.items() if place[0] != "rules"}
+    described = run("inspect", tmp_path / "alone", "--json").json
+    assert (
+        states_of(described).items()
+        >= {
+            place: state
+            for place, state in states_of(run("inspect", fixture, "--json").json).items()
+            if place[0] != "rules"
+        }.items()
+    )
+    ran = run("dump", tmp_path / "alone", "--operator", "opstate")
+    assert (ran.code, len(ran.lines)) == (0, sum(sum(each.values()) for each in left.values()))
+    ran = run("dump", tmp_path / "alone", "--state", "rules")
+    assert (ran.code, ran.out) == (3, "")
+    assert run("types", tmp_path / "alone", "--operator", "rules").code == 3
+    assert run("types", tmp_path / "alone", "--operator", "opstate").code == 0
+
+
+def test_a_partition_of_a_reader_that_is_gone_is_not_finished(tmp_path: Path) -> None:
+    """Where no reader is known to have it, nobody knows; others stay assigned."""
+    fixture = GOLDEN / "sources/kafka-5.0"
+    whole = run("offsets", fixture, "--json").json["sources"][0]
+    assert [each["status"] for each in whole["splits"]] == ["assigned"] * 3
+    metadata = read_metadata((fixture / "_metadata").read_bytes())
+    for operator in metadata.operators:
+        handle = (operator.subtasks or {0: None})[0].managed_operator
+        if handle is not None and "SourceReaderState" in handle.states:
+            operator.subtasks[0].managed_operator = replace(
+                handle, stream=RelativeHandle("gone", handle.stream.size)
+            )
+    (tmp_path / "_metadata").write_bytes(write_metadata(metadata))
+    ran = run("offsets", tmp_path, "--json")
+    assert ran.code == 3
+    assert "subtask 0, operator state 'SourceReaderState'" in ran.err
+    (found,) = ran.json["sources"]
+    assert [(each["subtask"], each["partition"], each["status"]) for each in found["splits"]] == [
+        (1, 2, "assigned"), (1, 0, "assigned"), (None, 1, "unknown"),
+    ]  # fmt: skip
+    assert "finished" not in run("offsets", tmp_path).out
+
+
+def test_a_lost_table_is_of_one_state(tmp_path: Path) -> None:
+    """Of a RocksDB instance, all states but that of the table are counted and printed."""
+    whole = copied(FLINK / TABLES, tmp_path / "whole")
+    lines, _, _ = dumped(whole)
+    counted = states_of(run("inspect", whole, "--json").json)
+    opened = sl.open_snapshot(whole)
+    handle = opened.metadata.operators[0].subtasks[0].managed_keyed
+    tables = [stream.path for name, stream in handle.private if name.endswith(".sst")]
+    (whole / tables[0]).unlink()
+    found = states_of(run("inspect", whole, "--json").json)
+    (marked,) = [place for place, state in found.items() if state.get("problem")]
+    del found[marked], counted[marked]
+    assert found == counted
+    left, code, said = dumped(whole)
+    assert (code, tables[0] in said) == (3, True)
+    assert [place for place in lines if left.get(place) != lines[place]] == [marked]
+    assert run("dump", whole, "--state", marked[1]).code == 3
+    served = run("dump", whole, "--state", next(iter(counted))[1])
+    assert (served.code, len(served.lines)) == (0, sum(lines[next(iter(counted))].values()))
+
+
+def test_a_store_that_does_not_answer_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question may take a minute. One that refuses a file may give another."""
+
+    def without_keys(stream: StreamHandle) -> StreamHandle:
+        moved = in_buckets(stream)
+        is_file = isinstance(moved, FileHandle)
+        return replace(moved, uri=moved.uri.replace("key:secret@", "")) if is_file else moved
+
+    alone(FLINK / SMALL[3], tmp_path / "chk-20", without_keys)
+    asked: list[str] = []
+    found, said = ConfinedDirectory.source, "When reading: curlCode: 28, Timeout was reached"
+
+    def source(directory: ConfinedDirectory, path: str) -> Any:
+        if directory.local:
+            return found(directory, path)
+        asked.append(path)
+        raise UnreachableFileError(f"can't be read: {said}", place=path)
+
+    monkeypatch.setattr(ConfinedDirectory, "source", source)
+    places = ["s3://flink/?region=eu", "s3://old/?region=eu"]
+    opened = sl.open_snapshot(tmp_path / "chk-20", partial=True, allow_external=places)
+    assert len(asked) == 2
+    assert [type(each.error) for each in opened.unread] == [UnreachableFileError] * 2
+    asked.clear()
+    said = "AWS Error ACCESS_DENIED during HeadObject operation"
+    opened = sl.open_snapshot(tmp_path / "chk-20", partial=True, allow_external=places)
+    assert len(asked) == 20
+    assert "ACCESS_DENIED" in str(opened.unread[0].error)
+    with pytest.raises(UnreachableFileError, match="ACCESS_DENIED"):
+        sl.open_snapshot(tmp_path / "chk-20", allow_external=places)
+
+
+def test_pages_and_metadata_say_the_same(tmp_path: Path) -> None:
+    """What could not be read is on the page of the snapshot, and in Dagster's metadata."""
+    fixture = FLINK / SMALL[0]
+    alone(fixture, tmp_path / "sp" / "savepoint-aaaaaa-000000000000")
+    opened = sl.open_snapshot(tmp_path / "sp" / "savepoint-aaaaaa-000000000000", partial=True)
+    problems = opened.describe().problems
+    metadata = savepoint_metadata(opened)
+    assert str(metadata["could not be read"]).count("operator state") >= len(problems) == 6
+    for values in (True, False):
+        source = Source(tmp_path / "sp", Options(values=values))
+        name = Name("", "savepoint-aaaaaa-000000000000")
+        held = source.held(name)
+        source.close()
+        page = "".join(
+            str(part) for part in pages.snapshot(name, held, [], values=values, parallelism=0)
+        )
+        assert page.count("Not all of its state could be read: operator ") == 2
+        assert ("no such file" in page) is values
