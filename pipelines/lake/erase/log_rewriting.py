@@ -8,9 +8,9 @@ removed by a later one under another name. So the entries are rewritten in three
 2. each entry that adds the old file adds the new one, and also removes the old one;
 3. no entry names the old file any more.
 
-After a crash, they begin again with the first. Checkpoints of a log, which repeat its entries, are
-deleted before; so are minimum and maximum values, and the predicates of commits. Only the one with
-which a log begins whose older entries were cleaned up is rewritten like an entry.
+After a crash, they begin again with the first. Minimum and maximum values are deleted before; so
+are the predicates of commits, and what other engines repeat of a log's entries. Checkpoints of ours
+are rewritten like entries: by them old versions are cleaned up, however often somebody is erased.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from statelake.pipelines.lake.tables.log_entries import (
     LOG_DIRECTORY,
     Action,
@@ -28,6 +30,7 @@ from statelake.pipelines.lake.tables.log_entries import (
     log_entry,
     read_entry,
 )
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import UnitRecord
 from statelake.pipelines.lake.tables.table_log import (
     checkpoint_actions,
@@ -35,9 +38,10 @@ from statelake.pipelines.lake.tables.table_log import (
     checkpoint_of,
     log_beginning,
     log_files_before,
+    log_versions,
 )
 from statelake.pipelines.lake.tables.tables import ATTEMPT_KEY, SNAPSHOT_KEY, StateTable, TableFile
-from statelake.state_core.errors import DamagedLakeError, UnreadableTableError
+from statelake.state_core.errors import DamagedLakeError, StateError, UnreadableTableError
 
 Replaced: TypeAlias = "Mapping[str, UnitRecord | None]"
 
@@ -88,12 +92,27 @@ def rewrite_log(table: StateTable, replaced: Replaced) -> None:
     present = [path for path, _ in directory.files_below(LOG_DIRECTORY)]
     names = [path.removeprefix(f"{LOG_DIRECTORY}/") for path in present]
     unneeded = {*log_files_before(names, first), *filter(_CHECKPOINT.fullmatch, names)}
-    for name in sorted(unneeded - ({checkpoint_name(first)} if first else set())):
+    checkpoints = [first] if first else []
+    checkpoints += [
+        version
+        for version in sorted(log_versions(names)[1])
+        if version > first and _is_ours(table, checkpoint_name(version))
+    ]
+    for name in sorted(unneeded - {*map(checkpoint_name, checkpoints)}):
         directory.delete(f"{LOG_DIRECTORY}/{name}")
     for step in (_announced, _exchanged, _forgotten):
-        if first and step is not _announced:
-            _rewrite_checkpoint(table, first, replaced, step)
+        for version in checkpoints if step is not _announced else ():
+            _rewrite_checkpoint(table, version, replaced, step)
         _rewrite_entries(table, replaced, step)
+
+
+def _is_ours(table: StateTable, name: str) -> bool:
+    """Return whether a checkpoint has our seal, and is whole."""
+    try:
+        with table.directory.open_input(f"{LOG_DIRECTORY}/{name}") as source:
+            return check_whole(source)
+    except (OSError, pa.ArrowException, StateError):
+        return False
 
 
 def _rewrite_entries(
@@ -115,7 +134,7 @@ def _rewrite_checkpoint(
     replaced: Replaced,
     step: Callable[[list[Action], Replaced], list[Action]],
 ) -> None:
-    """Rewrite the checkpoint with which a log begins."""
+    """Rewrite a checkpoint."""
     before = checkpoint_actions(table.directory, version)
     after = [_cleaned(action) for action in step(before, replaced)]
     if after != before:

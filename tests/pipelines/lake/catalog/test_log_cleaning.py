@@ -279,6 +279,24 @@ def test_a_reader_that_began_before_a_cleaning_reads_again(
     assert before.is_exchanged
 
 
+def test_logs_stay_short_where_somebody_is_erased_again_and_again(
+    tmp_path: Path, savepoints: tuple[Path, Path]
+) -> None:
+    """Between two imports, as every night: checkpoints are kept, by which logs are cleaned."""
+    lake, lengths = Catalog(tmp_path / "lake"), []
+    for number in range(4 * EVERY):
+        cycles(lake, savepoints, range(number, number + 1))
+        newest = lake.snapshot("orders", kept_names(lake)[-1])
+        key = rows_of(lake, newest, COUNTS).column("key")[number].as_py()
+        erase(lake, ErasureRequest(f"gdpr-{number}", [key], carried="keep"), ["orders"])
+        lengths.append(len(versions(lake)))
+    assert max(lengths) <= 2 * EVERY + KEPT
+    assert_whole(lake)
+    assert check_lake(lake.directory.root).sound
+    newest = lake.snapshot("orders", kept_names(lake)[-1])
+    assert key not in rows_of(lake, newest, COUNTS).column("key").to_pylist()
+
+
 def test_a_log_without_its_beginning_is_erased_from(
     short: Path, copied: Callable[[Path], Catalog]
 ) -> None:
