@@ -126,9 +126,9 @@ def _all_lines(
         for keyed in operator.keyed_states:
             if state in (None, *keyed.labels):
                 for batch in keyed.batches(key_groups):
-                    yield from plain_rows(state_head(operator.label, keyed), batch, keyed.layout)
+                    yield from plain_rows(state_head(operator.label, keyed), batch)
         for other in operator.operator_states:
             if state in (None, other.name) and key_groups is None:
                 head = state_head(operator.label, other)
                 for batch in other.batches():
-                    yield from plain_rows(head, batch, other.layout)
+                    yield from plain_rows(head, batch)
