@@ -10,6 +10,7 @@
 `contradictions`    contradictions within `_metadata`
 `channels`          records in flight, of unaligned checkpoints
 `key_weights`       the heaviest keys
+`whole_rows`        what is printed of values that no column holds
 `contents`          what texts and bytes hold, as users say
 `reader`            `open_snapshot`, the entry point of reading
 ==================  ================================================================

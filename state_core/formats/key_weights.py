@@ -28,7 +28,7 @@ from statelake.state_core.formats.layout.keyed_layout import (
     KeyedLayout,
 )
 from statelake.state_core.formats.layout.keys import keys_of, namespaced_keys_of
-from statelake.state_core.formats.layout.whole_rows import whole_column, whole_keys
+from statelake.state_core.formats.whole_rows import whole_column, whole_keys
 from statelake.state_core.model.description import HeavyKey
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, StateKind, plan_slices

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
-from statelake.pipelines.shown import json_text, plain, plain_rows
+from statelake.pipelines.shown import StateHead, json_text, plain, plain_rows
 from statelake.state_core.errors import StateError
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.model.snapshot import Entries, StateKind
@@ -51,6 +51,13 @@ def layout_of(
     return KeyedLayout(kind, LONG, VOID, value, user_key, **more)
 
 
+def head_of(layout: KeyedLayout) -> StateHead:
+    """What an entry begins with: nothing here."""
+    head = StateHead()
+    head.layout = layout
+    return head
+
+
 def printed(layout: KeyedLayout, key: bytes, value: bytes) -> dict[str, Any]:
     """An entry as `dump` prints it."""
     bounds = np.array([0, len(key), len(key) + len(value)], np.int64)
@@ -58,7 +65,7 @@ def printed(layout: KeyedLayout, key: bytes, value: bytes) -> dict[str, Any]:
         np.frombuffer(key + value, np.uint8), np.zeros(1, np.int16), np.zeros(1, np.int64),
         bounds[:1], bounds[1:2], bounds[1:2], bounds[2:], lambda at: f"byte {at}",
     )  # fmt: skip
-    (row,) = plain_rows({}, layout.decode(entries), layout)
+    (row,) = plain_rows(head_of(layout), layout.decode(entries))
     return row
 
 
@@ -215,7 +222,7 @@ def test_a_value_that_was_edited_is_what_its_column_says() -> None:
     batch = layout.decode(entries)
     at = batch.schema.get_field_index("value")
     value = batch.column(at).fill_null(1_000_000)
-    (entry,) = plain_rows({}, batch.set_column(at, batch.schema.field(at), value), layout)
+    (entry,) = plain_rows(head_of(layout), batch.set_column(at, batch.schema.field(at), value))
     assert entry["value"] == "1970-01-01T00:00:01+00:00"
     assert "raw_value" not in entry
 

@@ -75,7 +75,7 @@ def find(
 
 
 def _row(hit: Hit) -> dict[str, Any]:
-    return next(plain_rows(state_head(hit.operator, hit.state), hit.row, hit.state.layout))
+    return next(plain_rows(state_head(hit.operator, hit.state), hit.row))
 
 
 def _print_json(value: str, found: Found) -> None:
