@@ -53,6 +53,9 @@ class _Field:
     recursive: bool = False
     column: str = ""
 
+    def __post_init__(self) -> None:
+        self.column = self.name  # unless another one differs from it only in its case
+
 
 @dataclass
 class _Message:
