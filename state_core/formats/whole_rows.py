@@ -181,7 +181,7 @@ def _read_parts(
     parts: list[tuple[str, TypeSerializer]], source: DataInput, out: DataOutput
 ) -> dict[str, Any]:
     """Read one value after the other, and write what JSON says of each."""
-    values = {}
+    values: dict[str, Any] = {}
     for name, serializer in parts:
         values[name] = serializer.read(source)
         serializer.write(said(values[name]), out)
@@ -198,7 +198,7 @@ def _read_key(layout: KeyedLayout, source: DataInput, out: DataOutput) -> dict[s
         raise EncodeError("a key whose end is not known")
     if layout.kind is StateKind.TIMERS:
         out.write_bytes(source.read_bytes(TIMESTAMP_BYTES))
-    values = {}
+    values: dict[str, Any] = {}
     for name, serializer in ((KEY, layout.key), (NAMESPACE, layout.namespace)):
         start, begun = source.position, len(out)
         values |= _read_parts([(name, serializer)], source, out)
