@@ -181,7 +181,7 @@ def _read_parts(
     parts: list[tuple[str, TypeSerializer]], source: DataInput, out: DataOutput
 ) -> dict[str, Any]:
     """Read one value after the other, and write what JSON says of each."""
-    values = {}
+    values: dict[str, Any] = {}
     for name, serializer in parts:
         values[name] = serializer.read(source)
         serializer.write(said(values[name]), out)

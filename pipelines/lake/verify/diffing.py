@@ -448,9 +448,6 @@ def _compare_groups(task: _Task) -> StateDifference:
                 example["before"] = _shown(before, row["row"])
             if row["row_after"] is not None:
                 example["after"] = _shown(after, row["row_after"])
-            if what == "changed" and _looks_same(example["before"], example["after"]):
-                example["before"]["bytes"] = f"0x{row['value'].hex()}"
-                example["after"]["bytes"] = f"0x{row['value_after'].hex()}"
             difference.examples.append(example)
     return difference
 
@@ -467,12 +464,6 @@ def _keys_and_values(states: list[StateRows]) -> pa.Table:
             "row": pa.array(np.arange(count)),
         }
     )
-
-
-def _looks_same(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Return whether two rows are printed alike, apart from their key groups."""
-    texts = [json_text(plain(row | {"key_group": None})) for row in (before, after)]
-    return texts[0] == texts[1]
 
 
 def _shown(states: list[StateRows], row: int) -> dict[str, Any]:
