@@ -120,6 +120,8 @@ def test_what_is_meant_can_be_said(state: str, one: sl.LakeSnapshot, tmp_path: P
     changed = [key for key, data in before[state].items() if after[state][key] != data]
     assert [key[:3] for key in changed] == [b"\x03k1"]
     assert {**after, state: 0} == {**before, state: 0}
+    shown = one.job["by-key"]["edge"].state(state).to_arrow()
+    assert shown["raw_value"][shown["key"].to_pylist().index("k1")].as_py() is None
     shown = f"UPDATE edge.{state} SET value = coalesce(value, {new}) WHERE key <> 'k1'"
     assert one.edit_sql("shown", shown, inexact=True).changes
     left = values(one, "by-bytes", tmp_path)[state]
