@@ -40,6 +40,14 @@ def test_they_travel_between_processes(kind: type[StateError]) -> None:
     assert (again.problem, again.place, again.remedy) == ("problem", "place", "remedy")
 
 
+def test_a_refusal_keeps_the_number_of_its_rows() -> None:
+    """In another process, and seen from further out."""
+    error = errors.InexactError.of(1200, "key", place="state 's'", remedy="r").within("operator o")
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert (again.count, again.what, str(again)) == (1200, "key", str(error))
+    assert str(error).startswith("operator o, state 's': 1,200 rows have a key that")
+
+
 def test_seen_from_further_out() -> None:
     """The outer place goes before the inner one."""
     error = CorruptSnapshotError("bad", place="file, offset 7").within("operator x")

@@ -228,10 +228,14 @@ def edit_snapshot(
     for other in others:
         paths += merged_tables(job, other, paths)
     work = _Edit(edit)
-    done = derive(
-        lake, job, record, snapshot_id, work, note=note, paths=paths, others=others,
-        dry_run=dry_run, engine=engine, progress=progress,
-    )  # fmt: skip
+    try:
+        done = derive(
+            lake, job, record, snapshot_id, work, note=note, paths=paths, others=others,
+            dry_run=dry_run, engine=engine, progress=progress,
+        )  # fmt: skip
+    finally:
+        if work.session is not None:
+            work.session.close()
     expired_at = work.at if edit.expire else None
     return EditResult(done.record, work.changes(), work.offsets, expired_at, dry_run)
 

@@ -38,7 +38,10 @@ from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
 from statelake.pipelines.lake.tables.units import Unit
 from statelake.pipelines.times import Stopwatch, Times, phase
 from statelake.state_core.errors import ConflictError, InexactError, StateError
-from statelake.state_core.formats.rewriting.value_migration import null_value_fields
+from statelake.state_core.formats.rewriting.value_migration import (
+    null_value_fields,
+    without_left_bytes,
+)
 
 SLICE_BYTES = 16 << 20
 STAGED = "staged"  # the directory of rows that an attempt writes, and reads again
@@ -528,6 +531,7 @@ def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
                 layout.validate(rows)
         if piece.edited or any(transform.validates for transform in transforms):
             _refuse_new_nulls(task, piece, after)
+            after = [without_left_bytes(rows) for rows in after]
         with phase("wrote"):
             return layout.write(after, piece.unit, task.prefix, read_back=task.read_back)
     except InexactError:

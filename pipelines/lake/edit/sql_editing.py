@@ -180,8 +180,8 @@ class ChangedRows(Transform):
         elif beside in uses.condition and beside in rows.batch.schema.names:
             refused = less & np.asarray(rows.batch.column(beside).is_null())
         if self.prepared.statement.kind == "UPDATE":
-            parts: set[str] = set(rows.batch.schema.names).intersection(PARTS[column])
-            given = uses.assigned & {*parts, beside}
+            parts = frozenset(PARTS[column]).intersection(rows.batch.schema.names)
+            given = uses.assigned & (parts | {beside})
             if uses.reads(column, uses.computed) or (given and not parts <= given):
                 refused = refused | less & is_met
         if count := int(refused.sum()):

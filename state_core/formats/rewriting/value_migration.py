@@ -46,6 +46,7 @@ from statelake.state_core.serializers.framework.columns import (
     BoolArray,
     Cursor,
     I64Array,
+    U8Array,
     equal_rows,
     list_offsets,
 )
@@ -270,6 +271,17 @@ def exact_values(rows: StateRows | ElementRows) -> pa.BooleanArray:
     return exact
 
 
+def without_left_bytes(rows: Rows) -> Rows:
+    """Return the same rows without exact bytes of keys and values that have been edited since."""
+    layout, batch = rows.layout, rows.batch
+    columns = {}
+    if isinstance(layout, KeyedLayout) and batch.column(RAW_KEY).null_count < len(batch):
+        columns[RAW_KEY] = _current(batch.column(RAW_KEY), layout.key_writer(batch).exact)
+    if RAW_VALUE in batch.schema.names and batch.column(RAW_VALUE).null_count < len(batch):
+        columns[RAW_VALUE] = current_exact(layout, batch)
+    return replace(rows, batch=with_columns(rows, layout, columns)) if columns else rows
+
+
 def inexact_rows(rows: StateRows | ElementRows, column: str = VALUE) -> BoolArray:
     """Return whether each row's columns say less than the exact bytes of its value, or of its key.
 
@@ -389,6 +401,11 @@ def current_exact(layout: KeyedLayout | OperatorLayout, batch: pa.RecordBatch) -
     """Return the exact bytes of a batch's values, without those of values edited since."""
     raw = batch.column(RAW_VALUE)
     exact = ALL_PRESENT if raw.null_count == len(raw) else layout.value_writer(batch).exact
+    return _current(raw, exact)
+
+
+def _current(raw: pa.Array, exact: U8Array) -> pa.Array:
+    """Return exact bytes where `exact` is 1, and null for all others."""
     if not exact.size:
         return pa.nulls(len(raw), pa.binary())
     return pc.if_else(pa.array(exact.astype(bool)), raw, pa.scalar(None, raw.type))

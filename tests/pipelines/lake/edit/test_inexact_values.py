@@ -103,6 +103,7 @@ def test_every_edit_refuses_them_with_their_number(
     assert kept_files(one.job.lake.catalog) == before
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("state", INEXACT)
 def test_what_is_meant_can_be_said(state: str, one: sl.LakeSnapshot, tmp_path: Path) -> None:
     """By the exact bytes, by the key, or by --inexact; all other rows are the same bytes."""
@@ -119,6 +120,8 @@ def test_what_is_meant_can_be_said(state: str, one: sl.LakeSnapshot, tmp_path: P
     changed = [key for key, data in before[state].items() if after[state][key] != data]
     assert [key[:3] for key in changed] == [b"\x03k1"]
     assert {**after, state: 0} == {**before, state: 0}
+    shown = one.job["by-key"]["edge"].state(state).to_arrow()
+    assert shown["raw_value"][shown["key"].to_pylist().index("k1")].as_py() is None
     shown = f"UPDATE edge.{state} SET value = coalesce(value, {new}) WHERE key <> 'k1'"
     assert one.edit_sql("shown", shown, inexact=True).changes
     left = values(one, "by-bytes", tmp_path)[state]
@@ -190,6 +193,30 @@ def test_keys_that_columns_do_not_hold(tmp_path: Path) -> None:
     job["one"].edit_sql("two", "DELETE FROM op.s WHERE key = 'a' AND raw_key IS NULL")
     job["one"].edit_sql("three", "DELETE FROM op.s WHERE value = 2")
     assert job["three"]["op"].state("s").to_arrow()["key"].to_pylist() == ["a"]
+
+
+def test_elements_of_lists_that_columns_do_not_hold(tmp_path: Path) -> None:
+    """They neither go by a predicate nor expire out of their list, unless that is said."""
+    half, late = bytes([2, 0x80, 0xB0, 0x03]), 10**15
+    timed = (1).to_bytes(8, "big") + half + b"," + late.to_bytes(8, "big") + bytes([2, 0x78])
+    rows = pa.table({
+        "key": [1, 2], "value": [["a"], ["\ufffd", "x"]], "ttl": [[late], [1, late]],
+        "raw_value": [None, timed],
+    })  # fmt: skip
+    state = sl.NewKeyedState("s", rows, value="String", kind="list", with_ttl=True)
+    sl.write_snapshot(tmp_path / "sp", [sl.NewOperator("op", "Long", (state,))])
+    job = sl.Lake(str(tmp_path / "lake")).job("j")
+    job.import_snapshot(str(tmp_path / "sp"), "one", uids=["op"])
+    one, refused = job["one"], "1 row has a value that the column does not hold"
+    with pytest.raises(InexactError, match=refused):
+        one.edit("two").purge("op/s", "element = 'x'").save()
+    with pytest.raises(InexactError, match=refused):
+        one.edit("two").expire("op/s", timedelta(days=1)).save()
+    one.edit("two").purge("op/s", "element = 'a' AND raw_value IS NULL").save()
+    one.edit("three").expire("op/s", timedelta(days=1)).inexact().save()
+    held = {name: job[name]["op"].state("s").to_arrow().to_pydict() for name in ("two", "three")}
+    assert (held["two"]["value"], held["two"]["raw_value"]) == ([["\ufffd", "x"]], [timed])
+    assert sorted(held["three"]["value"]) == [["a"], ["x"]]
 
 
 def test_rows_of_flink_sql_are_held_in_full_whatever_their_kind_of_change(tmp_path: Path) -> None:
