@@ -155,12 +155,12 @@ def _derive_each(
     for partition, metadata in told.items():  # what else a step adds is lost when it fails
         yield dg.AssetMaterialization(context.asset_key, partition=partition, metadata=metadata)
     reasons: dict[str, Any] = {}
-    for partition, error in failed.items():
-        if isinstance(error, dg.Failure):
-            why = error.metadata.items()
+    for partition, reason in failed.items():
+        if isinstance(reason, dg.Failure):
+            why = reason.metadata.items()
             reasons |= {f"{printable(partition)}: {name}": value for name, value in why}
         else:
-            reasons[printable(partition)] = printable(str(error))
+            reasons[printable(partition)] = printable(str(reason))
     names = ", ".join(map(printable, failed))
     what = f"{len(failed)} of {len(partitions)} snapshots failed: {names}"
     raise dg.Failure(what, metadata=reasons)
