@@ -23,6 +23,7 @@ from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.state_core.errors import IncompatibleError, UnsupportedFormatError
 from statelake.state_core.formats.layout.state_compatibility import StateVerdict
 from statelake.state_core.serializers.type_spec import parse_type
+from tests.support.lakes import entries, import_as
 from tests.support.savepoints.evolving_savepoints import (
     BACKENDS,
     GENERIC,
@@ -41,6 +42,7 @@ from tests.support.savepoints.evolving_savepoints import (
     plain,
 )
 from tests.support.savepoints.expected_contents import same_lines
+from tests.support.savepoints.subclasses import without_subclasses
 
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
 ENGINE = LocalEngine()
@@ -212,3 +214,17 @@ def test_a_subclass_that_the_new_type_leaves_out_is_asked_for(lake: Catalog) -> 
     with pytest.raises(IncompatibleError, match=r"Letter.*non_registered"):
         migrate_snapshot(lake, JOB, "rocksdb", "m", change("contact", types), engine=ENGINE)
     assert len(lake.summaries(JOB)) == len(BACKENDS)
+
+
+@pytest.mark.parametrize("subtask", [0, 1])
+def test_values_of_a_subclass_that_one_subtask_alone_knows_are_kept(
+    subtask: int, tmp_path: Path
+) -> None:
+    """Subtasks know those that they have seen: no value is taken for one that was edited."""
+    known = evolving_savepoint("old-rocksdb", tmp_path / "known")
+    source = without_subclasses(known, tmp_path / "source", "contact", subtask)
+    assert entries(source) == entries(known)
+    lake = Catalog(tmp_path / "lake")
+    import_as(lake, source, "one", JOB)
+    export_snapshot(lake, JOB, "one", tmp_path / "out", engine=ENGINE)
+    assert entries(tmp_path / "out") == entries(source)
