@@ -19,8 +19,17 @@ from statelake.state_core.formats.writing.writer import (
     write_keyed_part,
 )
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 
-__all__ = ["without_subclasses"]
+__all__ = ["without_subclasses", "without_unregistered"]
+
+
+def without_unregistered(known: TypeSerializerSnapshot) -> TypeSerializerSnapshot:
+    """The snapshot of a POJO that names no unregistered subclass."""
+    assert isinstance(known, PojoSerializerSnapshot)
+    fewer = copy(known)
+    fewer.pojo = replace(known.pojo, non_registered=())
+    return fewer
 
 
 def without_subclasses(source: Path, to: Path, state: str, subtask: int) -> Path:
@@ -44,10 +53,7 @@ def without_subclasses(source: Path, to: Path, state: str, subtask: int) -> Path
             states = list(file.header.states)
             for number, held in enumerate(file.states):
                 if held.name == state and index == subtask:
-                    known = value_type(held.meta_info)
-                    assert isinstance(known, PojoSerializerSnapshot)
-                    fewer = copy(known)
-                    fewer.pojo = replace(known.pojo, non_registered=())
+                    fewer = without_unregistered(value_type(held.meta_info))
                     states[number] = with_value(states[number], fewer)
             header = replace(file.header, states=tuple(states))
             groups = encoded_groups([rows], 1)
