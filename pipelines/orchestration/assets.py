@@ -155,12 +155,12 @@ def _derive_each(
     for partition, metadata in told.items():  # what else a step adds is lost when it fails
         yield dg.AssetMaterialization(context.asset_key, partition=partition, metadata=metadata)
     reasons: dict[str, Any] = {}
-    for partition, fault in failed.items():
-        if isinstance(fault, dg.Failure):
-            why = fault.metadata.items()
+    for partition, reason in failed.items():
+        if isinstance(reason, dg.Failure):
+            why = reason.metadata.items()
             reasons |= {f"{printable(partition)}: {name}": value for name, value in why}
         else:
-            reasons[printable(partition)] = printable(str(fault))
+            reasons[printable(partition)] = printable(str(reason))
     names = ", ".join(map(printable, failed))
     what = f"{len(failed)} of {len(partitions)} snapshots failed: {names}"
     raise dg.Failure(what, metadata=reasons)
@@ -182,10 +182,7 @@ def _savepoint(job: StateJob) -> dg.AssetsDefinition:
         """A savepoint or checkpoint as Flink wrote it, with its contents by name and size."""
         locations = job.places(context)
         for partition in context.partition_keys:
-            opened = open_snapshot(locations.savepoint(partition), partial=True)
-            for unread in opened.unread:
-                context.log.warning("%s", unread.problem)
-            of_savepoint = savepoint_metadata(opened)
+            of_savepoint = savepoint_metadata(open_snapshot(locations.savepoint(partition)))
             context.add_asset_metadata(of_savepoint, partition_key=partition)
 
     return savepoint

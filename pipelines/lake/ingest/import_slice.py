@@ -24,7 +24,7 @@ from statelake.pipelines.lake.tables.units import FileCuts, Partitioning, SliceP
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
 from statelake.state_core.formats import open_snapshot
-from statelake.state_core.formats.keyed.keyed_files import with_names
+from statelake.state_core.formats.keyed.keyed_files import decoded_alike, with_names
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import GroupSums, Measure
 from statelake.state_core.model.snapshot import Entries, KeyedFile, RowNames, Snapshot
@@ -217,7 +217,8 @@ def _files(
 ) -> Sequence[KeyedFile]:
     snapshot = opened_snapshot(source, opening, allow_external)
     (operator,) = (op for op in snapshot.operators if op.operator_id == operator_id)
-    return with_names(operator.keyed_files, dict(names)) if names else operator.keyed_files
+    files = with_names(operator.keyed_files, dict(names)) if names else operator.keyed_files
+    return decoded_alike(files)
 
 
 def import_slice(task: ImportTask) -> SliceResult:

@@ -145,12 +145,16 @@ class HeadedFile(ABC):
         head: The file's header, worked out.
         key_groups: The key groups that its handle claims.
         max_parallelism: The number of key groups.
+        decoders: The layouts by which states are decoded that are not their own, by id.
     """
 
     name: str
     head: Head
     key_groups: KeyGroupRange
     max_parallelism: int
+    decoders: Mapping[int, KeyedLayout] = field(
+        default_factory=dict, kw_only=True, compare=False, repr=False
+    )
 
     @property
     def header(self) -> KeyedHeader:
@@ -190,7 +194,8 @@ class HeadedFile(ABC):
     ) -> pa.RecordBatch:
         """Return entries of one state as typed columns: all columns, or those named."""
         try:
-            return self.layouts[state].decode(entries, columns)
+            layout = self.decoders.get(state) or self.layouts[state]
+            return layout.decode(entries, columns)
         except StateError as error:
             raise error.within(f"state {self.states[state].name!r}") from error
 

@@ -34,6 +34,7 @@ from statelake.state_core.formats.keyed.headed_file import (
     read_head,
 )
 from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile, spans_of
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import KeyedHeader, SerializerEntry
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.model.handles import (
@@ -303,6 +304,26 @@ def with_names(files: Sequence[KeyedFile], names: Mapping[str, RowNames]) -> tup
             heads[id(file.head)] = replace(file.head, budget=None, names=names)
         named.append(replace(file, head=heads[id(file.head)]))
     return tuple(named)
+
+
+def decoded_alike(files: Sequence[KeyedFile]) -> tuple[KeyedFile, ...]:
+    """Return the files of an operator such that all decode a state as the first one that has it.
+
+    `merge_states` takes the meta info of that one. Others may know other subclasses of a POJO: of a
+    value of such a class they would say other columns, and exact bytes whose columns are others are
+    taken for those of a value that was edited.
+    """
+    first: dict[str, tuple[bytes, KeyedLayout]] = {}
+    alike: list[KeyedFile] = []
+    for file in files:
+        assert isinstance(file, HeadedFile)  # noqa: S101 - all are, see open_keyed
+        decoders = {}
+        for index, (state, own) in enumerate(zip(file.states, file.layouts, strict=True)):
+            meta_info, layout = first.setdefault(state.name, (state.meta_info, own))
+            if state.meta_info != meta_info:
+                decoders[index] = layout
+        alike.append(replace(file, decoders=decoders) if decoders else file)
+    return tuple(alike)
 
 
 def merge_states(files: Sequence[KeyedFile]) -> tuple[KeyedState, ...]:

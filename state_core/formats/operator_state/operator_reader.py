@@ -124,6 +124,7 @@ def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[Ope
         UnsupportedFormatError: Two subtasks wrote a state of one name with different types.
     """
     merged: dict[str, OperatorState] = {}
+    layouts: dict[str, OperatorLayout] = {}
     parts: dict[str, list[OperatorStatePart]] = {}
     for subtask, file in files.items():
         described = heads.once(file.header, partial(_described, file.states, heads.budget))
@@ -153,6 +154,10 @@ def open_non_keyed(files: Mapping[int, OperatorFile], heads: Heads) -> tuple[Ope
                     place=file.source.name,
                     remedy="let the job take a new savepoint, which writes all subtasks alike",
                 )
+            # elements of lists are decoded as the first subtask's, as in `decoded_alike`; of
+            # broadcasts each layout knows the ends of its own entries, and the first copy is taken
+            as_first = layouts.setdefault(name, layout)
+            layout = as_first if layout.key is None else layout
             parts.setdefault(name, []).append(SubtaskPart(file, name, subtask, layout))
     states = [replace(each, parts=tuple(parts[name])) for name, each in merged.items()]
     return tuple(sorted(states, key=lambda each: each.broadcast))

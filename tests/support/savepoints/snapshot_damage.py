@@ -25,7 +25,14 @@ from statelake.state_core.formats.operator_state.operator_states import operator
 from statelake.state_core.model.handles import FileHandle, InlineHandle, RelativeHandle
 from tests.support.savepoints.golden_cases import GoldenCase
 
-__all__ = ["damages", "inlined", "read_everything", "some_damage", "streams_replaced"]
+__all__ = [
+    "cut_or_moved",
+    "damages",
+    "inlined",
+    "read_everything",
+    "some_damage",
+    "streams_replaced",
+]
 
 # names of classes, as in the snapshots of serializers
 _NAME = re.compile(rb"(?:[a-z]\w*\.)+[A-Z][\w$]*|\w+\$\w+")
@@ -133,6 +140,20 @@ def some_damage(data: bytes, random: Random) -> bytes:
     begin, end = max(0, name.start() - 8), name.end() + 16
     near = data[begin:end]
     return data.replace(near, _with_other(near, random.randrange(len(near)), random))
+
+
+def cut_or_moved(data: bytes, random: Random) -> bytes:
+    """A snapshot that is cut off, has a gap, or has bytes of another place, or more of them."""
+    at, size = random.randrange(len(data)), random.randint(1, 9)
+    kind = random.randrange(4)
+    if kind == 0:
+        return data[:at]
+    if kind == 1:
+        return data[:at] + data[at + size :]
+    if kind == 2:
+        return data[:at] + random.randbytes(size) + data[at:]
+    start, count = random.randrange(len(data)), random.randint(1, 60)
+    return data[:at] + data[start : start + count] + data[at + count :]
 
 
 def _with_other(data: bytes, at: int, random: Random) -> bytes:

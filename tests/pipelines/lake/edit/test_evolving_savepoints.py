@@ -8,21 +8,27 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
-from statelake import open_snapshot
+from statelake import NewOperatorState, open_snapshot
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import ValueChange
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.edit.migrating import migrate_snapshot, value_type
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.state_core.errors import IncompatibleError, UnsupportedFormatError
 from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+from statelake.state_core.formats.metadata.state_files import Heads
+from statelake.state_core.formats.operator_state.operator_reader import open_non_keyed
+from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.serializers.type_spec import parse_type
+from tests.support.lakes import entries, import_as
 from tests.support.savepoints.evolving_savepoints import (
     BACKENDS,
     GENERIC,
@@ -41,6 +47,7 @@ from tests.support.savepoints.evolving_savepoints import (
     plain,
 )
 from tests.support.savepoints.expected_contents import same_lines
+from tests.support.savepoints.subclasses import without_subclasses, without_unregistered
 
 every_backend = pytest.mark.parametrize("backend", BACKENDS)
 ENGINE = LocalEngine()
@@ -214,3 +221,33 @@ def test_a_subclass_that_the_new_type_leaves_out_is_asked_for(lake: Catalog) -> 
     with pytest.raises(IncompatibleError, match=r"Letter.*non_registered"):
         migrate_snapshot(lake, JOB, "rocksdb", "m", change("contact", types), engine=ENGINE)
     assert len(lake.summaries(JOB)) == len(BACKENDS)
+
+
+@pytest.mark.parametrize("subtask", [0, 1])
+def test_values_of_a_subclass_that_one_subtask_alone_knows_are_kept(
+    subtask: int, tmp_path: Path
+) -> None:
+    """Subtasks know those that they have seen: no value is taken for one that was edited."""
+    known = evolving_savepoint("old-rocksdb", tmp_path / "known")
+    source = without_subclasses(known, tmp_path / "source", "contact", subtask)
+    assert entries(source) == entries(known)
+    lake = Catalog(tmp_path / "lake")
+    import_as(lake, source, "one", JOB)
+    export_snapshot(lake, JOB, "one", tmp_path / "out", engine=ENGINE)
+    assert entries(tmp_path / "out") == entries(source)
+
+
+@pytest.mark.parametrize("knowing", [0, 1])
+def test_elements_of_lists_are_decoded_by_one_serializer(knowing: int, tmp_path: Path) -> None:
+    """That of the first subtask, whose meta info is the state's, also if others know less."""
+    known = evolving_savepoint("old-rocksdb", tmp_path / "known")
+    contact = open_snapshot(known).operator("evolving").state("contact")
+    types = [without_unregistered(value_type(contact.meta_info)), value_type(contact.meta_info)]
+    files = {}
+    for subtask, value in enumerate(types[:: 1 if knowing else -1]):
+        state = NewOperatorState("parts", pa.table({"value": []}), "split", value).meta_info()
+        held = SimpleNamespace(mode=DistributionMode.SPLIT_DISTRIBUTE)
+        handle = SimpleNamespace(states={"parts": held})
+        files[subtask] = SimpleNamespace(header=subtask, states=(state,), handle=handle)
+    (parts,) = open_non_keyed(cast("Any", files), Heads())
+    assert len({id(cast("Any", part).layout) for part in parts.parts}) == 1
