@@ -329,7 +329,7 @@ class EnumSetForm(Form):
         if form is None:
             raise reader.unknown(f"a set of the enum {item.extra}")
         item.value = []
-        for _ in range(reader.length(ELEMENTS)):
+        for _number in range(reader.length(ELEMENTS)):
             constant = Item(item.extra)
             form.read(reader, constant, ())
             item.value.append(constant)
