@@ -14,6 +14,7 @@ from typing import Any
 from statelake.state_core.bounds import CELLS_IN_ALL, COUNTED_CELLS, STATES
 from statelake.state_core.errors import (
     NotASnapshotError,
+    OversizedError,
     StateError,
 )
 from statelake.state_core.files.filesystem import Directory
@@ -369,6 +370,8 @@ def _readable_files(
             )
             if twice is not None:
                 raise twice
+        except OversizedError:
+            raise  # the next one would take as much again
         except StateError as error:
             unread.append(Unread.of(label, index, what, handle, error))
             continue

@@ -16,7 +16,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from statelake.state_core.errors import CorruptSnapshotError, StateError, UnwalkableError
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    OversizedError,
+    StateError,
+    UnwalkableError,
+)
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.kernels.hashing import count_entries, fingerprint_entries
 from statelake.state_core.model.handles import KeyGroupRange
@@ -218,6 +223,8 @@ def measure_readable(
     """
     try:
         return measure_operator(operator, lost)
+    except OversizedError:
+        raise  # each state would take as much again
     except StateError:
         totals = {}
     for state in operator.keyed_states:

@@ -9,7 +9,12 @@ from functools import lru_cache, partial
 import pyarrow as pa
 
 from statelake.state_core.bounds import COLUMNS_IN_ALL, Budget
-from statelake.state_core.errors import CorruptSnapshotError, StateError, UnsupportedFormatError
+from statelake.state_core.errors import (
+    CorruptSnapshotError,
+    OversizedError,
+    StateError,
+    UnsupportedFormatError,
+)
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.layout.meta_info import (
     StateMetaInfo,
@@ -104,7 +109,7 @@ def open_operator_files(
             if pass_over is not None:
                 open_non_keyed({index: opened[index]}, files.heads)
         except StateError as error:
-            if pass_over is None:
+            if pass_over is None or isinstance(error, OversizedError):
                 raise error.within(f"subtask {index}") from error
             opened.pop(index, None)
             pass_over(index, handle, error)

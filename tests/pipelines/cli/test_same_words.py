@@ -80,6 +80,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
             "key_groups": "the command always looks at them",
             "filesystem": "an object of Python's",
             "storage_options": "taken from the environment",
+            "partial": "the command always does so",
         },
     ),
     "types": (
