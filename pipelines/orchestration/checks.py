@@ -8,7 +8,6 @@ from typing import Any
 import dagster as dg
 
 from statelake.pipelines.api import LakeSnapshot, check_integrity, scan
-from statelake.pipelines.lake.ingest.importing import metadata_digest
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.verify.integrity import count_faults
 from statelake.pipelines.orchestration.history import growth_of
@@ -44,6 +43,7 @@ from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.pipelines.shown import age_text, bytes_text, parse_duration
 from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.formats import open_snapshot
+from statelake.state_core.formats.reader import metadata_digest
 from statelake.state_core.printable import printable
 
 # whether it passes, None if it compared with nothing; and its metadata

@@ -205,11 +205,11 @@ def restore_elsewhere(
     try:
         done = verify_savepoint(lake, record, savepoint, config.engine)
     except SnapshotError as error:
-        if Directory(savepoint).exists():
+        if Directory(savepoint).confined().exists():
             raise
         done = Verification([str(error)])
     metadata = verification_metadata(done)
-    if done.faults and not Directory(savepoint).exists():
+    if done.faults and not Directory(savepoint).confined().exists():
         what = f"{printable(savepoint)} was removed meanwhile, as by another run of this job"
         why = "which has verified a newer one: let one run at a time do this"
         raise dg.Failure(f"{what}, {why}", metadata=metadata)

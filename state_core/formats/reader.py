@@ -5,6 +5,7 @@ Opening reads `_metadata` and the header of each file with keyed state; no entry
 
 from __future__ import annotations
 
+import hashlib
 import os
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
@@ -167,6 +168,20 @@ def with_plan(snapshot: Snapshot, file: str | os.PathLike[str]) -> Snapshot:
             )
         )
     return replace(snapshot, operators=tuple(operators))
+
+
+def metadata_digest(source: str, allow_external: tuple[str, ...] = ()) -> str:
+    """Return the digest of a snapshot's `_metadata`, by which the catalog knows it.
+
+    Args:
+        source: The snapshot's directory.
+        allow_external: Directories elsewhere to which its handles may lead.
+
+    Raises:
+        SnapshotError: It can't be read.
+    """
+    files = StateFiles(snapshot_directory(source), allow_external)
+    return hashlib.sha256(files.metadata()).hexdigest()
 
 
 def snapshot_directory(

@@ -7,7 +7,6 @@ that entry leaves an attempt, by which the next writer finds and deletes the fil
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 from collections import defaultdict
@@ -71,6 +70,7 @@ from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.reader import (
     METADATA_FILE,
+    metadata_digest,
     snapshot_directory,
     with_plan,
     without_raw_timers,
@@ -194,20 +194,6 @@ def import_snapshot(
         tuple(decode),
     )  # fmt: skip
     return work.run(snapshot_id, engine, progress)
-
-
-def metadata_digest(source: str, allow_external: tuple[str, ...] = ()) -> str:
-    """Return the digest of a snapshot's `_metadata`, by which the catalog knows it.
-
-    Args:
-        source: The snapshot's directory.
-        allow_external: Directories elsewhere to which its handles may lead.
-
-    Raises:
-        SnapshotError: It can't be read.
-    """
-    files = StateFiles(snapshot_directory(source), allow_external)
-    return hashlib.sha256(files.metadata()).hexdigest()
 
 
 class _Import:

@@ -334,7 +334,7 @@ def merge_states(files: Sequence[KeyedFile]) -> tuple[KeyedState, ...]:
     """
     states: dict[str, KeyedState] = {}
     places: dict[str, list[tuple[KeyedFile, int]]] = {}
-    for file in files:
+    for file in decoded_alike(files):
         for index, state in enumerate(file.states):
             first = states.setdefault(state.name, state)
             if first is not state and first != state:
