@@ -262,8 +262,9 @@ def _get_zoned(reader: ObjectReader) -> dict[str, Any]:
 
 def _put_zoned(writer: ObjectWriter, value: dict[str, Any]) -> None:
     local, offset, zone = (value[name] for name in ("dateTime", "offset", "zone"))
-    if local is None or offset is None or zone is None:
-        raise EncodeError("a java.time.ZonedDateTime without a part")
+    classes = [None if part is None else part.java_class for part in (local, offset, zone)]
+    if classes[:2] != [_LOCAL, ZONE_OFFSET] or classes[2] not in (ZONE_OFFSET, ZONE_REGION):
+        raise EncodeError("a java.time.ZonedDateTime without one of its parts")
     name = zone_id(zone)
     if _offset(local, name) != offset.value[0]:
         raise EncodeError(
@@ -314,13 +315,16 @@ def _get_url(reader: ObjectReader) -> dict[str, Any]:
         name: None if text is None else Item("java.lang.String", text)
         for name, text in texts.items()
     }
-    return {**fields, "port": int(port) if port.isdecimal() else -1, "hashCode": -1}
+    number = int(port) if port.isdecimal() and len(port) < PORT else -1
+    return {**fields, "port": number, "hashCode": -1}
 
 
 def _put_url(writer: ObjectWriter, value: dict[str, Any]) -> None:
     protocol, authority, file, ref = (
         _text_in(value, name) for name in ("protocol", "authority", "file", "ref")
     )
+    if protocol is None:
+        raise EncodeError("a java.net.URL without a protocol")
     text = f"{protocol}:" + (f"//{authority}" if authority else "") + (file or "")
     writer.string(text + ("" if ref is None else f"#{ref}"))
 
@@ -343,7 +347,7 @@ def zone_id(zone: Item) -> str:
 
 def zone_item(name: str) -> Item:
     """Return the `ZoneId` of an id."""
-    if name == "Z" or name[:1] in ("+", "-"):
+    if name[:1] in ("Z", "+", "-") and _FIXED_ZONE.fullmatch(name):
         return Item(ZONE_OFFSET, (_offset(Item(_LOCAL), name),))
     return Item(ZONE_REGION, {"id": Item("java.lang.String", name)})
 
@@ -357,6 +361,7 @@ def _generic(parameters: Mapping[str, int], **fields: str) -> GenericForm:
     return GenericForm(_objects(**names).fields, parameters)
 
 
+PORT = 6  # so many digits no port has
 _LOCAL, ZONE_REGION = "java.time.LocalDateTime", "java.time.ZoneRegion"
 _FIXED_ZONE = re.compile(r"Z|(?:UTC|GMT|UT)?(?:([+-])(\d\d):(\d\d)(?::(\d\d))?)?")
 _URL = re.compile(r"([^:/?#]+):(?://([^/?#]+))?([^#]*)(?:#(.*))?", re.DOTALL)

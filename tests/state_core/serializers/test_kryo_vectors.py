@@ -376,7 +376,20 @@ def test_files_that_disagree() -> None:
 SEEDS = [
     (flink, name)
     for flink in (1, 2)
-    for name in ("Event", "Events", "registered", "a list twice", "TreeMap", "List of nulls")
+    for name in (
+        "Event",
+        "Events",
+        "registered",
+        "a list twice",
+        "TreeMap",
+        "List of nulls",
+        "Odd",
+        "Within",
+        "Locales",
+        "ZonedDateTime",
+        "ZonedDateTime with an offset",
+        "URL",
+    )
 ]
 
 
@@ -384,7 +397,7 @@ class TestDamaged:
     """Bytes that nobody wrote."""
 
     @example((2, "Event"), [(135, 128)], 0)  # a map where the field's type has one argument
-    @settings(max_examples=400, deadline=2000)
+    @settings(max_examples=600, deadline=2000)
     @given(
         st.sampled_from(SEEDS),
         st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6),
@@ -400,7 +413,7 @@ class TestDamaged:
         for at, byte in changes:
             data[at % len(data)] = byte
         forget_declarations()
-        declare_classes({**EVENT, "flink": flink})
+        declare_classes(kryo_classes(name, flink))
         decoder = decoder_of(vector)
         for cut in (len(data), end % len(data)):
             try:
