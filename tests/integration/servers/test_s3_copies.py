@@ -447,6 +447,7 @@ def test_what_can_not_be_removed_of_a_checkpoint_that_is_gone_is_said(
     assert stage.copies() == stage.wanted() == {f"{stage.job}/chk-1"}
 
 
+@pytest.mark.full
 def test_a_copy_with_faults_is_whole_or_says_that_it_is_not(
     staged: Callable[[Scene], Stage],
 ) -> None:

@@ -279,6 +279,7 @@ def test_a_reader_that_began_before_a_cleaning_reads_again(
     assert before.is_exchanged
 
 
+@pytest.mark.full
 def test_logs_stay_short_where_somebody_is_erased_again_and_again(
     tmp_path: Path, savepoints: tuple[Path, Path]
 ) -> None:
