@@ -10,7 +10,7 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.state_core.checks.integrity import check_snapshot
-from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.errors import UnwalkableError
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
 from statelake.state_core.formats.layout.meta_info import (
@@ -102,7 +102,15 @@ def test_meta_infos_are_written_back_as_they_were(tmp_path: Path) -> None:
 def test_the_heap_format_needs_to_know_where_a_value_ends(tmp_path: Path) -> None:
     """Of lists with several elements nothing says it: the error names them, and what to do."""
     operator = own_operator("native", tmp_path)
-    with pytest.raises(UnsupportedFormatError, match="only their class knows") as found:
-        rows(operator, "count")
-    assert "OwnTypeJobs$" in str(found.value)
-    assert "canonical" in found.value.remedy
+    lost = set()
+    for file in operator.keyed_files:
+        with pytest.raises(UnwalkableError, match="only their class knows") as found:
+            list(file.entries())
+        assert "OwnTypeJobs$" in str(found.value)
+        assert "canonical" in found.value.remedy
+        lost |= found.value.states
+    assert "count" not in lost
+    for name in lost:
+        with pytest.raises(UnwalkableError, match="not all entries are found of state"):
+            operator.state(name).to_arrow()
+    assert len(rows(operator, "count")) == 40
