@@ -26,7 +26,7 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
             id, which is recorded for good, contains a word of the request.
     """
     refuse_telling_id(asked)
-    if plan.empty and not (asked.carried == "drop" and plan.opaque):
+    if plan.changes_nothing:
         old = [place for place in plan.elsewhere if place.startswith(OLD)]
         raise NoMatchError(
             f"no such key or row is in {plan.snapshots} snapshots",

@@ -24,7 +24,7 @@ from statelake import NewKeyedState, NewOperator, write_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from statelake.pipelines.lake.erase.audit_records import audit_records
-from statelake.pipelines.lake.erase.erasing import Erasure
+from statelake.pipelines.lake.erase.erasing import Erasure, plan_erasure
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.orchestration.component import StateLake
@@ -245,6 +245,30 @@ def test_what_was_killed_is_gone_on_with_by_the_same_launch(
         assert desk.failure(desk.erase()).startswith("EndError, whose words may name")
     assert metadata(desk.erase())["clean"]
     assert files_with(desk.base / "lake", ALICE) == []
+
+
+@pytest.mark.parametrize("step", ["write_files", "rewrite_logs", "close", ""])
+@pytest.mark.parametrize(("key", "rows"), [("bob", 2), ("somebody-else-9", 0)])
+def test_a_request_that_was_changed_and_planned_again_is_erased_as_it_is_now(
+    desk: Desk, key: str, rows: int, step: str
+) -> None:
+    """Also if the erasure that was killed, or done, was of somebody else, who goes as begun."""
+    desk.put()
+    assert desk.plan().success
+    with pytest.MonkeyPatch.context() as patch:
+        if step:
+            do_at(patch, (Erasure, step, "before", 1), stop)
+        assert desk.erase().success == (not step)
+    desk.put(keys=[key])
+    assert "was changed since it was planned" in desk.failure(desk.erase())
+    assert desk.plan().success
+    erased = metadata(desk.erase())
+    assert (erased["rows erased"], erased["rows left"]) == (rows, 0)
+    left = {state.rows for state in plan_erasure(desk.lake, ErasureRequest(ID, ["bob"])).states}
+    assert left == (set() if rows else {2})
+    switched = step != "write_files"
+    assert (files_with(desk.base / "lake", ALICE) == []) == switched
+    assert desk.check().passed
 
 
 @pytest.mark.parametrize("step", ["find", "rewrite_logs"])
