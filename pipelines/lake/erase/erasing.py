@@ -26,7 +26,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -73,6 +73,8 @@ from statelake.pipelines.lake.erase.planning import (
     records_of,
 )
 from statelake.pipelines.lake.erase.refusals import (
+    changelogs_of,
+    refuse_fewer_places,
     refuse_other_snapshots,
     refuse_plan,
     refuse_telling_id,
@@ -149,6 +151,7 @@ class _Options:
     requested_by: str
     engine: Engine
     progress: Progress | None
+    approve: Callable[[ErasurePlan], None] | None = None
 
 
 def plan_erasure(
@@ -189,6 +192,7 @@ def erase(
     requested_by: str = "",
     engine: Engine | None = None,
     progress: Progress | None = None,
+    approve: Callable[[ErasurePlan], None] | None = None,
 ) -> ErasureResult:
     """Erase rows, or continue an interrupted erasure of the same request.
 
@@ -201,6 +205,8 @@ def erase(
         requested_by: Who requests it; the user of this process by default.
         engine: The engine that rewrites files.
         progress: Called with (done, total) after each file.
+        approve: Called with the plan of what is left of the request after an interrupted erasure
+            was continued; may raise an error to refuse it.
 
     Raises:
         StateError: An interrupted erasure was continued, but of this request something is left.
@@ -213,7 +219,7 @@ def erase(
     refuse_telling_id(asked)  # before the claim, which stays in the log
     audit_records(lake)  # fail early: no record can be added if these can't be read
     options = _Options(
-        whole, secret, requested_by or requester_here(), engine or LocalEngine(), progress
+        whole, secret, requested_by or requester_here(), engine or LocalEngine(), progress, approve
     )
     done = Erasure(lake, asked, jobs, options).run()
     return _erased_the_rest(lake, asked, jobs, options, done) if done.resumed else done
@@ -229,24 +235,37 @@ def _erased_the_rest(
     """Erase what is left of a request, if the erasure that was continued was begun for another.
 
     Raises:
+        ConflictError: Changelogs may have keys for which the erasure was begun.
         StateError: Something is left.
     """
     # a blob store that the erasure left empty may not exist any more
     blobs = [place for place in asked.blobs if Directory(place).confined().exists("blobs")]
     rest = replace(asked, blobs=blobs)
     try:
-        if plan_erasure(lake, rest, jobs, progress=options.progress).changes_nothing:
+        plan = plan_erasure(lake, rest, jobs, progress=options.progress)
+        if plan.changes_nothing:
             return begun
+        if options.approve is not None:
+            options.approve(plan)
         done = Erasure(lake, rest, jobs, options).run()
     except NoMatchError:
         return begun
     except StateError as error:
-        again = f"erasure {asked.request!r} was continued as it was begun, but what is asked for now"
+        again = (
+            f"erasure {asked.request!r} was continued as it was begun, but what is asked for now"
+        )
         raise type(error)(
             f"{again} is not erased: {error.problem}",
             place=error.place,
             remedy="; ".join(filter(None, [error.remedy, "then give the same request again"])),
         ) from error
+    for place, changelog in changelogs_of(begun.said):  # only its keys tell its changes there
+        raise ConflictError(
+            f"erasure {asked.request!r} was begun for something else, of which changes may be left"
+            f" in the changelog {changelog}; all else of both is erased",
+            place=place,
+            remedy="erase what it was begun for again, under another --request",
+        )
     return replace(done, resumed=True, begun=begun)
 
 
@@ -315,6 +334,7 @@ class Erasure:
                 f"erasure {request!r} is running",
             )
         refuse_other_snapshots(before.said, self.asked)
+        refuse_fewer_places(before.said, self.asked)
         if not before.switched:  # no snapshot was changed: as if it was never begun
             self.claim = replace(self.claim, jobs=self.claim.jobs or all_jobs(self.lake))
             return 0
