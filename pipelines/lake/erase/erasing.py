@@ -344,6 +344,7 @@ class Erasure:
         )  # fmt: skip
         self.replaced = {table: _units(files) for table, files in before.replaced.items()}
         self._said = before.said
+        self.asked = replace(self.asked, carried=before.said.get("carried", self.asked.carried))
         self.lake.transact(partial(self._taken, before.token))
         return SWITCH + 1
 

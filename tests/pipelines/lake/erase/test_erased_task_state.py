@@ -223,6 +223,21 @@ def test_what_only_tasks_keep_is_erased_and_recorded(root: Path, step: str) -> N
 
 
 @pytest.mark.full
+def test_what_goes_on_drops_what_was_to_be_dropped(root: Path) -> None:
+    """Also if who goes on does not say so again."""
+    lake, log = Catalog(root / "lake"), changelog(root)
+    log.append(b"longer-" + KEY, b"1")
+    log.flush()
+    log.close()
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, (Erasure, "rewrite_logs", "before", 1), die)
+        with pytest.raises(DiesError):
+            erase(lake, asked(root, "drop"), whole=True)
+    erase(lake, asked(root), whole=True)
+    assert files_with(root / "changelogs", ALICE) == []
+
+
+@pytest.mark.full
 def test_changes_for_which_an_erasure_was_begun_are_not_forgotten(root: Path) -> None:
     """Who goes on without their place, or for somebody else, is told; and the latter is erased."""
     lake, also = Catalog(root / "lake"), [str(root / "changelogs")]
