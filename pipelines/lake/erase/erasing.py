@@ -17,7 +17,8 @@ in their order:
 
 An erasure that ends before the fifth step has changed no snapshot; one that ends after it is
 continued by the same request. Of two processes with one request only one can switch: the claim
-names one.
+names one. As it holds no key, who continues it may ask for something else: what is left of that is
+erased as well, after the erasure that was begun.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -72,6 +73,8 @@ from statelake.pipelines.lake.erase.planning import (
     records_of,
 )
 from statelake.pipelines.lake.erase.refusals import (
+    changelogs_of,
+    refuse_fewer_places,
     refuse_other_snapshots,
     refuse_plan,
     refuse_telling_id,
@@ -87,7 +90,8 @@ from statelake.pipelines.lake.tables.records import (
     by_span,
 )
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, sync_attempt
-from statelake.state_core.errors import ConflictError, LakeError, StateError
+from statelake.state_core.errors import ConflictError, LakeError, NoMatchError, StateError
+from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.printable import Printed
 
 STEPS = (
@@ -110,21 +114,28 @@ class ErasureResult(Printed):
         resumed: Whether an interrupted erasure was continued.
         said: The content of its record: the found and the deleted rows and files.
         record: Its record.
+        begun: The erasure that was continued, if it was begun for something else.
     """
 
     request: str
     resumed: bool
     said: Mapping[str, Any]
     record: AuditRecord
+    begun: ErasureResult | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        head = {"request": self.request, "resumed": self.resumed}
+        head: dict[str, Any] = {"request": self.request, "resumed": self.resumed}
+        if self.begun is not None:
+            head["begun"] = self.begun.to_json()
         return head | {**self.said, "digest": self.record.digest}
 
     def lines(self) -> Iterator[str]:
         """Yield what people read."""
         said = self.said
+        if self.begun is not None:
+            yield f"{self.request} was begun for something else, which is erased, too:"
+            yield from self.begun.lines()
         yield (
             f"erased {self.request}: {said['rows']:,} rows of {len(said['states'])} states in"
             f" {said['files']} files, from {len(said['snapshots_erased_from'])} of"
@@ -140,6 +151,7 @@ class _Options:
     requested_by: str
     engine: Engine
     progress: Progress | None
+    approve: Callable[[ErasurePlan], None] | None = None
 
 
 def plan_erasure(
@@ -180,6 +192,7 @@ def erase(
     requested_by: str = "",
     engine: Engine | None = None,
     progress: Progress | None = None,
+    approve: Callable[[ErasurePlan], None] | None = None,
 ) -> ErasureResult:
     """Erase rows, or continue an interrupted erasure of the same request.
 
@@ -192,8 +205,11 @@ def erase(
         requested_by: Who requests it; the user of this process by default.
         engine: The engine that rewrites files.
         progress: Called with (done, total) after each file.
+        approve: Called with the plan of what is left of the request after an interrupted erasure
+            was continued; may raise an error to refuse it.
 
     Raises:
+        StateError: An interrupted erasure was continued, but of this request something is left.
         NoMatchError: Nothing was found; nothing was written.
         ConflictError: Other processes write to the jobs, or a table has edits without a commit.
         EncodeError: No operator can have a key of that type, or state can't be searched and
@@ -203,9 +219,54 @@ def erase(
     refuse_telling_id(asked)  # before the claim, which stays in the log
     audit_records(lake)  # fail early: no record can be added if these can't be read
     options = _Options(
-        whole, secret, requested_by or requester_here(), engine or LocalEngine(), progress
+        whole, secret, requested_by or requester_here(), engine or LocalEngine(), progress, approve
     )
-    return Erasure(lake, asked, jobs, options).run()
+    done = Erasure(lake, asked, jobs, options).run()
+    return _erased_the_rest(lake, asked, jobs, options, done) if done.resumed else done
+
+
+def _erased_the_rest(
+    lake: Catalog,
+    asked: ErasureRequest,
+    jobs: Sequence[str],
+    options: _Options,
+    begun: ErasureResult,
+) -> ErasureResult:
+    """Erase what is left of a request, if the erasure that was continued was begun for another.
+
+    Raises:
+        ConflictError: Changelogs may have keys for which the erasure was begun.
+        StateError: Something is left.
+    """
+    # a blob store that the erasure left empty may not exist any more
+    blobs = [place for place in asked.blobs if Directory(place).confined().exists("blobs")]
+    rest = replace(asked, blobs=blobs)
+    try:
+        plan = plan_erasure(lake, rest, jobs, progress=options.progress)
+        if plan.changes_nothing:
+            return begun
+        if options.approve is not None:
+            options.approve(plan)
+        done = Erasure(lake, rest, jobs, options).run()
+    except NoMatchError:
+        return begun
+    except StateError as error:
+        again = (
+            f"erasure {asked.request!r} was continued as it was begun, but what is asked for now"
+        )
+        raise type(error)(
+            f"{again} is not erased: {error.problem}",
+            place=error.place,
+            remedy="; ".join(filter(None, [error.remedy, "then give the same request again"])),
+        ) from error
+    for place, changelog in changelogs_of(begun.said):  # only its keys tell its changes there
+        raise ConflictError(
+            f"erasure {asked.request!r} was begun for something else, of which changes may be left"
+            f" in the changelog {changelog}; all else of both is erased",
+            place=place,
+            remedy="erase what it was begun for again, under another --request",
+        )
+    return replace(done, resumed=True, begun=begun)
 
 
 class Erasure:
@@ -273,15 +334,17 @@ class Erasure:
                 f"erasure {request!r} is running",
             )
         refuse_other_snapshots(before.said, self.asked)
+        refuse_fewer_places(before.said, self.asked)
+        if not before.switched:  # no snapshot was changed: as if it was never begun
+            self.claim = replace(self.claim, jobs=self.claim.jobs or all_jobs(self.lake))
+            return 0
         self.claim = replace(
             before, token=self.token, process=this_process(),
             jobs=before.jobs or all_jobs(self.lake),
         )  # fmt: skip
-        if not before.switched:
-            self.claim = replace(self.claim, replaced={}, said={})
-            return 0
         self.replaced = {table: _units(files) for table, files in before.replaced.items()}
         self._said = before.said
+        self.asked = replace(self.asked, carried=before.said.get("carried", self.asked.carried))
         self.lake.transact(partial(self._taken, before.token))
         return SWITCH + 1
 

@@ -133,6 +133,11 @@ class ErasurePlan(Printed):
         """Return whether nothing was found."""
         return not (self.rows or self.notes or self.key_in_leftovers)
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Return whether nothing was found, nor is state dropped that can't be searched."""
+        return self.empty and not (self.carried == "drop" and self.opaque)
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON, under the names of its record."""
         recorded = {

@@ -26,7 +26,7 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
             id, which is recorded for good, contains a word of the request.
     """
     refuse_telling_id(asked)
-    if plan.empty and not (asked.carried == "drop" and plan.opaque):
+    if plan.changes_nothing:
         old = [place for place in plan.elsewhere if place.startswith(OLD)]
         raise NoMatchError(
             f"no such key or row is in {plan.snapshots} snapshots",
@@ -84,3 +84,29 @@ def refuse_other_snapshots(content: Mapping[str, Any], asked: ErasureRequest) ->
             f"erasure {asked.request!r} was begun for other snapshots",
             remedy="give the same --snapshot options as then",
         )
+
+
+def refuse_fewer_places(content: Mapping[str, Any], asked: ErasureRequest) -> None:
+    """Refuse to continue an erasure without places of task state in which it found something.
+
+    Raises:
+        ConflictError: Such a place is not given.
+    """
+    begun = {place for place, _ in changelogs_of(content)}
+    begun |= {left.partition(" of runs in ")[2] for left in content.get("left", [])}
+    missing = begun - {"", *asked.blobs, *asked.changelogs}
+    if missing:
+        raise ConflictError(
+            f"erasure {asked.request!r} was begun in another place, too",
+            place=min(missing),
+            remedy="give the same --blobs and --changelogs options as then",
+        )
+
+
+def changelogs_of(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return place and name of the changelogs of tasks in which an erasure found keys."""
+    return [
+        (state["job"], state["state"])
+        for state in content.get("states", [])
+        if state["operator"] == "changelogs" and state["job"] not in content.get("jobs", [])
+    ]

@@ -119,12 +119,13 @@ def erase_op(erasure: LakeErasure) -> dg.OpDefinition:
                     lake, request.asked, request.jobs, whole=request.whole, secret=secret,
                     requested_by=requested_by,
                     progress=LoggedProgress(context.log, f"erasing {config.request}"),
+                    approve=lambda rest: _refuse_more(rest, request, planned),
                 )  # fmt: skip
             except NoMatchError:
-                if before is None or _recorded(lake, request, secret) is not None:
-                    context.log.info("nothing of it is left")
-                    return
+                context.log.info("nothing of it is left")
+            if _recorded(lake, request, secret) is None:
                 # nothing of it is here: the request is fulfilled
+                before = before or _plan(lake, request, context)
                 content = before.said(request.asked, secret)
                 add_record(lake, "erase", config.request, requested_by, content)
 

@@ -24,7 +24,7 @@ from statelake import NewKeyedState, NewOperator, write_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
 from statelake.pipelines.lake.erase.audit_records import audit_records
-from statelake.pipelines.lake.erase.erasing import Erasure
+from statelake.pipelines.lake.erase.erasing import Erasure, plan_erasure
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.orchestration.component import StateLake
@@ -245,6 +245,55 @@ def test_what_was_killed_is_gone_on_with_by_the_same_launch(
         assert desk.failure(desk.erase()).startswith("EndError, whose words may name")
     assert metadata(desk.erase())["clean"]
     assert files_with(desk.base / "lake", ALICE) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "rows", "step"),
+    [
+        ("bob", 2, "rewrite_logs"), ("somebody-else-9", 0, "close"),
+        ("bob", 2, "write_files"), ("bob", 2, ""),
+    ],
+)  # fmt: skip
+def test_a_request_that_was_changed_and_planned_again_is_erased_as_it_is_now(
+    desk: Desk, key: str, rows: int, step: str
+) -> None:
+    """Also if the erasure that was killed, or done, was of somebody else, who goes as begun."""
+    desk.put()
+    assert desk.plan().success
+    with pytest.MonkeyPatch.context() as patch:
+        if step:
+            do_at(patch, (Erasure, step, "before", 1), stop)
+        assert desk.erase().success == (not step)
+    desk.put(keys=[key])
+    assert "was changed since it was planned" in desk.failure(desk.erase())
+    assert desk.plan().success
+    erased = metadata(desk.erase())
+    assert (erased["rows erased"], erased["rows left"]) == (rows, 0)
+    left = {state.rows for state in plan_erasure(desk.lake, ErasureRequest(ID, ["bob"])).states}
+    assert left == (set() if rows else {2})
+    switched = step != "write_files"
+    assert (files_with(desk.base / "lake", ALICE) == []) == switched
+    assert desk.check().passed
+
+
+def test_what_goes_on_erases_nothing_that_was_not_planned(desk: Desk) -> None:
+    """What was begun ends, but the new plan is stale, and has to be made again."""
+    nobody = NewKeyedState("visits", pa.table({"key": ["dave"], "value": [1]}), value="Long")
+    write_snapshot(desk.base / "nobody", [NewOperator("users", "String", (nobody,))])
+    import_as(desk.lake, desk.base / "nobody", "nobody", "audit", uids=("users",))
+    desk.put()
+    assert desk.plan().success
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, (Erasure, "rewrite_logs", "before", 1), stop)
+        desk.failure(desk.erase())
+    desk.put(keys=["bob"], jobs=["audit"])
+    assert metadata(desk.plan())["rows"] == 0
+    import_as(desk.lake, desk.base / "day-2", "day-2", "audit", uids=("users",))
+    told = desk.failure(desk.erase())
+    assert "asked for now is not erased: the plan of 'gdpr-7' is stale" in told
+    assert files_with(desk.base / "lake" / "orders", ALICE) == []
+    assert metadata(desk.plan())["rows"] == 1
+    assert desk.erase().success
 
 
 @pytest.mark.parametrize("step", ["find", "rewrite_logs"])

@@ -223,6 +223,40 @@ def test_what_only_tasks_keep_is_erased_and_recorded(root: Path, step: str) -> N
 
 
 @pytest.mark.full
+def test_what_goes_on_drops_what_was_to_be_dropped(root: Path) -> None:
+    """Also if who goes on does not say so again."""
+    lake, log = Catalog(root / "lake"), changelog(root)
+    log.append(b"longer-" + KEY, b"1")
+    log.flush()
+    log.close()
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, (Erasure, "rewrite_logs", "before", 1), die)
+        with pytest.raises(DiesError):
+            erase(lake, asked(root, "drop"), whole=True)
+    erase(lake, asked(root), whole=True)
+    assert files_with(root / "changelogs", ALICE) == []
+
+
+@pytest.mark.full
+def test_changes_for_which_an_erasure_was_begun_are_not_forgotten(root: Path) -> None:
+    """Who goes on without their place, or for somebody else, is told; and the latter is erased."""
+    lake, also = Catalog(root / "lake"), [str(root / "changelogs")]
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, (Erasure, "rewrite_logs", "before", 1), die)
+        with pytest.raises(DiesError):
+            erase(lake, ErasureRequest("r", [BOB.decode()], changelogs=also))
+    with pytest.raises(ConflictError, match=r"changelogs: .*another place, too; give the same"):
+        erase(lake, ErasureRequest("r", [ALICE]))
+    with pytest.raises(
+        ConflictError, match=r"changes may be left in the changelog .*another --req"
+    ):
+        erase(lake, ErasureRequest("r", [ALICE], changelogs=also), whole=True)
+    assert not plan_erasure(lake, ErasureRequest("r", [ALICE], changelogs=also)).rows
+    assert erase(lake, ErasureRequest("r2", [BOB.decode()], changelogs=also)).said["rows"]
+    assert files_with(root / "changelogs", BOB.decode()) == []
+
+
+@pytest.mark.full
 def test_a_crash_at_each_file_of_tasks_is_gone_on_from(committed: Path, tmp_path: Path) -> None:
     """Before and behind the last step but two, at files that are written."""
     for name, when in itertools.product(("write", "create"), ("before", "after")):

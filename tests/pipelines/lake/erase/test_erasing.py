@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 import struct
 from pathlib import Path
@@ -395,6 +396,64 @@ def test_a_crash_at_each_step_is_gone_on_from(step: Step, small: Catalog, tmp_pa
     assert small.version().claims == Claims()
     assert [record.kind for record in audit_records(small)] == ["erase"]
     assert broken_record(audit_records(small)) is None
+
+
+OTHER = "person-007"
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.full
+def test_who_goes_on_for_somebody_else_has_both_erased(step: str, small: Catalog) -> None:
+    """The claim names no key: what was begun ends, and who is asked for now goes as well."""
+    root = Path(small.directory.root)
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, (Erasure, step, "after", 1), die)
+        with pytest.raises(DiesError):
+            run(small, SMALL)
+    switched = STEPS.index(step) >= STEPS.index("switch")
+    resumed = switched and step != "close"
+    done = run(small, ErasureRequest(SMALL.request, [OTHER]))
+    assert (done.resumed, done.begun is not None) == (resumed, resumed)
+    assert done.said["rows"] == (2 if switched else 3)  # her erasure took what others say of her
+    assert files_with(root, OTHER) == []
+    assert (files_with(root, ALICE) == []) == switched
+    records = [json.loads(record.said)["rows"] for record in audit_records(small)]
+    assert records == ([71, 2] if switched else [3])
+    assert_whole(small, orphans=not switched)
+
+
+@pytest.mark.parametrize("step", ["find", "rewrite_logs"])
+@pytest.mark.full
+def test_who_goes_on_with_other_jobs_has_these_erased(
+    step: str, small: Catalog, savepoints: Path
+) -> None:
+    """Before the switch and behind it."""
+    import_as(small, savepoints / "day-0", "other", "audit", uids=UIDS)
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, (Erasure, step, "before", 1), die)
+        with pytest.raises(DiesError):
+            erase(small, KEYED, ["orders"])
+    erase(small, KEYED, ["audit"])
+    left = {state.job for state in plan_erasure(small, KEYED).states}
+    assert left == ({"orders"} if step == "find" else set())
+
+
+@pytest.mark.full
+def test_that_who_is_asked_for_now_is_left_is_an_error(small: Catalog) -> None:
+    """What was begun is done, and the reason and the remedy are told."""
+    root = Path(small.directory.root)
+    with pytest.MonkeyPatch.context() as patch:
+        do_at(patch, (Erasure, "rewrite_logs", "before", 1), die)
+        with pytest.raises(DiesError):
+            run(small, SMALL)
+    hold_snapshot(small, "orders", "day-0", "case 4711")
+    other = ErasureRequest(SMALL.request, [OTHER])
+    with pytest.raises(HeldError, match=r"asked for now is not erased: .*give the same request"):
+        run(small, other)
+    assert files_with(root, ALICE) == []
+    release_snapshot(small, "orders", "day-0")
+    assert not run(small, other).resumed
+    assert files_with(root, OTHER) == []
 
 
 @pytest.mark.full
