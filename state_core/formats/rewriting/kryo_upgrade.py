@@ -912,16 +912,16 @@ def find_collections(
     by_path = {part.path: part for part in parts.parts}
     stored = rows.layout.value_writer(rows.batch).to_binary()
     try:
-        places = parts.located(rows, stored)
+        places = list(parts.located(rows, stored))
+        for each in places:
+            for item in () if each.path in found else each.objects.others.values():
+                by_path[each.path].values.write(item, KryoVersion.FLINK_2)
     except StateError:  # say which row it is, or read each by itself
         _find_one_by_one(rows, stored, parts, found)
         return
     for each in places:
         if each.path in found:
             found[each.path].note_all(each.objects)
-            continue
-        for item in each.objects.others.values():
-            by_path[each.path].values.write(item, KryoVersion.FLINK_2)
 
 
 def _find_one_by_one(

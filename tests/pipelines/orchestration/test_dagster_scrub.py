@@ -62,7 +62,7 @@ def test_it_goes_on_and_names_what_is_damaged(
         read.clear()
         (judged,) = scrub.execute_in_process(instance=instance).get_asset_check_evaluations()
     assert not judged.passed
-    assert len(read) == judged.metadata["files"].value
+    assert len(set(read)) == judged.metadata["files"].value  # a damaged one is read again
     assert judged.metadata["damaged files"].value == 1
     assert damaged.name in judged.metadata["damaged"].value
     assert "orders/monday" in judged.metadata["damaged"].value

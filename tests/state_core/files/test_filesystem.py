@@ -18,7 +18,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
-from statelake.state_core.errors import MissingFileError, SnapshotError
+from statelake.state_core.errors import MissingFileError, SnapshotError, UnreachableFileError
 from statelake.state_core.files import object_stores
 from statelake.state_core.files.filesystem import Directory
 
@@ -166,7 +166,7 @@ class UnreadableFile(io.BytesIO):
 
 @pytest.mark.parametrize(
     ("kept", "error", "problem"),
-    [(False, MissingFileError, "no such file"), (True, SnapshotError, "RESOURCE_NOT_FOUND")],
+    [(False, MissingFileError, "no such file"), (True, UnreachableFileError, "RESOURCE_NOT_FOUND")],
 )
 def test_a_file_deleted_while_it_is_read_is_a_missing_file(
     kept: bool, error: type[Exception], problem: str, monkeypatch: pytest.MonkeyPatch
