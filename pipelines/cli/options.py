@@ -29,7 +29,7 @@ from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trust
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
 from statelake.state_core.errors import DeclarationError, SnapshotError, StateError
 from statelake.state_core.extras import require_extra
-from statelake.state_core.printable import first_of, printable
+from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
     from statelake.pipelines.api import Job, LakeSnapshot
@@ -185,7 +185,9 @@ def refuse_problems(problems: Iterable[str]) -> None:
     said = list(problems)
     if said:
         sys.stdout.flush()
-        raise SnapshotError(first_of(said))
+        if len(said) > 1:  # not behind the first one, which may end with words to copy
+            click.echo(f"{len(said):,} problems, the first of them:", err=True)
+        raise SnapshotError(said[0])
 
 
 def snapshot_named(job: Job, name: str) -> SnapshotId:

@@ -211,7 +211,7 @@ def test_the_changelog_backend(
         assert run("check", "integrity", place, "--allow-external", log).code == 0
         if any(handle.changes for handle in handles) and storage == "filesystem":
             ran = run("inspect", place)
-            assert (ran.code, ran.out) == (3, "")
+            assert (ran.code, "?" in ran.out) == (3, True)
             assert f"--allow-external {log}" in ran.err
     lake = Catalog(tmp_path / "lake")
     assert all(isinstance(keyed_handle, ChangelogHandle) for keyed_handle in keyed_handles(native))
