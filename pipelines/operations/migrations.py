@@ -475,9 +475,8 @@ def upgrade_one(
     except ConflictError:
         if not lake.has(job, target):
             raise
-        return _upgraded_before(
-            lake, job, snapshot_id, target, new
-        )  # another has made it meanwhile
+        # another has made it meanwhile
+        return _upgraded_before(lake, job, snapshot_id, target, new)
     made_id = record.snapshot_id if record.snapshot_id != snapshot_id else ""
     return UpgradeOutcome(snapshot_id, made_id, states)
 

@@ -898,24 +898,18 @@ def find_collections(
 ) -> None:
     """Note the classes of the elements of all collections by Kryo in some rows.
 
-    Other objects are written on trial, if kernels do not know their classes.
-
     Args:
         rows: The rows.
         before: The serializer of their values.
         found: The classes by the collection's path, to which those of these rows are added.
 
     Raises:
-        StateError: A value can't be parsed, or Flink 2's Kryo has no form for it.
+        StateError: A value can't be parsed.
     """
     parts = PartsOfKryo(before)
-    by_path = {part.path: part for part in parts.parts}
     stored = rows.layout.value_writer(rows.batch).to_binary()
     try:
-        places = list(parts.located(rows, stored))
-        for each in places:
-            for item in () if each.path in found else each.objects.others.values():
-                by_path[each.path].values.write(item, KryoVersion.FLINK_2)
+        places = parts.located(rows, stored)
     except StateError:  # say which row it is, or read each by itself
         _find_one_by_one(rows, stored, parts, found)
         return
@@ -931,15 +925,12 @@ def _find_one_by_one(
     found: Mapping[str, Found],
 ) -> None:
     with_ttl = isinstance(rows, StateRows) and rows.layout.with_ttl
-    by_path = {part.path: part for part in parts.parts}
 
     def note(source: DataInput) -> bytes:
         source.read_bytes(TTL_BYTES * with_ttl)
         for _, _, path, item in parts.of(source):
             if path in found:
                 found[path].note(item)
-            else:
-                by_path[path].values.write(item, KryoVersion.FLINK_2)
         return b""
 
     for row, data in enumerate(stored.to_pylist()):
