@@ -69,9 +69,20 @@ def unread_of(operator: Operator, states: Collection[str]) -> list[str]:
 
 
 def readable_elements(
-    operator: Operator, states: Collection[str]
+    operator: Operator, states: Collection[str], *, partial: bool
 ) -> tuple[list[StateElement], list[str]]:
-    """Return the elements of some list states of an operator, and why others can't be read."""
+    """Return the elements of some list states of an operator, and why others can't be read.
+
+    Args:
+        operator: The operator.
+        states: The names of the states.
+        partial: Whether elements that can't be read are passed over.
+
+    Raises:
+        SnapshotError: An element can't be read, and is not passed over.
+    """
+    if not partial:
+        return elements_of(operator, states), []
     found: list[StateElement] = []
     problems = unread_of(operator, states)
     for state in operator.operator_states:

@@ -43,12 +43,7 @@ from statelake.state_core.connectors.committables import (
     read_paimon,
     read_pulsar,
 )
-from statelake.state_core.connectors.elements import (
-    Element,
-    StateElement,
-    elements_of,
-    readable_elements,
-)
+from statelake.state_core.connectors.elements import Element, StateElement, readable_elements
 from statelake.state_core.connectors.versioned import read_versioned
 from statelake.state_core.errors import SnapshotError, StateError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
@@ -163,11 +158,7 @@ def sinks_of(snapshot: Snapshot) -> list[Sink]:
     """
     sinks = []
     for operator in snapshot.operators:
-        elements, problems = (
-            readable_elements(operator, SINK_STATES)
-            if snapshot.partial
-            else (elements_of(operator, SINK_STATES), [])
-        )
+        elements, problems = readable_elements(operator, SINK_STATES, partial=snapshot.partial)
         sink = sink_of(operator.operator_id, operator.label, elements)
         if sink is None and problems:
             sink = Sink(operator.operator_id, operator.label, (), ())

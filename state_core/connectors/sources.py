@@ -27,12 +27,7 @@ from statelake.state_core.connectors.cdc import (
     read_cdc_enumerator,
     read_cdc_split,
 )
-from statelake.state_core.connectors.elements import (
-    Element,
-    StateElement,
-    elements_of,
-    readable_elements,
-)
+from statelake.state_core.connectors.elements import Element, StateElement, readable_elements
 from statelake.state_core.connectors.files import (
     FileSplit,
     PendingFiles,
@@ -435,11 +430,7 @@ def sources_of(snapshot: Snapshot) -> list[Source]:
     for operator in snapshot.operators:
         handle = handles[operator.operator_id]
         coordinator = None if handle is None else handle.data
-        elements, problems = (
-            readable_elements(operator, SOURCE_STATES)
-            if snapshot.partial
-            else (elements_of(operator, SOURCE_STATES), [])
-        )
+        elements, problems = readable_elements(operator, SOURCE_STATES, partial=snapshot.partial)
         source = source_of(operator.operator_id, operator.label, elements, coordinator)
         if source is None and problems:
             source = Source(operator.operator_id, operator.label, (), coordinator)
