@@ -122,29 +122,13 @@ def _instant(millis: int) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03d}"
 
 
-class StateHead(dict[str, Any]):
-    """The fields with which every printed row of a state begins, and what knows all of its values.
-
-    Attributes:
-        layout: The layout of the state's rows.
-    """
-
-    layout: Any = None
-
-
-def state_head(operator: str, state: KeyedState | OperatorState) -> StateHead:
+def state_head(operator: str, state: KeyedState | OperatorState) -> dict[str, Any]:
     """Return the fields with which every printed row of a state begins.
 
     Args:
         operator: The operator's uid or id.
         state: The state.
     """
-    head = StateHead(_head(operator, state))
-    head.layout = state.layout
-    return head
-
-
-def _head(operator: str, state: KeyedState | OperatorState) -> dict[str, Any]:
     if isinstance(state, OperatorState):
         return {"operator": operator, "state": state.name, "kind": _MODES[state.mode.name]}
     head = {"operator": operator, "state": state.name, "kind": state.kind.value}
@@ -154,7 +138,9 @@ def _head(operator: str, state: KeyedState | OperatorState) -> dict[str, Any]:
     return head | ({"alias": state.names.alias} if state.names.alias else {})
 
 
-def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
+def plain_rows(
+    head: dict[str, Any], rows: pa.RecordBatch | pa.Table, layout: Any
+) -> Iterator[dict[str, Any]]:
     """Yield rows of a state as they are printed, as JSON values.
 
     A value that its column can't hold is text, with all of its digits. Where JSON does not say all
@@ -163,18 +149,18 @@ def plain_rows(head: dict[str, Any], rows: pa.RecordBatch | pa.Table) -> Iterato
     Args:
         head: What each begins with: `state_head`.
         rows: The rows.
+        layout: The layout of the state's rows.
     """
     names = [name for name in rows.schema.names if not name.startswith(RAW)]
     names.sort(key=_ORDER.index)
     kinds = {name: rows.schema.field(name).type for name in names}
-    layout = getattr(head, "layout", None)
     for start in range(0, rows.num_rows, ROWS_AT_ONCE):
         part = rows.slice(start, ROWS_AT_ONCE)
         whole = rows_said(part, layout)
         for row, more in zip(part.select(names).to_pylist(), whole, strict=True):
             said = row | more
             told = {name: plain(said[name], kinds.get(name)) for name in (*names, *more)}
-            yield {**head, **told}
+            yield head | told
 
 
 def rows_said(rows: pa.RecordBatch | pa.Table, layout: Any = None) -> list[dict[str, Any]]:

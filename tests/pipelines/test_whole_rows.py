@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
-from statelake.pipelines.shown import StateHead, json_text, plain, plain_rows
+from statelake.pipelines.shown import json_text, plain, plain_rows
 from statelake.state_core.errors import StateError
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.model.snapshot import Entries, StateKind
@@ -51,13 +51,6 @@ def layout_of(
     return KeyedLayout(kind, LONG, VOID, value, user_key, **more)
 
 
-def head_of(layout: KeyedLayout) -> StateHead:
-    """What an entry begins with: nothing here."""
-    head = StateHead()
-    head.layout = layout
-    return head
-
-
 def printed(layout: KeyedLayout, key: bytes, value: bytes) -> dict[str, Any]:
     """An entry as `dump` prints it."""
     bounds = np.array([0, len(key), len(key) + len(value)], np.int64)
@@ -65,7 +58,7 @@ def printed(layout: KeyedLayout, key: bytes, value: bytes) -> dict[str, Any]:
         np.frombuffer(key + value, np.uint8), np.zeros(1, np.int16), np.zeros(1, np.int64),
         bounds[:1], bounds[1:2], bounds[1:2], bounds[2:], lambda at: f"byte {at}",
     )  # fmt: skip
-    (row,) = plain_rows(head_of(layout), layout.decode(entries))
+    (row,) = plain_rows({}, layout.decode(entries), layout)
     return row
 
 
@@ -107,32 +100,30 @@ def edges(serializer: TypeSerializer, values: list[bytes]) -> list[bytes]:
     return values + [each[: serializer.length] for each in PATTERNS if 0 < serializer.length <= 16]
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("sample", TABLE, ids=repr)
-def test_no_two_values_look_alike(sample: Sample) -> None:
-    """Of any type: bits that JSON does not say are there as bytes."""
+def sweep(sample: Sample, show: Any, raw: str) -> None:
+    """Compare what is printed of drawn values, and of those at the edges of their type."""
     serializer = serializer_of(sample)
 
     @settings(max_examples=2, suppress_health_check=list(HealthCheck), database=None)
     @given(st.lists(sample.encoded, min_size=1, max_size=2))
-    def sweep(values: list[bytes]) -> None:
-        check(serializer, edges(serializer, values), of_value, "raw_value")
+    def drawn(values: list[bytes]) -> None:
+        check(serializer, edges(serializer, values), show, raw)
 
-    sweep()
+    drawn()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sample", TABLE, ids=repr)
+def test_no_two_values_look_alike(sample: Sample) -> None:
+    """Of any type: bits that JSON does not say are there as bytes."""
+    sweep(sample, of_value, "raw_value")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("sample", LEAVES, ids=repr)
 def test_no_two_user_keys_look_alike(sample: Sample) -> None:
     """Nor keys of maps."""
-    serializer = serializer_of(sample)
-
-    @settings(max_examples=2, suppress_health_check=list(HealthCheck), database=None)
-    @given(st.lists(sample.encoded, min_size=1, max_size=2))
-    def sweep(values: list[bytes]) -> None:
-        check(serializer, edges(serializer, values), of_user_key, "raw_key")
-
-    sweep()
+    sweep(sample, of_user_key, "raw_key")
 
 
 MAX = (31_556_889_864_403_199).to_bytes(8, "big") + (999_999_999).to_bytes(4, "big")
@@ -162,7 +153,7 @@ def test_values_within_others_are_whole(name: str) -> None:
 
 
 def test_what_json_does_not_say_has_its_bytes_beside_it() -> None:
-    """A NaN's bits, a null that is none, a key of null beside the text, no time at all."""
+    """Bits of a NaN, null in two forms, the key null beside the text "null", an invalid time."""
     nan = b"\x7f\xf8\0\0\0\0\0\x01"
     entry = of_value(DoubleSerializer(), nan)
     assert (entry["value"], entry["raw_value"]) == ("nan", base64.b64encode(nan).decode())
@@ -222,7 +213,7 @@ def test_a_value_that_was_edited_is_what_its_column_says() -> None:
     batch = layout.decode(entries)
     at = batch.schema.get_field_index("value")
     value = batch.column(at).fill_null(1_000_000)
-    (entry,) = plain_rows(head_of(layout), batch.set_column(at, batch.schema.field(at), value))
+    (entry,) = plain_rows({}, batch.set_column(at, batch.schema.field(at), value), layout)
     assert entry["value"] == "1970-01-01T00:00:01+00:00"
     assert "raw_value" not in entry
 

@@ -177,7 +177,7 @@ def _lines(
     head = state_head(operator.label, state)
     try:
         for batch in batches:
-            yield from plain_rows(head, batch)
+            yield from plain_rows(head, batch, state.layout)
     except StateError as error:
         problem = error.within(f"operator {operator.label}, state {state.name!r}")
         problems.append(str(problem))

@@ -164,7 +164,7 @@ class _Reader:
             self.rows[name] = [
                 row
                 for state, rows in read_key(table, unit, places.key)
-                for row in plain_rows(state_head("", state), rows)
+                for row in plain_rows(state_head("", state), rows, state.layout)
             ]
         return self.rows[name]
 

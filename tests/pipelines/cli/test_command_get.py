@@ -60,7 +60,7 @@ def got(savepoint: Path, key: str) -> list[str]:
         json.dumps(row)
         for rows in rows_in_savepoint(open_snapshot(savepoint), key)
         for state, batch in rows.batches
-        for row in plain_rows(state_head(rows.operator, state), batch)
+        for row in plain_rows(state_head(rows.operator, state), batch, state.layout)
     )
 
 
@@ -206,7 +206,7 @@ def test_a_lake_holds_what_the_savepoint_held(savepoint: Path, tmp_path: Path) -
             json.dumps(row)
             for each in rows_in_lake(lake, lake.latest("orders"), key)
             for state, batch in each.batches
-            for row in plain_rows(state_head(each.operator, state), batch)
+            for row in plain_rows(state_head(each.operator, state), batch, state.layout)
         ]
         assert sorted(found) == rows[key]
     words = ("get", "--lake", lake.location, "--job", "orders", "--key", key, "--json")

@@ -75,7 +75,7 @@ def find(
 
 
 def _row(hit: Hit) -> dict[str, Any]:
-    return next(plain_rows(state_head(hit.operator, hit.state), hit.row))
+    return next(plain_rows(state_head(hit.operator, hit.state), hit.row, hit.state.layout))
 
 
 def _print_json(value: str, found: Found) -> None:
