@@ -87,7 +87,7 @@ def field_path(kind: pa.DataType, path: str) -> str:
 
 
 def _fields_at(kind: pa.DataType, path: str) -> Iterator[tuple[str, pa.Field | None]]:
-    """Yield each name of a path, and the column that it means; None if there is none."""
+    """Yield each name of a path, and its column; None if the type has no such field."""
     for name in path.split("."):
         inner = list(kind) if pa.types.is_struct(kind) else []
         found = next((each for each in inner if field_name(each) == name), None)

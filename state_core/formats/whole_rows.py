@@ -68,7 +68,7 @@ def whole_rows(layout: Layout, batch: pa.RecordBatch) -> dict[int, dict[str, Any
 
     Args:
         layout: The layout of the rows.
-        batch: The rows. Without some of the columns it is believed that none was edited.
+        batch: The rows. Where columns are missing, exact bytes are taken for current ones.
 
     Returns:
         By the number of the row: the whole values by column, or the bytes as `raw_key` and

@@ -150,7 +150,7 @@ def _newest(state: KeyedState) -> int:
 def _keys(state: KeyedState, until: int, limit: int) -> Iterator[Any]:
     """Yield the first keys of which something has expired, each once in a row of entries."""
     yielded: set[str] = set()
-    from statelake.state_core.formats.whole_rows import whole_column  # noqa: PLC0415 - a ring
+    from statelake.state_core.formats.whole_rows import whole_column  # noqa: PLC0415 - formats import the model
 
     for batch, (owners, times) in _times(state, ("key", "raw_key", TTL)):
         gone = pc.fill_null(pc.less_equal(times, until), False).to_numpy(zero_copy_only=False)

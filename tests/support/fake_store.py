@@ -98,7 +98,7 @@ class FakeStore:
             return f"upload-{self._begun}"
 
     def complete(self, name: str, upload: str, numbers: list[int]) -> bytes | None:
-        """Put an object of an upload's parts; return its content, or None if there are none."""
+        """Put an object of an upload's parts; return its content, or None without parts."""
         with self._lock:
             if (parts := self.uploads.pop(upload, None)) is None:
                 return None

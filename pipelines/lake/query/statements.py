@@ -364,8 +364,8 @@ class PreparedStatement(_Prepared):
         """Execute a DELETE or UPDATE over some rows of its table.
 
         Returns:
-            The rows afterwards, in their order, and the places of the rows that met the condition.
-            The same object if there is none: other rows are not touched.
+            The rows afterwards, in their order, and the positions of the rows that met the
+            condition. If no row met it, the batch that was given.
 
         Raises:
             QueryError: DuckDB refuses the statement, or a value does not fit its column.

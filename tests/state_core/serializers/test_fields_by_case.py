@@ -75,7 +75,7 @@ def test_any_names_have_columns_of_their_own(names: list[str]) -> None:
 
 
 def test_a_path_goes_through_structs() -> None:
-    """What is none of its names stays as it is."""
+    """A path with an unknown name stays as it is."""
     kind = struct_of(["A", "a"], [struct_of(["B", "b"], [pa.int64()] * 2), pa.int64()])
     assert column_path(kind, "A.B") == column_path(kind, "A_2.B_2") == "A_2.B_2"
     assert field_path(kind, "A_2.B_2") == field_path(kind, "A.B") == "A.B"
