@@ -551,6 +551,7 @@ def paths_by_hand(tree: ast.AST) -> dict[str, int]:
     return found
 
 
+@pytest.mark.full
 def test_no_path_is_joined_by_hand() -> None:
     """Paths go through `state_core.files.confinement`; exceptions have a reason, and are in use."""
     wrong = []

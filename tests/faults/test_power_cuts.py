@@ -87,6 +87,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Recording]:
 
 
 @pytest.mark.parametrize(("at", "kept"), CUTS)
+@pytest.mark.full
 def test_a_first_import_that_was_cut_off_can_be_done_again(
     first_import: Recording, savepoints: Savepoints, tmp_path: Path, at: int, kept: Kept
 ) -> None:

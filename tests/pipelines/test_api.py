@@ -250,6 +250,7 @@ def test_a_savepoint_is_checked_shared_and_compressed_without_a_lake_of_its_own(
         opened.record_serializer(type="Long", like="kinds/total")
 
 
+@pytest.mark.full
 def test_an_erasure_is_planned_executed_and_audited(tmp_path: Path) -> None:
     """One object says what goes, so that what is audited is what was erased."""
     lake = sl.Lake(tmp_path / "lake")

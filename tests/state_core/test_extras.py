@@ -24,6 +24,7 @@ def declared(extra: str) -> set[str]:
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("extra", extras._PACKAGES)
+@pytest.mark.full
 def test_extras_are_what_the_project_declares(extra: str) -> None:
     """What is looked for is brought by the extra of that name, and by `all`."""
     known = packages_distributions()

@@ -45,6 +45,7 @@ def test_there_are_cases_of_every_backend_form_and_version() -> None:
 
 
 @every_case
+@pytest.mark.full
 def test_contents_are_what_flink_sees(golden: GoldenCase) -> None:
     """Tables put together as the job prints them are Flink's own lines."""
     assert_contents(golden, tables_of(open_golden(golden)))
@@ -52,6 +53,7 @@ def test_contents_are_what_flink_sees(golden: GoldenCase) -> None:
 
 @pytest.mark.thinned(2)
 @every_case
+@pytest.mark.full
 def test_reading_in_batches_gives_the_same_rows(golden: GoldenCase) -> None:
     """`batches` and `to_arrow` give the same rows, however many threads decode."""
     for _, state in keyed_states(golden):
@@ -62,6 +64,7 @@ def test_reading_in_batches_gives_the_same_rows(golden: GoldenCase) -> None:
 
 
 @every_case
+@pytest.mark.full
 def test_keys_lie_where_their_hash_says(golden: GoldenCase) -> None:
     """Each row's key group is that of its key's Java hash code, and its subtask owns it."""
     for operator, state in keyed_states(golden):
@@ -89,6 +92,7 @@ def test_key_groups_can_be_asked_for(golden: GoldenCase) -> None:
 
 
 @every_case
+@pytest.mark.full
 def test_schemas_promise_what_tables_have(golden: GoldenCase) -> None:
     """Typed columns all through: no state of these jobs falls back to bytes."""
     for _, state in keyed_states(golden):

@@ -13,6 +13,7 @@ from tests.integration.flink.oracle import FlinkError, FlinkOracle
 pytestmark = pytest.mark.flink
 
 
+@pytest.mark.full
 def test_flinks_refusal_is_told_and_it_answers_on(flink: FlinkOracle, tmp_path: Path) -> None:
     """A savepoint that is not there: Flink's own words, each time, from the same JVM."""
     for name in ("first", "second"):

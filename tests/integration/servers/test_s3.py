@@ -89,6 +89,7 @@ def put(source: Path, directory: Directory) -> None:
 # ------------------------------------------------------------------------------- files
 
 
+@pytest.mark.full
 def test_a_directory(directory: Directory) -> None:
     """Written, listed, read from anywhere, removed; what is not there is said to be missing."""
     assert directory.names() == []

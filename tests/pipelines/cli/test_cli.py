@@ -334,6 +334,7 @@ def test_an_import_loads_the_kernels_of_its_types(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_real_processes(tmp_path: Path) -> None:
     """The codes are what a shell sees."""
     command = ("-m", "statelake.pipelines.cli.main")
@@ -432,6 +433,7 @@ def test_a_reader_that_left_does_not_hear_yes(tmp_path: Path, *, also_errors: bo
             assert (words[0], ended.returncode) == (words[0], code)
 
 
+@pytest.mark.full
 def test_closed_output_is_nobodys_fault(tmp_path: Path) -> None:
     """`statelake import ... >&- 2>&-` imports, and none of its files gets what is printed."""
     lake = tmp_path / "lake"

@@ -351,6 +351,7 @@ def test_the_log_of_a_job_of_ours_is_found(ran: tuple[object, ...], tmp_path: Pa
     assert by_path.out.splitlines()[1].split() == shown.splitlines()[1].split()
 
 
+@pytest.mark.full
 def test_a_job_of_ours_is_verified_in_the_lake_and_elsewhere(
     ran: tuple[object, ...], tmp_path: Path
 ) -> None:
@@ -370,6 +371,7 @@ def test_a_job_of_ours_is_verified_in_the_lake_and_elsewhere(
     assert all("run-00000002" in fault for fault in every.json["faults"])
 
 
+@pytest.mark.full
 def test_records_of_a_job_of_ours_are_dropped_and_it_goes_on(
     ran: tuple[object, ...], tmp_path: Path
 ) -> None:

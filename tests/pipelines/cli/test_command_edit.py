@@ -76,6 +76,7 @@ def test_a_dry_run_and_state_that_grows(lake: Catalog) -> None:
     assert " KiB more); wrote " in ran.out
 
 
+@pytest.mark.full
 def test_keys_that_stay(lake: Catalog, tmp_path: Path) -> None:
     """A file of keys leaves just these; one with no key that is there is answered with no."""
     keys = sorted(set(open_snapshot(KINDS).operator("kinds").state("total").to_arrow()["key"]

@@ -196,6 +196,7 @@ def test_a_key_of_none_of_several_types() -> None:
 
 
 @pytest.mark.parametrize("savepoint", IN_LAKES, ids=lambda path: path.parent.name)
+@pytest.mark.full
 def test_a_lake_holds_what_the_savepoint_held(savepoint: Path, tmp_path: Path) -> None:
     """The same rows, of the newest snapshot and of one that is named."""
     lake = Catalog(tmp_path / "lake")
@@ -287,6 +288,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return lake
 
 
+@pytest.mark.full
 def test_what_changed_when(three: Catalog) -> None:
     """All is added first; then only what changed is told, with both values."""
     words = ("history", "--lake", three.location, "--job", "orders", "--key", "-820795872871")

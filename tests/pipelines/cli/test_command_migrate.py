@@ -431,6 +431,7 @@ def test_a_file_that_is_no_spec(
     assert str(path) in error
 
 
+@pytest.mark.full
 def test_several_states_and_files_make_one_snapshot(
     lake: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -468,6 +469,7 @@ def test_several_states_and_files_make_one_snapshot(
     assert len(job.snapshots()) == 5
 
 
+@pytest.mark.full
 def test_python_migrates_all_snapshots_as_the_command_does(lake: str, tmp_path: Path) -> None:
     """Those that were migrated are skipped, and an error is the result of its snapshot."""
     job = Lake(lake).job(JOB, engine="local")
@@ -518,6 +520,7 @@ def test_all_snapshots_of_no_job_are_an_error(command: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("command", ALL)
 @pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.full
 def test_an_invalid_row_fails_alone_of_all(command: str, listed: bool, tmp_path: Path) -> None:
     """It is told, as the newest one or where lists leave it out; the others are done."""
     scene = make_scene(tmp_path)

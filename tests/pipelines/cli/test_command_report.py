@@ -83,6 +83,7 @@ def test_without_heaviest_keys(tmp_path: Path) -> None:
     assert "|Bytes by subtask|" in text_of(target)
 
 
+@pytest.mark.full
 def test_a_lake(tmp_path: Path) -> None:
     """The newest snapshot or the one that is named, how the job grew, and a savepoint's sizes."""
     lake = tmp_path / "lake"

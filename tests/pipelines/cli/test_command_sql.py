@@ -61,6 +61,7 @@ class TestResults:
         """A command."""
         return ["sql", "--lake", lake.location, "--job", "demo", self.QUERY, *options]
 
+    @pytest.mark.full
     def test_forms(self, shared: Catalog, tmp_path: Path) -> None:
         """JSON, CSV, and files of each kind, which have all rows and replace what was there."""
         rows = run(*self.words(shared, "--json", "--limit", 1000)).lines
@@ -131,6 +132,7 @@ class TestResults:
 class TestLimits:
     """What a query takes of the machine."""
 
+    @pytest.mark.full
     def test_more_than_its_memory(self, shared: Catalog) -> None:
         """It is refused, with the option to raise; what can be is spilled."""
         words = ("sql", "--lake", shared.location, "--query-memory", "64MiB")
@@ -148,6 +150,7 @@ class TestLimits:
         ran = run("shell", "--lake", shared.location, "--query-memory", "64MiB")
         assert (ran.code, "--query-memory" in ran.err) == (3, True)
 
+    @pytest.mark.full
     def test_an_interrupt_ends_it(self, shared: Catalog, tmp_path: Path) -> None:
         """The first one; and nothing is left."""
         program = (

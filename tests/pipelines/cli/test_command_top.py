@@ -225,6 +225,7 @@ def test_the_heaviest_key_of_a_key_group(tmp_path: Path) -> None:
     [KINDS, WINDOWS, WIDE, *(case.snapshot for case in golden_cases("pojo", "queries"))],
     ids=lambda path: path.parent.name,
 )
+@pytest.mark.full
 def test_a_lake_weighs_what_the_savepoint_weighed(savepoint: Path, tmp_path: Path) -> None:
     """To the byte, times to live and all."""
     lake = Catalog(tmp_path / "lake")

@@ -22,6 +22,7 @@ def run(cache: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["monday", "tuesday"])  # the second one is compressed
+@pytest.mark.full
 def test_a_small_savepoint_goes_there_and_back_without_a_compilation(
     name: str, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "sql.md"
 BLOCK = re.compile(r"```\n\$ statelake (.*?)\n(.*?)```", re.DOTALL)
 
 
+@pytest.mark.full
 def test_every_command_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other; `...` stands for what differs from run to run."""
     monkeypatch.chdir(tmp_path)

@@ -125,6 +125,7 @@ def test_files_that_are_named_are_there(page: Path) -> None:
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.stem)
+@pytest.mark.full
 def test_a_page_shows_what_its_blocks_print(
     page: Path, clone: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

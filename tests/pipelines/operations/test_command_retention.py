@@ -37,6 +37,7 @@ def left(place: tuple[str, ...]) -> list[str]:
     return [summary.snapshot_id for summary in Catalog(place[1]).summaries("orders")]
 
 
+@pytest.mark.full
 def test_a_hold_and_its_end(place: tuple[str, ...]) -> None:
     """It is shown, it is answered with no where somebody drops, and it ends once."""
     first, *_ = DAYS

@@ -213,6 +213,7 @@ def killed(copy: Callable[[], object], at: int) -> bool:
         os._exit(0)
 
 
+@pytest.mark.full
 def test_a_copy_that_is_killed_goes_on(root: Path, tmp_path: Path) -> None:
     """At 20 random calls, each time again until it is done."""
     one = made(root, "incremental").snapshots[0]
@@ -498,6 +499,7 @@ def test_a_merged_file_that_grew_is_copied_again(root: Path, tmp_path: Path) -> 
     assert [bytes_of(to / Path(each.path).name) for each in (one, other)] == expected
 
 
+@pytest.mark.full
 def test_copies_of_a_job_that_are_killed_go_on(root: Path, tmp_path: Path) -> None:
     """What has its `_metadata` is whole at any time."""
     tree = made(root, "incremental", each=3)

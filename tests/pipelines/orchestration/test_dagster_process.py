@@ -57,6 +57,7 @@ def launched(
     )
 
 
+@pytest.mark.full
 def test_run_after_run(
     instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +98,7 @@ def test_runs_go_on_until_nothing_is_new(
     assert "run 1: operator alert" in logged
 
 
+@pytest.mark.full
 def test_state_goes_to_a_blob_store_too(
     instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

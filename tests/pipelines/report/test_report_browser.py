@@ -81,6 +81,7 @@ def test_no_chromium_is_a_failure_in_ci_and_said_elsewhere(
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1100, 390], ids=["desk", "phone"])
+@pytest.mark.full
 def test_it_opens_without_a_network(
     browser: Browser, report: Report, tmp_path: Path, width: int, dark: bool
 ) -> None:
@@ -109,6 +110,7 @@ def test_the_script_says_what_python_says(browser: Browser, report: Report, tmp_
         assert subtasks(seen.page) == expected(report.operators[0], 2)
 
 
+@pytest.mark.full
 def test_another_parallelism_gives_what_flink_assigns(
     browser: Browser, report: Report, tmp_path: Path, vectors: Path
 ) -> None:
@@ -186,6 +188,7 @@ def test_many_key_groups_and_numbers_between_two(browser: Browser, tmp_path: Pat
         assert seen.complaints == []
 
 
+@pytest.mark.full
 def test_a_hostile_snapshot_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     """Its names are read as they are, no script of theirs runs, and nothing is asked for."""
     gathered = savepoint_report(str(hostile_savepoint(tmp_path / "sp")), 20, check=True)

@@ -74,6 +74,7 @@ def test_restored_from_a_backend_at_any_parallelism(
     check(tmp_path, 4)
 
 
+@pytest.mark.full
 def test_a_job_moves_from_a_changelog_to_a_blob_store(tmp_path: Path) -> None:
     """Over three runs, as SEP-28 has it: the old one alone, both, the new one alone."""
     run(tmp_path, 0, 2, "lake", ("changelog",))
@@ -82,6 +83,7 @@ def test_a_job_moves_from_a_changelog_to_a_blob_store(tmp_path: Path) -> None:
     check(tmp_path, 3)
 
 
+@pytest.mark.full
 def test_a_changelog_has_what_changed(tmp_path: Path) -> None:
     """A run appends the keys that it changed, and nothing of those that it did not."""
     counts = []
@@ -264,6 +266,7 @@ def test_changelogs_that_cannot_be_created_are_left_out(
     check(tmp_path, 1)
 
 
+@pytest.mark.full
 def test_old_blobs_go(tmp_path: Path) -> None:
     """The last two snapshots stay; the rest is cleaned up behind the record."""
     sizes = []
@@ -273,6 +276,7 @@ def test_old_blobs_go(tmp_path: Path) -> None:
     assert sizes[-1] == sizes[-2] == sizes[-3]
 
 
+@pytest.mark.full
 def test_a_backend_that_fails_is_left_out_and_catches_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -298,6 +302,7 @@ def test_a_backend_that_fails_is_left_out_and_catches_up(
     check(tmp_path, 4)
 
 
+@pytest.mark.full
 def test_a_second_writer_of_a_changelog_fails_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

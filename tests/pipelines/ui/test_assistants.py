@@ -272,6 +272,7 @@ def test_errors_and_arguments_without_values(tmp_path: Path) -> None:
     ask(refused, people(tmp_path / "all"))
 
 
+@pytest.mark.full
 def test_looks_are_in_the_audit_file(tmp_path: Path) -> None:
     """Before they are answered; names of a hostile snapshot are data in JSON."""
     path = hostile_savepoint(tmp_path / "sp")

@@ -330,6 +330,7 @@ def test_a_hostile_snapshot_runs_nothing(browser: Browser, tmp_path: Path) -> No
         assert "Content Security Policy" in seen.complaints.pop()
 
 
+@pytest.mark.full
 def test_a_page_of_another_origin_gets_nothing(browser: Browser) -> None:
     """By no request, frame, picture, script or form, although the browser has the cookie."""
 

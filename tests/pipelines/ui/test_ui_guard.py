@@ -150,6 +150,7 @@ def test_only_get_is_answered(guard: Guard, client: TestClient, method: str) -> 
     assert_refused(client.request(method, "/"), 405)
 
 
+@pytest.mark.full
 def test_the_command_serves_this_machine_alone(tmp_path: Path) -> None:
     """On 127.0.0.1, with a token, until it is interrupted; and leaves nothing."""
     temporary = tmp_path / "tmp"

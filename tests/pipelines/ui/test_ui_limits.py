@@ -93,6 +93,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return demo_lake(tmp_path_factory.mktemp("limits") / "lake")
 
 
+@pytest.mark.full
 def test_abandoned_queries_end_and_pages_answer(lake: Path, temporary: Path) -> None:
     """With 45 of them; an interrupt ends the process, and nothing is left of what runs."""
     words = ("--queries", str(AT_ONCE), "--query-memory", "64MiB", "--query-seconds", "600")

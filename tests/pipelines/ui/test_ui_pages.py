@@ -194,6 +194,7 @@ def test_the_only_snapshot_is_shown_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["kinds-rocksdb-native-p2-m128-flink2.3.0",
                                   "sql-hashmap-canonical-p2-m128-flink2.3.0"])  # fmt: skip
+@pytest.mark.full
 def test_a_snapshot_has_what_inspect_says(name: str) -> None:
     """States, kinds, types, entries and bytes; and key groups are drawn."""
     described = sl.open_snapshot(FLINK / name / "savepoint").describe()
@@ -513,6 +514,7 @@ def test_what_parquet_does_not_have_is_told(of_lake: Opened) -> None:
         ("SELECT repeat('x', 100000000)", "fewer columns or rows"),
     ],
 )
+@pytest.mark.full
 def test_a_query_that_takes_too_much_is_ended(lake: Path, query: str, said: str) -> None:
     """The page says what to do, and the next one is answered."""
     options = Options(query_memory=64 << 20, query_seconds=1 if "seconds" in said else 60)
@@ -581,6 +583,7 @@ def test_keys_that_look_the_same_are_not_one() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_pages_of_rows_are_all_rows_in_order(tmp_path: Path) -> None:
     """Of keyed states, each queue of timers, and operator state: nothing twice or left out."""
     few = pa.table({"key": range(7), "value": range(7)})

@@ -275,6 +275,7 @@ def _group(backend: KeyedStateBackend, key: str) -> int:
 
 
 @pytest.mark.parametrize("kind", sorted(BACKENDS))
+@pytest.mark.full
 def test_any_sequence_agrees_with_the_model(kind: str) -> None:
     """Updates, snapshots amid updates, restores into either backend, rescaled or not."""
     machine = type("Machine", (BackendMachine,), {"kind": kind})

@@ -86,6 +86,7 @@ def started(
 
 @pytest.mark.parametrize("kind", sorted(BACKENDS))
 @pytest.mark.parametrize("golden", golden_cases(), ids=lambda case: case.name)
+@pytest.mark.full
 def test_every_entry_goes_the_whole_way(golden: GoldenCase, kind: str, tmp_path: Path) -> None:
     """2 to 3 to 1, the backend in the middle being the other one."""
     other = next(backend for backend in BACKENDS if backend != kind)

@@ -190,6 +190,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     assert list((tmp_path / "working").iterdir()) == []
 
 
+@pytest.mark.full
 def test_state_beyond_memory_works(tmp_path: Path) -> None:
     """Many times what RocksDB may hold in memory is written, read, and restored."""
     (tmp_path / "working").mkdir()

@@ -147,6 +147,7 @@ def test_transactional_state(transactional: bool, a: str, tmp_path: Path) -> Non
             assert job.task(host).content() == {"a": a}
 
 
+@pytest.mark.full
 def test_more_than_64_tasks(tmp_path: Path) -> None:
     """Seventy tasks share 64 threads, and all commit at once."""
     with Job(tmp_path, BACKENDS["both"], tasks=70) as job:

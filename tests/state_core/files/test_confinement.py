@@ -314,6 +314,7 @@ def outcome(name: str, directory: ConfinedDirectory) -> object:
     return "done"
 
 
+@pytest.mark.full
 def test_a_race_is_never_won(lake: Path) -> None:
     """One puts links there and takes them away; the other reads, writes, lists and removes."""
     ended = Event()

@@ -699,6 +699,7 @@ def json_texts(draw: Any) -> str:
 
 @settings(max_examples=500)
 @given(st.sampled_from(KryoVersion), st.lists(json_texts(), min_size=1, max_size=3))
+@pytest.mark.full
 def test_json_texts_are_written_as_each_is(version: KryoVersion, texts: list[str]) -> None:
     """Of valid and invalid JSON: the same bytes, or the same problem."""
     serializer = anything(version)

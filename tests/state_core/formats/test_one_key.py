@@ -56,6 +56,7 @@ def assert_gets(state: KeyedState, sampled: int = SAMPLED) -> None:
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("golden", golden_cases(), ids=lambda golden: golden.name)
+@pytest.mark.full
 def test_keys_of_what_flink_wrote(golden: GoldenCase) -> None:
     """Canonical, heap and RocksDB, compressed or not: as if everything had been read."""
     for state in states_of(open_snapshot(golden.snapshot)):

@@ -403,6 +403,7 @@ class TestDamaged:
         st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=6),
         st.integers(0, 10**6),
     )
+    @pytest.mark.full
     def test_only_errors_of_ours(
         self, seed: tuple[int, str], changes: list[tuple[int, int]], end: int
     ) -> None:

@@ -235,6 +235,7 @@ def test_messages_that_unfold_without_end_are_bytes_within() -> None:
     assert outermost.write(outermost.read(inner)) == inner
 
 
+@pytest.mark.full
 def test_empty_messages_with_many_fields_cost_no_more_than_their_bytes() -> None:
     """Two bytes are a message with a thousand absent fields: so many are left as bytes."""
     file = descriptor_pb2.FileDescriptorProto(name="of.proto", package="p", syntax="proto3")

@@ -62,6 +62,7 @@ def test_a_state_that_is_misspelled_is_suggested(lake: str) -> None:
     assert "did you mean 'kinds/total'?" in ran.err
 
 
+@pytest.mark.full
 def test_what_is_erased_is_proved_gone(lake: str, tmp_path: Path) -> None:
     """With the keys in a file and a secret, predicates, and the records of both."""
     (tmp_path / "keys.txt").write_text(f"{ALICE}\n\n", "utf-8")

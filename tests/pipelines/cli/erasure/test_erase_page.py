@@ -16,6 +16,7 @@ PROMPT = "$ statelake "
 LEFT_OUT = "..."
 
 
+@pytest.mark.full
 def test_its_commands_print_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other; three dots stand for the rest of a line, or for a line."""
     monkeypatch.chdir(tmp_path)

@@ -219,6 +219,7 @@ def files_in_catalog(lake: Catalog) -> int:
     return len(DeltaTable(lake.table("snapshots").uri).file_uris())
 
 
+@pytest.mark.full
 def test_many_snapshots_are_few_files(lake: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a job are put together, and none is lost."""
     monkeypatch.setattr(catalog, "MANY_FILES", 4)

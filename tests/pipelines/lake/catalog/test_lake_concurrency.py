@@ -157,6 +157,7 @@ except ConflictError:
 
 
 @pytest.mark.parametrize("alike", [True, False], ids=["the same", "different"])
+@pytest.mark.full
 def test_processes(alike: bool, lake: Catalog, savepoints: list[Path], tmp_path: Path) -> None:
     """The same holds between processes that know nothing of each other."""
     sources = [savepoints[0]] * 2 if alike else savepoints[:2]

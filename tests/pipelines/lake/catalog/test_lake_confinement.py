@@ -281,6 +281,7 @@ def carried_of(scene: Scene, snapshot_id: str) -> Path:
     return scene.path / "_statelake" / "carried" / carried.blob
 
 
+@pytest.mark.full
 def test_a_carried_file_that_is_another_is_not_exported(scene: Scene, good: Contents) -> None:
     """Its bytes are held against the digest that is its name; an import puts the right ones."""
     path = carried_of(scene, "bad")

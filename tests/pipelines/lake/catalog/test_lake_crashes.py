@@ -161,6 +161,7 @@ def test_a_death_as_soon_as_it_has_begun(lake: Catalog, later: Path) -> None:
     assert_whole(lake)
 
 
+@pytest.mark.full
 def test_a_killed_process(lake: Catalog, later: Path) -> None:
     """A process that is really gone, its files and versions behind it."""
     program = (

@@ -123,6 +123,7 @@ def test_keeping_the_newest(keep: int, lake: Catalog) -> None:
 
 
 @pytest.mark.parametrize("names", [NAMES, NAMES[::-1]], ids=["oldest first", "newest first"])
+@pytest.mark.full
 def test_one_after_the_other(names: list[str], lake: Catalog) -> None:
     """Whatever the order, in the end nothing is held, and all of it was told."""
     drop_snapshots(lake, "orders", snapshot_ids=[])

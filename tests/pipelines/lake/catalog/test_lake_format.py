@@ -94,6 +94,7 @@ def test_a_lake_of_each_format_is_read_exported_and_upgraded(number: int, tmp_pa
 
 
 @pytest.mark.parametrize("number", FORMATS)
+@pytest.mark.full
 def test_a_lake_of_each_format_gets_snapshots_with_names(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_lake_of_a_newer_format_is_refused_by_name(tmp_path: Path) -> None:
         Lake(at).snapshots()
 
 
+@pytest.mark.full
 def test_an_unknown_feature_of_writers_is_refused_when_something_writes(tmp_path: Path) -> None:
     """All can be read."""
     at = golden_lake(1, tmp_path)
@@ -215,6 +217,7 @@ def test_a_table_of_format_0_says_who_made_it_from_its_next_version_on(tmp_path:
     assert table.to_pyarrow_table().num_rows == job["last"].record.all_states[0].entries
 
 
+@pytest.mark.full
 def test_rows_of_the_catalog_that_delta_rs_updated_are_read_and_changed(tmp_path: Path) -> None:
     """It writes views of texts and bytes, which Arrow neither compares nor filters."""
     at = golden_lake(1, tmp_path)

@@ -44,6 +44,7 @@ def ids(lake: Catalog) -> list[str]:
     return [summary.snapshot_id for summary in lake.summaries("orders")]
 
 
+@pytest.mark.full
 def test_a_held_snapshot_is_dropped_by_nobody(lake: Catalog, tmp_path: Path) -> None:
     """By name it is refused with the reason, and nothing happens; `keep` passes over it."""
     holds = hold_snapshot(lake, "orders", "monday", "case 4711")
@@ -120,6 +121,7 @@ def test_sql_sees_holds(lake: Catalog) -> None:
     ]
 
 
+@pytest.mark.full
 def test_a_row_that_is_no_snapshot_may_be_held(tmp_path: Path) -> None:
     """Then it isn't dropped by its name either, until that is released."""
     scene: Scene = make_scene(tmp_path)

@@ -157,6 +157,7 @@ def test_what_snapshots_name_can_be_read_at_its_version(
         lake.table(COUNTS).open(first - 1)
 
 
+@pytest.mark.full
 def test_a_hold_keeps_the_log_from_its_version_on(
     copied: Callable[[Path], Catalog], short: Path, savepoints: tuple[Path, Path]
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_hold_keeps_the_log_from_its_version_on(
     assert_whole(lake)
 
 
+@pytest.mark.full
 def test_a_clean_up_finds_what_earlier_versions_left(
     long: Path, copied: Callable[[Path], Catalog]
 ) -> None:
@@ -215,6 +217,7 @@ def test_a_killed_cleaning_is_ended_by_the_next_one(
     assert_whole(lake)
 
 
+@pytest.mark.full
 def test_a_writer_that_read_before_a_cleaning_reads_again(
     short: Path, copied: Callable[[Path], Catalog]
 ) -> None:
@@ -233,6 +236,7 @@ def test_a_writer_that_read_before_a_cleaning_reads_again(
     assert made == seen[1] + 1 == lake.version().number
 
 
+@pytest.mark.full
 def test_a_writer_that_was_suspended_before_it_put_its_entry_claims_nothing(
     short: Path, copied: Callable[[Path], Catalog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +260,7 @@ def test_a_writer_that_was_suspended_before_it_put_its_entry_claims_nothing(
     assert len(list(Path(lake.location).glob("snapshots/_delta_log/*.json"))) <= 3 * EVERY
 
 
+@pytest.mark.full
 def test_a_reader_that_began_before_a_cleaning_reads_again(
     short: Path, copied: Callable[[Path], Catalog], monkeypatch: pytest.MonkeyPatch
 ) -> None:

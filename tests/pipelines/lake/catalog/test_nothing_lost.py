@@ -144,6 +144,7 @@ class TestAnImportBesideAnErasure:
     """Files of the previous snapshot that it would have kept are gone then."""
 
     @pytest.mark.parametrize("step", [PREVIOUS, (Attempt, "__enter__", "before", 1)])
+    @pytest.mark.full
     def test_an_import_that_has_not_begun(
         self, step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -210,6 +211,7 @@ class TestTwoContainersWithOneErasure:
         ids=lambda step: f"{step[2]}-{step[1]}",
     )
     @pytest.mark.usefixtures("suspended")
+    @pytest.mark.full
     def test_one_record_is_written(
         self, step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -247,6 +249,7 @@ class TestTakenForDead:
     """However long a process was suspended: what it builds on may be gone when it goes on."""
 
     @pytest.mark.parametrize("step", [BEGUN, JOINING, ONE_VERSION, LAST])
+    @pytest.mark.full
     def test_an_import_begins_again(
         self, step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -260,6 +263,7 @@ class TestTakenForDead:
         assert_whole(scene.lake)
 
     @pytest.mark.parametrize("step", [(Attempt, "__enter__", "after", 1), LAST])
+    @pytest.mark.full
     def test_an_edit_is_told(
         self, step: Step, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -288,6 +292,7 @@ class TestADropBesideAnErasure:
     """A table shall show a snapshot whose files the erasure has exchanged."""
 
     @pytest.mark.parametrize("nth", [1, 2, 3])
+    @pytest.mark.full
     def test_the_table_shows_what_the_erasure_has_left(
         self, nth: int, scene: Scene, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -308,6 +313,7 @@ class TestACommitBehindADeadOne:
     """The tables' newest versions are those of an attempt that nobody ends."""
 
     @pytest.mark.parametrize("step", [ONE_VERSION, LAST])
+    @pytest.mark.full
     def test_it_takes_back_what_that_one_made(self, step: Step, scene: Scene) -> None:
         """What a user has changed is committed."""
         scene.lake.table("orders/keyed/counter/profile").require().delete()
@@ -386,6 +392,7 @@ def test_clocks_say_nothing(days: int, scene: Scene) -> None:
     assert_whole(scene.lake)
 
 
+@pytest.mark.full
 def test_a_damaged_job_keeps_nobody_from_others(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -489,6 +496,7 @@ def half(patch: pytest.MonkeyPatch, *, rows: str) -> None:
     die_as_gone(patch)
 
 
+@pytest.mark.full
 def test_a_half_written_file_of_the_catalog(scene: Scene) -> None:
     """It is no row, and nobody's for good: the next drop takes it away."""
     with pytest.MonkeyPatch.context() as patch:
@@ -561,6 +569,7 @@ def test_what_tasks_are_about_to_commit_is_not_swept(
     assert_whole(scene.lake)
 
 
+@pytest.mark.full
 def test_notes_of_older_versions_are_cleaned_up(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -586,6 +595,7 @@ def test_notes_of_older_versions_are_cleaned_up(
     assert_whole(scene.lake)
 
 
+@pytest.mark.full
 def test_what_is_about_to_be_named_is_not_swept(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -612,6 +622,7 @@ class TestAnErasureThatIsRefusedAtItsSwitch:
         import_as(scene.lake, scene.source, "next")
         assert_whole(scene.lake)
 
+    @pytest.mark.full
     def test_a_hold_comes_between(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         """Of a snapshot that has the key."""
         hold = lambda: hold_snapshot(scene.lake, "orders", "good", "case 4711")  # noqa: E731
@@ -623,6 +634,7 @@ class TestAnErasureThatIsRefusedAtItsSwitch:
         files = kept_files(scene.lake)
         self.open_as_before(scene, files)
 
+    @pytest.mark.full
     def test_the_disk_is_full(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         """No row can be written."""
 

@@ -110,6 +110,7 @@ def test_the_old_protocol_loses_files_as_it_did(name: str, cause: str, end: str)
     assert explored.states > 100
 
 
+@pytest.mark.full
 def test_the_old_protocol_holds_where_its_guesses_are_right() -> None:
     """Imports alone, of which none takes a day."""
     explored = explore("Old", model("OldAfterADay", Late="FALSE"), seconds=SECONDS)

@@ -184,6 +184,7 @@ class TestAnErasureThatEndedBetweenTwoLogs:
 
     @pytest.mark.thinned(2)
     @pytest.mark.parametrize("as_of", ["day-0", "day-1", None])
+    @pytest.mark.full
     def test_sql_shows_her_nowhere(self, lake: Catalog, as_of: str | None) -> None:
         """As of each snapshot, and of the newest by default."""
         assert rows(lake, HERS.format("profile"), as_of) == [{"n": 1}]
@@ -199,6 +200,7 @@ class TestAnErasureThatEndedBetweenTwoLogs:
 
     @pytest.mark.thinned(3)
     @pytest.mark.parametrize("read", [get, top, history, diff, export])
+    @pytest.mark.full
     def test_others_read_what_is_read_when_it_has_ended(
         self, read: Read, lake: Catalog, erased: Catalog, tmp_path: Path
     ) -> None:
@@ -219,6 +221,7 @@ def test_an_erasure_while_a_snapshot_is_read_is_seen_whole(
 
 
 @pytest.mark.parametrize("read", [sql_of_all, diff, growth])
+@pytest.mark.full
 def test_a_comparison_beside_an_erasure_is_no_mixture(
     read: Read, lake: Catalog, erased: Catalog, tmp_path: Path
 ) -> None:
@@ -233,6 +236,7 @@ def test_a_comparison_beside_an_erasure_is_no_mixture(
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("read", [sql_as_of, history, diff, export])
+@pytest.mark.full
 def test_an_erasure_behind_some_files_is_seen_whole(
     read: Read, lake: Catalog, erased: Catalog, tmp_path: Path
 ) -> None:

@@ -193,6 +193,7 @@ def keyed(lake: Catalog, spec: Any, keys: Sequence[Any]) -> pa.DataType:
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", KEYS)
+@pytest.mark.full
 def test_a_key_is_listed_as_it_is_dumped(name: str, lake: Catalog, tmp_path: Path) -> None:
     """As JSON, whatever its type; each one alone stays, in every kind of state."""
     spec, keys = KEYS[name]

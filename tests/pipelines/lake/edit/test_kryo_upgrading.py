@@ -280,6 +280,7 @@ def test_records_in_flight_are_named(
     assert "--drop-channel-state" in found["left"]
 
 
+@pytest.mark.full
 def test_collections_are_declared_or_found_or_like_those_of_the_new_job(tmp_path: Path) -> None:
     """Within POJOs; what a snapshot of the new job has wins, and Flink 2's own bytes are read."""
     savepoint = jdk_savepoint(tmp_path / "pojos", "pojos-1.20")
@@ -329,6 +330,7 @@ def test_a_collection_that_is_not_there(tmp_path: Path) -> None:
     assert "com.acme.Tag, which Flink 2 may take for a POJO; name a savepoint" in customer.left
 
 
+@pytest.mark.full
 def test_an_upgrade_of_all_snapshots_of_a_job(
     savepoint: Path, classes: Path, tmp_path: Path
 ) -> None:
@@ -344,6 +346,7 @@ def test_an_upgrade_of_all_snapshots_of_a_job(
     assert len(sl.Lake(tmp_path / "lake").snapshots("shop")) == 4
 
 
+@pytest.mark.full
 def test_a_snapshot_that_cannot_be_upgraded_keeps_no_other_from_it(
     savepoint: Path, classes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -364,6 +367,7 @@ def test_a_snapshot_that_cannot_be_upgraded_keeps_no_other_from_it(
 
 
 @pytest.mark.parametrize("command", ["upgrade", "migrate"])
+@pytest.mark.full
 def test_a_snapshot_that_another_drops_meanwhile_is_none_of_all(
     savepoint: Path, classes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -711,6 +715,7 @@ def timers_of(savepoint: Path, uid: str) -> list[str]:
     return sorted(map(repr, rows.to_pylist()))
 
 
+@pytest.mark.full
 def test_windows_by_kryo_are_upgraded(tmp_path: Path) -> None:
     """Namespaces and timers of a job's own windows, and the set of those that were merged."""
     savepoint = jdk_savepoint(tmp_path / "old", "windows-1.20")

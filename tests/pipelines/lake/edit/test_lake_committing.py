@@ -196,6 +196,7 @@ def test_wide_tables(tmp_path: Path) -> None:
     assert counts(open_snapshot(tmp_path / "out")) == before | {word: -1, "alice": 7}
 
 
+@pytest.mark.full
 def test_a_customer_is_erased(kinds: Path, tmp_path: Path) -> None:
     """One key's rows are deleted from every table, timers too: no trace of it in the savepoint."""
     shutil.copytree(kinds, tmp_path / "lake")

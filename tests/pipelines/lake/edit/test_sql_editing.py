@@ -209,6 +209,7 @@ def kind_of(lake: Catalog, table: str) -> str:
 class TestSeveralEditors:
     """An edit is made on a named snapshot and nothing else."""
 
+    @pytest.mark.full
     def test_two_at_once(self, lake: Catalog, tmp_path: Path) -> None:
         """Each gets exactly its own edits."""
 

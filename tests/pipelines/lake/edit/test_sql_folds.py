@@ -466,6 +466,7 @@ def write_join(to: Path, sides: tuple[Counter[Pair], Counter[Pair]]) -> Path:
 
 
 @pytest.mark.parametrize("block", [folding.BLOCK, 100, 1])
+@pytest.mark.full
 def test_rows_of_a_join_are_made_some_at_a_time(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ def job(tmp_path: Path) -> Job:
     return Lake(lake.location).job("orders", engine="local")
 
 
+@pytest.mark.full
 def test_every_kind_of_state_switched_on_and_off_again_is_what_it_was(
     job: Job, tmp_path: Path
 ) -> None:

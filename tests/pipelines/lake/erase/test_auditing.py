@@ -65,6 +65,7 @@ def lake(erased: Path, tmp_path: Path) -> Catalog:
     return Catalog(tmp_path / "lake")
 
 
+@pytest.mark.full
 def test_nothing_is_found_where_nothing_is_left(lake: Catalog) -> None:
     """All files were read, to the last byte, and more was unpacked."""
     root = Path(lake.directory.root)
@@ -301,6 +302,7 @@ def test_a_key_is_found_however_it_is_written(named: Path, tmp_path: Path) -> No
     assert audit_erasure(Catalog(named), asked).clean  # also of what the audit itself recorded
 
 
+@pytest.mark.full
 def test_a_note_is_found_that_no_form_is_of(named: Path, tmp_path: Path) -> None:
     """Half escaped, and in other letters: by what it reads as."""
     shutil.copytree(named, tmp_path / "lake")

@@ -119,6 +119,7 @@ def changelog(root: Path) -> Changelog:
     return FileChangelogs(root / "changelogs").open(CHANGES)
 
 
+@pytest.mark.full
 def test_changelogs_lose_her_and_tasks_go_on(root: Path) -> None:
     """The last marker restores; offsets stay, and none comes again."""
     assert stored(root) == {KEY: b"2", BOB: b"3"}
@@ -167,6 +168,7 @@ def test_what_blobs_of_tasks_hold_is_named(root: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [(BOB, b"friend of " + KEY), (KEY + b"-smith", None), (b"1700:" + KEY, b"1")]
 )
+@pytest.mark.full
 def test_rows_that_may_be_others_need_a_word(root: Path, key: bytes, value: bytes | None) -> None:
     """Whether rows go that have her in a longer key, or in their value, is to be said."""
     log = changelog(root)
@@ -185,6 +187,7 @@ def test_rows_that_may_be_others_need_a_word(root: Path, key: bytes, value: byte
     assert audit_erasure(lake, asked(root), also).clean
 
 
+@pytest.mark.full
 def test_tables_of_older_versions_are_named(root: Path) -> None:
     """With the directory to delete, also where nothing else is found; the audit searches them."""
     tables = root / "lake" / "orders" / "stores"
@@ -362,6 +365,7 @@ def test_runs_go_on_without_an_erased_customer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["blob", "changelog"])
+@pytest.mark.full
 def test_backends_that_an_erasure_did_not_reach_are_not_restored_from(
     source: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -392,6 +396,7 @@ def test_runs_of_a_job_without_snapshots_are_reached(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sweep", ["drop", "clean"])
+@pytest.mark.full
 def test_what_runs_left_goes_with_their_snapshots(sweep: str, tmp_path: Path) -> None:
     """Of those that are dropped alone; what says what the runs were of stays."""
     run(tmp_path, 0)
@@ -416,6 +421,7 @@ def test_what_runs_left_goes_with_their_snapshots(sweep: str, tmp_path: Path) ->
     assert holding(tmp_path / "lake") == []
 
 
+@pytest.mark.full
 def test_an_attempt_whose_snapshot_has_nothing_of_it_is_found(tmp_path: Path) -> None:
     """Its bytes alone have the customer."""
     run(tmp_path, 0)
@@ -449,6 +455,7 @@ def test_forged_records_name_no_blobs_of_others(folder: str, tmp_path: Path) -> 
     assert victim.read_bytes() == b"of somebody else"
 
 
+@pytest.mark.full
 def test_a_run_in_progress_is_refused(tmp_path: Path) -> None:
     """One at work, and one whose state is in no snapshot yet; so is a run during an erasure."""
 

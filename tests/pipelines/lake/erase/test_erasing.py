@@ -187,6 +187,7 @@ def test_she_is_in_every_snapshot_before_and_in_no_file_afterwards(
     assert done.said["snapshots_erased_from"] == [list(name) for name in sorted(names)]
 
 
+@pytest.mark.full
 def test_tasks_that_run_more_than_once(small: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """As without: she is in no file, and no file is there that nothing names."""
     engine = Repeating(monkeypatch)
@@ -333,6 +334,7 @@ def test_what_stands_against_it_is_said_before_anything_is_written(lake: Catalog
         run(lake)
 
 
+@pytest.mark.full
 def test_a_hold_stands_against_it_until_it_ends(small: Catalog) -> None:
     """Nothing is written while somebody holds a snapshot that has her rows, and all of it after."""
     hold_snapshot(small, "orders", "day-0", "case 4711")
@@ -481,6 +483,7 @@ def test_a_crash_at_each_file_that_is_written_or_deleted(two_days: Path, tmp_pat
             assert contents(Catalog(root), tmp_path / f"{name}-{nth}-out") == expected
 
 
+@pytest.mark.full
 def test_an_error_leaves_nothing_behind(small: Catalog) -> None:
     """As of a disk that is full: what was written is deleted, and others may write again."""
     files = kept_files(small)

@@ -107,6 +107,7 @@ def test_only_snapshots_that_are_named(named: list[str], lake: Catalog, tmp_path
 @pytest.mark.parametrize(
     "step", [(Erasure, step, "after", 1) for step in STEPS[4:8]], ids=lambda step: str(step[1])
 )
+@pytest.mark.full
 def test_a_crash_of_some_snapshots_is_gone_on_from(
     step: Step, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_crash_of_some_snapshots_is_gone_on_from(
     assert_shown(lake, "day-2")
 
 
+@pytest.mark.full
 def test_the_command_names_snapshots(lake: Catalog) -> None:
     """The plan says whose files stay; a snapshot that is not there is refused."""
     of = ("erase", "--lake", lake.location, "--key", ALICE, "--request", "r", "--snapshot")
@@ -250,6 +252,7 @@ def test_a_disk_that_is_full(three: Path, tmp_path: Path) -> None:
     assert int(ran.stdout) > 3
 
 
+@pytest.mark.full
 def test_an_error_behind_the_switch_is_gone_on_from(lake: Catalog) -> None:
     """As before it, but that the jobs stay closed until the same request comes again."""
     with pytest.MonkeyPatch.context() as patch:

@@ -96,6 +96,7 @@ def test_without_change(case: GoldenCase, lake: Catalog, tmp_path: Path) -> None
     [golden for golden in CANONICAL if golden.facts["case"] != "kinds" or golden.snapshot == KINDS]
 )
 @pytest.mark.parametrize("parallelism", PARALLELISMS)
+@pytest.mark.full
 def test_other_parallelisms(
     case: GoldenCase, parallelism: int, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -157,6 +158,7 @@ def test_the_formula_is_flinks() -> None:
     ("max_parallelism", "parallelism"), [(256, 3), (1000, 5), (127, 1), (129, 128), (32768, 2)]
 )
 @pytest.mark.parametrize("source", [WORDS, KINDS, WINDOWS], ids=["words", "kinds", "windows"])
+@pytest.mark.full
 def test_other_max_parallelisms(
     source: Path, max_parallelism: int, parallelism: int, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -268,6 +270,7 @@ def test_raw_state_is_carried(lake: Catalog, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("max_parallelism", [None, 300])
 @pytest.mark.parametrize("size", [1, 700, 5000])
+@pytest.mark.full
 def test_in_many_pieces(
     size: int, max_parallelism: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

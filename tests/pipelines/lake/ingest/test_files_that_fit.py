@@ -287,6 +287,7 @@ class TestImports:
         assert_whole(lake)
 
     @pytest.mark.parametrize("source", [WORDS, WIDE], ids=["128", "1024"])
+    @pytest.mark.full
     def test_growth_splits_and_shares(
         self, source: Path, lake: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -521,6 +522,7 @@ class TestFirstLakes:
         import_as(lake, WORDS, "monday")
         return lake
 
+    @pytest.mark.full
     def test_they_stay_so(self, old: Catalog, tmp_path: Path) -> None:
         """Imports, edits, commits and exports find a file for each key group, and share them."""
         monday = old.snapshot("orders", "monday")

@@ -213,6 +213,7 @@ def test_a_report_and_a_mask_have_the_columns_of_the_query(
     assert {len(each["name"]) for each in names.to_arrow()["user_key"].to_pylist()} == {32}
 
 
+@pytest.mark.full
 def test_data_views_go_by_what_the_plan_calls_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +261,7 @@ def test_data_views_go_by_what_the_plan_calls_them(
     assert f"'{node}/distinct_c' and '{node}/distinctAcc_0' are one" in twice.err
 
 
+@pytest.mark.full
 def test_an_upgrade_gives_data_views_the_names_of_the_new_query(tmp_path: Path) -> None:
     """Where a set of distinct values gets another number, as the one before it is gone."""
     savepoint, plan = unpack_sql_views("2.3.0", tmp_path)

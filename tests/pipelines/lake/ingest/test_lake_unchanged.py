@@ -69,6 +69,7 @@ def key_groups(contents: Iterable[tuple[int, bytes, bytes]]) -> set[int]:
     return {group for group, _, _ in contents}
 
 
+@pytest.mark.full
 def test_only_changed_key_groups_are_written(lake: Catalog, tmp_path: Path) -> None:
     """Changed ones are, and emptied ones are left out; all others are the files of before."""
     changes = (
@@ -114,6 +115,7 @@ def test_bytes_in_proportion(lake: Catalog, tmp_path: Path) -> None:
     ],
     ids=["kinds", "wordcount"],
 )
+@pytest.mark.full
 def test_the_order_of_entries_does_not_matter(
     golden_name: str, other: Path, lake: Catalog, tmp_path: Path
 ) -> None:
@@ -142,6 +144,7 @@ def test_wide_operators_share_buckets(lake: Catalog, tmp_path: Path) -> None:
     assert exported(lake, "second", tmp_path / "out") == entries(later)
 
 
+@pytest.mark.full
 def test_compared_with_the_newest(lake: Catalog, tmp_path: Path) -> None:
     """After a change and back only the changed key groups are written, twice."""
     change = ("counter/count", "key_group < 4", {"value": "value + 1"})
@@ -155,6 +158,7 @@ def test_compared_with_the_newest(lake: Catalog, tmp_path: Path) -> None:
     assert exported(lake, "fourth", tmp_path / "out") == entries(WORDS)
 
 
+@pytest.mark.full
 def test_another_max_parallelism_shares_nothing(lake: Catalog, tmp_path: Path) -> None:
     """A job that was given more key groups has other files in its tables, and both are whole."""
     run(lake, WORDS, "narrow")
@@ -244,6 +248,7 @@ class TestIdenticalBytes:
     @pytest.mark.parametrize(
         "case", golden_cases("wordcount", "kinds", "windows"), ids=lambda case: case.name
     )
+    @pytest.mark.full
     def test_nothing_of_them_is_decoded(
         self, case: GoldenCase, lake: Catalog, tmp_path: Path, reads: list[str]
     ) -> None:
@@ -284,6 +289,7 @@ class TestIdenticalBytes:
         assert reads
         assert exported(lake, "second", tmp_path / "out") == entries(WORDS)
 
+    @pytest.mark.full
     def test_blocks_that_other_subtasks_claim(self, lake: Catalog, tmp_path: Path) -> None:
         """The same bytes are other rows where the handles name other key groups."""
         source = golden("kinds-rocksdb-native-p2-m128-flink2.3.0").snapshot

@@ -92,6 +92,7 @@ def test_unchanged_key_groups_are_not_written_again(tmp_path: Path) -> None:
     assert done.record.entries == 300
 
 
+@pytest.mark.full
 def test_a_new_version_of_what_changed_only(tmp_path: Path) -> None:
     """Tuesday has eight keys more: of a file for each key group most are Monday's."""
     lake = Catalog(tmp_path / "lake")

@@ -191,6 +191,7 @@ def test_rocksdbs_own_files(tmp_path: Path) -> None:
     assert files_of(cut) == before
 
 
+@pytest.mark.full
 def test_files_are_shared(tmp_path: Path) -> None:
     """Files stay where their key group is as it was, cut or not, before or now."""
     first, second = savepoint(tmp_path / "1"), savepoint(tmp_path / "2", changed=True)
@@ -300,6 +301,7 @@ def test_pieces_that_were_guessed(
     assert unit_paths(again) == unit_paths(record) == files_of(lake)
 
 
+@pytest.mark.full
 def test_a_piece_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that were written are removed with the attempt, or by the next after a crash."""
     lake, source = Catalog(tmp_path / "lake"), savepoint(tmp_path / "s")
@@ -319,6 +321,7 @@ def test_a_piece_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert files_of(lake) == named(lake)
 
 
+@pytest.mark.full
 def test_progress_ends_with_all(tmp_path: Path) -> None:
     """Progress over all stages goes up, and reaches its end once."""
     told: list[tuple[int, int]] = []

@@ -177,6 +177,7 @@ def test_joins_hold(lake: Catalog, tmp_path: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy"])
+@pytest.mark.full
 def test_nothing_of_what_is_masked_is_in_the_bytes(
     lake: Catalog, tmp_path: Path, compression: str
 ) -> None:
@@ -521,6 +522,7 @@ OPAQUE = r"state \S+ of binary \(.*, which can't be masked"
 KEPT = {"boolean", "enum"}
 
 
+@pytest.mark.full
 def test_every_type_that_has_a_format(tmp_path: Path) -> None:
     """Flink's types, each masked by format: as many values, sound, and hardly one as it was."""
     lake = import_golden(Catalog(tmp_path / "lake"), ("s", TYPES))

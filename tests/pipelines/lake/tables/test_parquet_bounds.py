@@ -108,6 +108,7 @@ def a_lying_footer() -> bytes:
         elements, columns, a_lying_footer,
     ],
 )  # fmt: skip
+@pytest.mark.full
 def test_a_file_that_unpacks_to_more_than_its_bytes_allow_is_refused(
     make: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +159,7 @@ def test_texts_with_shared_beginnings_are_read() -> None:
     ],
     ids=["one value", "values", "rows", "columns"],
 )
+@pytest.mark.full
 def test_what_statelake_writes_can_be_read_whatever_it_packs_to(
     make: Callable[[], dict[str, Any]], tmp_path: Path
 ) -> None:

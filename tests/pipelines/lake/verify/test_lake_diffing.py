@@ -241,6 +241,7 @@ def test_what_a_uri_says_of_its_store_is_not_shown() -> None:
     assert "secret" not in run("diff", uri, DEMO / "monday").out
 
 
+@pytest.mark.full
 def test_what_has_no_table_is_compared_as_bytes(tmp_path: Path) -> None:
     """Raw state that differs is told, with its bytes, and fails `--fail-on-diff`."""
     plain, raw = (
@@ -303,6 +304,7 @@ def test_only_differing_key_groups_are_opened(
 
 
 @pytest.mark.parametrize("max_parallelism", [64, 1000])
+@pytest.mark.full
 def test_another_max_parallelism(max_parallelism: int, lake: Catalog, tmp_path: Path) -> None:
     """Keys that only moved to other key groups are the same; what changed beside is found."""
     import_golden(lake, ("a", KINDS))

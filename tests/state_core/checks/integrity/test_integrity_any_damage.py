@@ -79,6 +79,7 @@ def test_metadata_and_state_in_one(case: GoldenCase, tmp_path: Path, data: st.Da
 @pytest.mark.parametrize("name", KEYED)
 @anything
 @given(data=st.data())
+@pytest.mark.full
 def test_nothing_is_lost_outside_a_damaged_key_group(
     name: str, tmp_path: Path, data: st.DataObject
 ) -> None:

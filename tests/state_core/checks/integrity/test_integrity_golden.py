@@ -61,6 +61,7 @@ def test_old_releases(snapshot: Path, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.full
 def test_a_chain_of_incremental_checkpoints(tmp_path: Path) -> None:
     """Files that generations share, with what was deleted: sound, and saved as Flink saw them."""
     chain = golden_chain(tmp_path / "chain")

@@ -88,6 +88,7 @@ def with_logs(
 
 
 @every_checkpoint
+@pytest.mark.full
 def test_it_holds_what_the_savepoint_of_its_moment_holds(name: str, golden: Path) -> None:
     """Before, between and after materializations, and behind a restore at another parallelism."""
     found = rows_of(open_snapshot(golden / name))
@@ -114,6 +115,7 @@ def test_the_golden_logs_have_every_operation_that_flink_writes(golden: Path) ->
 
 
 @every_checkpoint
+@pytest.mark.full
 def test_keys_and_checks_see_the_same(name: str, golden: Path) -> None:
     """All that is held for each key; and a check reads as many entries as in the savepoint."""
     opened, savepoint = open_snapshot(golden / name), open_snapshot(savepoint_of(golden / name))

@@ -48,6 +48,7 @@ def wrapped(golden: GoldenCase, to: Path, *changes: KeyedHandle | None, copies: 
 
 
 @every_case
+@pytest.mark.full
 def test_without_changes_it_is_what_it_wraps(golden: GoldenCase, tmp_path: Path) -> None:
     """So Flink writes native savepoints: all is in the backend below."""
     assert_contents(golden, tables_of(open_snapshot(wrapped(golden, tmp_path / "savepoint"))))
@@ -70,6 +71,7 @@ def test_changes_that_are_none(change: KeyedHandle, problem: str, tmp_path: Path
     assert "_metadata" in found.value.place
 
 
+@pytest.mark.full
 def test_an_empty_log(tmp_path: Path) -> None:
     """Handles that lead to no bytes."""
     change = ChangelogFileHandle(0, 64, ((0, None),), 0, 0, "id")
@@ -78,6 +80,7 @@ def test_an_empty_log(tmp_path: Path) -> None:
     assert_contents(CASES[0], tables_of(open_snapshot(savepoint)))
 
 
+@pytest.mark.full
 def test_checks_see_what_an_empty_log_is_about(tmp_path: Path) -> None:
     """All entries are checked and salvaged, and damage of them is found, as without the log."""
     change = ChangelogFileHandle(0, 64, ((0, None),), 0, 0, "id")
@@ -100,6 +103,7 @@ def test_nothing_below_and_nothing_in_the_log(tmp_path: Path) -> None:
     assert [state for operator in opened.operators for state in operator.keyed_states] == []
 
 
+@pytest.mark.full
 def test_key_groups_of_others_are_not_read_twice(tmp_path: Path) -> None:
     """A subtask of a rescaled job may hold files with key groups that are another's now."""
     savepoint = wrapped(CASES[0], tmp_path / "savepoint")

@@ -210,6 +210,7 @@ def few(form: str, to: Path) -> Path:
     return to
 
 
+@pytest.mark.full
 def test_flinks_heap_with_serializers_of_its_own(tmp_path: Path) -> None:
     """The native savepoint has, entry by entry, what the canonical one has, which has lengths.
 

@@ -128,6 +128,7 @@ def test_a_long_list_of_appended_elements(tmp_path: Path) -> None:
     assert rows == [(0, 5, b"list", b",".join(bytes([n]) * 200_000 for n in range(90)))]
 
 
+@pytest.mark.full
 def test_many_rows_and_large_values(tmp_path: Path) -> None:
     """More rows than a batch has, and one value that is larger than all else."""
     settings = Settings(families=("a", "b"))
