@@ -55,7 +55,8 @@ def jobs_of_people(lake: Catalog, root: Path) -> None:
             commit_snapshot(lake, "orders", f"committed-{day}", f"day-{day}", engine=LOCAL)
     for day in range(8):
         statement = f"UPDATE users.visits SET value = {day} WHERE key = '{ALICE}'"
-        edit_by_sql(lake, "orders", f"day-{day}", f"edited-{day}", [statement])
+        note = f"as {ALICE} asked"  # statements are kept without their literals
+        edit_by_sql(lake, "orders", f"day-{day}", f"edited-{day}", [statement], note=note)
     change = ValueChange("users", "profile", parse_type(NEW_PROFILE), {}, NEW_PROFILE)
     for day in (1, 5, 11):
         migrate_snapshot(lake, "orders", f"day-{day}", f"migrated-{day}", change, engine=LOCAL)
