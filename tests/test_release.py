@@ -147,6 +147,7 @@ def test_a_type_that_does_not_fit_fails_the_job(tmp_path: Path) -> None:
     assert "| ✅ | kinds | avg | compatible as is |  |" in page
 
 
+@pytest.mark.full
 def test_a_sound_savepoint_passes(tmp_path: Path) -> None:
     """The page says what was read."""
     words = ("integrity", "--savepoint", DEMO / "monday")
@@ -155,6 +156,7 @@ def test_a_sound_savepoint_passes(tmp_path: Path) -> None:
     assert "1,170 entries" in page
 
 
+@pytest.mark.full
 def test_what_is_no_savepoint_says_what_to_give(tmp_path: Path) -> None:
     """As the command does, with its exit code."""
     code, page = check("integrity", "--savepoint", tmp_path, summary=tmp_path / "page")

@@ -98,6 +98,7 @@ def test_a_first_import_that_was_cut_off_can_be_done_again(
 
 
 @pytest.mark.parametrize(("at", "kept"), CUTS)
+@pytest.mark.full
 def test_a_second_import_that_was_cut_off_can_be_done_again(
     second_import: Recording, savepoints: Savepoints, tmp_path: Path, at: int, kept: Kept
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_second_import_that_was_cut_off_can_be_done_again(
 
 
 @pytest.mark.parametrize(("at", "kept"), CUTS)
+@pytest.mark.full
 def test_an_export_that_was_cut_off_can_be_done_again(
     an_export: Recording, savepoints: Savepoints, tmp_path: Path, at: int, kept: Kept
 ) -> None:
@@ -121,6 +123,7 @@ def test_an_export_that_was_cut_off_can_be_done_again(
 
 
 @pytest.mark.parametrize("kept", ENDS)
+@pytest.mark.full
 def test_what_was_reported_as_imported_is_there(
     first_import: Recording,
     second_import: Recording,
@@ -155,6 +158,7 @@ def test_a_run_that_was_cut_off_is_done_once(
 
 
 @pytest.mark.parametrize("kept", ENDS)
+@pytest.mark.full
 def test_what_a_prepared_run_names_is_there(
     two_runs: list[Recording], tmp_path: Path, kept: Kept
 ) -> None:

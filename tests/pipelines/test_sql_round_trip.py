@@ -47,6 +47,7 @@ def imported(golden: GoldenCase, folder: Path) -> tuple[Catalog, str]:
 
 
 @every_case
+@pytest.mark.full
 def test_exported_entries_are_flinks(golden: GoldenCase, tmp_path: Path) -> None:
     """Import and export give the entries that Flink wrote, byte for byte."""
     lake, snapshot = imported(golden, tmp_path)

@@ -22,6 +22,7 @@ def test_flinks_refusal_is_told_and_it_answers_on(flink: FlinkOracle, tmp_path: 
     assert flink.process.poll() is None
 
 
+@pytest.mark.full
 def test_a_savepoint_waits_for_all_tasks(flink: FlinkOracle, tmp_path: Path) -> None:
     """Of a job whose tasks have yet to start, Flink takes no savepoint: it is asked again."""
     savepoint = flink.generate("windows", tmp_path, keys=0)

@@ -320,6 +320,7 @@ except SystemExit as left:
 """
 
 
+@pytest.mark.full
 def test_an_import_loads_the_kernels_of_its_types(tmp_path: Path) -> None:
     """Those of words and their numbers, and without Numba once they are compiled."""
     ran = [

@@ -306,6 +306,7 @@ def test_what_changed_when(three: Catalog) -> None:
     assert "11130 → 1" in ran.out
 
 
+@pytest.mark.full
 def test_the_history_ends_with_what_each_snapshot_holds(three: Catalog) -> None:
     """As many entries as `get` finds, in every snapshot."""
     for key in ("-820795872871", "-94496947966233"):

@@ -117,6 +117,7 @@ def days(lake: Path) -> sl.Job:
     return job
 
 
+@pytest.mark.full
 def test_why_the_state_of_a_job_grew(tmp_path: Path) -> None:
     """The sentences of `growth`, a line on which the snapshot is marked, and its tables."""
     job = days(tmp_path / "lake")
@@ -143,6 +144,7 @@ def test_why_the_state_of_a_job_grew(tmp_path: Path) -> None:
     assert found.sentences[2] not in told
 
 
+@pytest.mark.full
 def test_what_is_not_known_of_the_growth(tmp_path: Path) -> None:
     """There is none of one snapshot; a file that another one lacks is told, with the rest."""
     job = days(tmp_path / "lake")

@@ -185,6 +185,7 @@ def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: boo
 
 
 @pytest.mark.parametrize("fixture", SMALL, ids=lambda name: name.split("-p")[0])
+@pytest.mark.full
 def test_one_unreadable_file_closes_no_other_state(fixture: str, tmp_path: Path) -> None:
     """Whatever file it is: the states of others are served, and it is named."""
     assert sweep(FLINK / fixture, tmp_path, WAYS, each_way=False) > 1

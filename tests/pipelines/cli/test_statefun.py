@@ -87,6 +87,7 @@ def test_it_goes_through_a_lake(whole: Path, tmp_path: Path) -> None:
     assert entries(tmp_path / "out") == entries(whole)
 
 
+@pytest.mark.full
 def test_states_whose_entries_are_not_found_close_no_other(unknown: Path, whole: Path) -> None:
     """Each is read as far as it is certain, and ends in an error that names it."""
     known, found = operator_of(whole), operator_of(unknown)

@@ -114,6 +114,7 @@ def test_history_says_what_changed(lake: str) -> None:
     assert changed.keys() == {"big", "ins", "str"}
 
 
+@pytest.mark.full
 def test_sql_says_which_rows_are_exact(lake: str) -> None:
     """By a column for the queries that name it; no other query has a column more."""
     sql = ("sql", "--lake", lake, "--job", "edge", "--limit", 100, "--json")

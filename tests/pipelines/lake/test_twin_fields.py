@@ -110,6 +110,7 @@ def test_a_tables_columns_say_the_names_of_their_fields(lake: Path) -> None:
         }  # fmt: skip
 
 
+@pytest.mark.full
 def test_what_needs_no_lake_shows_both(savepoint: Path, tmp_path: Path) -> None:
     """`inspect` says which field a column has; no command refuses."""
     said = done("inspect", savepoint)
@@ -131,6 +132,7 @@ def test_what_needs_no_lake_shows_both(savepoint: Path, tmp_path: Path) -> None:
     assert run("diff", savepoint, tmp_path / "out", "--fail-on-diff").code == 0
 
 
+@pytest.mark.full
 def test_sql_reads_and_writes_each_field(
     lake: Path, savepoint: Path, twin: Callable[[str], dict[int, bytes]]
 ) -> None:
@@ -159,6 +161,7 @@ def test_sql_reads_and_writes_each_field(
     assert (changed["operator"], changed["state"], changed["changed"]) == ("op", "twin", 1)
 
 
+@pytest.mark.full
 def test_rows_are_found_and_erased_by_either_field(
     lake: Path, savepoint: Path, twin: Callable[[str], dict[int, bytes]]
 ) -> None:

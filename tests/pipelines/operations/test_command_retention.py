@@ -64,6 +64,7 @@ def test_a_hold_and_its_end(place: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("which", [("--keep", "1"), ("--snapshot", "2026-01-05")])
+@pytest.mark.full
 def test_a_drop_is_a_plan_first(place: tuple[str, ...], which: tuple[str, str]) -> None:
     """Nothing goes without --yes; then what was shown goes, and frees what was said."""
     shown = run("drop", *place, *which)

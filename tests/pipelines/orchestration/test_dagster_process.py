@@ -84,6 +84,7 @@ def test_run_after_run(
     assert len(Catalog(tmp_path / "lake").summaries("alerts")) == 2
 
 
+@pytest.mark.full
 def test_runs_go_on_until_nothing_is_new(
     instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

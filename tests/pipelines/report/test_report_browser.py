@@ -97,6 +97,7 @@ def test_it_opens_without_a_network(
         assert seen.complaints == []
 
 
+@pytest.mark.full
 def test_the_script_says_what_python_says(browser: Browser, report: Report, tmp_path: Path) -> None:
     """At the snapshot's own parallelism the script writes the table again as it was."""
     path = written(tmp_path / "report.html", report)

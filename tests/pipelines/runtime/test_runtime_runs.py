@@ -33,6 +33,7 @@ def options(**more: object) -> RunOptions:
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 @pytest.mark.parametrize("parallelisms", [(1, 1, 1), (2, 3, 1), (5, 2, 8)])
+@pytest.mark.full
 def test_runs_add_up(backend: str, parallelisms: tuple[int, ...], tmp_path: Path) -> None:
     """Whatever the parallelism of each, the result is that of one run over everything."""
     lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"

@@ -142,6 +142,7 @@ Source.top = lambda *_: (held_temporary(SQL_PREFIX), time.sleep(600))
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+@pytest.mark.full
 def test_a_signal_ends_what_answers_an_assistant(
     lake: Path, temporary: Path, number: int, code: int
 ) -> None:

@@ -64,6 +64,7 @@ def run(seeds: range) -> Counter[str]:
 
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("part", range(8))
+@pytest.mark.full
 def test_schedules_restore_the_last_record(part: int) -> None:
     """Two thousand schedules; lives end in every way in each part of them."""
     ends = run(range(part * PART, (part + 1) * PART))

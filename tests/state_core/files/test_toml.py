@@ -31,6 +31,7 @@ def test_a_key_of_many_parts_is_refused_at_once(text: str) -> None:
     assert time.process_time() - begun < 0.5
 
 
+@pytest.mark.full
 def test_the_most_that_is_allowed_is_parsed_soon() -> None:
     """In a file of 64 KiB."""
     key = "a" + ".a" * MOST_DOTS

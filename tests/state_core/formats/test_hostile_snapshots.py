@@ -86,6 +86,7 @@ def test_files_that_were_cut_off(golden: GoldenCase, tmp_path: Path) -> None:
 @every_case
 @settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
+@pytest.mark.full
 def test_damaged_anywhere(golden: GoldenCase, tmp_path: Path, data: st.DataObject) -> None:
     """Bytes changed, taken out, put in, or moved, in metadata, headers and entries alike."""
     good = whole(golden)

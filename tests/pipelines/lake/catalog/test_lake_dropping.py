@@ -113,6 +113,7 @@ def test_what_is_freed(
 
 
 @pytest.mark.parametrize("keep", range(6))
+@pytest.mark.full
 def test_keeping_the_newest(keep: int, lake: Catalog) -> None:
     """`keep` counts from the newest; more than there are is all."""
     result = drop_snapshots(lake, "orders", keep=keep)

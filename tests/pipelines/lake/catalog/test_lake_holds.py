@@ -63,6 +63,7 @@ def test_a_held_snapshot_is_dropped_by_nobody(lake: Catalog, tmp_path: Path) -> 
     assert_whole(lake)
 
 
+@pytest.mark.full
 def test_each_reason_is_a_hold_of_its_own(lake: Catalog) -> None:
     """The same one twice is one; each is ended by itself, or all of them."""
     hold_snapshot(lake, "orders", "monday", "case 1")

@@ -74,6 +74,7 @@ def assert_readable(lake: Catalog, contents: dict[str, Contents], to: Path) -> N
     assert snapshots == contents["monday"]
 
 
+@pytest.mark.full
 def test_vacuum(lake: Catalog, contents: dict[str, Contents], tmp_path: Path) -> None:
     """VACUUM RETAIN 0 of every table takes what edits left, and nothing that a snapshot has."""
     taken = set()
@@ -98,6 +99,7 @@ def test_log_clean_up(lake: Catalog, contents: dict[str, Contents], tmp_path: Pa
     assert_readable(lake, contents, tmp_path)
 
 
+@pytest.mark.full
 def test_both_and_then_more_imports(
     lake: Catalog, contents: dict[str, Contents], tmp_path: Path
 ) -> None:

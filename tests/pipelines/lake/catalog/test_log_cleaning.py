@@ -139,6 +139,7 @@ def test_files_are_as_many_as_snapshots_need(
     assert_whole(lake)
 
 
+@pytest.mark.full
 def test_what_snapshots_name_can_be_read_at_its_version(
     short: Path, copied: Callable[[Path], Catalog], tmp_path: Path
 ) -> None:
@@ -192,6 +193,7 @@ def test_a_clean_up_finds_what_earlier_versions_left(
 
 
 @pytest.mark.parametrize("at", [0, 1, 7, 20])
+@pytest.mark.full
 def test_a_killed_cleaning_is_ended_by_the_next_one(
     at: int, long: Path, copied: Callable[[Path], Catalog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,6 +393,7 @@ def test_a_commit_by_a_version_without_chains_is_no_sign_of_a_cleaning(
     assert hold_snapshot(lake, "orders", newest, "by this one")
 
 
+@pytest.mark.full
 def test_what_another_engine_restored_is_no_rest(
     savepoints: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_no_order_of_steps_and_crashes_loses_a_file_or_brings_back_what_was_eras
     assert explored.states > states
 
 
+@pytest.mark.full
 def test_what_was_left_behind_is_taken_back_and_deleted_in_the_end() -> None:
     """However often who does it crashes."""
     explored = explore("Lake", model("LakeInTheEnd"), seconds=SECONDS)
@@ -101,6 +102,7 @@ def test_an_entry_of_the_log_is_written_once_or_not_at_all(writers: str) -> None
         ("OldAfterADay", "DayPasses", "Append"),
     ],
 )
+@pytest.mark.full
 def test_the_old_protocol_loses_files_as_it_did(name: str, cause: str, end: str) -> None:
     """What the model of it can't see, that of the new one could not see either."""
     explored = explore("Old", model(name), seconds=SECONDS)

@@ -192,6 +192,7 @@ class TestAnErasureThatEndedBetweenTwoLogs:
         for state in STATES:
             assert rows(lake, HERS.format(state), as_of) == [{"n": 0}]
 
+    @pytest.mark.full
     def test_a_view_of_all_snapshots_shows_her_nowhere(self, lake: Catalog) -> None:
         """The rows of each snapshot are those of its record."""
         end_between_two_logs(lake)
@@ -211,6 +212,7 @@ class TestAnErasureThatEndedBetweenTwoLogs:
 
 @pytest.mark.thinned(4)
 @by_name
+@pytest.mark.full
 def test_an_erasure_while_a_snapshot_is_read_is_seen_whole(
     read: Read, lake: Catalog, erased: Catalog, tmp_path: Path
 ) -> None:

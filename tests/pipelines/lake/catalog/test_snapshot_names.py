@@ -207,6 +207,7 @@ class TestOnTheCommandLine:
         if words[0] != "export":
             assert (again.code, again.out, again.err) == (ran.code, ran.out, "")
 
+    @pytest.mark.full
     def test_edit_commit_and_drop(self, of: tuple[str, ...], tmp_path: Path) -> None:
         """What is made says which snapshot it is made of; what is dropped is looked up first."""
         ran = run("edit", *of, "--parent", "mon", "--snapshot", "renamed", "--rename-uid",

@@ -471,6 +471,7 @@ def test_an_entry_that_counts_as_not_written_is_told(
     assert f"{entry}, at offset" in caplog.text
 
 
+@pytest.mark.full
 def test_a_damaged_checkpoint_is_not_believed(
     table: Directory, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -74,6 +74,7 @@ def refusals(state: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("state", INEXACT)
+@pytest.mark.full
 def test_every_edit_refuses_them_with_their_number(
     state: str, one: sl.LakeSnapshot, tmp_path: Path
 ) -> None:
@@ -105,6 +106,7 @@ def test_every_edit_refuses_them_with_their_number(
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("state", INEXACT)
+@pytest.mark.full
 def test_what_is_meant_can_be_said(state: str, one: sl.LakeSnapshot, tmp_path: Path) -> None:
     """By the exact bytes, by the key, or by --inexact; all other rows are the same bytes."""
     before, count = values(one, "one", tmp_path), INEXACT[state]
@@ -159,6 +161,7 @@ def test_expiry_goes_by_times_of_last_access_alone(one: sl.LakeSnapshot, tmp_pat
     assert after["ins"].items() <= before["ins"].items()
 
 
+@pytest.mark.full
 def test_the_commands_have_the_word_for_it(one: sl.LakeSnapshot) -> None:
     """`--inexact` of sql --edit, edit and migrate; without it they answer no, with the number."""
     lake = ("--lake", one.job.lake.catalog.location, "--job", "edge")
@@ -219,6 +222,7 @@ def test_elements_of_lists_that_columns_do_not_hold(tmp_path: Path) -> None:
     assert sorted(held["three"]["value"]) == [["a"], ["x"]]
 
 
+@pytest.mark.full
 def test_rows_of_flink_sql_are_held_in_full_whatever_their_kind_of_change(tmp_path: Path) -> None:
     """An update decides as an insert does; a time of nine digits is refused, by an upgrade too."""
     lake = import_golden(Catalog(tmp_path / "lake"), ("s", QUERIES))

@@ -951,6 +951,7 @@ def operator_kryo(tmp_path: Path) -> KryoSerializerSnapshot:
     return kryo
 
 
+@pytest.mark.full
 def test_a_state_that_flink_2_has_no_form_for_is_left_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -124,6 +124,7 @@ def test_operator_state_has_no_time_to_live(tmp_path: Path) -> None:
         snapshot.migrate(ttl=f"{operator.label}/{state.name}=on")
 
 
+@pytest.mark.full
 def test_what_has_got_a_time_to_live_expires(job: Job) -> None:
     """By the times that it was given; and what lost it does not."""
     job["s"].migrate(ttl="kinds/total=on", last_access="taken_at", suffix="-on")

@@ -80,6 +80,7 @@ def test_nothing_is_found_where_nothing_is_left(lake: Catalog) -> None:
     assert ALICE not in json.dumps(result.record.to_json())
 
 
+@pytest.mark.full
 def test_half_of_a_record_that_a_killed_audit_left_is_no_doubt(lake: Catalog) -> None:
     """It can't be unpacked, but nothing will ever name it: it goes."""
     records = Path(lake.directory.root, ERASURE_RECORDS)

@@ -183,6 +183,7 @@ def test_other_max_parallelisms(
 
 
 @cases(OTHERS)
+@pytest.mark.full
 def test_canonical_from_any_format(case: GoldenCase, lake: Catalog, tmp_path: Path) -> None:
     """A native savepoint or a checkpoint becomes a canonical savepoint with the same rows."""
     to = tmp_path / "out"

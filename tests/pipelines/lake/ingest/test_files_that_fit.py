@@ -266,6 +266,7 @@ class TestSlices:
 class TestImports:
     """Lakes of real savepoints."""
 
+    @pytest.mark.full
     def test_small_states_are_a_file_each(self, lake: Catalog, tmp_path: Path) -> None:
         """From however many subtasks, and unchanged ones are shared."""
         first = import_as(lake, KINDS, "first")

@@ -142,6 +142,7 @@ class TestRoundTrips:
         with pytest.raises(LakeError, match="decoders of yours, name them: --plugins"):
             export_snapshot(lake, "orders", "one", tmp_path / "out", engine=LOCAL)
 
+    @pytest.mark.full
     def test_the_next_import_has_it(self, lake: Catalog, savepoint: Path, tmp_path: Path) -> None:
         """Then files of bytes are not kept beside typed ones; and typed ones are kept."""
         import_as(lake, savepoint, "one")
