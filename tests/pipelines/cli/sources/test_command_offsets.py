@@ -355,7 +355,7 @@ def test_positions_move_to_the_new_source(
     assert [each["state"] for each in ran.json["changes"]] == ["SourceReaderState"]
     place = ("--lake", lake.location, "--job", "orders", "--snapshot", "edited")
     assert run("check", "integrity", *place).code == 0
-    assert run("sql", *place[:2], 'SELECT * FROM new."SourceReaderState"').code == 0
+    assert run("sql", *place[:4], 'SELECT * FROM new."SourceReaderState"').code == 0
     assert run("export", *place, "--to", tmp_path / "out").code == 0
     before, after = open_snapshot(GOLDEN / name), open_snapshot(tmp_path / "out")
     old, new = (
