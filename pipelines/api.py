@@ -1728,17 +1728,19 @@ class SnapshotEditor:
 
         return self._add("drop_partitions", *map(parse_partition, partitions))
 
-    def move_positions(self, operator: str, uid: str, *, stream_arns: Sequence[str] = ()) -> Self:
+    def move_positions(self, operator: str, uid: str) -> Self:
         """Have a new source go on where an old one stood, which is dropped.
 
         Args:
             operator: A `FlinkKafkaConsumer`, which becomes a `KafkaSource`, or a
-                `FlinkKinesisConsumer`, which becomes a `KinesisStreamsSource`.
+                `FlinkKinesisConsumer`, which becomes a `KinesisStreamsSource`; see `stream_arn`.
             uid: The new source's uid.
-            stream_arns: The ARN of the stream of Kinesis, or of several for several sources.
         """
-        self._put("move_positions", operator, uid)
-        return self._add("stream_arns", *stream_arns)
+        return self._put("move_positions", operator, uid)
+
+    def stream_arn(self, *arns: str) -> Self:
+        """Name the ARNs of streams of Kinesis, which old sources know by their names alone."""
+        return self._add("stream_arns", *arns)
 
     def offsets_from_timestamp(self, time: datetime, bootstrap_servers: str) -> Self:
         """Have Kafka's partitions read from where they stood at a time, as the brokers say."""

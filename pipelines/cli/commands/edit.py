@@ -192,7 +192,8 @@ def edit(
         if drop_partitions:
             editor.drop_partitions(*drop_partitions)
         for operator, uid in move_positions:
-            editor.move_positions(operator, uid, stream_arns=stream_arn)
+            editor.move_positions(operator, uid)
+        editor.stream_arn(*stream_arn)
         if at is not None:
             editor.at(at)
         if inexact:
