@@ -60,7 +60,7 @@ def topic(kafka: KafkaBroker) -> str:
     [
         ("kafka", NEW),
         pytest.param("kafka", OLD, marks=pytest.mark.nightly),
-        ("old-kafka", OLD),
+        pytest.param("old-kafka", OLD, marks=pytest.mark.nightly),
     ],
 )
 def test_a_restored_job_goes_on_from_the_offsets_set(
