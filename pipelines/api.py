@@ -1718,6 +1718,30 @@ class SnapshotEditor:
 
         return self._add("set_offsets", *read_new_offsets(offsets))
 
+    def drop_partitions(self, *partitions: str) -> Self:
+        """Take partitions of Kafka out of a source that does not subscribe to them any more.
+
+        Args:
+            partitions: `topic:partition`, or `topic` for all of it.
+        """
+        from statelake.state_core.connectors.offsets import parse_partition
+
+        return self._add("drop_partitions", *map(parse_partition, partitions))
+
+    def move_positions(self, operator: str, uid: str) -> Self:
+        """Have a new source go on where an old one stood, which is dropped.
+
+        Args:
+            operator: A `FlinkKafkaConsumer`, which becomes a `KafkaSource`, or a
+                `FlinkKinesisConsumer`, which becomes a `KinesisStreamsSource`; see `stream_arn`.
+            uid: The new source's uid.
+        """
+        return self._put("move_positions", operator, uid)
+
+    def stream_arn(self, *arns: str) -> Self:
+        """Name the ARNs of streams of Kinesis, which old sources know by their names alone."""
+        return self._add("stream_arns", *arns)
+
     def offsets_from_timestamp(self, time: datetime, bootstrap_servers: str) -> Self:
         """Have Kafka's partitions read from where they stood at a time, as the brokers say."""
         from statelake.pipelines.lake.catalog.recorded_sources import offsets_at

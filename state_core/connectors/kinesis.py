@@ -17,12 +17,14 @@ Source: `KinesisShardSplitSerializer`, `KinesisStreamsSourceEnumeratorStateSeria
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from statelake.state_core.connectors.kafka import read_kryo_ascii, zigzag
 from statelake.state_core.connectors.versioned import read_exactly
-from statelake.state_core.files.wire import DataInput
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.files.wire import DataInput, DataOutput
 
 _SPLIT_VERSIONS, _ENUMERATOR_VERSIONS = (0, 1, 2), (0, 1)
 _POSITIONS = {
@@ -34,8 +36,11 @@ _FIELDS = (
     "adjacentParentShardId", "endingHashKey", "endingSequenceNumber", "parentShardId", "shardId",
     "startingHashKey", "startingSequenceNumber", "streamName",
 )  # fmt: skip
+_PARENTS = ("parentShardId", "adjacentParentShardId")
+_NO_HASH_KEYS = ("-1", "0")  # what the connector takes for those of a split of version 0
 _NO_SUBCLASS = 2
 _SENTINEL = "_SEQUENCE_NUM"
+_MOVED_SPLITS, _MOVED_ENUMERATOR = 1, 1  # which all connectors from 5.0 on read
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +114,14 @@ def read_kinesis_element(data: bytes) -> KinesisShard | None:
     return read_exactly(_read_element, data)
 
 
-def _read_element(source: DataInput) -> KinesisShard:
+def _read_metadata(source: DataInput) -> Mapping[str, str | None]:
     if source.read_byte() != _NO_SUBCLASS:
         raise source.fault("no shard of Kinesis")
-    fields = {name: None if source.read_boolean() else source.read_string() for name in _FIELDS}
+    return {name: None if source.read_boolean() else source.read_string() for name in _FIELDS}
+
+
+def _read_element(source: DataInput) -> KinesisShard:
+    fields = _read_metadata(source)
     source.read_varint()
     marks = [source.read_byte()]
     source.read_varint()
@@ -128,6 +137,69 @@ def _read_element(source: DataInput) -> KinesisShard:
     shown = None if number.endswith(_SENTINEL) else number if part < 0 else f"{number}-{part}"
     ended = number.startswith("SHARD_ENDING")
     return KinesisShard(None, stream, shard, starts, shown, None, ended, bytes(source.data))
+
+
+def moved_shard(shard: KinesisShard, arn: str) -> KinesisShard:
+    """Return a shard of the `FlinkKinesisConsumer` as a split of the `KinesisStreamsSource`.
+
+    A number within an aggregated record has no place in it: it begins with that record again.
+
+    Args:
+        shard: A shard that is not read to its end.
+        arn: The ARN of its stream.
+
+    Raises:
+        EncodeError: It begins at a time that the job's program has, not its state.
+    """
+    fields = _read_metadata(DataInput(shard.data))
+    number, _, part = (shard.sequence_number or "").partition("-")
+    positions = {"earliest": "TRIM_HORIZON", "latest": "LATEST"}
+    behind = "AT_SEQUENCE_NUMBER" if part else "AFTER_SEQUENCE_NUMBER"
+    position = positions.get(shard.starts, behind)
+    if not number and shard.starts not in positions:
+        raise EncodeError(
+            f"nothing was read of shard {shard.split_id} yet, and the time from which it is read is"
+            " the program's",
+            remedy="take a savepoint when records have come from it",
+        )
+    parents = [parent for name in _PARENTS if (parent := fields[name])]
+    out = DataOutput()
+    for text in (arn, shard.split_id, position):
+        out.write_utf(text)
+    out.write_boolean(bool(number))
+    if number:
+        out.write_boolean(False)
+        out.write_boolean(True)
+        out.write_utf(number)
+    out.write_int(len(parents))
+    for parent in parents:
+        out.write_utf(parent)
+    hash_keys = fields["startingHashKey"], fields["endingHashKey"]
+    for given, default in zip(hash_keys, _NO_HASH_KEYS, strict=True):
+        out.write_utf(given or default)
+    return KinesisShard(
+        _MOVED_SPLITS, arn, shard.split_id, position.lower(), number or None, None, False,
+        out.to_bytes(),
+    )  # fmt: skip
+
+
+def assigned_shards(shards: Sequence[KinesisShard], last_shard: str) -> tuple[int, bytes]:
+    """Return the state of an enumerator whose shards all have readers, and its version.
+
+    Args:
+        shards: The shards that are read, of `moved_shard`.
+        last_shard: The last shard that was seen: only later ones are looked for.
+    """
+    out = DataOutput()
+    out.write_boolean(True)
+    out.write_utf(last_shard)
+    out.write_int(len(shards))
+    out.write_int(_MOVED_SPLITS)
+    for shard in shards:
+        out.write_int(len(shard.data))
+        out.write_bytes(shard.data)
+        out.write_int(_ASSIGNED)
+    return _MOVED_ENUMERATOR, out.to_bytes()
 
 
 @dataclass(frozen=True, slots=True)

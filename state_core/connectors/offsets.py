@@ -2,7 +2,7 @@
 
 A partition is read by the reader that has its split, from the split's offset on; an unassigned one
 is read from the enumerator's offset. A partition that would be read twice after a restore, or not
-at all, is refused; and so is a log.
+at all, is refused; and so is a log. A partition that is dropped is in neither of them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from statelake.state_core.connectors.cdc import MYSQL, OTHERS, CdcEnumerator, CdcSplit
+from statelake.state_core.connectors.elements import StateElement
 from statelake.state_core.connectors.kafka import (
     ASSIGNED,
     UNASSIGNED,
@@ -49,6 +50,12 @@ class NewOffset:
     offset: Offset
     operator: str = ""
 
+    value: ClassVar[str] = "=..."  # what stands behind the name, in messages
+
+    def covers(self, partition: Partition) -> bool:
+        """Return whether a partition is this one."""
+        return partition == (self.topic, self.partition)
+
     def __str__(self) -> str:
         of_operator = f"{self.operator}/" if self.operator else ""
         return f"{of_operator}{_text((self.topic, self.partition))}"
@@ -65,9 +72,7 @@ def parse_new_offset(text: str) -> NewOffset:
     if equals and name in LOGS:
         return NewOffset(name, None, offset.strip(), operator)
     topic, colon, partition = name.rpartition(":")
-    if not (equals and colon and topic and partition.isascii() and partition.isdigit()) or len(
-        partition
-    ) > len("2147483647"):
+    if not (equals and colon and topic and _is_number(partition)):
         raise EncodeError(
             f"{text!r} names no partition and offset",
             remedy="write topic:partition=offset, such as orders:0=4711, or of Flink CDC"
@@ -95,28 +100,108 @@ class MovedOffset:
     after: Offset
 
 
+@dataclass(frozen=True)
+class NamedPartition:
+    """A partition, or all of a topic.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition's number; None for all.
+        operator: The source's uid or id; empty if a single one reads it.
+    """
+
+    topic: str
+    partition: int | None = None
+    operator: str = ""
+
+    value: ClassVar[str] = ""
+
+    def covers(self, partition: Partition) -> bool:
+        """Return whether a partition is this one, or one of the topic."""
+        return partition[0] == self.topic and self.partition in (None, partition[1])
+
+    def __str__(self) -> str:
+        of_operator = f"{self.operator}/" if self.operator else ""
+        return f"{of_operator}{_text((self.topic, self.partition))}"
+
+
+def parse_partition(text: str) -> NamedPartition:
+    """Parse `[operator/]topic[:partition]`.
+
+    Raises:
+        EncodeError: The text does not have that form.
+    """
+    operator, _, name = text.strip().rpartition("/")
+    topic, colon, partition = name.partition(":")
+    if not topic or (colon and not _is_number(partition)):
+        raise EncodeError(
+            f"{text!r} names no topic or partition",
+            remedy="write topic or topic:partition, such as orders or orders:0",
+        )
+    return NamedPartition(topic, int(partition) if colon else None, operator)
+
+
+@dataclass(frozen=True)
+class DroppedPartition:
+    """A partition that a source does not have any more.
+
+    Attributes:
+        operator: The source's uid or id.
+        topic: The partition's topic.
+        partition: Its number.
+        offset: The next record that would have been read; None without an offset.
+        status: `assigned`, `waiting` or `finished`.
+        subtask: The reader that had it; None without one.
+    """
+
+    operator: str
+    topic: str
+    partition: int
+    offset: Offset | None
+    status: str
+    subtask: int | None
+
+
 @dataclass
 class SourceChange:
     """The change of a source's state.
 
     Attributes:
         operator_id: The operator's id.
-        elements: The new bytes of elements, by state, subtask and position.
+        elements: The new bytes of elements, by state, subtask and position; None for an element
+            that goes.
         coordinator: The new state of the coordinator; None if it is unchanged.
         moved: The partitions with other offsets.
+        dropped: The partitions that it does not have any more.
     """
 
     operator_id: str
-    elements: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
+    elements: dict[tuple[str, int, int], bytes | None] = field(default_factory=dict)
     coordinator: bytes | None = None
     moved: list[MovedOffset] = field(default_factory=list)
+    dropped: list[DroppedPartition] = field(default_factory=list)
 
-    def elements_by_state(self) -> dict[str, dict[tuple[int, int], bytes]]:
+    def elements_by_state(self) -> dict[str, dict[tuple[int, int], bytes | None]]:
         """Return the new bytes by subtask and position, for each state."""
-        by_state: dict[str, dict[tuple[int, int], bytes]] = {}
+        by_state: dict[str, dict[tuple[int, int], bytes | None]] = {}
         for (state, subtask, position), data in self.elements.items():
             by_state.setdefault(state, {})[subtask, position] = data
         return by_state
+
+    def applied_to(self, source: Source) -> Source:
+        """Return the source after the change, if it is the one that is changed."""
+        if source.operator_id != self.operator_id:
+            return source
+        elements = []
+        for element in source.elements:
+            place = element.state, element.subtask, element.position
+            data = self.elements.get(place)
+            if data is not None:
+                elements.append(SplitElement.of(StateElement(*place, data)))
+            elif place not in self.elements:
+                elements.append(element)
+        coordinator = source.coordinator_bytes if self.coordinator is None else self.coordinator
+        return replace(source, elements=tuple(elements), coordinator_bytes=coordinator)
 
 
 def move_offsets(sources: Iterable[Source], wanted: Sequence[NewOffset]) -> list[SourceChange]:
@@ -155,6 +240,58 @@ def move_offsets(sources: Iterable[Source], wanted: Sequence[NewOffset]) -> list
         for source in kafka
         if source.operator_id in by_source
     ]
+
+
+def drop_partitions(
+    sources: Iterable[Source], wanted: Sequence[NamedPartition]
+) -> list[SourceChange]:
+    """Return the changes that take partitions of Kafka out of readers and enumerators.
+
+    Args:
+        sources: The sources of a snapshot.
+        wanted: The partitions, and topics of which all go.
+
+    Returns:
+        The change of each source with one of them.
+
+    Raises:
+        NotFoundError: No source has a partition, or no source has that name.
+        EncodeError: A partition is read by several sources, or is not read exactly once.
+    """
+    kafka = [source for source in sources if source.kind == "kafka"]
+    partitions = [(source, _partitions(source)) for source in kafka]
+    going: dict[str, set[Partition]] = {}
+    for named in wanted:
+        source = _source_of(partitions, named)
+        having = _partitions(source)
+        going.setdefault(source.operator_id, set()).update(filter(named.covers, having))
+    return [
+        _drop(source, going[source.operator_id]) for source in kafka if source.operator_id in going
+    ]
+
+
+def _drop(source: Source, going: set[Partition]) -> SourceChange:
+    check_assignment(source)
+    change = SourceChange(source.operator_id)
+    for partition, element in _held(source):
+        if partition in going:
+            change.elements[element.state, element.subtask, element.position] = None
+    for status, subtask, split in source.splits():
+        if isinstance(split, KafkaSplit | OldKafkaElement):
+            partition = split.topic, split.partition
+            if partition in going:
+                gone = DroppedPartition(source.operator, *partition, split.offset, status, subtask)
+                change.dropped.append(gone)
+    enumerator, coordinator = source.enumerator, source.coordinator
+    if isinstance(enumerator, KafkaEnumerator) and coordinator is not None:
+        left = tuple(
+            each
+            for each in enumerator.partitions
+            if (each.split.topic, each.split.partition) not in going
+        )
+        data = replace(enumerator, partitions=left).encode()
+        change.coordinator = replace(coordinator, data=data).encode()
+    return change
 
 
 def _move_logs(sources: Sequence[Source], wanted: Sequence[NewOffset]) -> list[SourceChange]:
@@ -219,8 +356,10 @@ def partitions_read(source: Source) -> list[Partition]:
     return sorted({place for place, _ in _held(source)} | waiting)
 
 
-def _source_of(sources: Sequence[tuple[Source, set[Partition]]], new: NewOffset) -> Source:
-    """Return the one source that has a partition."""
+def _source_of(
+    sources: Sequence[tuple[Source, set[Partition]]], new: NewOffset | NamedPartition
+) -> Source:
+    """Return the one source that has a partition, or some of a topic."""
     asked = [
         (source, partitions)
         for source, partitions in sources
@@ -234,20 +373,22 @@ def _source_of(sources: Sequence[tuple[Source, set[Partition]]], new: NewOffset)
         )
         labels = ", ".join(source.operator for source, _ in sources[:_SHOWN]) or "none"
         raise NotFoundError(whose, remedy=f"sources of Kafka in it: {labels}")
-    place = new.topic, new.partition or 0
-    having = [source for source, partitions in asked if place in partitions]
+    having = [source for source, partitions in asked if any(map(new.covers, partitions))]
+    what = _text((new.topic, new.partition))
     if len(having) > 1:
         names = ", ".join(source.operator for source in having[:_SHOWN])
         raise EncodeError(
             f"{new} is read by several sources: {names}",
-            remedy=f"name one: OPERATOR/{new.topic}:{new.partition}=...",
+            remedy=f"name one: OPERATOR/{what}{new.value}",
         )
     if not having:
         known_places = sorted({place for _, partitions in asked for place in partitions})
         shown = ", ".join(map(_text, known_places[:_SHOWN]))
         more = ", ..." if len(known_places) > _SHOWN else ""
         raise NotFoundError(
-            f"no source has a partition {new.topic}:{new.partition}",
+            f"no source has a partition {what}"
+            if new.partition is not None
+            else f"no source has a partition of topic {what}",
             remedy=f"there are: {shown or 'none'}{more}",
         )
     return having[0]
@@ -409,6 +550,11 @@ def _check_end(source: Source, split: KafkaSplit | OldKafkaElement, offset: Offs
             place=f"source {source.operator}",
             remedy="give an offset up to there",
         )
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text may be the number of a partition."""
+    return text.isascii() and text.isdigit() and len(text) <= len("2147483647")
 
 
 def _text(place: tuple[str, int | None]) -> str:

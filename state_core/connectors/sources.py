@@ -183,9 +183,9 @@ def read_split(state: str, data: bytes) -> Split:
     return SplitBytes(element.version, element.data)
 
 
-def write_split(split: KafkaSplit | OldKafkaElement | CdcSplit) -> bytes:
+def write_split(split: KafkaSplit | OldKafkaElement | CdcSplit | KinesisShard) -> bytes:
     """Return the element of a source's state for a split."""
-    if isinstance(split, OldKafkaElement):
+    if split.version is None:  # of an old source
         return split.encode()
     return Element(split.version, split.encode()).encode()
 
@@ -284,6 +284,11 @@ class Source(Printed):
         alike = [one for one in found if one.kind in {each.split.kind for each in self.elements}]
         chosen = alike or found
         return chosen[0] if len(chosen) == 1 else None
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it is a source of before `SourceReaderState`, which has no enumerator."""
+        return any(element.state != READER_STATE for element in self.elements)
 
     @property
     def kind(self) -> str:

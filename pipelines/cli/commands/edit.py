@@ -61,6 +61,18 @@ from statelake.pipelines.cli.options import (
 )  # fmt: skip
 @click.option("--bootstrap-servers", metavar="HOST:PORT", help="Kafka's brokers, for that.")
 @click.option(
+    "--drop-partitions", multiple=True, metavar="TOPIC[:PARTITION]",
+    help="Take partitions of Kafka out of a source that does not subscribe to them any more.",
+)  # fmt: skip
+@click.option(
+    "--move-positions", nargs=2, multiple=True, metavar="OPERATOR UID",
+    help="Have a KafkaSource or KinesisStreamsSource of that uid go on where an old"
+    " FlinkKafkaConsumer or FlinkKinesisConsumer stood.",
+)  # fmt: skip
+@click.option(
+    "--stream-arn", multiple=True, metavar="ARN", help="The ARN of a stream of Kinesis, for that."
+)
+@click.option(
     "--at",
     type=Instant(),
     help="The time for --expire; by default when the snapshot was taken, as `snapshots` lists.",
@@ -87,6 +99,9 @@ def edit(
     set_offsets: tuple[str, ...],
     offsets_from_timestamp: datetime | None,
     bootstrap_servers: str | None,
+    drop_partitions: tuple[str, ...],
+    move_positions: tuple[tuple[str, str], ...],
+    stream_arn: tuple[str, ...],
     at: datetime | None,
     inexact: bool,
     note: str,
@@ -115,6 +130,11 @@ def edit(
     partition would be read twice, or by no source.
 
     \b
+    --move-positions turns an old source into the new one that the program has in its place.
+    --drop-partitions is for topics to which the program does not subscribe any more: others are
+    found again, and read from their start. Of a dropped sink it is listed what it had to commit.
+
+    \b
     Examples:
       statelake edit --lake lake --job orders --parent monday --snapshot renamed \\
           --rename-uid counter order-counter
@@ -127,9 +147,13 @@ def edit(
           --keep-keys counter words.txt
       statelake edit --lake lake --job orders --parent monday --snapshot again \\
           --set-offsets orders:0=4711 --set-offsets orders:1=earliest
+      statelake edit --lake lake --job orders --parent monday --snapshot moved \\
+          --move-positions orders-consumer orders-source
+      statelake edit --lake lake --job orders --parent monday --snapshot fewer \\
+          --drop-partitions returns --drop-partitions orders:7
     """
     asked = (rename_uid, drop_operator, keep_operator, drop_state, merge, purge, expire, keep_keys,
-             set_offsets, offsets_from_timestamp)  # fmt: skip
+             set_offsets, offsets_from_timestamp, drop_partitions, move_positions)  # fmt: skip
     if not any(asked):
         raise click.UsageError("say what to change: --rename-uid, --drop-state, --purge, ...")
     if drop_operator and keep_operator:
@@ -138,7 +162,10 @@ def edit(
         raise click.UsageError("give either --set-offsets or --offsets-from-timestamp")
     if (offsets_from_timestamp is None) != (bootstrap_servers is None):
         raise click.UsageError("--offsets-from-timestamp and --bootstrap-servers go together")
+    if stream_arn and not move_positions:
+        raise click.UsageError("--stream-arn goes with --move-positions")
     _refuse_twice("--rename-uid", rename_uid)
+    _refuse_twice("--move-positions", move_positions)
     _refuse_twice("--purge", purge)
     _refuse_twice("--expire", expire)
     _refuse_twice("--keep-keys", keep_keys)
@@ -162,6 +189,11 @@ def edit(
             editor.set_offsets(*set_offsets)
         if offsets_from_timestamp is not None and bootstrap_servers is not None:
             editor.offsets_from_timestamp(offsets_from_timestamp, bootstrap_servers)
+        if drop_partitions:
+            editor.drop_partitions(*drop_partitions)
+        for operator, uid in move_positions:
+            editor.move_positions(operator, uid)
+        editor.stream_arn(*stream_arn)
         if at is not None:
             editor.at(at)
         if inexact:

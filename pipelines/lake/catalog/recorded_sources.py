@@ -109,9 +109,18 @@ def recorded_sinks(lake: str, record: SnapshotRecord) -> list[Sink]:
     Raises:
         LakeError: A table can't be read.
     """
+    return sinks_among(lake, record.operators)
+
+
+def sinks_among(lake: str, operators: Iterable[OperatorRecord]) -> list[Sink]:
+    """Return the sinks among some operators of the lake at a location.
+
+    Raises:
+        LakeError: A table can't be read.
+    """
     sinks = (
         sink_of(each.operator_id, each.label, _elements(lake, each, SINK_STATES))
-        for each in record.operators
+        for each in operators
     )
     return [sink for sink in sinks if sink is not None]
 

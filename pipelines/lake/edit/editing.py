@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.recorded_sources import sources_among
+from statelake.pipelines.lake.catalog.recorded_sources import sinks_among, sources_among
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
 from statelake.pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
-from statelake.pipelines.lake.edit.merging import merge_operators, merged_tables, union_of_operators
-from statelake.pipelines.lake.edit.pieces import Rows
+from statelake.pipelines.lake.edit.merging import (
+    merge_operators,
+    merged_tables,
+    path_beside,
+    union_of_operators,
+)
 from statelake.pipelines.lake.edit.purging import Expired, refuse_lasting
 from statelake.pipelines.lake.edit.rewriting import (
     Derivation,
@@ -36,19 +40,36 @@ from statelake.pipelines.lake.edit.selecting import (
     tables_of,
     without_state,
 )
-from statelake.pipelines.lake.tables.names import check_names
+from statelake.pipelines.lake.edit.source_rows import (
+    ElementsReplaced,
+    SourceSucceeded,
+    succeeding_layout,
+)
+from statelake.pipelines.lake.tables.names import check_names, operator_table
 from statelake.pipelines.lake.tables.records import (
     CarriedFile,
     OperatorRecord,
     SnapshotRecord,
     TableRecord,
 )
-from statelake.state_core.connectors.offsets import MovedOffset, NewOffset, move_offsets
+from statelake.state_core.connectors.offsets import (
+    DroppedPartition,
+    MovedOffset,
+    NamedPartition,
+    NewOffset,
+    SourceChange,
+    drop_partitions,
+    move_offsets,
+)
+from statelake.state_core.connectors.sinks import Sink
+from statelake.state_core.connectors.sources import READER_STATE, Source
+from statelake.state_core.connectors.successors import MovedPosition, successor_of
 from statelake.state_core.errors import (
     ConflictError,
     LakeError,
     NoMatchError,
     NotFoundError,
+    StateError,
     did_you_mean,
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
@@ -56,8 +77,6 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     write_metadata,
 )
-from statelake.state_core.formats.operator_state.operator_states import ElementRows
-from statelake.state_core.formats.rewriting.value_migration import with_value_bytes
 from statelake.state_core.model.handles import InlineHandle
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.printable import Printed, Table, bytes_text, saved_text
@@ -84,6 +103,9 @@ class SnapshotEdit:
         keep_keys: By operator, a file with the keys to keep, one a line, in all its keyed states
             and timers; rows of all other keys are deleted.
         set_offsets: The offsets from which Kafka's partitions, and logs, are read.
+        drop_partitions: The partitions of Kafka that sources do not have any more.
+        move_positions: The uid of the source that goes on where an old one stood, by the old one.
+        stream_arns: The ARNs of streams of Kinesis, for that.
         at: The time for which expiry is decided; by default when the snapshot was taken.
         inexact: Whether predicates go by what columns show of values that they don't hold in full.
     """
@@ -97,6 +119,9 @@ class SnapshotEdit:
     expire: Mapping[str, timedelta] = field(default_factory=dict)
     keep_keys: Mapping[str, str] = field(default_factory=dict)
     set_offsets: Sequence[NewOffset] = ()
+    drop_partitions: Sequence[NamedPartition] = ()
+    move_positions: Mapping[str, str] = field(default_factory=dict)
+    stream_arns: Sequence[str] = ()
     at: datetime | None = None
     inexact: bool = False
 
@@ -126,6 +151,9 @@ class EditResult(Printed):
         record: The new snapshot.
         changes: The states whose size changed.
         offsets: The partitions of Kafka, and the logs, with another offset.
+        dropped_partitions: The partitions of Kafka that sources do not have any more.
+        positions: Where new sources go on in place of old ones.
+        dropped_sinks: Sinks, dropped in whole or in part, that had something to commit.
         expired_at: The time for which entries were checked for expiry; None if they were not.
         dry_run: Whether no snapshot was made.
     """
@@ -133,6 +161,9 @@ class EditResult(Printed):
     record: SnapshotRecord
     changes: list[StateChange]
     offsets: Sequence[MovedOffset] = ()
+    dropped_partitions: Sequence[DroppedPartition] = ()
+    positions: Sequence[MovedPosition] = ()
+    dropped_sinks: Sequence[Sink] = ()
     expired_at: datetime | None = None
     dry_run: bool = False
 
@@ -144,7 +175,13 @@ class EditResult(Printed):
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
         record = self.record
-        expired = {} if self.expired_at is None else {"expired_at": self.expired_at}
+        asked: dict[str, Any] = {} if self.expired_at is None else {"expired_at": self.expired_at}
+        if self.dropped_partitions:
+            asked["dropped_partitions"] = [asdict(each) for each in self.dropped_partitions]
+        if self.positions:
+            asked["positions"] = [asdict(each) for each in self.positions]
+        if self.dropped_sinks:
+            asked["dropped_sinks"] = [sink.to_json() for sink in self.dropped_sinks]
         return (
             {
                 "snapshot_id": record.snapshot_id,
@@ -157,7 +194,7 @@ class EditResult(Printed):
                 "changes": [asdict(change) for change in self.changes],
                 "offsets": [asdict(moved) for moved in self.offsets],
             }
-            | expired
+            | asked
             | ({"planned": True} if self.dry_run else {})
         )
 
@@ -179,12 +216,30 @@ class EditResult(Printed):
             yield Table("", ("<operator", "<state", ">entries", ">now", ">bytes", ">now"), rows)
         if self.offsets:
             moved = [
-                (each.operator, each.topic, "-" if each.partition is None else str(each.partition),
-                 "-" if each.before is None else str(each.before), str(each.after))
+                (each.operator, each.topic, _cell(each.partition), _cell(each.before),
+                 _cell(each.after))
                 for each in self.offsets
             ]  # fmt: skip
             columns = ("<source", "<topic", ">partition", ">offset", ">now")
             yield Table("", columns, moved)
+        if self.dropped_partitions:
+            dropped = [
+                (each.operator, each.topic, str(each.partition), _cell(each.offset),
+                 each.status if each.subtask is None else f"subtask {each.subtask}")
+                for each in self.dropped_partitions
+            ]  # fmt: skip
+            columns = ("<source", "<dropped topic", ">partition", ">offset", "<was")
+            yield Table("", columns, dropped)
+        if self.positions:
+            going = [
+                (each.operator, each.uid, each.split, str(each.position),
+                 "-" if each.subtask is None else f"subtask {each.subtask}")
+                for each in self.positions
+            ]  # fmt: skip
+            yield Table("", ("<source", "<now", "<split", ">goes on at", "<where"), going)
+        for sink in self.dropped_sinks:
+            yield "dropped with what is not committed yet, which nobody will commit:"
+            yield from sink.lines()
 
 
 def edit_snapshot(
@@ -227,7 +282,9 @@ def edit_snapshot(
     others = [lake.snapshot(other, merged) for other, merged in edit.merge]
     for other in others:
         paths += merged_tables(job, other, paths)
-    work = _Edit(edit)
+    tables = _new_tables(job, edit, paths)
+    paths += tables.values()
+    work = _Edit(edit, tables)
     try:
         done = derive(
             lake, job, record, snapshot_id, work, note=note, paths=paths, others=others,
@@ -237,34 +294,10 @@ def edit_snapshot(
         if work.session is not None:
             work.session.close()
     expired_at = work.at if edit.expire else None
-    return EditResult(done.record, work.changes(), work.offsets, expired_at, dry_run)
-
-
-@dataclass(frozen=True)
-class OffsetsMoved(Transform):
-    """Replace elements of a source's state.
-
-    Attributes:
-        elements: The new bytes, by subtask and position.
-    """
-
-    keeps_unchanged = True
-    keeps_count = True
-
-    elements: Mapping[tuple[int, int], bytes]
-
-    def apply(self, rows: Rows) -> Rows:
-        """Replace the elements, and keep all others."""
-        if not isinstance(rows, ElementRows):
-            return rows
-        subtasks = rows.batch.column("subtask").to_pylist()
-        positions = rows.batch.column("position").to_pylist()
-        changed = {
-            row: self.elements[place]
-            for row, place in enumerate(zip(subtasks, positions, strict=True))
-            if place in self.elements
-        }
-        return with_value_bytes(rows, changed) if changed else rows
+    return EditResult(
+        done.record, work.changes(), work.offsets, work.dropped_partitions, work.positions,
+        work.dropped_sinks, expired_at, dry_run,
+    )  # fmt: skip
 
 
 class _Edit(Derivation):
@@ -273,8 +306,9 @@ class _Edit(Derivation):
     metadata: CheckpointMetadata
     unchanged: bytes  # the parent's metadata
 
-    def __init__(self, edit: SnapshotEdit) -> None:
+    def __init__(self, edit: SnapshotEdit, new_tables: Mapping[str, str]) -> None:
         self.edit = edit
+        self.new_tables = new_tables  # of sources that go on for old ones, by their uids
         self.operators: list[OperatorRecord] = []
         self.carried: list[CarriedFile] = []
         self.before: dict[tuple[str, str], tuple[int, int]] = {}
@@ -282,6 +316,11 @@ class _Edit(Derivation):
         self.transforms: dict[tuple[str, str], list[Transform]] = {}
         self.renamed: dict[str, str] = {}
         self.offsets: list[MovedOffset] = []
+        self.dropped_partitions: list[DroppedPartition] = []
+        self.positions: list[MovedPosition] = []
+        self.dropped_sinks: list[Sink] = []
+        self.succeeded: dict[str, tuple[str, int]] = {}  # old sources' states, and what is moved
+        self.successions: dict[str, TableChange] = {}  # by the path of the new table
         self.copied = 0
         self.session: Session | None = None
 
@@ -298,11 +337,13 @@ class _Edit(Derivation):
         self._leave_out_states()
         self._purge()
         self._keep_keys()
-        self._set_offsets()
+        self._change_sources()
         return self.operators
 
     def change(self, operator: OperatorRecord, table: TableRecord) -> TableChange | None:
         """Return the transforms that were collected for a table."""
+        if table.path in self.successions:
+            return self.successions[table.path]
         transforms = self.transforms.get((operator.operator_id, table.path))
         if transforms is None:
             return None
@@ -314,6 +355,14 @@ class _Edit(Derivation):
         self.operators = list(record.operators)
         for name, file in self.edit.keep_keys.items():
             refuse_no_match(self._with_state(name), file)
+        for operator in self.operators:
+            _, moved = self.succeeded.get(operator.operator_id, ("", operator.entries))
+            if operator.entries != moved:
+                raise ConflictError(
+                    f"{moved - operator.entries} of the rows whose positions move are deleted",
+                    place=f"operator {operator.label}",
+                    remedy="use --drop-partitions, or delete them in an edit of its own",
+                )
         self._rename()
         metadata = write_metadata(self.metadata)
         if self.edit.purge or self.edit.expire:
@@ -335,10 +384,13 @@ class _Edit(Derivation):
         changes = []
         for (operator_id, state), before in self.before.items():
             renamed = self.renamed.get(operator_id, operator_id)
-            now = after.get((renamed, state), (0, 0))
+            moved_state, _ = self.succeeded.get(operator_id, ("", 0))
+            became = READER_STATE if moved_state == state else state
+            now = after.get((renamed, became), (0, 0))
             if now != before:
                 label = labels.get(renamed, self.labels[operator_id])
-                changes.append(StateChange(label, state, (before[0], now[0]), (before[1], now[1])))
+                entries, state_bytes = zip(before, now, strict=True)
+                changes.append(StateChange(label, became, entries, state_bytes))
         return changes
 
     def _merge(self) -> None:
@@ -365,6 +417,7 @@ class _Edit(Derivation):
             kept = {self._id(keep_operator) for keep_operator in self.edit.keep_operators}
             going |= {operator.operator_id for operator in self.metadata.operators} - kept
         refuse_cut_channels(self.metadata.operators, going)
+        self._note_sinks([each for each in self.operators if each.operator_id in going])
         self.operators = [
             operator for operator in self.operators if operator.operator_id not in going
         ]
@@ -376,6 +429,8 @@ class _Edit(Derivation):
         for name in self.edit.drop_states:
             operator, state = self._find(name)
             left = without_state(operator, state)
+            gone = [one for one in operator.operator_states if one not in left.operator_states]
+            self._note_sinks([operator.with_states([], gone)])
             for table in left.tables:
                 names = {keyed.name for keyed in operator.states if keyed.table == table.path}
                 if names - {keyed.name for keyed in left.states}:  # other timers in the same table
@@ -442,21 +497,81 @@ class _Edit(Derivation):
                 operator, [keyed_table.path for keyed_table in operator.keyed_tables], kept
             )
 
-    def _set_offsets(self) -> None:
-        if not self.edit.set_offsets:
+    def _note_sinks(self, going: Sequence[OperatorRecord]) -> None:
+        """Note what sinks among dropped operators have still to commit."""
+        for operator in going:
+            try:
+                sinks = sinks_among(self.rewriter.lake.location, [operator])
+            except StateError as error:  # which keeps nobody from dropping it
+                sinks = [Sink(operator.operator_id, operator.label, (), (), (str(error),))]
+            self.dropped_sinks += [sink for sink in sinks if sink.to_commit or sink.problems]
+
+    def _change_sources(self) -> None:
+        """Drop partitions, then set offsets, then move positions from old sources to new ones."""
+        edit = self.edit
+        if not (edit.drop_partitions or edit.set_offsets or edit.move_positions):
             return
         location = self.rewriter.lake.location
         sources = sources_among(location, self.operators, self.metadata.operators)
-        for change in move_offsets(sources, self.edit.set_offsets):
-            self.offsets += change.moved
+        dropping = drop_partitions(sources, edit.drop_partitions)
+        sources = self._changed(sources, dropping)
+        moving = move_offsets(sources, edit.set_offsets)
+        sources = self._changed(sources, moving)
+        self.dropped_partitions = [dropped for each in dropping for dropped in each.dropped]
+        self.offsets = [moved for each in moving for moved in each.moved]
+        for name, uid in edit.move_positions.items():
+            self._move_positions(name, uid, sources)
+
+    def _changed(
+        self, sources: Sequence[Source], changes: Sequence[SourceChange]
+    ) -> Sequence[Source]:
+        """Note the changes of sources, and return the sources after them."""
+        for change in changes:
+            sources = [change.applied_to(source) for source in sources]
             for state, elements in change.elements_by_state().items():
                 operator = self._with_state(change.operator_id)
                 tables = [one.table for one in operator.operator_states if one.name == state]
-                self._transform(operator, tables, OffsetsMoved(elements))
-            for each in self.metadata.operators:
-                if each.operator_id == change.operator_id and change.coordinator is not None:
-                    name = "" if each.coordinator is None else each.coordinator.name
-                    each.coordinator = InlineHandle(name, change.coordinator)
+                self._transform(operator, tables, ElementsReplaced(elements))
+            if change.coordinator is not None:
+                self._set_coordinator(change.operator_id, change.coordinator)
+        return sources
+
+    def _set_coordinator(self, operator_id: str, data: bytes, name: str = "") -> None:
+        for each in self.metadata.operators:
+            if each.operator_id == operator_id:
+                known = "" if each.coordinator is None else each.coordinator.name
+                each.coordinator = InlineHandle(name or known, data)
+
+    def _move_positions(self, name: str, uid: str, sources: Sequence[Source]) -> None:
+        """Turn an old source into the next one, to which `_rename` gives its uid.
+
+        Raises:
+            NotFoundError: There is no such operator, or it has no position.
+            EncodeError: It is no old source, or has a position that the next one can't have.
+        """
+        operator_id = self._id(name)
+        source = next((one for one in sources if one.operator_id == operator_id), None)
+        if source is None:
+            olds = [one.operator for one in sources if one.is_old]
+            raise NotFoundError(
+                f"operator {name} has no position of an old source",
+                remedy=f"old sources with positions: {', '.join(olds) or 'none'}; a"
+                " FlinkKafkaConsumer writes none when a job is stopped with a savepoint: take one"
+                " while it runs, and then cancel it",
+            )
+        found = successor_of(source, uid, self.edit.stream_arns)
+        operator = self._with_state(operator_id)
+        state = next(one for one in operator.operator_states if one.name == found.state)
+        table, path = operator.table_of(state), self.new_tables[uid]
+        layout = succeeding_layout(self.rewriter.lake.location, operator, state, path)
+        transforms = self.transforms.pop((operator_id, state.table), [])
+        transforms.append(SourceSucceeded(found.elements, layout.after.meta_info))
+        self.successions[path] = TableChange(layout, pieces_of(table), transforms)
+        empty = TableRecord(path, 0, table.partition_by)
+        self._replace(replace(operator, states=[], operator_states=[layout.after], tables=[empty]))
+        self._set_coordinator(operator_id, found.coordinator, operator_id_of_uid(uid))
+        self.positions += found.moved
+        self.succeeded[operator_id] = state.name, len(found.elements)
 
     def _replace(self, changed: OperatorRecord) -> None:
         self.operators = [
@@ -469,10 +584,12 @@ class _Edit(Derivation):
         uids: dict[str, str] = {}
         by_new: dict[str, str] = {}  # a uid that an earlier pair gives is a name, too
         known = {each.uid for each in self.metadata.operators}
-        for old, new in self.edit.rename.items():
+        for old, new in (*self.edit.rename.items(), *self.edit.move_positions.items()):
             if not new:  # Flink refuses it, too, and reads it as no uid
                 raise LakeError(f"operator {old} would have an empty uid", remedy="give another")
             operator_id = by_new[old] if old in by_new and old not in known else self._id(old)
+            if operator_id in uids and operator_id in self.succeeded:
+                raise ConflictError(f"operator {old} would have two uids", remedy="give it one")
             uids[operator_id], by_new[new] = new, operator_id
         self.renamed = {each: operator_id_of_uid(uid) for each, uid in uids.items()}
         counts = Counter(
@@ -546,6 +663,21 @@ def changed_states(
                 entries, state_bytes = zip(sizes[key], now[key], strict=True)
                 changes.append(StateChange(operator.label, state.name, entries, state_bytes))
     return changes
+
+
+def _new_tables(job: str, edit: SnapshotEdit, taken: Sequence[str]) -> dict[str, str]:
+    """Return the table of each source that goes on for an old one, by its uid."""
+    tables: dict[str, str] = {}
+    for uid in edit.move_positions.values():
+        path = operator_table(job, uid, READER_STATE)
+        while path in (*taken, *tables.values()):
+            path = path_beside(path, TableRecord(path, 0, ""))
+        tables[uid] = path
+    return tables
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
 
 
 def _content(operators: Sequence[OperatorRecord]) -> list[OperatorRecord]:

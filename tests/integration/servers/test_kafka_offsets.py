@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from statelake import open_snapshot
 from statelake.state_core.connectors.sources import sources_of
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from tests.integration.flink.sources import NEW, OLD, Run, run_sources
 from tests.integration.kafka.broker import KafkaBroker
 from tests.support.command import run
@@ -25,18 +26,32 @@ PARTITIONS = 3
 RECORDS = 20
 
 
-@pytest.fixture(scope="module")
-def topic(kafka: KafkaBroker) -> str:
-    """A topic whose records say where they are: `partition:offset`."""
+def created(kafka: KafkaBroker) -> str:
+    """A topic without records."""
     name = f"t{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": kafka.servers})
     for future in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
         future.result(30)
+    return name
+
+
+def fill(kafka: KafkaBroker, topic: str, offsets: range, prefix: str = "") -> list[str]:
+    """Write records that say where they are, `partition:offset` behind a prefix; return them."""
     producer = Producer({"bootstrap.servers": kafka.servers})
-    for offset in range(RECORDS):
+    written = []
+    for offset in offsets:
         for partition in range(PARTITIONS):
-            producer.produce(name, f"{partition}:{offset}", partition=partition)
+            written.append(f"{prefix}{partition}:{offset}")
+            producer.produce(topic, written[-1], partition=partition)
     assert producer.flush(30) == 0
+    return written
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: KafkaBroker) -> str:
+    """A topic with records."""
+    name = created(kafka)
+    fill(kafka, name, range(RECORDS))
     return name
 
 
@@ -45,7 +60,7 @@ def topic(kafka: KafkaBroker) -> str:
     [
         ("kafka", NEW),
         pytest.param("kafka", OLD, marks=pytest.mark.nightly),
-        ("old-kafka", OLD),
+        pytest.param("old-kafka", OLD, marks=pytest.mark.nightly),
     ],
 )
 def test_a_restored_job_goes_on_from_the_offsets_set(
@@ -95,6 +110,51 @@ def test_a_restored_job_goes_on_from_the_offsets_set(
     assert after is not None
     (left,) = sources_of(open_snapshot(after))
     assert {element.split.columns()["offset"] for element in left.elements} == {RECORDS}
+
+
+@pytest.mark.parametrize("version", [OLD, pytest.param(NEW, marks=pytest.mark.nightly)])
+def test_a_new_source_goes_on_where_the_old_consumer_stood(
+    version: str, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    """It reads what is new, and from an offset that was set; a dropped topic is not read."""
+    kept, dropped = created(kafka), created(kafka)
+    for name, prefix in ((kept, "kept "), (dropped, "dropped ")):
+        fill(kafka, name, range(RECORDS), prefix)
+    old = ("old-kafka", kafka.servers, f"{kept},{dropped}")
+    whole = 2 * PARTITIONS * RECORDS
+    ((_, savepoint),) = run_sources([Run(old, whole, to=tmp_path / "written")], OLD)
+    later = range(RECORDS, RECORDS + 5)
+    new, others = fill(kafka, kept, later, "kept "), fill(kafka, dropped, later, "dropped ")
+    lake = ("--lake", tmp_path / "lake", "--job", "job")
+    assert run("import", savepoint, *lake, "--snapshot", "whole").code == 0
+    moving = ("edit", *lake, "--parent", "whole", "--move-positions", operator_id_of_uid("records"),
+              "moved")  # fmt: skip
+    more = ("--drop-partitions", dropped, "--set-offsets", f"{kept}:0={RECORDS - 3}")
+    runs = []
+    for snapshot, words, parallelism, count in (
+        ("both", (), 2, len(new) + len(others)),
+        ("less", more, 2, len(new) + 3),
+        ("less", (), 3, len(new) + 3),
+    ):
+        if parallelism == 2:
+            edited = run(*moving, "--snapshot", snapshot, *words, "--json")
+            assert (edited.code, edited.err) == (0, "")
+        exported = tmp_path / f"{snapshot}-{parallelism}"
+        to = ("--snapshot", snapshot, "--to", exported, "--parallelism", parallelism)
+        assert run("export", *lake, *to).code == 0
+        source = ("kafka", kafka.servers, kept, "moved")
+        runs.append(Run(source, count, exported, tmp_path / "after", parallelism=parallelism))
+    read = run_sources(runs, version)
+    # a partition that is in the state is read, though nobody subscribes to its topic
+    assert Counter(read[0][0]) == Counter([*new, *others])
+    again = [f"kept 0:{offset}" for offset in range(RECORDS - 3, RECORDS)]
+    for lines, _ in read[1:]:
+        assert Counter(lines) == Counter([*new, *again])
+    after = read[1][1]
+    assert after is not None
+    (left,) = sources_of(open_snapshot(after))
+    assert {element.split.columns()["offset"] for element in left.elements} == {RECORDS + 5}
+    assert not left.waiting
 
 
 def test_offsets_of_a_time(kafka: KafkaBroker, tmp_path: Path) -> None:

@@ -17,7 +17,15 @@ from statelake.state_core.connectors.kafka import (
     KafkaSplit,
     Offset,
 )
-from statelake.state_core.connectors.offsets import NewOffset, move_offsets, parse_new_offset
+from statelake.state_core.connectors.offsets import (
+    NamedPartition,
+    NewOffset,
+    check_readers,
+    drop_partitions,
+    move_offsets,
+    parse_new_offset,
+    parse_partition,
+)
 from statelake.state_core.connectors.sources import (
     OLD_KAFKA_STATE,
     READER_STATE,
@@ -144,3 +152,70 @@ def test_what_names_no_offset(text: str) -> None:
     with pytest.raises(EncodeError, match=r"write topic|give a number"):
         parse_new_offset(text)
     assert parse_new_offset("a/b/orders:3=4") == NewOffset("orders", 3, 4, "a/b")
+
+
+ALL = (*HELD, element(2, 3))
+KNOWN = {0: ASSIGNED, 1: ASSIGNED, 2: UNASSIGNED, 3: ASSIGNED, 4: ASSIGNED}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_partitions_are_dropped(version: int) -> None:
+    """Out of readers and enumerator: one that is read, one that waits, one that was read."""
+    known = {number: KNOWN[number] for number in KNOWN if version > 1 or number != 2}
+    before = source(ALL, coordinator(version, known))
+    wanted = [f"orders:{number}" for number in known if number not in (0, 3)]
+    (change,) = drop_partitions([before], [parse_partition(text) for text in wanted])
+    after = change.applied_to(before)
+    assert [each.split for each in after.elements] == [HELD[0].split, ALL[2].split]
+    assert isinstance(after.enumerator, KafkaEnumerator)
+    assert [each.split.partition for each in after.enumerator.partitions] == [0, 3]
+    assert after.waiting == after.finished == ()
+    statuses = {each.partition: (each.status, each.subtask) for each in change.dropped}
+    waiting = {2: ("waiting", None)} if version > 1 else {}
+    assert statuses == {1: ("assigned", 1), 4: ("finished", None)} | waiting
+    check_readers(before, after)
+
+
+def test_a_topic_is_dropped() -> None:
+    """With all its partitions; of the old consumer too, which has no enumerator."""
+    (change,) = drop_partitions([source(HELD, READ)], [NamedPartition("orders")])
+    after = change.applied_to(source(HELD, READ))
+    assert (after.elements, after.kind) == ((), "kafka")
+    held = SplitElement.of(StateElement(OLD_KAFKA_STATE, 0, 0, OLD))
+    (change,) = drop_partitions([source([held], None)], [NamedPartition("abc")])
+    assert (change.elements, change.coordinator) == ({(OLD_KAFKA_STATE, 0, 0): None}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "said"),
+    [
+        ("orders:7", READ, "no source has a partition orders:7"),
+        ("returns", READ, "no source has a partition of topic returns"),
+        ("clicks/orders", READ, "no operator 'clicks' is a source of Kafka"),
+        ("orders:1", None, "no state of its enumerator"),
+        ("orders", coordinator(3, {}, 9), "version that is not known"),
+    ],
+)
+def test_partitions_that_cannot_be_dropped(text: str, state: bytes | None, said: str) -> None:
+    """One that is nowhere, or of a source whose enumerator is not known."""
+    with pytest.raises(StateError, match=re.escape(said)) as caught:
+        drop_partitions([source(HELD, state)], [parse_partition(text)])
+    assert caught.value.remedy
+
+
+def test_a_topic_of_several_sources_is_not_dropped() -> None:
+    """Until one is named."""
+    both = [source(HELD, READ), source(HELD, READ, "copies")]
+    with pytest.raises(EncodeError, match="read by several sources") as caught:
+        drop_partitions(both, [NamedPartition("orders")])
+    assert caught.value.remedy == "name one: OPERATOR/orders"
+    (change,) = drop_partitions(both, [parse_partition("copies/orders")])
+    assert change.operator_id == "id of copies"
+
+
+@pytest.mark.parametrize("text", ["", "orders:", "orders:x", ":1", "orders:-1", "a/"])
+def test_what_names_no_partition(text: str) -> None:
+    """The error says what to write."""
+    with pytest.raises(EncodeError, match="write topic or topic:partition"):
+        parse_partition(text)
+    assert parse_partition("a/b/orders:3") == NamedPartition("orders", 3, "a/b")

@@ -38,8 +38,8 @@ import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
  * unless that is "-", and the lines are in the file. A source is
  *
  * <pre>
- * kafka      SERVERS TOPIC
- * old-kafka  SERVERS TOPIC    of Flink 1
+ * kafka      SERVERS TOPICS [UID]
+ * old-kafka  SERVERS TOPICS    of Flink 1
  * files      DIRECTORY
  * numbers    FIRST LAST [SERVERS TOPIC | files DIRECTORY]    which go there, exactly once
  * </pre>
@@ -120,12 +120,13 @@ public class SourceJobs {
             case "kafka":
                 KafkaSource<String> kafka = KafkaSource.<String>builder()
                         .setBootstrapServers(words[8])
-                        .setTopics(words[9])
+                        .setTopics(words[9].split(","))
                         .setGroupId("statelake")
                         .setStartingOffsets(OffsetsInitializer.earliest())
                         .setValueOnlyDeserializer(new SimpleStringSchema())
                         .build();
-                return env.fromSource(kafka, none, "records").uid("records");
+                return env.fromSource(kafka, none, "records")
+                        .uid(words.length > 10 ? words[10] : "records");
             case "old-kafka": // of Flink 1, so its class is compiled there alone
                 return (DataStream<String>) Class.forName("OldKafka")
                         .getMethod("source", StreamExecutionEnvironment.class, String.class,

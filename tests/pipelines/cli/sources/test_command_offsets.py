@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from statelake.state_core.connectors.kafka import (
 from statelake.state_core.connectors.sources import sources_of
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import InlineHandle
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from tests.support.command import run
 from tests.support.lakes import KINDS, edit
 
@@ -324,3 +327,150 @@ def test_rows_of_other_sources_may_go(tmp_path: Path) -> None:
     lake = imported(tmp_path / "kafka")
     ran = run("edit", "--lake", lake.location, *PLACE, "--drop-operator", "records")
     assert ran.code == 0, ran.err
+
+
+OLD_KAFKA = "3fa48b0327e87264fb4461f7bc35084c"
+OLD_KINESIS = "135ea738cbfced0a8a0a8100c5d357fc"
+ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
+
+
+@pytest.mark.parametrize(
+    ("name", "operator", "more"),
+    [
+        ("old-kafka-3.2", OLD_KAFKA, ()),
+        ("kinesis-consumer-5.1", OLD_KINESIS, ("--stream-arn", ARN)),
+    ],
+)
+def test_positions_move_to_the_new_source(
+    name: str, operator: str, more: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Which has its own id, its state's own type, and the old one's place; the plan says so."""
+    lake = imported(tmp_path, GOLDEN / name)
+    words = ("edit", "--lake", lake.location, *PLACE, "--move-positions", operator, "new", *more)
+    plan = run(*words, "--dry-run", "--json")
+    ran = run(*words, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert plan.json["positions"] == ran.json["positions"]
+    assert {(each["operator"], each["uid"]) for each in ran.json["positions"]} == {
+        (operator, "new")
+    }
+    assert [each["state"] for each in ran.json["changes"]] == ["SourceReaderState"]
+    place = ("--lake", lake.location, "--job", "orders", "--snapshot", "edited")
+    assert run("check", "integrity", *place).code == 0
+    assert run("sql", *place[:4], 'SELECT * FROM new."SourceReaderState"').code == 0
+    assert run("export", *place, "--to", tmp_path / "out").code == 0
+    before, after = open_snapshot(GOLDEN / name), open_snapshot(tmp_path / "out")
+    old, new = (
+        next(one for one in sources_of(snapshot) if one.operator_id == operator_id)
+        for snapshot, operator_id in ((before, operator), (after, operator_id_of_uid("new")))
+    )
+    assert [(each.subtask, each.position) for each in new.elements] == [
+        (each.subtask, each.position) for each in old.elements
+    ]
+    assert operator not in {each.operator_id for each in after.metadata.operators}
+    assert len(after.metadata.operators) == len(before.metadata.operators)
+    (moved,) = (each for each in after.operators if each.operator_id == new.operator_id)
+    real = open_snapshot(KAFKA).operator("records").operator_states[0]
+    assert [state.meta_info for state in moved.operator_states] == [real.meta_info]
+    assert moved.operator_states[0].mode is real.mode
+    (described,) = (one for one in after.metadata.operators if one.operator_id == new.operator_id)
+    assert described.coordinator is not None
+    assert (described.coordinator.name, described.uid) == (
+        new.operator_id, "" if after.metadata.version < 5 else "new",
+    )  # fmt: skip
+
+
+def test_offsets_are_set_while_positions_move(tmp_path: Path) -> None:
+    """And partitions dropped; what is imported after that has a table of its own."""
+    lake = imported(tmp_path, GOLDEN / "old-kafka-3.2")
+    words = ("--set-offsets", "orders:0=7", "--drop-partitions", "orders:1")
+    moving = ("--move-positions", OLD_KAFKA, "records")
+    ran = run("edit", "--lake", lake.location, *PLACE, *words, *moving)
+    assert (ran.code, ran.err) == (0, "")
+    place = ("--lake", lake.location, "--job", "orders", "--snapshot", "edited")
+    assert run("export", *place, "--to", tmp_path / "out").code == 0
+    assert offsets_in(tmp_path / "out") == {("orders", 0): 7, ("orders", 2): 20}
+    import_snapshot(lake, str(tmp_path / "out"), "orders", snapshot_id="next", engine="local")
+    for snapshot in ("s", "edited", "next"):
+        assert run("check", "integrity", *place[:4], "--snapshot", snapshot).code == 0
+    edited, parsed = (lake.snapshot("orders", name) for name in ("edited", "next"))
+    assert edited.operators[0].tables[0].path == "orders/operator/records/SourceReaderState"
+    assert parsed.operators[0].label == operator_id_of_uid("records")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Catalog]:
+    """A lake with a golden savepoint, by its name; tests leave it as it is."""
+    return cache(lambda name: imported(tmp_path_factory.mktemp("whole"), GOLDEN / name))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("old-kafka-3.2", (OLD_KAFKA, ""), "an empty uid"),
+        ("old-kafka-3.2", ("records", "new"), "no operator 'records'"),
+        ("old-kafka-3.2", (OLD_KAFKA, "new", "--rename-uid", OLD_KAFKA, "x"), "two uids"),
+        ("old-kafka-3.2", ("dd5addfc57d33319df1fb0a52e0270be", "new"), f"positions: {OLD_KAFKA}"),
+        (
+            "old-kafka-3.2",
+            (OLD_KAFKA, "new", "--purge", f"{OLD_KAFKA}/topic-partition-offset-states",
+             "subtask = 0"),
+            "1 of the rows whose positions move",
+        ),
+        ("kafka-5.0", ("records", "new"), "source records: this is no old source"),
+        ("kinesis-consumer-5.1", (OLD_KINESIS, "new"), "--stream-arn arn:aws:kinesis:"),
+    ],
+)  # fmt: skip
+def test_positions_that_do_not_move(
+    name: str, given: tuple[str, ...], said: str, whole: Callable[[str], Catalog]
+) -> None:
+    """The operator or the shard is named, and there is no new snapshot."""
+    lake = whole(name)
+    ran = run("edit", "--lake", lake.location, *PLACE, "--move-positions", *given)
+    assert (ran.code, ran.out) == (3, "")
+    assert said in ran.err
+    assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
+
+
+@pytest.mark.parametrize(
+    "name", ["kafka-5.0", pytest.param("kafka-3.2", marks=pytest.mark.nightly), "old-kafka-3.2"]
+)
+def test_partitions_are_taken_out(name: str, tmp_path: Path) -> None:
+    """Of readers and enumerator, and nothing else; the rows of others are as they were."""
+    lake = imported(tmp_path, GOLDEN / name)
+    words = ("--drop-partitions", "orders:1", "--set-offsets", "orders:2=3")
+    ran = run("edit", "--lake", lake.location, *PLACE, *words)
+    assert (ran.code, ran.err) == (0, "")
+    assert "dropped topic" in ran.out
+    place = ("--lake", lake.location, "--job", "orders", "--snapshot", "edited")
+    assert run("check", "integrity", *place).code == 0
+    assert run("export", *place, "--to", tmp_path / "out").code == 0
+    assert offsets_in(tmp_path / "out") == {("orders", 0): 20, ("orders", 2): 3}
+    (source,) = sources_of(open_snapshot(tmp_path / "out"))
+    if isinstance(source.enumerator, KafkaEnumerator):
+        partitions = {each.split.partition for each in source.enumerator.partitions}
+        assert partitions == {0, 2}
+    again = ("--job", "orders", "--parent", "edited", "--snapshot", "again")
+    ran = run("edit", "--lake", lake.location, *again, "--drop-partitions", "orders:1")
+    assert (ran.code, ran.out) == (3, "")
+    assert "no source has a partition orders:1" in ran.err
+
+
+def test_what_a_dropped_committer_had_to_commit(tmp_path: Path) -> None:
+    """Its transactions are listed, as `offsets` does; those of one that stays are not."""
+    lake = imported(tmp_path, GOLDEN / "numbers-to-kafka-5.0")
+    shown = run("offsets", GOLDEN / "numbers-to-kafka-5.0", "--json").json["sinks"]
+    committer = "Sink Committer: kafka"
+    place = ("edit", "--lake", lake.location, *PLACE)
+    for words in (
+        ("--drop-operator", committer),
+        ("--keep-operator", "numbers"),
+        ("--drop-state", f"{committer}/streaming_committer_raw_states"),
+    ):
+        ran = run(*place, *words, "--dry-run", "--json")
+        assert ran.json["dropped_sinks"] == [sink for sink in shown if sink["to_commit"]]
+    ran = run(*place, "--drop-operator", "numbers", "--dry-run", "--json")
+    assert (ran.code, "dropped_sinks" in ran.json) == (0, False)
+    said = run(*place, "--drop-operator", committer).out
+    assert "statelake-0-1" in said
+    assert "statelake-1-1" in said

@@ -20,13 +20,14 @@ def test_its_commands_print_what_it_shows(tmp_path: Path, monkeypatch: pytest.Mo
     """One after the other; three dots stand for all that is printed."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(GOLDEN / "kafka-5.0", tmp_path / "savepoints" / "orders")
+    shutil.copytree(GOLDEN / "old-kafka-3.2", tmp_path / "savepoints" / "old")
     shutil.copytree(GOLDEN / "numbers-to-kafka-5.0", tmp_path / "savepoints" / "numbers")
     shutil.copytree(GOLDEN / "mysql-cdc-binlog-3.5", tmp_path / "savepoints" / "shop")
     shutil.copytree(GOLDEN / "iceberg-committer-1.9", tmp_path / "savepoints" / "lake")
     blocks = [block.lstrip("\n") for block in PAGE.read_text("utf-8").split("```")[1::2]]
     shown = "".join(block for block in blocks if block.startswith(PROMPT)).replace("\\\n", " ")
     calls = shown.split(PROMPT)[1:]
-    assert len(calls) == 8
+    assert len(calls) == 11
     for call in calls:
         command, *lines = call.strip().split("\n")
         ran = run(*shlex.split(command))
