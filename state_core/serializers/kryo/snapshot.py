@@ -172,9 +172,9 @@ def _registration(entry: RawEntry) -> tuple[str, bool]:
     try:
         name = value.read_utf()
         is_own = value.read_int() != UNSPECIFIED
-        return name, is_own and not (name == AVRO_ARRAY and _AVRO_LIST in entry.value)
     except StateError:
         return entry.name, True
+    return name, is_own and not (name == AVRO_ARRAY and _AVRO_LIST in entry.value)
 
 
 def _for_flink_2(entry: RawEntry) -> RawEntry:

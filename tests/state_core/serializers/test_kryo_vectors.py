@@ -25,8 +25,8 @@ from statelake.state_core.serializers.framework.decoders import DecodedSerialize
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.plugins import forget_declarations
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
-from statelake.state_core.serializers.kryo.decoding import KryoDecoder, declare_classes
 from statelake.state_core.serializers.kryo.containers import AVRO_ARRAY
+from statelake.state_core.serializers.kryo.decoding import KryoDecoder, declare_classes
 from statelake.state_core.serializers.kryo.graph import Item
 from statelake.state_core.serializers.kryo.snapshot import LACKED, KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
