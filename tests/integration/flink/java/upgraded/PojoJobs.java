@@ -81,7 +81,8 @@ public class PojoJobs {
                     ZoneId.of(r.nextBoolean() ? "Europe/Berlin" : "+02:00"));
             held.locale = r.nextBoolean() ? Locale.GERMANY : Locale.FRENCH;
             held.own = r.nextInt(5) == 0 ? null : new Own(n, r.nextInt());
-            held.any = any(r, k);
+            // Flink 1 copies the others, and reads them back, which it can't with the last kinds
+            held.any = any(r.nextInt(n > 0 && n < 6 ? 8 : 6), r, k);
             held.readings = new ArrayList<>(Arrays.asList(Reading.of(k, r), Reading.of(n, r)));
             held.pet = r.nextBoolean() ? new Dog(k) : new Animal("cat " + k);
             held.either = r.nextBoolean() ? Either.Left(new UUID(k, n)) : Either.Right("e" + k);
@@ -89,25 +90,25 @@ public class PojoJobs {
             return held;
         }
 
-        private static Object any(Random r, long k) {
+        private static Object any(int kind, Random r, long k) {
             Own own = new Own(1, r.nextInt());
-            switch (r.nextInt(8)) {
+            switch (kind) {
                 case 0:
                     return new LinkedList<>(Arrays.asList(own, "text", own, null));
                 case 1:
                     return new TreeMap<>(Collections.singletonMap("k" + k, own));
                 case 2:
-                    return List.of(k, "two", Optional.of(3));
+                    return Arrays.asList(own, new java.sql.Timestamp(k), BigDecimal.valueOf(k, 2));
                 case 3:
                     return EnumSet.of(TimeUnit.DAYS, TimeUnit.HOURS);
                 case 4:
-                    return Map.of("a", new UUID(k, k));
-                case 5:
                     return new Object[] {k, "two", new int[] {1, 2}, own};
-                case 6:
+                case 5:
                     return Tuple2.of(OptionalLong.of(k), new ArrayDeque<>(List.of(1, 2)).peek());
+                case 6:
+                    return List.of(k, "two", Optional.of(3));
                 default:
-                    return Arrays.asList(own, new java.sql.Timestamp(k), BigDecimal.valueOf(k, 2));
+                    return Map.of("a", new UUID(k, k));
             }
         }
     }
@@ -207,6 +208,9 @@ public class PojoJobs {
         }
     }
 
+    interface Dated {
+    }
+
     /** What a serializer of the job's own writes. */
     public static final class Day {
         final int number;
@@ -243,7 +247,7 @@ public class PojoJobs {
         config.registerPojoType(Dog.class);
         classes.forEach(config::registerKryoType);
         config.registerTypeWithKryoSerializer(Day.class, new DaySerializer());
-        config.addDefaultKryoSerializer(Thread.class, new DaySerializer());
+        config.addDefaultKryoSerializer(Dated.class, new DaySerializer());
     }
 
     /** How a value differs from what was written; null if it does not. */
