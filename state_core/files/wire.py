@@ -48,6 +48,7 @@ class DataInput:
 
     Attributes:
         position: The offset of the next byte in `data`.
+        has_more: Whether a value was read that holds more than its column: one of a subclass.
         nesting: The depth of a recursive format's reader, so that it can be bounded.
         unknown: Reads the payload of a serializer snapshot of an unknown class, given the class,
             the version and this input; None if nothing can.
@@ -55,7 +56,9 @@ class DataInput:
             beyond their bytes.
     """
 
-    __slots__ = ("base", "budget", "data", "limit", "nesting", "position", "source", "unknown")
+    __slots__ = (
+        "base", "budget", "data", "has_more", "limit", "nesting", "position", "source", "unknown",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class DataInput:
         self.base = base
         self.position = 0
         self.nesting = 0
+        self.has_more = False
         self.unknown: Callable[[str, int, DataInput], Any] | None = None
         self.budget = budget
         self.limit = len(self.data)

@@ -59,12 +59,13 @@ from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.kryo.decoding import declared_version
-from statelake.state_core.serializers.kryo.snapshot import MARK, KryoSerializerSnapshot
+from statelake.state_core.serializers.kryo.snapshot import LACKED, MARK, KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from statelake.state_core.serializers.scala.flinkx_parts import FLINKX, is_older, renewed
 
 NAME = KryoSerializerSnapshot.java_class.encode()
 LATER = "Flink 2 wrote it"
+STOPS = "as it is, Flink 2 restores nothing of the operator: drop the state or the operator"
 IN_FLIGHT = "records in flight"
 UNKNOWN = "no snapshot says whether they are Kryo's: export with --drop-channel-state"
 FIRST_OF_FLINK_2 = 5  # the version of `_metadata`
@@ -103,6 +104,8 @@ class Upgraded:
             they were declared, or found in the values; by their paths.
         meta_info: Its meta info for Flink 2; empty if it stays.
         table: Its table in the lake.
+        stops: Whether Flink 2 lacks a class that its snapshots name, so that it restores no other
+            state of the operator, either.
     """
 
     operator: str
@@ -112,6 +115,7 @@ class Upgraded:
     types: dict[str, str] = field(default_factory=dict)
     meta_info: bytes = field(default=b"", repr=False)
     table: str = field(default="", repr=False)
+    stops: bool = field(default=False, repr=False)
 
     @property
     def place(self) -> tuple[str, str]:
@@ -120,8 +124,12 @@ class Upgraded:
 
     def leave(self, error: StateError) -> Upgraded:
         """Return it as that of a state which stays, and why."""
-        why = str(error).removeprefix(f"state {self.state!r}, ")
-        return replace(self, left=why, types={}, meta_info=b"")
+        return self.left_for(str(error).removeprefix(f"state {self.state!r}, "))
+
+    def left_for(self, why: str) -> Upgraded:
+        """Return it as that of a state which stays."""
+        left = f"{why}; {STOPS}" if self.stops else why
+        return replace(self, left=left, types={}, meta_info=b"")
 
 
 @dataclass(frozen=True)
@@ -291,11 +299,12 @@ def _planned(
     known: set[str],
 ) -> Upgraded:
     """Return the upgrade of a state, and add the names of its collections to `known`."""
-    planned = Upgraded(operator.label, state.name, state.entries, table=state.table)
-
-    def left(why: str) -> Upgraded:
-        return replace(planned, left=why)
-
+    gone = _gone(operator, state)
+    planned = Upgraded(
+        operator.label, state.name, state.entries, table=state.table,
+        stops=bool(gone) or _names(LACKED, operator, state),
+    )  # fmt: skip
+    left = planned.left_for
     timers = is_queue(state.meta_info)
     places = {} if timers else kryo_places(value_type(state.meta_info))
     found = {
@@ -305,7 +314,6 @@ def _planned(
     }
     label = f"{operator.label}/{state.name}"
     known |= {_named(label, path) for path in found}
-    gone = _gone(operator, state)
     if gone:
         return left(gone)
     if _has_kryo_keys(operator, state):
@@ -529,8 +537,13 @@ class _Upgrade(Derivation):
 
 def _gone(operator: OperatorRecord, state: AnyState) -> str:
     """Return why Flink 2 lacks a serializer of a state; empty if it has all of them."""
+    return next((why for name, why in GONE.items() if _names([name], operator, state)), "")
+
+
+def _names(classes: Iterable[bytes], operator: OperatorRecord, state: AnyState) -> bool:
+    """Return whether a state's snapshots name one of some classes."""
     keys = operator.key_serializer if isinstance(state, StateRecord) else b""
-    return next((why for name, why in GONE.items() if name in state.meta_info + keys), "")
+    return any(name in state.meta_info + keys for name in classes)
 
 
 def _is_of_older_scala(state: AnyState) -> bool:

@@ -44,7 +44,7 @@ from statelake.state_core.formats.operator_state.operator_file import (
     OperatorHeader,
     write_operator_header,
 )
-from statelake.state_core.kernels.skip import locate_counted
+from statelake.state_core.kernels.skip import UNKNOWN, locate_counted
 from statelake.state_core.model.handles import DistributionMode, PartitionOffsets
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializer
@@ -141,7 +141,7 @@ class OperatorLayout:
         starts, behind = np.empty(count, np.int64), np.empty(count, np.int64)
         counts, first = np.array([count], np.int64), np.zeros(1, np.int64)
         failed = locate_counted(file.content, position, ends, counts, first, words, starts, behind)
-        if failed >= 0:
+        if failed >= 0 or position[0] == UNKNOWN:
             return self._walk(file, start, end, count)
         key_ends = np.empty(count, np.int64)
         again, ones = starts.copy(), np.ones(count, np.int64)

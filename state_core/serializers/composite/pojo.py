@@ -137,6 +137,7 @@ class PojoSerializer(StructSerializer):
                 remedy="register the subclass in the job and take a new savepoint",
             )
         value = serializer.read(source)
+        source.has_more = True
         fields = named_values(serializer, value)
         own = {
             column: fields.get(name)

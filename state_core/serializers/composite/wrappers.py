@@ -16,6 +16,7 @@ from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.structs import StructSerializer, TupleSerializer
 from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array, Target
+from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
@@ -45,10 +46,18 @@ class TtlSerializer(StructSerializer):
 
 
 class TimerSerializer(TupleSerializer):
-    """A timer: its time, with the sign bit flipped so that bytes sort as times; key; namespace."""
+    """A timer: its time, with the sign bit flipped so that bytes sort as times; key; namespace.
+
+    A key without an end of its own ends before a namespace of known size; otherwise it has the
+    bytes of both.
+    """
 
     def __init__(self, key: TypeSerializer, namespace: TypeSerializer) -> None:
-        super().__init__([LongSerializer(), key, namespace], ("timestamp", "key", "namespace"))
+        self._behind = 0 if key.self_delimiting else namespace.wire_length
+        parts, names = [key, namespace], ("timestamp", "key", "namespace")
+        if self._behind < 0:
+            self._behind, parts, names = 0, [OpaqueSerializer(key.name)], names[:2]
+        super().__init__([LongSerializer(), *parts], names)
         self.key = key
         self.namespace = namespace
         self.self_delimiting = key.self_delimiting and namespace.self_delimiting
@@ -60,14 +69,18 @@ class TimerSerializer(TupleSerializer):
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """Read one timer."""
-        timer: dict[str, Any] = super().read(source)
-        timer["timestamp"] = _flip(timer["timestamp"])
-        return timer
+        timestamp, limit = _flip(source.read_long()), source.limit
+        source.limit = max(source.position, limit - self._behind)
+        parts = []
+        for _, serializer in self.fields[1:]:
+            parts.append(serializer.read(source))
+            source.limit = limit
+        return dict(zip(self.names, (timestamp, *parts), strict=True))
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one timer."""
-        timestamp, key, namespace = self._by_position(value)
-        super().write((_flip(timestamp), key, namespace), out)
+        timestamp, *others = self._by_position(value)
+        super().write((_flip(timestamp), *others), out)
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code of the next timer."""
@@ -76,16 +89,25 @@ class TimerSerializer(TupleSerializer):
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a struct of times, keys and namespaces."""
         times = pa.array(flip_sign(cursor.read_int64("a timer")))
-        columns = [times, self.key.decode(cursor), self.namespace.decode(cursor)]
-        return self._struct(cursor.present, columns, cursor.rows)
+        of_key = cursor
+        if self._behind:
+            ends = np.maximum(cursor.position, cursor.end - self._behind)
+            of_key = Cursor(
+                cursor.data, cursor.position, ends, cursor.place, cursor.present, cursor.inexact
+            )
+        columns = [
+            serializer.decode(each)
+            for (_, serializer), each in zip(self.fields[1:], (of_key, cursor), strict=False)
+        ]
+        return self._struct(cursor.present, [times, *columns], cursor.rows)
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write time, key and namespace."""
-        times, keys, namespaces = self._columns(values)
+        times, *others = self._columns(values)
         flipped = pa.array(flip_sign(np.asarray(times.to_numpy(zero_copy_only=False))))
         LongSerializer().encode(flipped, target)
-        self.key.encode(keys, target)
-        self.namespace.encode(namespaces, target)
+        for (_, serializer), column in zip(self.fields[1:], others, strict=True):
+            serializer.encode(column, target)
 
 
 def flip_sign(values: I64Array) -> I64Array:

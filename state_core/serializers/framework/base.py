@@ -141,7 +141,7 @@ class TypeSerializer(ABC):
                 lost.append(row)
                 continue
             cursor.position[row] = start + source.position
-            if not self._writes(values[row], source.data[: source.position]):
+            if source.has_more or not self._writes(values[row], source.data[: source.position]):
                 cursor.inexact[row] = 1
         if lost:
             cursor.lose(np.array(lost))

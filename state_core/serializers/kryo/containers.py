@@ -13,11 +13,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from statelake.state_core.errors import EncodeError
-from statelake.state_core.serializers.kryo.graph import Form, Item, ObjectReader, ObjectWriter
+from statelake.state_core.serializers.kryo.graph import (
+    DECLARE,
+    KEEP_ANOTHER,
+    Form,
+    Item,
+    ObjectReader,
+    ObjectWriter,
+)
 from statelake.state_core.serializers.kryo.java_types import JavaType, component_of
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
 ELEMENTS = "elements"
+AVRO_ARRAY = "org.apache.avro.generic.GenericData$Array"
 
 
 def _known(reader: ObjectReader | ObjectWriter, arguments: tuple[JavaType, ...], at: int) -> str:
@@ -319,6 +327,25 @@ def _known_older(coder: ObjectReader | ObjectWriter, arguments: tuple[JavaType, 
     return _known(coder, arguments, 0) if coder.version is KryoVersion.FLINK_1 else ""
 
 
+class AvroArrayForm(Form):
+    """An array of Avro's as Flink 1 registers it: it is read as an `ArrayList`, without schema."""
+
+    def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
+        """Read the elements.
+
+        Raises:
+            UnsupportedFormatError: Flink 2 wrote it, which writes Avro's bytes.
+        """
+        if reader.version is KryoVersion.FLINK_2:
+            raise reader.unknown(f"a value of {item.java_class}", KEEP_ANOTHER)
+        item.java_class = f"{_UTIL}ArrayList"
+        _COLLECTION.read(reader, item, arguments)
+
+    def write(self, writer: ObjectWriter, item: Item, _types: tuple[JavaType, ...]) -> None:
+        """Refuse to write one, as none is read."""
+        raise EncodeError(f"a value of {item.java_class}, whose schema is not known")
+
+
 class EnumSetForm(Form):
     """A set of constants of an enum: its value is a list of them, and `extra` the enum's class."""
 
@@ -327,7 +354,7 @@ class EnumSetForm(Form):
         item.extra = reader.read_class()
         form = self._form(reader, item)
         if form is None:
-            raise reader.unknown(f"a set of the enum {item.extra}")
+            raise reader.unknown(f"a set of the enum {item.extra}", DECLARE)
         item.value = []
         for _number in range(reader.length(ELEMENTS)):
             constant = Item(item.extra)
@@ -403,6 +430,7 @@ CONTAINER_FORMS: dict[str, Form] = {
     f"{_UTIL}Collections$SingletonSet": _Single(1),
     f"{_UTIL}Collections$SingletonMap": _Single(2),
     f"{_UTIL}Optional": _Optional(1),
+    AVRO_ARRAY: AvroArrayForm(),
     f"{_UTIL}RegularEnumSet": EnumSetForm(),
     f"{_UTIL}JumboEnumSet": EnumSetForm(),
     **{f"{_IMMUTABLE}{name}": _FIXED for name in ("ListN", "List12", "SetN", "Set12")},

@@ -16,6 +16,7 @@ from typing import Any
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.serializers.kryo.graph import (
     BOXES,
+    KEEP_ANOTHER,
     Form,
     Item,
     ObjectReader,
@@ -191,7 +192,7 @@ def _get_locale(reader: ObjectReader) -> tuple[str, ...]:
     source, handles = reader.source, reader.java_handles
     head = _LOCALE_AGAIN if handles else _JAVA_STREAM + _LOCALE_CLASS
     if source.read_bytes(len(head) + len(_LOCALE_HASH)) != head + _LOCALE_HASH:
-        raise reader.unknown("a java.util.Locale as a Java object of another kind")
+        raise reader.unknown("a java.util.Locale as a Java object of another kind", KEEP_ANOTHER)
     handles += [""] if handles else [""] * 3  # of the class, a type and the object
     country, extensions, language, script, variant = (_get_java_text(reader) for _ in range(5))
     if source.read_unsigned_byte() != _END:

@@ -96,6 +96,7 @@ class Classes:
         ids: The classes that are registered, by their ids.
         users: The classes of users.
         messages: The types of Protobuf messages.
+        own: The classes for which the job registers serializers of its own.
     """
 
     forms: Mapping[str, Form]
@@ -104,6 +105,7 @@ class Classes:
     ids: Mapping[int, str]
     users: Mapping[str, UserClass] = field(default_factory=dict)
     messages: Mapping[str, MessageType] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -152,8 +154,21 @@ class Classes:
             return False
         return version is KryoVersion.FLINK_1 or not self.enum_of(java_class)
 
+    def remedy_for(self, java_class: str) -> str:
+        """Return what to do about a class whose form is not known."""
+        return OF_THE_JOB if java_class in self.own else remedy_for(java_class)
+
 
 DECLARE = "declare the class in a file for --kryo"
+KEEP_ANOTHER = (
+    "in Flink 1, let the job keep another class in its place (types.md, Kryo, has those that are"
+    " known), and take another savepoint"
+)
+OF_THE_JOB = (
+    "the job registers a serializer of its own for it: if that is Protobuf's, give the descriptors"
+    f" of its messages, --kryo FILE.pb; otherwise, {KEEP_ANOTHER}"
+)
+OF_OTHERS = "the serializer's snapshot is of other values than these: do not trust it"
 # Java's classes that at least one of the versions does not write field by field, or whose fields
 # do not say what they hold: some internal ones, too
 _NOT_BY_FIELDS = re.compile(
@@ -172,12 +187,7 @@ def is_by_fields(java_class: str) -> bool:
 
 def remedy_for(java_class: str) -> str:
     """Return what to do about a class whose form is not known."""
-    if is_by_fields(java_class):
-        return DECLARE
-    return (
-        "in Flink 1, let the job keep another class in its place (types.md, Kryo, has those that"
-        " are known), and take another savepoint"
-    )
+    return DECLARE if is_by_fields(java_class) else KEEP_ANOTHER
 
 
 class UncertainError(UnsupportedFormatError):
@@ -248,13 +258,13 @@ class ObjectReader(KryoInput):
         if number != BY_NAME:
             name = self.classes.ids.get(number - FIRST_ID)
             if name is None:
-                raise self.unknown(f"a class with the id {number - FIRST_ID}")
+                raise self.unknown(f"a class with the id {number - FIRST_ID}", OF_OTHERS)
             return name
         number = self.varint()
         if number == len(self.names):
             name = self.string() or ""
             if len(name) > CLASS_NAME:
-                raise self.unknown(f"a class whose name has {len(name)} characters")
+                raise self.unknown(f"a class whose name has {len(name)} characters", OF_OTHERS)
             self.names.append(name)
         elif number > len(self.names):
             raise self.source.fault(f"class name {number}, of {len(self.names)} read")
@@ -290,19 +300,19 @@ class ObjectReader(KryoInput):
                 return self.items[mark - FIRST_REFERENCE]
         form = self.classes.form_of(java_class)
         if form is None:
-            raise self.unknown(f"a value of {java_class}", remedy_for(java_class))
+            raise self.unknown(f"a value of {java_class}", self.classes.remedy_for(java_class))
         item = Item(java_class)
         if numbered:
             self.items.append(item)
         self.depth += 1
         if self.depth > DEEPEST:
-            raise self.unknown(f"objects {DEEPEST} deep in each other")
+            raise self.unknown(f"objects {DEEPEST} deep in each other", KEEP_ANOTHER)
         form.read(self, item, arguments)
         self.depth -= 1
         return item
 
-    def unknown(self, what: str, remedy: str = DECLARE) -> UnsupportedFormatError:
-        """Return the error for an unknown class."""
+    def unknown(self, what: str, remedy: str) -> UnsupportedFormatError:
+        """Return the error for what has an unknown form."""
         return UnsupportedFormatError(
             f"{what}, whose form is not known", place=self.source.place, remedy=remedy
         )
@@ -373,7 +383,7 @@ class ObjectWriter(KryoOutput):
         if form is None:
             raise EncodeError(
                 f"a value of {item.java_class}, whose form is not known",
-                remedy=remedy_for(item.java_class),
+                remedy=self.classes.remedy_for(item.java_class),
             )
         self.depth += 1
         if self.depth > DEEPEST:

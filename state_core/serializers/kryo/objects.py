@@ -442,7 +442,7 @@ def classes_of(
         messages: The types of Protobuf messages that a user has declared, by their classes; their
             own serializer is taken for chill's.
     """
-    forms = dict(KNOWN_FORMS)
+    forms, own = dict(KNOWN_FORMS), set()
     for user in users.values():
         forms[user.name] = EnumForm(user.constants) if user.constants else FieldForm(user.fields)
     ids = dict(_BUILT_IN_IDS)
@@ -454,6 +454,7 @@ def classes_of(
             forms[name] = MessageForm()
         elif custom:
             forms.pop(name, None)
+            own.add(name)
         elif name in classes:  # Flink keeps its id
             continue
         classes.add(name)
@@ -461,4 +462,4 @@ def classes_of(
         number += 1
     final = _FINAL | {user.name for user in users.values() if user.final}
     enums = frozenset(ENUMS) | {user.name for user in users.values() if user.constants}
-    return Classes(forms, final, enums, ids, users, messages)
+    return Classes(forms, final, enums, ids, users, messages, frozenset(own))

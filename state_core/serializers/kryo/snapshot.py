@@ -21,6 +21,7 @@ from statelake.state_core.serializers.framework.decoders import (
 )
 from statelake.state_core.serializers.framework.opaque_values import is_key
 from statelake.state_core.serializers.framework.registry import register
+from statelake.state_core.serializers.kryo.containers import AVRO_ARRAY
 from statelake.state_core.serializers.kryo.decoding import (
     KryoDecoder,
     KryoValues,
@@ -39,7 +40,11 @@ from statelake.state_core.serializers.opaque.optional_map import (
 UNSPECIFIED, INSTANCE = 0, 2
 MARK = b"statelake: flink 2"
 # Flink 2's serializer of Avro's arrays, if a job has Avro, as a Java object
-AVRO_ARRAY = "org.apache.avro.generic.GenericData$Array"
+# what Flink 1 has in its place, which Flink 2 lacks
+_AVRO_LIST = (
+    b"org.apache.flink.api.java.typeutils.runtime.kryo"
+    b".Serializers$SpecificInstanceCollectionSerializerForArrayList"
+)
 _AVRO_HOLDER = "org.apache.flink.api.common.SerializableSerializer"
 _AVRO_SERIALIZER = (
     "org.apache.flink.formats.avro.utils.AvroKryoSerializerUtils$AvroGenericDataArraySerializer"
@@ -49,6 +54,8 @@ _HOLDERS = {
     KryoVersion.FLINK_1: b"org.apache.flink.api.common.ExecutionConfig$SerializableSerializer",
     KryoVersion.FLINK_2: b"org.apache.flink.api.common.SerializableSerializer",
 }
+# without which Flink 2 reads no snapshot, nor any state of the same operator
+LACKED = (_HOLDERS[KryoVersion.FLINK_1], _AVRO_LIST)
 
 
 @register
@@ -129,10 +136,11 @@ class KryoSerializerSnapshot(CarriedSnapshot):
         ]
         return self._with(java_class, (own, *others))
 
-    def _with(self, java_class: str, registered: tuple[RawEntry, ...]) -> KryoSerializerSnapshot:
+    def _with(self, java_class: str, *maps: tuple[RawEntry, ...]) -> KryoSerializerSnapshot:
+        """Return the snapshot of another class, with other maps in place of the first ones."""
         out = DataOutput()
         out.write_utf(java_class)
-        for entries in (registered, *self.maps[1:]):
+        for entries in (*maps, *self.maps[len(maps) :]):
             write_raw_map(entries, out)
         snapshot = KryoSerializerSnapshot()
         snapshot.read_snapshot(self.current_version, DataInput(out.to_bytes()))
@@ -149,10 +157,11 @@ class KryoSerializerSnapshot(CarriedSnapshot):
                 f"a KryoSerializer of {self.type_class} that registers no class",
                 remedy="Flink registers the state's own class at least: do not trust the snapshot",
             )
-        registered = [_for_flink_2(entry) for entry in self.maps[0]]
-        first = registered[0]
-        registered[0] = RawEntry(first.name, (first.key or b"") + MARK, first.value)
-        return self._with(self.type_class, tuple(registered))
+        (first, *others), *defaults = (
+            tuple(_for_flink_2(entry) for entry in entries) for entries in self.maps
+        )
+        marked = RawEntry(first.name, (first.key or b"") + MARK, first.value)
+        return self._with(self.type_class, (marked, *others), *defaults)
 
 
 def _registration(entry: RawEntry) -> tuple[str, bool]:
@@ -162,15 +171,22 @@ def _registration(entry: RawEntry) -> tuple[str, bool]:
     value = DataInput(entry.value)
     try:
         name = value.read_utf()
-        return name, value.read_int() != UNSPECIFIED
+        is_own = value.read_int() != UNSPECIFIED
     except StateError:
         return entry.name, True
+    return name, is_own and not (name == AVRO_ARRAY and _AVRO_LIST in entry.value)
 
 
 def _for_flink_2(entry: RawEntry) -> RawEntry:
-    """Return a registration for Flink 2, which has another class for Avro's arrays."""
-    if entry.name != AVRO_ARRAY or _HOLDERS[KryoVersion.FLINK_1] not in (entry.value or b""):
-        return entry
+    """Return a registration, or a default serializer, for Flink 2.
+
+    It has another serializer of Avro's arrays, and another class around serializers that are
+    objects.
+    """
+    value = entry.value or b""
+    if entry.name != AVRO_ARRAY or _AVRO_LIST not in value:
+        named = [len(name).to_bytes(2, "big") + name for name in _HOLDERS.values()]
+        return RawEntry(entry.name, entry.key, entry.value and value.replace(*named))
     out = DataOutput()
     out.write_utf(AVRO_ARRAY)
     out.write_int(INSTANCE)

@@ -355,7 +355,10 @@ class PojoJobs {
         return descriptor;
     }
 
-    /** Equal values have equal texts: sets and maps in the order of texts, POJOs field by field. */
+    /**
+     * Equal values of the same class have equal texts: sets and maps in the order of texts, POJOs
+     * field by field.
+     */
     static String show(Object value) throws Exception {
         if (value == null) {
             return "null";
@@ -398,7 +401,7 @@ class PojoJobs {
             }
             return text.toString();
         }
-        return value.toString();
+        return value.getClass().getName() + " " + value;
     }
 
     static void check(List<Object> found, String state, Object expected, Object value)

@@ -55,6 +55,8 @@ from tests.support.serializers.serializer_samples import (
 
 BY_NAME = {leave.name: leave for leave in LEAVES}
 STRING, LONG = BY_NAME["String"], BY_NAME["Long"]
+TIMER = next(outer for outer in OF_TWO if outer(LONG, LONG).name.startswith("Timer<"))
+NULLS = next(each for each in AVRO if '"items":"null"' in each.name)
 NESTED = [
     *(
         wrapped(outer, inner)
@@ -64,6 +66,8 @@ NESTED = [
     *(wrapped(outer, STRING, LONG) for outer in (*OF_TWO, *MORE_OF_TWO)),
     wrapped(OF_TWO[0], STRING, wrapped(OF_ONE[0], wrapped(OF_ONE[6], STRING))),
     padded_nullable(),
+    # keys without an end of their own: before a namespace of known size, and before another one
+    *(wrapped(TIMER, NULLS, BY_NAME[namespace]) for namespace in ("Boolean", "String")),
 ]
 TABLE = [*LEAVES, *LIBRARIES, *AVRO, *NESTED]
 every_sample = pytest.mark.parametrize("sample", TABLE, ids=repr)

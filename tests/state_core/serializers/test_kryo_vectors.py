@@ -20,17 +20,19 @@ from statelake.state_core.errors import (
     StateError,
     UnsupportedFormatError,
 )
-from statelake.state_core.files.wire import DataInput
+from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.plugins import forget_declarations
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
+from statelake.state_core.serializers.kryo.containers import AVRO_ARRAY
 from statelake.state_core.serializers.kryo.decoding import KryoDecoder, declare_classes
 from statelake.state_core.serializers.kryo.graph import Item
-from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from statelake.state_core.serializers.kryo.snapshot import LACKED, KryoSerializerSnapshot
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 from tests.support.savepoints.golden_cases import GOLDEN
 from tests.support.savepoints.kryo_jobs import EVENT, kryo_classes, kryo_vectors
+from tests.support.savepoints.kryo_savepoint import with_serializers
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -160,6 +162,48 @@ def test_fields_of_a_class_that_is_not_written_by_them_are_refused(name: str, wh
     """What follows such a value would be read as something else."""
     with pytest.raises(EncodeError, match=f"classes: {re.escape(name)}: .*{why}"):
         declare_classes({"flink": 1, "classes": {name: {"fields": {"value": "int"}}}})
+
+
+def test_arrays_of_avro_become_lists_as_flink_1_itself_reads_them() -> None:
+    """By the id of their registration, which Flink 2 has for a serializer of another form."""
+    kryo = with_serializers(snapshot_of(VECTORS[1]["List of numbers"]))
+    older, newer = (kryo.values(version) for version in KryoVersion)
+    array = Item("java.util.ArrayList", [Item("java.lang.Long", 5), None])
+    plain = older.write(array, KryoVersion.FLINK_1)
+    name = b"\1\0java.util.ArrayLis\xf4"
+    number = older.classes.numbers[AVRO_ARRAY]
+    item = older.read(plain.replace(name, bytes([number + 2])))
+    assert plain.startswith(name)
+    assert newer.write(item, KryoVersion.FLINK_2) == newer.write(array, KryoVersion.FLINK_2)
+    after = kryo.for_flink_2().values(KryoVersion.FLINK_2)
+    assert after.classes.numbers[AVRO_ARRAY] == number
+    with pytest.raises(
+        UnsupportedFormatError, match=r"GenericData\$Array, whose form is not known"
+    ):
+        after.read(bytes([number + 2, 1, 3]))
+
+
+def test_serializers_of_the_job_s_own_are_in_the_class_that_flink_2_has() -> None:
+    """As objects, of registered classes and by default; of such classes no form is declared."""
+    of_job = {"com__acme__Day": "com.acme.Days", "com__acme__Hour": "com.acme.Hours"}
+    kryo = with_serializers(snapshot_of(VECTORS[1]["UUID 28"]), **of_job)
+    older = kryo.values(KryoVersion.FLINK_1)
+    number = older.classes.numbers["com.acme.Hour"]
+    declare_classes({"flink": 1, "classes": {"com.acme.Hour": {"fields": {"of": "int"}}}})
+    with pytest.raises(
+        UnsupportedFormatError, match=r"com\.acme\.Hour, .* a serializer of its own"
+    ):
+        older.read(bytes([number + 2, 1, 5]))
+    upgraded = kryo.for_flink_2()
+    out = DataOutput()
+    upgraded.write_snapshot(out)
+    assert not any(name in out.to_bytes() for name in LACKED)
+    holder = b"sr\0\x32org.apache.flink.api.common.SerializableSerializer\x41\x0e\xbe\x4d"
+    assert out.to_bytes().count(holder) == 4
+    for before, after in zip(kryo.maps, upgraded.maps, strict=True):
+        assert [entry.name for entry in after] == [entry.name for entry in before]
+    assert upgraded.kryo is KryoVersion.FLINK_2
+    assert [entry.value.count(b"com.acme.Hours") for entry in upgraded.maps[1]] == [1]
 
 
 def test_classes_of_the_jdk_that_are_written_by_their_fields_can_be_declared() -> None:

@@ -113,6 +113,13 @@ def _base(value: dict[str, Any]) -> dict[str, Any]:
     return {"id": value["id"], "name": value["name"]}
 
 
+class Unwalked(TupleSerializer):
+    """One that no program walks, as those with values of Kryo, so that it is read one by one."""
+
+    def skip_program(self) -> None:
+        """Return nothing."""
+
+
 SHAPES: dict[str, tuple[TypeSerializer, st.SearchStrategy[Any]]] = {
     "plain": (PojoSerializer("acme.Base", BASE), st.none() | bases),
     "subclasses": (PERSON, people),
@@ -133,6 +140,10 @@ SHAPES: dict[str, tuple[TypeSerializer, st.SearchStrategy[Any]]] = {
     "in a list with delimiters": (
         DelimitedListSerializer(PERSON),
         st.lists(people, min_size=1, max_size=4),
+    ),
+    "in a list that no program walks": (
+        DelimitedListSerializer(Unwalked([PERSON])),
+        st.lists(st.fixed_dictionaries({"f0": people}), min_size=1, max_size=4),
     ),
 }
 every_shape = pytest.mark.parametrize("shape", SHAPES)

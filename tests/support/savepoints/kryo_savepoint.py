@@ -27,10 +27,15 @@ from statelake.state_core.formats.writing.writer import (
     write_keyed_part,
 )
 from statelake.state_core.serializers.framework.decoders import undecoded
+from statelake.state_core.serializers.kryo.containers import AVRO_ARRAY
 from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from statelake.state_core.serializers.opaque.optional_map import RawEntry
 from tests.support.lakes import KINDS
 
-__all__ = ["CAR", "CAR_TYPE", "KRYO_STATES", "car", "car_bytes", "kryo_savepoint", "kryo_snapshot"]
+__all__ = [
+    "CAR", "CAR_TYPE", "KRYO_STATES", "car", "car_bytes", "kryo_savepoint", "kryo_snapshot",
+    "with_serializers",
+]  # fmt: skip
 
 CAR = "com.acme.Car"
 CAR_TYPE = pa.struct({"id": pa.int64(), "places": pa.list_(pa.int16())})
@@ -110,3 +115,41 @@ def _with_cars(rows: pa.RecordBatch, schema: pa.Schema, numbers: Any) -> pa.Reco
     columns = {name: rows.column(name) for name in rows.schema.names}
     columns["value"] = pa.array(values, pa.binary())
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+HOLDER = "org.apache.flink.api.common.ExecutionConfig$SerializableSerializer"
+AVRO_LIST = (
+    "org.apache.flink.api.java.typeutils.runtime.kryo"
+    ".Serializers$SpecificInstanceCollectionSerializerForArrayList"
+)
+
+
+def with_serializers(kryo: KryoSerializerSnapshot, **own: str) -> KryoSerializerSnapshot:
+    """The snapshot in a job of Flink 1 with Avro that registers serializers of its own, as objects.
+
+    Args:
+        kryo: The snapshot.
+        own: The class of the serializer, by that of its values, whose dots are `__`; the last one
+            is a default serializer besides.
+    """
+    named = {name.replace("__", "."): serializer for name, serializer in own.items()}
+    entries = {name: _object(serializer) for name, serializer in named.items()}
+    registered = [
+        RawEntry(name, _utf(name), _utf(name) + (2).to_bytes(4, "big") + held)
+        for name, held in {AVRO_ARRAY: _object(AVRO_LIST), **entries}.items()
+    ]
+    others = [entry for entry in kryo.maps[0] if entry.name != AVRO_ARRAY]
+    defaults = [RawEntry(name, _utf(name), held) for name, held in entries.items()][-1:]
+    return kryo._with(kryo.type_class, (*others, *registered), tuple(defaults))
+
+
+def _object(serializer: str) -> bytes:
+    """The beginning of a `SerializableSerializer` around a serializer, as a Java object."""
+    head = bytes.fromhex("aced00057372") + _utf(HOLDER)
+    field = bytes.fromhex("410ebe4da2208fb50200014c") + _utf("serializer")
+    kind = b"t" + _utf("Lcom/esotericsoftware/kryo/Serializer;") + b"xpsr"
+    return head + field + kind + _utf(serializer) + bytes(8) + bytes.fromhex("0200007870")
+
+
+def _utf(text: str) -> bytes:
+    return len(text).to_bytes(2, "big") + text.encode()

@@ -15,7 +15,7 @@ from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import trailer_sizes
 from statelake.state_core.kernels.encode import copy_pieces
-from statelake.state_core.kernels.skip import locate_counted
+from statelake.state_core.kernels.skip import UNKNOWN, locate_counted
 from statelake.state_core.model.snapshot import Entries
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import I32Array, I64Array, U8Array
@@ -61,7 +61,8 @@ class EntryWalker(ABC):
         ends = np.empty(rows, np.int64)
         position = np.array([self.at], np.int64)
         words = np.array([word for program in known for word in program], np.int32)
-        if self._locate(position, words, rows, starts, ends) >= 0:
+        failed = self._locate(position, words, rows, starts, ends)
+        if failed >= 0 or position[0] == UNKNOWN:
             return self._walk_slowly(parts, rows)
         self.at = int(position[0])
         bounds = [starts]

@@ -48,7 +48,7 @@ from statelake.state_core.formats.keyed.heap.heap_recovery import (
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import KeyedHeader
 from statelake.state_core.kernels.encode import copy_pieces
-from statelake.state_core.kernels.skip import DELIMITER, WHEN, locate_counted
+from statelake.state_core.kernels.skip import DELIMITER, UNKNOWN, WHEN, locate_counted
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
@@ -477,7 +477,7 @@ class _GroupReader(EntryWalker):
             words = np.array(parts_words, np.int32)
             moving = position.copy()
             failed = locate_counted(self.data, moving, ends, counts, first, words, starts, behind)
-            if failed < 0:
+            if failed < 0 and (moving != UNKNOWN).all():
                 return
         for row in range(len(counts)):
             at, end = int(position[row]), int(ends[row])
@@ -493,7 +493,9 @@ class _GroupReader(EntryWalker):
     def _part_end(self, part: TypeSerializer, starts: I64Array, ends: I64Array) -> I64Array:
         program = part.skip_program()
         if program is not None:
-            return self._behind(starts, ends, np.array(program, np.int32))
+            behind = self._behind(starts, ends, np.array(program, np.int32))
+            if (behind != UNKNOWN).all():
+                return behind
         behind = np.empty(len(starts), np.int64)
         for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             source = DataInput(self.data[start:end].tobytes(), self._place(start))

@@ -61,7 +61,7 @@ from tests.support.savepoints.evolving_savepoints import evolving_savepoint
 from tests.support.savepoints.golden_cases import GOLDEN, golden_cases
 from tests.support.savepoints.kryo_jobs import BASKET, jdk_savepoint, kryo_lines
 from tests.support.savepoints.kryo_meaning import states_that_differ
-from tests.support.savepoints.kryo_savepoint import kryo_snapshot
+from tests.support.savepoints.kryo_savepoint import kryo_snapshot, with_serializers
 from tests.support.savepoints.snapshot_damage import cut_or_moved, some_damage
 from tests.support.steps import do_at
 
@@ -942,6 +942,17 @@ def test_subclasses_in_a_list_are_written_as_the_new_job_has_them(
     )
     tom, spot = b"\2\0\2a", b"\2\0\0\0\0\3\0\2b"  # flags; a null flag before each field
     assert stored == b"\0" + (2).to_bytes(4, "big") + b"\0" + tom + b"\0" + head + spot
+
+
+def test_a_state_that_keeps_flink_2_from_its_operator_says_so(tmp_path: Path) -> None:
+    """With flink-avro on the class path its snapshot names a class of Flink 1's."""
+    plain = operator_kryo(tmp_path)
+    for kryo, stops in ((plain, False), (with_serializers(plain), True)):
+        savepoint = zoo(tmp_path / f"old-{stops}", kryo, odd=True)
+        done = sl.upgrade(savepoint, tmp_path / f"new-{stops}", uids=["o"], partly=True)
+        left = {state.state: state.left for state in done.states}
+        assert left["ids"] == ""
+        assert ("as it is, Flink 2 restores nothing of the operator" in left["times"]) == stops
 
 
 def operator_kryo(tmp_path: Path) -> KryoSerializerSnapshot:
