@@ -6,14 +6,24 @@ The job is `OldJobs.java` of the integration tests; what its state holds follows
 
 from __future__ import annotations
 
+import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from statelake import open_snapshot
-from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.files.filesystem import InlineSource
+from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan
+from statelake.state_core.formats.keyed.keyed_files import is_unified_group
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.state_core.model.handles import DistributionMode, KeyGroupsHandle, KeyGroupsKind
 from statelake.state_core.model.snapshot import Operator
 from tests.support.savepoints.golden_cases import GOLDEN
 
@@ -79,3 +89,35 @@ def test_operator_state(savepoint: Path) -> None:
         "subtask-0-0", "subtask-1-0", "subtask-1-1", "subtask-1-2",
     ]  # fmt: skip
     assert pc.all(pc.is_null(split.to_arrow().column("raw_value"))).as_py()
+
+
+@pytest.mark.parametrize("kind", [KeyGroupsKind.LEGACY, KeyGroupsKind.NATIVE])
+def test_a_full_checkpoint_of_rocksdb_with_one_key_group(
+    kind: KeyGroupsKind, tmp_path: Path
+) -> None:
+    """It is not taken for one of the heap, as which it begins: by the number of key group 0."""
+    rows = pa.table({"key": list(range(3000)), "value": list(range(3000))})
+    states = (
+        NewKeyedState("first", rows, value="Long"),
+        NewKeyedState("last", rows.slice(2998), value="Long"),
+    )
+    operator = NewOperator("all", "Long", states, parallelism=1, max_parallelism=1)
+    write_snapshot(tmp_path / "s", [operator], metadata_version=3)
+    metadata = read_metadata((tmp_path / "s" / "_metadata").read_bytes())
+    (subtask,) = (metadata.operators[0].subtasks or {}).values()
+    assert isinstance(subtask.managed_keyed, KeyGroupsHandle)
+    subtask.managed_keyed = replace(subtask.managed_keyed, kind=kind)
+    (tmp_path / "s" / "_metadata").write_bytes(write_metadata(metadata))
+    read = open_snapshot(tmp_path / "s").operators[0].state("first").to_arrow()
+    assert sorted(read["value"].to_pylist()) == list(range(3000))
+    report = check_snapshot(tmp_path / "s")
+    assert (report.faults, report.checked.entries) == ((), 3002)
+
+
+def test_a_heap_of_one_key_group_is_one() -> None:
+    """Also with bytes that might be lengths, and with those at its end that end a key group."""
+    for state, keys in ((0, ()), (1, ()), (1, (0, 1)), (256, (0, 255))):
+        entries = b"".join(b"\0" + struct.pack(">qq", key, -1) for key in keys)
+        data = struct.pack(">ihi", 0, state, len(keys)) + entries
+        span = KeyGroupSpan(0, 0, len(data))
+        assert not is_unified_group(InlineSource("heap", data), [span])
