@@ -566,6 +566,7 @@ def _window_function(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
 
 RULES: Mapping[str, Callable[[PlanNode, Sequence[Relation]], Relation]] = {
     "calc": _calc,
+    "async-calc": _calc,
     "union": _union,
     NORMALIZE: lambda node, inputs: normalized(node, inputs[0]),
     "group-aggregate": _aggregate,

@@ -54,7 +54,7 @@ HIGHEST = 1 << 14  # number of a node that is looked for where a savepoint has h
 _UID = re.compile(r"(\d{1,18})_(.+)")
 _KINDS = frozenset((*RULES, *STATELESS))
 # nodes whose operator has the name of another kind
-OPERATORS = {"sort-limit": "rank", "limit": "rank"}
+OPERATORS = {"sort-limit": "rank", "limit": "rank", "window-table-function": "window"}
 # names of operators behind the number of their node, where a savepoint of Flink 1 has hashes alone
 NAMES = (
     "source", "sink", "kafka", "values", "upsert-materialize", "constraint-validator",

@@ -311,9 +311,10 @@ def whole_node(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) ->
         if each.get("ttl")
     ]  # fmt: skip
     read, keys = _whole_keys(node, inputs)
+    own = sorted(emitted.filters - filters)
     settings = {
-        "content": f"{emitted.rows} {emitted.fields}", "key": str(sorted(read.named(keys))),
-        "time to live": str(times),
+        "content": f"{emitted.rows} {emitted.fields}{f' WHERE {own}' if own else ''}",
+        "key": str(sorted(read.named(keys))), "time to live": str(times),
     }  # fmt: skip
     return NodeStates(
         node, node.kind, reads, filters, (), settings, _whole_states(node, inputs), identity=True,
@@ -335,6 +336,8 @@ def _whole_keys(node: PlanNode, inputs: Sequence[Relation]) -> tuple[Relation, S
         for each in spec["functionCall"]["operands"]:
             if each.get("partitionKeys"):
                 return inputs[each["inputIndex"]], each["partitionKeys"]
+    if node.kind == "window-table-function":
+        return read, spec["windowing"]["window"].get("partition_key_indices") or ()
     if node.kind == "multi-join":
         return read, spec["inputProperties"][0]["requiredDistribution"].get("keys", ())
     if node.kind == "lookup-join":  # Flink 1 keeps what was found by what is looked up
@@ -361,13 +364,22 @@ def _whole_states(node: PlanNode, inputs: Sequence[Relation]) -> tuple[NodeState
             )
             for at, read in enumerate(inputs)
         )  # fmt: skip
+    if node.kind == "window-table-function" and "Session" in _window_type(node):
+        rows = {Place.VALUE: _columns(inputs[0])}
+        return (NodeState("session-window-tvf-acc", "rows", rows, -1),)
     if node.kind == "lookup-join" and node.spec.get("requireUpsertMaterialize"):
         found = tuple(
             StateColumn(column.name, column.name, column.type, column=column.name)
             for column in node.columns[len(inputs[0].columns) :]
         )
+        if node.spec.get("lookupKeyContainsPrimaryKey"):
+            return (NodeState("unique-value", "row", {Place.VALUE: found}),)
         return (NodeState("values", "list of rows", {Place.VALUE: found}),)
     return ()
+
+
+def _window_type(node: PlanNode) -> str:
+    return str(node.spec["windowing"]["window"].get("type"))
 
 
 def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
@@ -777,7 +789,11 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     types = ", ".join(str(column.type) for column in sort_key)
     rows = _columns(read)
     kind = strategy["type"]
-    if kind == "AppendFast":
+    if kind == "AppendFast" and _is_first_rows(node, read):
+        states = [NodeState("counterState", "count of rows")]
+    elif kind != "Retract" and _range_text(spec["rankRange"]) == "1 to 1":
+        states = [NodeState("Top1-Rank-State", "row", {Place.VALUE: rows})]
+    elif kind == "AppendFast":
         states = [
             NodeState("data-state-with-append", "lists of rows by sort key",
                       {Place.USER_KEY: sort_key, Place.VALUE: rows})
@@ -799,6 +815,12 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
         {"order": rank_text(node, read)},
         {"rows kept": _range_text(spec["rankRange"])},
     )  # fmt: skip
+
+
+def _is_first_rows(node: PlanNode, read: Relation) -> bool:
+    """Return whether the rows that come first are kept: they are only counted."""
+    order = node.spec["orderBy"]["fields"]
+    return len(order) == 1 and order[0]["isAscending"] and _time_kind(read, order) == TIMES[1]
 
 
 def _range_text(kept: Mapping[str, Any]) -> str:

@@ -31,6 +31,7 @@ from statelake.state_core.formats.contradictions import find_contradictions, lab
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     check_properties,
+    major_version,
     read_metadata,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
@@ -191,6 +192,7 @@ def look(
         findings.fault(FaultKind.METADATA, Place(), error)
         return examined
     examined.metadata = metadata
+    examined.files.heads.flink = major_version(metadata.version)
     uid_of = {operator_id_of_uid(uid): uid for uid in uids}
     _check_metadata(metadata, uid_of, path, findings)
     for state in metadata.operators:

@@ -31,6 +31,7 @@ from statelake.state_core.formats.keyed.keyed_files import (
     Siblings,
     all_in_base,
     begins_with_number,
+    is_unified_group,
     open_keyed,
     open_raw_timers,
 )
@@ -360,7 +361,8 @@ class _Noting(Opening):
         """Return whether most key groups exist and begin with their numbers."""
         numbered = sum(begins_with_number(source, span) for span in spans)
         empty = sum(offset == 0 for offset in handle.offsets)
-        return 2 * numbered > len(spans) and 2 * empty < len(handle.offsets)
+        most = 2 * numbered > len(spans) and 2 * empty < len(handle.offsets)
+        return most and not is_unified_group(source, spans)
 
     def spans(
         self, handle: KeyGroupsHandle, header: KeyedHeader, source: ByteSource, end: int | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,7 +37,11 @@ from statelake.state_core.model.snapshot import (
     StoredSpan,
 )
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from statelake.state_core.serializers.framework.decoders import decoded, undecoded, written_by
+from statelake.state_core.serializers.framework.decoders import (
+    finding_ends,
+    undecoded,
+    written_by,
+)
 from statelake.state_core.serializers.framework.opaque_values import count_columns, restore_key
 
 
@@ -96,21 +100,29 @@ class Head:
         They are for formats without lengths, also where decoders are ignored.
         """
         key = self.header.key_serializer.snapshot
-        with written_by(self.flink), decoded():
+        with written_by(self.flink), finding_ends():
             return tuple(
                 walking_layout(state, layout, key)
                 for state, layout in zip(self.header.states, self.layouts, strict=True)
             )
 
     def without_decoders(self, walking: tuple[KeyedLayout, ...]) -> tuple[KeyedLayout, ...]:
-        """Return the layouts in which what Kryo wrote is bytes; empty if those for walking are."""
+        """Return the layouts in which values of Kryo are bytes; empty if those for walking are.
+
+        Keys and namespaces are those for walking: an entry is found by them, whatever its value.
+        """
         with undecoded():
             bare = tuple(
-                layout_of(state, self.key, self.names.get(state.name, NO_NAMES))
-                for state in self.header.states
+                replace(
+                    layout_of(state, self.key, self.names.get(state.name, NO_NAMES)),
+                    key=walker.key,
+                    namespace=walker.namespace,
+                )
+                for state, walker in zip(self.header.states, walking, strict=True)
             )
         same = all(
-            layout.schema == other.schema for layout, other in zip(bare, walking, strict=True)
+            _ends(layout) == _ends(other) and layout.schema == other.schema
+            for layout, other in zip(bare, walking, strict=True)
         )
         return () if same else bare
 
@@ -129,6 +141,11 @@ class Head:
             if isinstance(found, StateError):
                 raise copy(found)
             yield found
+
+
+def _ends(layout: KeyedLayout) -> bool:
+    """Return whether values know where they end."""
+    return layout.value is None or layout.value.self_delimiting
 
 
 def read_head(source: DataInput) -> Head:

@@ -51,6 +51,10 @@ from statelake.state_core.model.handles import (
 from statelake.state_core.model.key_groups import prefix_bytes
 from statelake.state_core.model.snapshot import KeyedFile, KeyedState, RowNames
 
+END_MARK = b"\xff\xff"  # of a key group in the unified format
+LAST_OF_RUN = 0x80  # instead of the first zero of key group 0, in the last key of a state
+LOOKED_AT = 1 << 16  # bytes of a key group whose format is not known
+
 # readers of other formats are imported when a handle wants them
 # ruff: noqa: PLC0415
 
@@ -118,7 +122,8 @@ class Opening:
             spans: The positions of its key groups.
         """
         whole = len(spans) == len(handle.offsets)
-        return whole and all(begins_with_number(source, span) for span in spans)
+        numbered = whole and all(begins_with_number(source, span) for span in spans)
+        return numbered and not is_unified_group(source, spans)
 
 
 STRICT = Opening()
@@ -430,6 +435,43 @@ def begins_with_number(source: ByteSource, span: KeyGroupSpan) -> bool:
         return False
     source.read_into(span.start, head)
     return int.from_bytes(head.tobytes(), "big") == span.group
+
+
+def is_unified_group(source: ByteSource, spans: Sequence[KeyGroupSpan]) -> bool:
+    """Return whether a file's only key group is number 0, and in the unified format.
+
+    Such a one may begin with its number, too: with state 0, and a short key.
+    """
+    if len(spans) != 1 or spans[0].group != 0:
+        return False
+    (span,) = spans
+    content = np.empty(min(span.end - span.start, LOOKED_AT), np.uint8)
+    last = np.empty(len(END_MARK), np.uint8)
+    if content.size < last.size:
+        return False
+    source.read_into(span.start, content)
+    source.read_into(span.end - last.size, last)
+    return last.tobytes() == END_MARK and _has_lengths(content.tobytes(), span.end - span.start)
+
+
+def _has_lengths(content: bytes, size: int) -> bool:
+    """Return whether lengths lead from entry to entry to the end, as far as the content goes."""
+    at = 0
+    while content[at : at + 2] != END_MARK:
+        at, more = at + 2, True
+        while more:
+            if at + 4 >= len(content):  # without the first byte of a key
+                return size > len(content)
+            length, more = int.from_bytes(content[at : at + 4], "big"), content[at + 4] == 0
+            if length == 0 or not (more or content[at + 4] == LAST_OF_RUN):
+                return False
+            at += 4 + length
+            at += 4 + int.from_bytes(content[at : at + 4], "big")
+            if at > size - 2:
+                return False
+        if at + 2 > len(content):
+            return size > len(content)
+    return at + 2 == size
 
 
 def _open_rocksdb(

@@ -64,6 +64,7 @@ from statelake.state_core.serializers.framework.opaque_values import (
 from statelake.state_core.serializers.framework.registry import changes
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
 
+TIMERS = "org.apache.flink.streaming.api.operators.TimerSerializer"
 _KINDS = {
     "VALUE": StateKind.VALUE,
     "LIST": StateKind.LIST,
@@ -107,6 +108,12 @@ def layout_of(state: StateMetaInfo, key: TypeSerializer, names: RowNames = NO_NA
         with as_key():
             timer = _snapshot(state, VALUE_SERIALIZER).restore_serializer()
         if not isinstance(timer, TimerSerializer):
+            if TIMERS in timer.name:
+                raise UnsupportedFormatError(
+                    "timers in a form of before Flink 1.8",
+                    place=f"state {state.name!r}",
+                    remedy="restore it in Flink 1.8 to 1.16, and take a new savepoint there",
+                )
             raise UnsupportedFormatError(
                 f"a priority queue of {timer.name}, and only timers are known",
                 place=f"state {state.name!r}",

@@ -49,7 +49,7 @@ from statelake.state_core.model.handles import DistributionMode, PartitionOffset
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array
-from statelake.state_core.serializers.framework.decoders import decoded, written_by
+from statelake.state_core.serializers.framework.decoders import finding_ends, written_by
 from statelake.state_core.serializers.framework.opaque_values import restore_bounded, restore_key
 
 SUBTASK, POSITION, KEY, VALUE = "subtask", "position", "key", "value"
@@ -292,7 +292,7 @@ def operator_layout(state: StateMetaInfo) -> OperatorLayout:
         return OperatorLayout(mode, value, key)
     walkers = []
     for flink in (1, 2):  # no file of operator state says which one wrote it
-        with decoded(), written_by(flink):
+        with finding_ends(), written_by(flink):
             walkers.append((snapshots[0].restore_nested(), snapshots[1].restore_nested()))
     return OperatorLayout(mode, value, key, tuple(walkers))
 

@@ -26,6 +26,7 @@ SHOWN = 200
 DECODED = " as "  # in the names of decoded types in tables
 _decoders: dict[str, Decoder] = {}
 _undecoded: ContextVar[bool] = ContextVar("undecoded", default=False)
+_finding_ends: ContextVar[bool] = ContextVar("finding_ends", default=False)
 _writer: ContextVar[int] = ContextVar("writer", default=0)
 _NO_VALUE = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -112,18 +113,27 @@ def undecoded() -> Iterator[None]:
 
 
 @contextmanager
-def decoded() -> Iterator[None]:
-    """Use decoders in this thread after all, until the context ends."""
-    token = _undecoded.set(False)
+def finding_ends() -> Iterator[None]:
+    """Restore serializers that find where values end in this thread, until the context ends.
+
+    They are restored with decoders after all, and decode nothing.
+    """
+    token, ends = _undecoded.set(False), _finding_ends.set(True)
     try:
         yield
     finally:
+        _finding_ends.reset(ends)
         _undecoded.reset(token)
 
 
 def is_undecoded() -> bool:
     """Return whether this thread ignores decoders."""
     return _undecoded.get()
+
+
+def is_finding_ends() -> bool:
+    """Return whether this thread restores serializers only to find where values end."""
+    return _finding_ends.get()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ arrays, if a job has Avro, and by the mark of values that were rewritten here.
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -21,12 +22,15 @@ from statelake.state_core.errors import (
     EncodeError,
     IncompatibleError,
     StateError,
+    UnknownEndError,
 )
+from statelake.state_core.files.java_stream import read_java_stream
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.framework import plugins
 from statelake.state_core.serializers.framework.decoders import Decoder, writer
 from statelake.state_core.serializers.kryo.columns import column_of
 from statelake.state_core.serializers.kryo.graph import (
+    NEW,
     Classes,
     Item,
     ObjectReader,
@@ -55,6 +59,7 @@ _INTERFACES = frozenset(
                  "NavigableMap", "NavigableSet", "Calendar", "EnumSet", "TimeZone")
 ) | {"java.time.ZoneId"}  # fmt: skip
 _ANYTHING = frozenset({"java.lang.Object", "java.io.Serializable", "java.lang.Comparable"})
+_EXCEPTION = re.compile(r".*(Exception|Error|Throwable)")
 _KEYS = ("flink", "classes", "types")
 _OF_CLASS = ("fields", "enum", "final")
 
@@ -383,6 +388,61 @@ class _MeasuringDecoder(KryoDecoder):
         return source.position
 
 
+class ExceptionEnds(Decoder):
+    """Finds the end of an exception, which both Flinks have Kryo write as a Java object.
+
+    Args:
+        values: The reader of its class.
+    """
+
+    arrow_type = pa.binary()
+
+    def __init__(self, values: KryoValues) -> None:
+        self.values = values
+
+    def decode(self, data: bytes) -> bytes:
+        """Return the bytes as they are."""
+        return data
+
+    def length(self, data: memoryview) -> int:
+        """Return the length of the exception, or null, at the start.
+
+        Raises:
+            UnknownEndError: It is not written as a Java object.
+        """
+        source = DataInput(data, "exception of Kryo's")
+        reader = ObjectReader(source, self.values.version, self.values.classes)
+        try:
+            java_class = reader.read_class()
+            if java_class is not None:
+                if reader.varint() != NEW:
+                    raise source.fault(f"no new object, where a {java_class} must be")
+                read_java_stream(source)
+        except StateError as error:
+            raise UnknownEndError(
+                f"{error.problem}, so that the end of this exception is not known",
+                place=error.place,
+                remedy=error.remedy,
+            ) from error
+        return source.position
+
+
+def exception_ends(
+    java_class: str, registered: Iterable[tuple[str, bool]], version: KryoVersion | None
+) -> ExceptionEnds | None:
+    """Return what finds the ends of a class that is an exception by its name; None for others.
+
+    Args:
+        java_class: The class.
+        registered: The registered classes, as in `KryoValues`.
+        version: As of `nested_decoder`.
+    """
+    version = _version(version)
+    if version is None or not _EXCEPTION.fullmatch(java_class):
+        return None
+    return ExceptionEnds(KryoValues(registered, version, recorded=True))
+
+
 def kryo_decoder(
     java_class: str, registered: Iterable[tuple[str, bool]], version: KryoVersion | None
 ) -> KryoDecoder | None:
@@ -419,13 +479,18 @@ def nested_decoder(
         registered: The registered classes, as in `KryoValues`.
         version: The version from the serializer's own snapshot, which takes precedence.
     """
-    version = version or _declared.version or (KryoVersion(writer()) if writer() else None)
+    version = _version(version)
     if version is None:
         return None
     values = KryoValues(registered, version, recorded=True)
     if java_class not in _ANYTHING and not _is_known(java_class, values.classes):
         return None
     return KryoDecoder(values, _kind_of(java_class))
+
+
+def _version(recorded: KryoVersion | None) -> KryoVersion | None:
+    """Return the version of a part of another type: of its snapshot, as declared, or of Flink."""
+    return recorded or _declared.version or (KryoVersion(writer()) if writer() else None)
 
 
 def _kind_of(java_class: str) -> JavaType:

@@ -15,7 +15,9 @@ from statelake.state_core.errors import StateError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.decoders import (
+    DecodedSerializer,
     decoder_of,
+    is_finding_ends,
     is_undecoded,
     opaque_serializer,
 )
@@ -25,6 +27,7 @@ from statelake.state_core.serializers.kryo.containers import AVRO_ARRAY
 from statelake.state_core.serializers.kryo.decoding import (
     KryoDecoder,
     KryoValues,
+    exception_ends,
     kryo_decoder,
     nested_decoder,
 )
@@ -102,6 +105,9 @@ class KryoSerializerSnapshot(CarriedSnapshot):
             decoder = nested_decoder(self.type_class, self.registered, self.kryo)
             if decoder is not None:
                 return NestedKryoSerializer(self.type_class, decoder)
+            ends = exception_ends(self.type_class, self.registered, self.kryo)
+            if is_finding_ends() and ends is not None:
+                return DecodedSerializer(self.type_class, ends)
         return self.restore_serializer()
 
     def decoder(self) -> KryoDecoder | None:

@@ -6,15 +6,39 @@ The job is `OldJobs.java` of the integration tests; what its state holds follows
 
 from __future__ import annotations
 
+import json
+import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from statelake import open_snapshot
-from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.checks.integrity import check_snapshot
+from statelake.state_core.errors import UnsupportedFormatError
+from statelake.state_core.files.filesystem import InlineSource
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan
+from statelake.state_core.formats.keyed.keyed_files import is_unified_group
+from statelake.state_core.formats.layout.keyed_states import TIMERS, layout_of
+from statelake.state_core.formats.layout.meta_info import (
+    VALUE_SERIALIZER,
+    BackendStateType,
+    StateMetaInfo,
+    serializer_entry,
+)
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.state_core.model.handles import DistributionMode, KeyGroupsHandle, KeyGroupsKind
 from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
+from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
 from tests.support.savepoints.golden_cases import GOLDEN
 
 OLD = sorted((GOLDEN / "old").iterdir())
@@ -79,3 +103,51 @@ def test_operator_state(savepoint: Path) -> None:
         "subtask-0-0", "subtask-1-0", "subtask-1-1", "subtask-1-2",
     ]  # fmt: skip
     assert pc.all(pc.is_null(split.to_arrow().column("raw_value"))).as_py()
+
+
+@pytest.mark.parametrize("kind", [KeyGroupsKind.LEGACY, KeyGroupsKind.NATIVE])
+def test_a_full_checkpoint_of_rocksdb_with_one_key_group(
+    kind: KeyGroupsKind, tmp_path: Path
+) -> None:
+    """It is not taken for one of the heap, as which it begins: by the number of key group 0."""
+    rows = pa.table({"key": list(range(3000)), "value": list(range(3000))})
+    states = (
+        NewKeyedState("first", rows, value="Long"),
+        NewKeyedState("last", rows.slice(2998), value="Long"),
+    )
+    operator = NewOperator("all", "Long", states, parallelism=1, max_parallelism=1)
+    write_snapshot(tmp_path / "s", [operator], metadata_version=3)
+    metadata = read_metadata((tmp_path / "s" / "_metadata").read_bytes())
+    (subtask,) = (metadata.operators[0].subtasks or {}).values()
+    assert isinstance(subtask.managed_keyed, KeyGroupsHandle)
+    subtask.managed_keyed = replace(subtask.managed_keyed, kind=kind)
+    (tmp_path / "s" / "_metadata").write_bytes(write_metadata(metadata))
+    read = open_snapshot(tmp_path / "s").operators[0].state("first").to_arrow()
+    assert sorted(read["value"].to_pylist()) == list(range(3000))
+    report = check_snapshot(tmp_path / "s")
+    assert (report.faults, report.checked.entries) == ((), 3002)
+
+
+def test_a_heap_of_one_key_group_is_one() -> None:
+    """Also with bytes that might be lengths, and with those at its end that end a key group."""
+    for state, keys in ((0, ()), (1, ()), (1, (0, 1)), (256, (0, 255))):
+        entries = b"".join(b"\0" + struct.pack(">qq", key, -1) for key in keys)
+        data = struct.pack(">ihi", 0, state, len(keys)) + entries
+        span = KeyGroupSpan(0, 0, len(data))
+        assert not is_unified_group(InlineSource("heap", data), [span])
+
+
+def test_timers_of_flink_1_7_are_to_be_restored_in_a_later_one() -> None:
+    """Their serializer is a Java object; those of no serializer of timers can only be dropped."""
+    for java_class, remedy in ((TIMERS, "restore it in Flink 1.8 to 1.16"), ("Own", "drop the")):
+        lines = (GOLDEN / "vectors" / "scala.jsonl").read_text().splitlines()
+        line = next(line for line in map(json.loads, lines) if line.get("type") == "Try<Long>")
+        tried = read_serializer_snapshot(DataInput(bytes.fromhex(line["snapshot"])))
+        assert isinstance(tried, CompositeTypeSerializerSnapshot)
+        thrown = tried.nested[1]
+        assert isinstance(thrown, KryoSerializerSnapshot)
+        timer = {VALUE_SERIALIZER: serializer_entry(thrown.of_class(java_class))}
+        state = StateMetaInfo("_timer_state/a", BackendStateType.PRIORITY_QUEUE, {}, timer)
+        with pytest.raises(UnsupportedFormatError) as refused:
+            layout_of(state, LongSerializer())
+        assert refused.value.remedy.startswith(remedy)

@@ -17,10 +17,13 @@ import statelake as sl
 from statelake.state_core.column_names import LONGEST, plain_names
 from statelake.state_core.errors import DeclarationError, NotFoundError
 from statelake.state_core.formats.metadata.checkpoint_metadata import write_metadata
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.plans.lineage import lineage_of
+from statelake.state_core.plans.naming import nodes_by_uid
 from statelake.state_core.plans.plan import parse_plan
 from statelake.state_core.plans.states import Place, states_of
 from tests.integration.flink.sql_plans import GOLDEN
+from tests.integration.flink.sql_versions import GOLDEN as VERSIONS
 from tests.support.savepoints.sql_jobs import (
     unpack_sql_job,
     unpack_sql_plans,
@@ -299,3 +302,21 @@ def _places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield (*path, step)
         if isinstance(value, dict | list):
             yield from _places(value, (*path, step))
+
+
+def test_the_rows_of_a_session_are_named_in_flink_1() -> None:
+    """Its window function keeps them, in an operator that is called `window` behind the number."""
+    lines = map(json.loads, lzma.decompress(VERSIONS.read_bytes()).splitlines())
+    (content,) = (line["plans"]["1.20.0"] for line in lines if line["name"] == "ranks of windows")
+    (number,) = (node["id"] for node in content["nodes"] if "window-table" in node["type"])
+    nodes = {node["id"]: node for node in content["nodes"]}
+    nodes[number]["windowing"]["window"] = {
+        "type": "SessionWindow", "gap": "PT5S", "partition_key_indices": [1],
+    }  # fmt: skip
+    plan = parse_plan(json.dumps(content), "plan")
+    held = operator_id_of_uid(f"{number}_window")
+    assert nodes_by_uid(plan, {held: ""}) == ({held: (number, "window")}, {})
+    kept = states_of(plan, lineage_of(plan))[number]
+    (state,) = kept.states
+    assert (state.name, kept.key_names) == ("session-window-tvf-acc", ("b",))
+    assert [column.name for column in state.rows[Place.VALUE]][:3] == ["a", "b", "c"]

@@ -211,6 +211,87 @@ def test_a_sorted_map_of_another_type_is_not_known() -> None:
     assert "counts by sort key" in operator.why[0], order
 
 
+def ranked(strategy: dict[str, Any], end: int, time: str = "") -> Plan:
+    """The plan of a TopN of so many rows, by a number or by a time."""
+    plan = json.loads(json.dumps(plans()["TopN: another N"][0]))
+    (rank,) = (node for node in plan["nodes"] if "rankStrategy" in node)
+    rank["rankStrategy"], rank["rankRange"]["end"] = strategy, end
+    read = [node for node in plan["nodes"] if node["outputType"] == rank["outputType"]]
+    for node in read if time else ():
+        kind = {"type": "TIMESTAMP_WITH_LOCAL_TIME_ZONE", "precision": 3, "kind": time}
+        types = {"a": "INT", "b": kind, "c": "VARCHAR(2147483647)"}
+        fields = [{"name": name, "fieldType": each} for name, each in types.items()]
+        node["outputType"] = {"type": "ROW", "fields": fields}
+    return parse_plan(json.dumps(plan), "plan")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "end", "time", "names"),
+    [
+        ("AppendFast", 1, "", ["Top1-Rank-State"]),
+        ("UpdateFast", 1, "", ["Top1-Rank-State"]),
+        ("Retract", 1, "", ["data-state", "sorted-map"]),
+        ("AppendFast", 2, "", ["data-state-with-append"]),
+        ("AppendFast", 1, "ROWTIME", ["Top1-Rank-State"]),
+        ("AppendFast", 2, "PROCTIME", ["counterState"]),
+        ("UpdateFast", 2, "", ["data-state-with-update"]),
+    ],
+)
+def test_what_a_topn_keeps(strategy: str, end: int, time: str, names: list[str]) -> None:
+    """One row, or rows by their order, or, of those that come first, no more than their number."""
+    plan = ranked({"type": strategy, "primaryKeys": [0]}, end, time)
+    (rank,) = (node for node in plan.nodes.values() if node.kind == "rank")
+    assert [state.name for state in states_of(plan, lineage_of(plan))[rank.id].states] == names
+
+
+def test_the_best_row_is_not_kept_as_several_are() -> None:
+    """A TopN that was a Top 1 does not go on: its row is in another state."""
+    match = match_plans(*(ranked({"type": "AppendFast"}, end) for end in (1, 3)))
+    (rank,) = (each for each in match.operators if each.node.kind == "rank")
+    assert rank.fate is Fate.UNKNOWN
+    assert "holds lists of rows by sort key, and there was nothing like it" in rank.why[1]
+    assert flink_unaided(match)[match.operators.index(rank)].wrong
+
+
+def test_what_lookups_by_a_primary_key_found_is_one_row() -> None:
+    """Of others it is a list, in a state of another name."""
+    kinds = {}
+    for _, node, (plan, _, _) in whole_plans():
+        if node.kind == "lookup-join" and "rows are taken back" in node.says:
+            key = _with_text(plan, '"lookupKeyContainsPrimaryKey": false',
+                             '"lookupKeyContainsPrimaryKey": true')  # fmt: skip
+            for each in (plan, key):
+                found = (n for n in each.nodes.values() if n.spec.get("requireUpsertMaterialize"))
+                number = next(node.id for node in found if node.kind == "lookup-join")
+                (state,) = states_of(each, lineage_of(each))[number].states
+                kinds[state.name] = state.form
+    assert kinds == {"values": "list of rows", "unique-value": "row"}
+
+
+def test_asynchronous_functions_in_a_row_have_expressions_as_others() -> None:
+    """Each reads what the one before emits, and no text is longer than its expression."""
+    plan = json.loads(json.dumps(plans()["TopN: another N"][0]))
+    (rank,) = (node for node in plan["nodes"] if "rankStrategy" in node)
+    (edge,) = (each for each in plan["edges"] if each["target"] == rank["id"])
+    for number in range(1000, 1020):
+        fields = [{"kind": "INPUT_REF", "inputIndex": n, "type": "INT"} for n in range(3)]
+        node = {"id": number, "type": "stream-exec-async-calc_1", "projection": fields,
+                "inputProperties": [{}], "outputType": rank["outputType"]}  # fmt: skip
+        plan["nodes"].insert(-1, node)
+        plan["edges"].append({**edge, "target": number})
+        edge["source"] = number
+    parsed = parse_plan(json.dumps(plan), "plan")
+    relations = lineage_of(parsed)
+    assert relations[1019].fields == relations[1000].fields
+    assert {1000, 1019} < set(states_of(parsed, relations))  # calls that wait for an answer
+    other = json.loads(json.dumps(plan))
+    (call,) = (node for node in other["nodes"] if node["id"] == 1019)
+    call["condition"] = {"kind": "CALL", "internalName": "$IS_NULL$1", "operands": fields[:1]}
+    match = with_held(match_plans(parsed, parse_plan(json.dumps(other), "plan")), [1000, 1019])
+    fates = {each.node.id: each.fate for each in match.operators if each.node.id >= 1000}
+    assert (fates[1000], fates[1019]) == (Fate.KEEPS, Fate.UNKNOWN)
+
+
 def test_the_least_and_greatest_of_short_texts_are_held_as_strings() -> None:
     """As real Flink holds them, of any length; other types stay as they are."""
     (old, _) = plans()["an alias"]

@@ -12,6 +12,7 @@ from tests.support.lakes import entries
 from tests.support.savepoints.checkpoint_chains import golden_chain
 from tests.support.savepoints.expected_contents import contents_of, same_lines, tables_of
 from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
+from tests.support.savepoints.kryo_jobs import jdk_savepoint
 from tests.support.savepoints.kryo_savepoint import KRYO_STATES, kryo_savepoint
 
 pytestmark = pytest.mark.thinned(3)
@@ -83,3 +84,11 @@ def test_what_only_kryo_can_read(tmp_path: Path) -> None:
     assert report.checked.hashed == report.checked.entries > report.checked.values > 0
     assert salvage_snapshot(source, tmp_path / "salvaged").lost == ()
     assert entries(tmp_path / "salvaged") == entries(source)
+
+
+@pytest.mark.parametrize("name", ["pojos-1.20", "pojos-native-1.20"])
+def test_kryo_within_other_types(name: str, tmp_path: Path) -> None:
+    """Every value is decoded, as by other commands: `_metadata` tells which Flink wrote it."""
+    report = check_snapshot(jdk_savepoint(tmp_path / name, name))
+    assert report.sound
+    assert report.checked.entries == report.checked.values == 170

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable
 from typing import TypeAlias
@@ -19,7 +20,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.files.compression import compress_snappy
 from statelake.state_core.files.filesystem import InlineSource
 from statelake.state_core.files.wire import DataInput
-from statelake.state_core.formats.keyed.headed_file import KeyGroupSpan
+from statelake.state_core.formats.keyed.headed_file import Head, KeyGroupSpan
 from statelake.state_core.formats.keyed.heap.heap_native import HeapFile
 from statelake.state_core.formats.keyed.heap.heap_recovery import (
     AmbiguousError,
@@ -28,15 +29,27 @@ from statelake.state_core.formats.keyed.heap.heap_recovery import (
 )
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.formats.layout.meta_info import (
+    KEYED_STATE_TYPE,
+    NAMESPACE_SERIALIZER,
+    VALUE_SERIALIZER,
     BackendStateType,
     KeyedHeader,
     StateMetaInfo,
+    serializer_entry,
 )
 from statelake.state_core.model.key_groups import key_group_of
 from statelake.state_core.model.snapshot import StateKind
-from statelake.state_core.serializers.basic.numbers import LongSerializer
-from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
+from statelake.state_core.serializers.composite.namespaces import (
+    VoidNamespaceSerializer,
+    VoidNamespaceSerializerSnapshot,
+)
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
+from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
+from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
+from statelake.state_core.serializers.kryo.snapshot import KryoSerializerSnapshot
+from tests.support.savepoints.golden_cases import GOLDEN
 
 LONG, VOID, OWN = LongSerializer(), VoidNamespaceSerializer(), OpaqueSerializer("Own")
 GROUPS = 64
@@ -233,3 +246,49 @@ def test_work_is_in_proportion() -> None:
     with pytest.raises(AmbiguousError, match="too many places"):
         recover_states(data, {0}, 500, walk, lambda _: places)
     assert len(walked) <= 64 * (len(data) + 6) // 6
+
+
+def tried() -> tuple[CompositeTypeSerializerSnapshot, list[bytes]]:
+    """The snapshot of Flink's `Try<Long>`, whose exception Kryo writes, and its values."""
+    lines = (GOLDEN / "vectors" / "scala.jsonl").read_text().splitlines()
+    line = next(line for line in map(json.loads, lines) if line.get("type") == "Try<Long>")
+    values = [bytes.fromhex(value["bytes"]) for value in line["values"]]
+    snapshot = read_serializer_snapshot(DataInput(bytes.fromhex(line["snapshot"])))
+    assert isinstance(snapshot, CompositeTypeSerializerSnapshot)
+    return snapshot, values
+
+
+def head_of(key: TypeSerializerSnapshot, value: TypeSerializerSnapshot) -> Head:
+    """The head of a file of Flink 1 with one value state."""
+    parts = {VALUE_SERIALIZER: value, NAMESPACE_SERIALIZER: VoidNamespaceSerializerSnapshot()}
+    entries = {role: serializer_entry(snapshot) for role, snapshot in parts.items()}
+    options = {KEYED_STATE_TYPE: "VALUE"}
+    state = StateMetaInfo("tried", BackendStateType.KEY_VALUE, options, entries)
+    return Head(KeyedHeader(False, serializer_entry(key), (state,)), flink=1)
+
+
+def test_an_exception_ends_where_its_java_object_does() -> None:
+    """Values around it are found also where bytes look like entries in every place."""
+    snapshot, (success, failure) = tried()
+    (layout,) = head_of(SNAPSHOTS[LongSerializer](), snapshot).walking()
+    zeros = struct.pack(">?q", True, 0)
+    values = [failure, zeros, failure, success, failure]
+    entries = list(zip([0] * len(values), values, strict=True))
+    groups: Groups = [[(0, [])]] * key_group_of(LONG.hash_code(0), GROUPS) + [[(0, entries)]]
+    found = held(file_of((layout,), groups, compressed=False))
+    assert [value for _, value in found[len(groups) - 1, 0]] == values
+
+
+def test_a_key_by_kryo_is_known_beside_a_value_of_unknown_end() -> None:
+    """The key still tells where it ends when the value is taken for bytes."""
+    thrown = tried()[0].nested[1]
+    assert isinstance(thrown, KryoSerializerSnapshot)
+    head = head_of(thrown.of_class("java.lang.Object"), thrown.of_class("java.lang.Object"))
+    walking = head.walking()
+    key, value = b"\x09\x06", b"\x01\x00com.acme.Ow\xee\x01own"  # the Long 3; an object of a user's
+    data = struct.pack(">ihi", 0, 0, 1) + b"\0" + key + value
+    file = HeapFile(
+        InlineSource("heap", data), head.header, walking, (KeyGroupSpan(0, 0, len(data)),),
+        max_parallelism=GROUPS, bare=head.without_decoders(walking),
+    )  # fmt: skip
+    assert held(file) == {(0, 0): [(key + b"\0", value)]}
