@@ -10,6 +10,7 @@ that type: its values are the same, so that groups and joins by it are those of 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,9 @@ WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 _WIDENED = re.compile(
     r"(.*) AS (SMALLINT|INT|BIGINT|DECIMAL\(\d+, \d+\)|VARCHAR\(\d+\))", re.DOTALL
 )
+_PLAIN = re.compile(r"[A-Za-z_][\w.$-]*")
+DIGITS = 12  # of the digest of a node of which no more is known
+_DIGEST = re.compile(rf"<[0-9a-f]{{{DIGITS}}}>")
 COMMUTATIVE = ("AND", "OR", "=", "<>", "+", "*")
 # connectors, and formats of any connector but one, whose tables only get inserts
 INSERTS = ("datagen", "faker", "socket")
@@ -176,7 +180,7 @@ def _relation(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
 def reads_incremental(node: PlanNode, inputs: Sequence[Relation]) -> bool:
     """Return whether a node reads what an incremental aggregate has added up."""
     return node.kind == "global-group-aggregate" and any(
-        each.rows.startswith(f"{INCREMENTAL}(") for each in inputs
+        each.rows.startswith(f"{INCREMENTAL}<") for each in inputs
     )
 
 
@@ -186,12 +190,18 @@ def _unknown(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
         "id", "type", "description", "inputProperties", "configuration", "outputType", "state",
     )  # fmt: skip
     spec = _said({name: value for name, value in node.spec.items() if name not in left_out})
-    reads = [(each.rows, (each.before or each).fields) for each in inputs]
-    rows = _bounded(f"{node.kind}({json.dumps(spec, sort_keys=True)} OF {json.dumps(reads)})")
+    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:DIGITS]
+    reads = [f"{each.rows} ({', '.join((each.before or each).fields)})" for each in inputs]
+    rows = _bounded(f"{node.kind}<{digest}> of {' and '.join(reads)}")
     fields = tuple(f"{rows}[{index}]" for index in range(len(node.columns)))
     filters = frozenset().union(*(each.filters for each in inputs))
     updates = any(each.updates for each in inputs)
     return Relation(rows, filters, fields, node.columns, updates)
+
+
+def in_words(text: str) -> str:
+    """Return a text of this module as people read it: without what only tells two nodes apart."""
+    return _DIGEST.sub("", text)
 
 
 def _said(value: Any, depth: int = 0) -> Any:
@@ -291,7 +301,7 @@ def _union(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
 
 
 def _with_filters(read: Relation) -> str:
-    return f"{read.rows} WHERE {sorted(read.filters)}" if read.filters else read.rows
+    return f"{read.rows} WHERE {' AND '.join(sorted(read.filters))}" if read.filters else read.rows
 
 
 def _local(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
@@ -323,24 +333,29 @@ def _aggregate(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     return Relation(rows, source.filters, fields, node.columns, updates)
 
 
+def _listed(read: Relation, indexes: Sequence[int]) -> str:
+    """Return the texts of some fields whose order means nothing."""
+    return f"({', '.join(sorted(map(bare, read.named(indexes))))})"
+
+
 def window_text(node: PlanNode, read: Relation) -> str:
     """Return the text of a node's window, with the field of its time; empty without one."""
     spec = node.spec
     if "window" in spec:  # of the old group windows
         group = {k: v for k, v in spec["window"].items() if k not in ("alias", "timeField")}
         time = read.fields[spec["window"]["timeField"]["fieldIndex"]]
-        return f" IN {json.dumps(group, sort_keys=True)} OF {time}"
+        return f" IN {_words(group)} of {time}"
     windowing = spec.get("windowing")
     if windowing is None:
         return ""
     given = {k: v for k, v in windowing["window"].items() if k != "partition_key_indices"}
-    window = json.dumps(given, sort_keys=True)
+    window = _words(given)
     if keys := windowing["window"].get("partition_key_indices"):  # of sessions
-        window += f" PER {sorted(map(bare, read.named(keys)))}"
+        window += f" per {_listed(read, keys)}"
     for name in ("timeAttributeIndex", "windowStart", "sliceEnd"):
         if name in windowing:
             index = windowing[name]
-            return f" IN {window} OF {read.fields[index] if index < len(read.fields) else name}"
+            return f" IN {window} of {read.fields[index] if index < len(read.fields) else name}"
     return f" IN {window}"
 
 
@@ -357,7 +372,7 @@ def function_name(call: Mapping[str, Any]) -> str:
     for name in ("internalName", "systemName", "catalogName", "class"):
         if name in call:
             return str(call[name]).removeprefix("$").removesuffix("$1")
-    return json.dumps(call, sort_keys=True)
+    return _words({name: each for name, each in call.items() if name not in ("operands", "type")})
 
 
 def join_keys(spec: Mapping[str, Any], inputs: Sequence[Relation]) -> tuple[str, ...]:
@@ -467,7 +482,7 @@ def bounds_text(node: PlanNode, inputs: Sequence[Relation]) -> str:
             relation.fields[bounds.pop(f"{side}TimeIndex")]
             for side, relation in (("left", left), ("right", right))
         ]
-        return f" BETWEEN {json.dumps(bounds, sort_keys=True)} OF {times}"
+        return f" BETWEEN {_words(bounds)} of {' and '.join(times)}"
     for name, relation in (("left", left), ("right", right)):
         index = node.spec.get(f"{name}TimeAttributeIndex", -1)
         if index >= 0:
@@ -491,22 +506,21 @@ def rank_text(node: PlanNode, read: Relation) -> str:
     if node.kind == "deduplicate":
         which = "LAST" if spec["keepLastRow"] else "FIRST"
         time = "ROWTIME" if spec["isRowtime"] else "PROCTIME"
-        return f"{which} BY {time} OF {sorted(map(bare, read.named(spec['uniqueKeys'])))}"
+        return f"{which} BY {time} OF {_listed(read, spec['uniqueKeys'])}"
     if node.kind == "window-deduplicate":
         which = "LAST" if spec["keepLastRow"] else "FIRST"
         by = read.fields[spec["orderKey"]]
-        of = sorted(map(bare, read.named(spec["partitionKeys"])))
+        of = _listed(read, spec["partitionKeys"])
         return f"{which} BY {by} OF {of}{window_text(node, read)}"
     partition = spec.get("partition", spec.get("partitionSpec"))["fields"]
     order = order_text((spec.get("orderBy") or spec["sortSpec"])["fields"], read)
-    of = sorted(map(bare, read.named(partition)))
+    of = _listed(read, partition)
     return f"TOP {spec['rankType']} {order} OF {of}{window_text(node, read)}"
 
 
 def _rank(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     (read,) = inputs
-    limit = json.dumps(node.spec.get("rankRange", {}), sort_keys=True)
-    text = f"{rank_text(node, read)} {limit}"
+    text = f"{rank_text(node, read)} {_words(node.spec.get('rankRange', {}))}"
     rows = _bounded(f"{read.rows} {text}")
     fields = read.fields + (f"RANK {text}",) * (len(node.columns) - len(read.fields))
     inserts = node.kind.startswith("window-") or bool(node.spec.get("outputInsertOnly")) or (
@@ -539,10 +553,10 @@ def over_calls(node: PlanNode, read: Relation) -> list[tuple[str, Mapping[str, A
     """Return each call of an OVER with the text of its window."""
     over = node.spec["overSpec"]
     known = over_input(node, read)
-    of = f"OF {sorted(map(bare, read.named(over['partition']['fields'])))}"
+    of = f"OF {_listed(read, over['partition']['fields'])}"
     calls = []
     for group in over["groups"]:
-        bounds = [_bound(group[name], known) for name in ("lowerBound", "upperBound")]
+        bounds = " TO ".join(_bound(group[name], known) for name in ("lowerBound", "upperBound"))
         order = order_text(group["orderBy"]["fields"], read)
         unit = "ROWS" if group["isRows"] else "RANGE"
         calls += [(f"OVER {unit} {bounds} {order} {of}", call) for call in group["aggCalls"]]
@@ -612,8 +626,8 @@ def expression(value: Any, fields: Sequence[str], depth: int = 0) -> str:
         widened = _WIDENED.fullmatch(text)
         return text if widened is None else f"CAST({widened[1]} AS {widened[2]})"
     if kind == "LITERAL":
-        return json.dumps(value.get("value", value), sort_keys=True)
-    if kind == "CALL" and "sarg" not in value:
+        return _ranges(value["sarg"]) if "sarg" in value else _constant(value.get("value"))
+    if kind == "CALL":
         name = function_name(value)
         operands = [expression(each, fields, depth + 1) for each in value.get("operands") or ()]
         if name in COMMUTATIVE:
@@ -627,12 +641,65 @@ def expression(value: Any, fields: Sequence[str], depth: int = 0) -> str:
         return _bounded(f"{name}({', '.join(operands)}{to})")
     if isinstance(value, Mapping):
         parts = [
-            f"{name}: {expression(each, fields, depth + 1)}" for name, each in sorted(value.items())
+            f"{name} {expression(each, fields, depth + 1)}" for name, each in sorted(value.items())
         ]
-        return _bounded(f"{{{', '.join(parts)}}}")
+        return _bounded(f"({', '.join(parts)})")
     if isinstance(value, list):
         return _bounded(f"[{', '.join(expression(each, fields, depth + 1) for each in value)}]")
-    return json.dumps(value)
+    return _constant(value)
+
+
+def _constant(value: Any) -> str:
+    """Return the text of a constant: a number, TRUE, NULL, or a text in quotes."""
+    if isinstance(value, Mapping | list):
+        return _words(value)
+    if isinstance(value, str):
+        return "'{}'".format(value.replace("'", "''"))
+    return "NULL" if value is None else json.dumps(value).upper()
+
+
+def _ranges(given: Mapping[str, Any]) -> str:
+    """Return the text of ranges of constants: `1 or 5 or above 7 to 9, NULL as UNKNOWN`."""
+    parts = []
+    for each in given["ranges"]:
+        lower, upper = each.get("lower"), each.get("upper")
+        if lower and lower == upper:
+            parts.append(_constant(lower["value"]))
+            continue
+        ends = []
+        for end, word, closed in ((lower, "above", "from"), (upper, "below", "to")):
+            if end:
+                word = closed if end["boundType"] == "CLOSED" else word  # noqa: PLW2901
+                ends.append(f"{word} {_constant(end['value'])}")
+        parts.append(" ".join(ends) or "any")
+    rest = {name: each for name, each in given.items() if name != "ranges"}
+    return f"({' or '.join(parts)}; {_words(rest)})"
+
+
+def _words(value: Any, depth: int = 0) -> str:
+    """Return a JSON value of a plan in words: `TumblingWindow of size PT1M`.
+
+    Values that differ have other words.
+
+    Raises:
+        DeclarationError: It is nested too deep.
+    """
+    if depth > MAX_DEPTH:
+        raise DeclarationError(f"nested more than {MAX_DEPTH} deep")
+    if isinstance(value, list):
+        return f"({', '.join(_words(each, depth + 1) for each in value)})"
+    if not isinstance(value, Mapping):
+        plain = isinstance(value, str) and _PLAIN.fullmatch(value)
+        return str(value) if plain else _constant(value)
+    kind = next((name for name in ("type", "kind") if isinstance(value.get(name), str)), None)
+    parts = [
+        f"{name} ({_words(each, depth + 1)})" if isinstance(each, Mapping)
+        else f"{name} {_words(each, depth + 1)}"
+        for name, each in sorted(value.items())
+        if name != kind
+    ]  # fmt: skip
+    begin = "" if kind is None else _words(value[kind])
+    return f"{begin}{' of ' if begin and parts else ''}{' and '.join(parts)}"
 
 
 def _bounded(text: str) -> str:

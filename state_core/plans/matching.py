@@ -23,6 +23,7 @@ from statelake.state_core.plans.folds import Fold, fold_of
 from statelake.state_core.plans.lineage import (
     Relation,
     bare,
+    in_words,
     lineage_of,
     understood,
     widens,
@@ -549,7 +550,7 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
     for name, setting in new.settings.items():
         before = old.settings.get(name)
         if before != setting:
-            worse(Fate.LOST, f"its {name} is another: {setting}, and it was {before}")
+            worse(Fate.LOST, _other_text(name, setting, before or "none"))
     if old.filters != new.filters:
         worse(Fate.FILTER, _filters_text(old, new))
     if new.filters - old.filters and old.withheld - new.withheld:
@@ -569,7 +570,8 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
         before_state = next((each for each in old.states if each.name == state.name), None)
         if before_state is None or before_state.form != state.form:
             had = "nothing like it" if before_state is None else before_state.form
-            worse(Fate.UNKNOWN, f"its state {state.name!r} holds {state.form}, and there was {had}")
+            holds, had = _short(state.form, 600), _short(had, 600)
+            worse(Fate.UNKNOWN, f"its state {state.name!r} holds {holds}, and there was {had}")
             continue
         matched = _state_match(before_state, state)
         if len(keys or new.keys) < len(old.keys):
@@ -710,7 +712,8 @@ def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:
     if old.reads != new.reads:
         yield _reads_text(old, new)
     if old.settings.get("key") != new.settings.get("key"):
-        yield f"its key is {new.settings.get('key')}, and it was {old.settings.get('key')}"
+        now, was = (_short(each.settings.get("key") or "one for all rows") for each in (new, old))
+        yield f"its key is {now}, and it was {was}"
     if old.settings.get("time to live") != new.settings.get("time to live"):
         yield "its time to live is switched on or off"
     elif old.reads == new.reads and old.settings != new.settings:
@@ -719,16 +722,24 @@ def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:
 
 def _keys_text(old: NodeStates, new: NodeStates) -> str:
     return (
-        f"its key was {', '.join(old.keys) or 'one for all rows'}, and is"
-        f" {', '.join(new.keys) or 'one for all rows'}: what belongs to which key is not known"
+        f"its key was {', '.join(map(_short, old.keys)) or 'one for all rows'}, and is"
+        f" {', '.join(map(_short, new.keys)) or 'one for all rows'}: what belongs to which key is"
+        " not known"
     )
 
 
 def _reads_text(old: NodeStates, new: NodeStates) -> str:
     for before, after in zip(old.reads, new.reads, strict=False):
         if before != after:
-            return f"it reads other rows: {_short(after)}, and it read {_short(before)}"
+            now, was = _short(after), _short(before)
+            if now == was:
+                return f"it reads other rows: {now}, of which something is not as it was"
+            return f"it reads other rows: {now}, and it read {was}"
     return f"it has {len(new.reads)} inputs, and had {len(old.reads)}"
+
+
+def _other_text(name: str, now: str, was: str) -> str:
+    return f"its {name} is another: {_short(now, 600)}, and it was {_short(was, 600)}"
 
 
 def _materializes_text(new: NodeStates) -> str:
@@ -741,6 +752,7 @@ def _materializes_text(new: NodeStates) -> str:
 
 
 def _short(text: str, most: int = 160) -> str:
+    text = in_words(text).strip()
     return text if len(text) <= most else f"{text[:most]}..."
 
 

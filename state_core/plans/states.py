@@ -27,6 +27,7 @@ from statelake.state_core.plans.lineage import (
     call_text,
     conjuncts,
     function_name,
+    in_words,
     join_keys,
     join_text,
     normalized,
@@ -304,7 +305,7 @@ def whole_node(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) ->
         emitted: What it emits.
         inputs: What it reads.
     """
-    reads = tuple(f"{each.rows} {_typed_fields(each)}" for each in inputs)
+    reads = tuple(f"{each.rows} ({', '.join(_typed_fields(each))})" for each in inputs)
     filters = frozenset().union(*(each.filters for each in inputs))
     times = [
         not str(each.get("ttl")).startswith("0 ") for each in node.spec.get("state") or ()
@@ -312,7 +313,7 @@ def whole_node(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) ->
     ]  # fmt: skip
     read, keys = _whole_keys(node, inputs)
     settings = {
-        "content": f"{emitted.rows} {emitted.fields}", "key": str(sorted(read.named(keys))),
+        "content": f"{emitted.rows} {emitted.fields}", "key": ", ".join(sorted(read.named(keys))),
         "time to live": str(times),
     }  # fmt: skip
     return NodeStates(
@@ -437,7 +438,7 @@ def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
                       {Place.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
     made = _made(
         node, "windows" if node.kind.endswith("window-aggregate") else "groups", [source], None,
-        [state], {"window": window} if windowed else {},
+        [state], {"window": window.removeprefix(" IN ")} if windowed else {},
     )  # fmt: skip
     return NodeStates(
         **{**vars(made), "keys": tuple(map(bare, keys)),
@@ -613,7 +614,7 @@ def _call_name(call: Mapping[str, Any], source: Relation) -> str:
     distinct = "DISTINCT " if call.get("distinct") else ""
     function = function_name(call).removeprefix("$")
     condition = call.get("filterArg", -1)
-    only = f" FILTER ({source.fields[condition]})" if condition >= 0 else ""
+    only = f" FILTER ({in_words(source.fields[condition])})" if condition >= 0 else ""
     text = f"{function}({distinct}{names or '*'}){only}"
     alias = str(call.get("name", ""))
     return text if "$" in alias or not alias else f"{alias} = {text}"
@@ -805,7 +806,7 @@ def _range_text(kept: Mapping[str, Any]) -> str:
     """Return the ranks that a TopN keeps: `1 to 3`."""
     if kept.get("type") == "Constant":
         return f"{kept['start']} to {kept['end']}"
-    return str(sorted(kept.items()))
+    return ", ".join(f"{name} {value}" for name, value in sorted(kept.items()))
 
 
 def _window_rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from statelake.state_core.plans.lineage import in_words
 from statelake.state_core.plans.matching import OperatorMatch, PlanMatch
 from statelake.state_core.plans.states import NodeState, NodeStates, StateColumn
 
@@ -63,8 +64,8 @@ def _unaided(
         return Unaided("refuses: the new state serializer must not be incompatible")
     if found.keys != new.keys:
         return Unaided(
-            f"restores silently: groups of {', '.join(found.keys)} stay and are never read, groups"
-            f" of {', '.join(new.keys)} begin at zero",
+            f"restores silently: groups of {_listed(found)} stay and are never read, groups"
+            f" of {_listed(new)} begin at zero",
             wrong=True,
         )
     if each.old is not found and (each.old is None or _meaning(found) != _meaning(new)):
@@ -73,6 +74,10 @@ def _unaided(
             wrong=True,
         )
     return _restored(found, new)
+
+
+def _listed(states: NodeStates) -> str:
+    return in_words(", ".join(states.keys))
 
 
 def _is_taken(old: NodeStates, after: dict[int, NodeStates]) -> bool:

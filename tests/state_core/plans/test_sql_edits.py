@@ -7,6 +7,7 @@ import lzma
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -348,6 +349,32 @@ def test_every_reason_is_said() -> None:
         for each in matched(edit).operators:
             said = [*each.why, *(column.why for column in each.column_matches)]
             assert each.worst is Fate.KEEPS or each.old is None or any(said), edit.name
+
+
+def test_no_json_of_a_plan_is_in_a_verdict() -> None:
+    """Whatever two plans are compared: reasons, keys and columns are said in words."""
+    pairs = [(matched(edit), edit.name) for edit in (*ALL, *ALIKE)]
+    # each with the next, too, so that all that can differ does
+    parsed = [parse_plan(json.dumps(plan), "plan") for of in plans().values() for plan in of]
+    parsed += [plan for _, _, three in whole_plans() for plan in three]
+    by_family = sorted(parsed, key=lambda plan: sorted({n.kind for n in plan.nodes.values()}))
+    pairs += [(match_plans(*two), "neighbours") for two in pairwise(by_family)]
+    said = set()
+    for match, name in pairs:
+        for each, flink in zip(match.operators, flink_unaided(match), strict=True):
+            columns = [text for column in each.column_matches
+                       for text in (column.why, column.column.name)]  # fmt: skip
+            gone = [column.name for state in each.states for column in state.left_out]
+            said |= {(text, name) for text in (*each.why, *columns, *gone, flink.says)}
+    assert len(said) > 200
+    raw = re.compile(r'[{}"]|INPUT_REF|internalName|\bnull\b.*: ')
+    assert [each for each in said if raw.search(each[0])] == []
+    (why,) = (text for text, name in said
+              if name == "another size of a window" and "window is another" in text)  # fmt: skip
+    assert why == (
+        "its window is another: TumblingWindow of size PT2M of MyTable.ts, and it was"
+        " TumblingWindow of size PT1M of MyTable.ts"
+    )
 
 
 def _mutated(value: Any, random: Random) -> Any:
