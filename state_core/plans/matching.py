@@ -21,16 +21,20 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.plans.folds import Fold, fold_of
 from statelake.state_core.plans.lineage import (
+    PASSED,
     Relation,
     bare,
+    conjuncts,
     in_words,
     lineage_of,
+    table_of,
     understood,
     widens,
 )
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
     COUNTED,
+    FAST,
     NO_INITIAL,
     NodeState,
     NodeStates,
@@ -247,6 +251,8 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         folded = _folded(found[number], new, relations, found)
         found[number] = _unmixed(folded, new, relations)
     ordered = [_begun(found[number], new, relations, found) for number in after]
+    reached = _passed_to(old, lineage_of(old)), _passed_to(new, relations)
+    ordered = [_sent(each, *reached, relations) for each in ordered]
     return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
 
 
@@ -467,6 +473,71 @@ def _begun(
     return replace(match, why=("it is new, and has what comes from now on",))
 
 
+def _passed_to(
+    plan: Plan, relations: Mapping[int, Relation]
+) -> dict[int, dict[str, frozenset[str]]]:
+    """Return the conditions that rows of each node pass on the way to each table, by number.
+
+    Of nodes from which rows come as they are, or by their columns alone.
+    """
+    reached: dict[int, dict[str, frozenset[str]]] = {number: {} for number in plan.nodes}
+    for node in reversed(list(plan.nodes.values())):
+        to = reached[node.id]
+        if node.kind == "sink":
+            to = {table_of(node): frozenset[str]()}
+        elif node.kind not in ("calc", "union", *PASSED):
+            to = {}
+        for number in node.inputs:
+            condition = node.spec.get("condition") if node.kind == "calc" else None
+            more = frozenset() if condition is None else conjuncts(condition, relations[number])
+            for table, conditions in to.items():
+                # of several ways a row that passes one is there
+                known = reached[number].get(table)
+                passed = conditions | more
+                reached[number][table] = passed if known is None else known & passed
+    return reached
+
+
+def _sent(
+    match: OperatorMatch,
+    before: Mapping[int, Mapping[str, frozenset[str]]],
+    after: Mapping[int, Mapping[str, frozenset[str]]],
+    relations: Mapping[int, Relation],
+) -> OperatorMatch:
+    """Return a match with what becomes of rows that its tables have, or do not have.
+
+    No operator holds what a HAVING lets pass: what is sent is told by the group as it was and is.
+
+    Args:
+        match: The match of any operator.
+        before: To which tables rows of the old nodes come, and by which conditions.
+        after: The same of the new nodes.
+        relations: What each of the new nodes emits.
+    """
+    old, new = match.old, match.new
+    if old is None or new is None or not relations[new.node.id].updates or not new.states:
+        return match
+    why = []
+    for table, now in after[new.node.id].items():
+        was = before[old.node.id].get(table)
+        if was is None or was == now:
+            continue
+        name = table.rpartition(".")[2].strip("`")
+        if now - was:
+            only = ", ".join(map(_short, sorted(now - was)))
+            why.append(
+                f"{name} gets only {only} now: rows that it has and that do not pass stay there, as"
+                " nothing takes them back"
+            )
+        if was - now:
+            only = ", ".join(map(_short, sorted(was - now)))
+            why.append(
+                f"{name} gets no longer only {only}: rows that did not pass come as they change,"
+                " and a delete of one comes that never came before"
+            )
+    return replace(match, why=(*match.why, *why))
+
+
 def _exact(match: OperatorMatch) -> bool:
     return match.fate is Fate.KEEPS and all(state.same for state in match.states)
 
@@ -545,21 +616,8 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
         elif old.filters != new.filters:
             worse(Fate.FILTER, _filters_text(old, new))
         return OperatorMatch(old, new, (), fate, tuple(why))
-    if old.reads != new.reads and not _materializes_otherwise(old, new):
-        worse(Fate.LOST, _reads_text(old, new))
-    for name, setting in new.settings.items():
-        before = old.settings.get(name)
-        if before != setting:
-            worse(Fate.LOST, _other_text(name, setting, before or "none"))
-    if old.filters != new.filters:
-        worse(Fate.FILTER, _filters_text(old, new))
-    if new.filters - old.filters and old.withheld - new.withheld:
-        worse(Fate.UNKNOWN, str(FILTERED_CHANGES))
-    for name, limit in new.limits.items():
-        before = old.limits.get(name)
-        if before != limit:
-            worse(Fate.STARTS_NOW, f"{name}: {limit}, and it was {before}: rows that were not kept"
-                  " come as they change")  # fmt: skip
+    for than, because in _changes(old, new):
+        worse(than, because)
     if fate is not Fate.LOST and old.change is not new.change:
         worse(Fate.UNKNOWN, str(new.change or old.change))
         return OperatorMatch(old, new, (), fate, tuple(why))
@@ -583,6 +641,49 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
         if gone.name not in names:
             worse(Fate.UNKNOWN, f"its state {gone.name!r} is not read by the new job")
     return OperatorMatch(old, new, tuple(states), fate, tuple(why), keys)
+
+
+def _changes(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
+    """Yield what is not equal of two nodes beside their keys and states, and what comes of it."""
+    if old.reads != new.reads and not _materializes_otherwise(old, new):
+        yield Fate.LOST, _reads_text(old, new)
+    for name, setting in new.settings.items():
+        before = old.settings.get(name)
+        if before != setting:
+            now, was = _short(setting, 600), _short(before or "none", 600)
+            yield Fate.LOST, f"its {name} is another: {now}, and it was {was}"
+    if old.filters != new.filters:
+        yield Fate.FILTER, _filters_text(old, new)
+    if new.filters - old.filters and old.withheld - new.withheld:
+        yield Fate.UNKNOWN, str(FILTERED_CHANGES)
+    for name, limit in new.limits.items():
+        before = old.limits.get(name)
+        if before != limit:
+            than, because = _limited(old.node, new.node)
+            yield than, f"{name}: {limit}, and it was {before}: {because}"
+
+
+def _limited(old: PlanNode, new: PlanNode) -> tuple[Fate, str]:
+    """Return what becomes of a TopN that is to keep more rows of each key, or less, and why."""
+    was, now = (each.spec["rankRange"].get("end") for each in (old, new))
+    kind = (new.spec.get("rankStrategy") or {}).get("type")
+    come = "rows that were not kept come as they change"
+    if was is None or now is None:
+        return Fate.STARTS_NOW, come
+    if new.kind == "window-rank":
+        fate = Fate.STARTS_NOW if now > was else Fate.KEEPS
+        return fate, "windows that are open have no more than they held"
+    if now > was:
+        taken = "" if kind in FAST else (
+            ". It holds all rows, and takes those up to the new end to be there: of one that goes,"
+            " or moves, a delete comes that no row came before"
+        )  # fmt: skip
+        return Fate.STARTS_NOW, f"{come}{taken}"
+    stay = f"rows beyond {now} that came stay where they came, as nothing takes them back"
+    if kind in FAST and not new.spec.get("outputRankNumber"):
+        return Fate.UNKNOWN, f"a key that has {was} goes on with {was}, and {stay}"
+    again = "" if kind in FAST else ", and come again when they move up"
+    return Fate.STARTS_NOW, f"{come}; {stay}{again}"
 
 
 def _moved(old: NodeStates, new: NodeStates) -> tuple[tuple[int, ...], Fate, str]:
@@ -736,10 +837,6 @@ def _reads_text(old: NodeStates, new: NodeStates) -> str:
                 return f"it reads other rows: {now}, of which something is not as it was"
             return f"it reads other rows: {now}, and it read {was}"
     return f"it has {len(new.reads)} inputs, and had {len(old.reads)}"
-
-
-def _other_text(name: str, now: str, was: str) -> str:
-    return f"its {name} is another: {_short(now, 600)}, and it was {_short(was, 600)}"
 
 
 def _materializes_text(new: NodeStates) -> str:

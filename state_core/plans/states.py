@@ -67,6 +67,7 @@ ALL_ROWS = (
 # functions whose accumulator is one object of a class: one column, whatever it holds
 TIMES = (ROWTIME, PROCTIME) = ("ROWTIME", "PROCTIME")
 STRUCTURED = ("FIRST_VALUE", "LAST_VALUE")
+FAST = ("AppendFast", "UpdateFast")  # strategies of a TopN that holds no more rows than it emits
 
 
 class Place(Enum):
@@ -778,7 +779,11 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     types = ", ".join(str(column.type) for column in sort_key)
     rows = _columns(read)
     kind = strategy["type"]
-    if kind == "AppendFast":
+    if kind == "AppendFast" and _is_as_rows_come(read, order):
+        states = [NodeState("counterState", "the number of rows that came")]
+    elif kind in FAST and _is_one(spec["rankRange"]):
+        states = [NodeState("Top1-Rank-State", "row", {Place.VALUE: rows})]
+    elif kind == "AppendFast":
         states = [
             NodeState("data-state-with-append", "lists of rows by sort key",
                       {Place.USER_KEY: sort_key, Place.VALUE: rows})
@@ -800,6 +805,16 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
         {"order": rank_text(node, read)},
         {"rows kept": _range_text(spec["rankRange"])},
     )  # fmt: skip
+
+
+def _is_as_rows_come(read: Relation, order: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the first rows of a key are those that come first, which are not held."""
+    return len(order) == 1 and order[0]["isAscending"] and _time_kind(read, order) == PROCTIME
+
+
+def _is_one(kept: Mapping[str, Any]) -> bool:
+    """Return whether a TopN keeps one row of each key."""
+    return kept.get("type") == "Constant" and kept["start"] == kept["end"] == 1
 
 
 def _range_text(kept: Mapping[str, Any]) -> str:

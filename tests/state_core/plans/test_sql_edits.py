@@ -377,6 +377,75 @@ def test_no_json_of_a_plan_is_in_a_verdict() -> None:
     )
 
 
+def _why(old: Any, new: Any, kind: str) -> tuple[Fate, str]:
+    """The fate of the operator of a kind, and the reasons."""
+    match = match_plans(*(parse_plan(json.dumps(plan), "plan") for plan in (old, new)))
+    (operator,) = (each for each in match.operators if each.node.kind == kind)
+    return operator.fate, "; ".join(operator.why)
+
+
+def test_what_a_having_makes_of_rows_that_the_sink_has_is_said() -> None:
+    """Stricter, they stay; no longer, what takes them back comes of rows that never came."""
+    old, new = plans()["HAVING with what is there"]
+    condition = ">(SUM(MyTable.b) BY [MyTable.a], 3)"
+    stricter = (
+        f"sink_0 gets only {condition} now: rows that it has and that do not pass stay there, as"
+        " nothing takes them back"
+    )
+    looser = (
+        f"sink_0 gets no longer only {condition}: rows that did not pass come as they change, and a"
+        " delete of one comes that never came before"
+    )
+    assert _why(old, new, "group-aggregate") == (Fate.KEEPS, stricter)
+    assert _why(new, old, "group-aggregate") == (Fate.KEEPS, looser)
+    assert _why(new, new, "group-aggregate") == (Fate.KEEPS, "")
+
+
+def _ranked(strategy: str, end: int, *, numbered: bool = False) -> Any:
+    """A plan of a TopN."""
+    (given, _) = plans()["TopN: another N"]
+    plan = json.loads(json.dumps(given))
+    (rank,) = (node for node in plan["nodes"] if "rankStrategy" in node)
+    rank["rankStrategy"] = {"type": strategy, "primaryKeys": [0, 1]}
+    rank["rankRange"]["end"] = end
+    if numbered:
+        rank["outputRankNumber"] = True
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ends", "fate", "says"),
+    [
+        ("AppendFast", (3, 5), Fate.STARTS_NOW, "come as they change"),
+        ("UpdateFast", (3, 5), Fate.STARTS_NOW, "come as they change"),
+        ("Retract", (1, 2), Fate.STARTS_NOW, "a delete comes that no row came before"),
+        ("Retract", (5, 3), Fate.STARTS_NOW, "and come again when they move up"),
+        ("AppendFast", (5, 3), Fate.UNKNOWN, "a key that has 5 goes on with 5, and rows beyond 3"),
+        ("UpdateFast", (5, 3), Fate.UNKNOWN, "a key that has 5 goes on with 5, and rows beyond 3"),
+        ("AppendFast", (1, 2), Fate.UNKNOWN, "lists of rows by sort key, and there was nothing"),
+        ("UpdateFast", (2, 1), Fate.UNKNOWN, "'data-state-with-update' is not read"),
+    ],
+)
+def test_what_another_number_of_rows_of_a_top_n_does_is_said(
+    strategy: str, ends: tuple[int, int], fate: Fate, says: str
+) -> None:
+    """By what it holds: as many rows as it emits, one row, or all."""
+    old, new = (_ranked(strategy, end) for end in ends)
+    found, why = _why(old, new, "rank")
+    assert found is fate
+    assert says in why
+
+
+def test_a_top_n_of_one_row_holds_that_row_alone() -> None:
+    """In a state of another name, whose rows get columns; in the order in which rows come, none."""
+    plan = parse_plan(json.dumps(_ranked("AppendFast", 1)), "plan")
+    states = states_of(plan, lineage_of(plan))
+    (rank,) = (each for each in states.values() if each.node.kind == "rank")
+    assert [(each.name, list(each.rows)) for each in rank.states] == [
+        ("Top1-Rank-State", [Place.VALUE])
+    ]
+
+
 def _mutated(value: Any, random: Random) -> Any:
     """A plan with something in it removed, exchanged, or of another type."""
     if isinstance(value, dict) and value and random.random() < 0.97:
