@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -144,7 +144,13 @@ from statelake.state_core.plans.states import (
     Place,
     StateColumn,
 )
-from statelake.state_core.plans.topology import operator_ids_of, shape_in
+from statelake.state_core.plans.topology import (
+    SOURCE,
+    Shape,
+    name_in_uid,
+    operator_ids_of,
+    shape_in,
+)
 from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.opaque_values import restore_key
@@ -165,6 +171,8 @@ LENGTH_BYTES = 4  # of a row, before it
 ACCUMULATORS = "accState"
 NEW = "(new)"  # what a state is called beside one of its name that is there, and gets another
 _LIKE = "name a savepoint of the new job, --like, also one without data"
+NoUids: TypeAlias = bool | Literal["old"]  # of the old job alone, or of both
+OLD: Literal["old"] = "old"
 
 
 @dataclass(frozen=True)
@@ -563,7 +571,7 @@ def plan_sql_upgrade(
     match: PlanMatch,
     like: Snapshot | None = None,
     *,
-    no_uids: bool = False,
+    no_uids: NoUids = False,
 ) -> SqlUpgradePlan:
     """Hold a match of two plans to a snapshot.
 
@@ -572,12 +580,18 @@ def plan_sql_upgrade(
         match: The match of the old job's plan and the new one's.
         like: A snapshot of the new job, whose types are taken; None without one.
         no_uids: Whether both jobs run without a compiled plan, so that their operators have no
-            uids.
+            uids; `old` if the old one alone does.
 
     Raises:
+        EncodeError: `no_uids` is another word.
         IncompatibleError: The snapshot is not of the old plan.
     """
-    named = (_named_by_topology if no_uids else _named_by_uid)(record, match)
+    if no_uids not in (False, True, OLD):
+        raise EncodeError(f"no_uids={no_uids!r}", remedy="say True, for both jobs, or 'old'")
+    if no_uids == OLD:
+        named = _named_anew(record, match, like)
+    else:
+        named = (_named_by_topology if no_uids else _named_by_uid)(record, match)
     match = with_held(match, named.old)
     liked = _liked(like, match, named)
     upgrades = [
@@ -631,16 +645,23 @@ class Named:
     Attributes:
         old: The snapshot's operators with state, by the number of their node: id, and name in it.
         new: The ids of the new job's, by number and name; empty if uids make them.
+        connectors: The uids of operators of sources and sinks of the new job that have state, as
+            far as a savepoint of it tells them, by number.
     """
 
     old: Mapping[int, Mapping[str, str]]
     new: Mapping[tuple[int, str], str] = field(default_factory=dict)
+    connectors: Mapping[int, str] = field(default_factory=dict)
 
     def identity(self, node: PlanNode, name: str) -> Identity | None:
         """Return the identity of an operator of the new job; None if it has none of that name."""
         if not self.new:
-            uid = node.own_uid or f"{node.id}_{name}"
-            return Identity(operator_id_of_uid(uid), uid)
+            uid = self.connectors.get(node.id) or node.own_uid or f"{node.id}_{name}"
+            return (
+                Identity(operator_id_of_uid(uid), uid)
+                if name or node.id in self.connectors
+                else None
+            )
         operator_id = self.new.get((node.id, name))
         return None if operator_id is None else Identity(operator_id)
 
@@ -662,22 +683,61 @@ def _named_by_topology(record: SnapshotRecord, match: PlanMatch) -> Named:
     Raises:
         IncompatibleError: The snapshot's ids are not those of the old plan's topology.
     """
+    shape, nodes = _by_topology(record, match.old)
+    return Named(nodes, operator_ids_of(match.new, shape))
+
+
+def _named_anew(record: SnapshotRecord, match: PlanMatch, like: Snapshot | None) -> Named:
+    """Return the operators of a job without a compiled plan, and of one that has it.
+
+    Args:
+        record: The snapshot of the old one.
+        match: The plans of both.
+        like: A snapshot of the new one, which tells the uids of its connectors; None without one.
+
+    Raises:
+        IncompatibleError: The snapshot's ids are not those of the old plan's topology.
+    """
+    shape, nodes = _by_topology(record, match.old)
+    named = {
+        number: {each: name_in_uid(match.old, number, name, shape) for each, name in held.items()}
+        for number, held in nodes.items()
+    }
+    held = {} if like is None else {
+        each.operator_id: each.uid for each in like.operators
+        if each.uid and (each.total_bytes or each.operator_states)
+    }  # fmt: skip
+    found: dict[int, list[str]] = {}
+    for operator_id, (number, _) in nodes_by_uid(match.new, held)[0].items():
+        if match.new.nodes[number].kind == SOURCE:
+            found.setdefault(number, []).append(held[operator_id])
+    return Named(
+        named, connectors={number: uids[0] for number, uids in found.items() if len(uids) == 1}
+    )
+
+
+def _by_topology(record: SnapshotRecord, plan: Plan) -> tuple[Shape, dict[int, dict[str, str]]]:
+    """Return the operators of a job without a compiled plan: their shape, and those with state.
+
+    Raises:
+        IncompatibleError: The snapshot's ids are not those of the plan's topology.
+    """
     held = _with_state(record)
     every = [each.operator_id for each in carried_metadata(record).operators]
     keyed = [each.operator_id for each in record.operators if each.states]
-    shape = shape_in(match.old, held, every, keyed)
+    shape = shape_in(plan, held, every, keyed)
     if shape is None:
         raise IncompatibleError(
             "the ids of the snapshot's operators do not follow from the old plan",
-            place=match.old.place,
+            place=plan.place,
             remedy="compile the plan of the SQL that the job ran, in the same Flink and with the"
             " same settings; a job that runs a compiled plan has uids: leave out --no-uids",
         )
     nodes: dict[int, dict[str, str]] = {}
-    for (node, name), operator_id in operator_ids_of(match.old, shape).items():
+    for (node, name), operator_id in operator_ids_of(plan, shape).items():
         if operator_id in held:
             nodes.setdefault(node, {})[operator_id] = name
-    return Named(nodes, operator_ids_of(match.new, shape))
+    return shape, nodes
 
 
 def _named_by_uid(record: SnapshotRecord, match: PlanMatch) -> Named:
@@ -716,27 +776,25 @@ def _operator_upgrade(
     records = [each for each in record.operators if each.operator_id in held]
     entries = sum(state.entries for each in records for state in each.all_states if _is_kept(state))
     if old is None or new is None:
-        fate = match.fate
-        if old is not None and fate is Fate.KEEPS and records:
-            fate = Fate.LOST
-        if old is not None and not records and fate is Fate.LOST and not held:
-            fate = Fate.KEEPS
+        fate = _new_fate(match, held, records)
         return OperatorUpgrade(match, entries=entries, fate=fate, why=match.why)
-    identities = {}
-    for operator_id, name in held.items():
-        found = named.identity(new.node, new.node.kind if name == old.node.kind else name)
-        if found is not None:
-            identities[operator_id] = found
     if match.fate is Fate.LOST:
         return OperatorUpgrade(match, entries=entries, fate=Fate.LOST, why=match.why)
+    identities = _identities(named, held, old.node, new.node)
+    nameless = {each for each, name in held.items() if not name} - identities.keys()
     states: list[StateUpgrade] = []
     keys: dict[str, bytes] = {}
     folds: dict[str, FoldUpgrade] = {}
     why, fate = list(match.why), match.fate
+    if nameless:
+        fate = worst([fate, Fate.UNKNOWN])
+        why.append(f"its connector gives a uid to what has state, and no plan says which: {_LIKE}")
     if not records and old.states:
         why.append(f"the snapshot has no state of {old.node.label}")
     for operator in records:
         identity = identities.get(operator.operator_id)
+        if operator.operator_id in nameless:
+            continue
         if identity is None:
             fate = worst([fate, Fate.LOST])
             why.append(f"the new job has no operator for {operator.name or operator.operator_id}")
@@ -765,6 +823,28 @@ def _operator_upgrade(
             if upgrade is not None:
                 states.append(upgrade)
     return OperatorUpgrade(match, identities, tuple(states), keys, entries, fate, tuple(why), folds)
+
+
+def _identities(
+    named: Named, held: Mapping[str, str], old: PlanNode, new: PlanNode
+) -> dict[str, Identity]:
+    """Return the identities in the new job of a node's operators, as far as they are known."""
+    found = {
+        operator_id: named.identity(new, new.kind if name == old.kind else name)
+        for operator_id, name in held.items()
+    }
+    return {operator_id: identity for operator_id, identity in found.items() if identity}
+
+
+def _new_fate(
+    match: OperatorMatch, held: Mapping[str, str], records: Sequence[OperatorRecord]
+) -> Fate:
+    """Return what becomes of an operator that only one of both jobs has."""
+    if match.old is not None and match.fate is Fate.KEEPS and records:
+        return Fate.LOST
+    if match.old is not None and not records and match.fate is Fate.LOST and not held:
+        return Fate.KEEPS
+    return match.fate
 
 
 def _holding(
