@@ -43,7 +43,13 @@ from statelake.state_core.plans.states import (
     states_of,
     whole_node,
 )
-from statelake.state_core.plans.versions import FILTERED_CHANGES, RETRACTING_SINKS, UNFILTERED
+from statelake.state_core.plans.versions import (
+    FILTERED_CHANGES,
+    FIRST_ROWS,
+    FIRST_ROWS_SENT,
+    RETRACTING_SINKS,
+    UNFILTERED,
+)
 from statelake.state_core.serializers.sql.binary.formats import LONG_DIGITS
 from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import (
@@ -111,17 +117,19 @@ class StateMatch:
         old: The old one.
         columns: The columns of each of its rows.
         left_out: Columns of the old rows that no new one continues, by place.
+        marks: Whether the new one says of each key that the old one has it, and no more.
     """
 
     new: NodeState
     old: NodeState
     columns: Mapping[Place, tuple[ColumnMatch, ...]] = field(default_factory=dict)
     left_out: tuple[StateColumn, ...] = ()
+    marks: bool = False
 
     @property
     def same(self) -> bool:
         """Whether its rows have the same columns, in the same order and of the same types."""
-        return not self.left_out and all(
+        return not self.left_out and not self.marks and all(
             match.old == index and match.fate is Fate.KEEPS
             and not match.filled and match.counted is None
             and _same_type(match.column.type, self.old.rows[place][index].type)
@@ -618,6 +626,11 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
         return OperatorMatch(old, new, (), fate, tuple(why))
     for than, because in _changes(old, new):
         worse(than, because)
+    if fate is not Fate.LOST and new.change is FIRST_ROWS and old.change is None:
+        worse(Fate.STARTS_NOW, FIRST_ROWS_SENT)
+        marked = next(each for each in new.states if not each.rows)
+        states = [StateMatch(marked, each, marks=True) for each in old.states]
+        return OperatorMatch(old, new, tuple(states), fate, tuple(why), keys)
     if fate is not Fate.LOST and old.change is not new.change:
         worse(Fate.UNKNOWN, str(new.change or old.change))
         return OperatorMatch(old, new, (), fate, tuple(why))

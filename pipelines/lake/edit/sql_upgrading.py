@@ -151,6 +151,7 @@ from statelake.state_core.plans.topology import (
     operator_ids_of,
     shape_in,
 )
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, BooleanSerializer
 from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.opaque_values import restore_key
@@ -308,6 +309,20 @@ class MovedBits(Transform):
                 new |= (old & wanted == wanted).astype(np.int64) << at
         columns = {VALUE: pa.array(new), RAW_VALUE: pa.nulls(len(new), pa.binary())}
         return replace(rows, batch=with_columns(rows, rows.layout, columns))
+
+
+@dataclass(frozen=True)
+class Marked(Transform):
+    """Say of each key that it was there, in the place of what it held."""
+
+    def apply(self, rows: Rows) -> Rows:
+        """Rewrite the rows: the value of each is true."""
+        assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
+        count = len(rows.batch)
+        layout = replace(rows.layout, value=SNAPSHOTS[BooleanSerializer]().restore_serializer())
+        columns = {VALUE: pa.array([True] * count, pa.bool_()),
+                   RAW_VALUE: pa.nulls(count, pa.binary())}  # fmt: skip
+        return replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
 
 
 @dataclass(frozen=True)
@@ -490,6 +505,7 @@ class StateUpgrade:
         merged: How columns of groups that become one are merged: `sum`, `min`, `max` or `first`;
             None if groups stay.
         bits: Of a set of distinct values, what becomes of its bits; empty if they stay.
+        marks: Whether its rows become marks that they were there.
     """
 
     state: str
@@ -501,6 +517,7 @@ class StateUpgrade:
     names: RowNames = field(default=NO_NAMES, repr=False)  # which are in no digest
     merged: tuple[str, ...] | None = field(default=None, repr=False)  # as the old keys tell
     bits: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
+    marks: bool = field(default=False, repr=False)  # as the type tells
 
 
 @dataclass(frozen=True)
@@ -977,6 +994,9 @@ def _state_upgrade(
             "first" if each.old is None else merged_by(each.column)
             for each in found.columns[Place.VALUE]
         )
+    if found.marks:
+        after = with_value_bytes(state.meta_info, SNAPSHOTS[BooleanSerializer]())
+        return StateUpgrade(state.name, found.new.name, after, ttl=ttl, names=names, marks=True)
     if found.same:
         return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl, names=names,
                             merged=merged)  # fmt: skip
@@ -1356,6 +1376,9 @@ class _SqlUpgrade(Derivation):
             transforms.append(
                 SqlRows(after, upgrade.meta_info, upgrade.changes, upgrade.merges, names)
             )
+            after = upgrade.meta_info
+        if upgrade.marks:
+            transforms.append(Marked())
             after = upgrade.meta_info
         if upgrade.ttl is not None:
             transforms.append(SwitchedTtl(upgrade.ttl, self.now))

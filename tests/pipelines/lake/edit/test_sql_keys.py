@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import lzma
+from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +23,7 @@ from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOp
 from statelake.state_core.serializers.sql.binary.projected import projected_row
 from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnapshot
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from tests.integration.flink.sql_versions import GOLDEN
 from tests.support.command import run
 
 KEYS = {"a": "INT", "b": "VARCHAR(5)", "c": "DECIMAL(9, 2)"}
@@ -345,3 +348,40 @@ def test_a_plan_of_other_keys_is_not_that_of_the_savepoint(savepoint: Path, tmp_
     (why,) = operator.why
     assert why.startswith("its key: the snapshot has (INT, VARCHAR(5), DECIMAL(9, 2)), and the")
     assert "give the plan of the job that took the savepoint" in why
+
+
+@pytest.mark.parametrize("ttl", [False, True])
+def test_first_rows_of_an_old_flink_are_marked_as_sent(tmp_path: Path, *, ttl: bool) -> None:
+    """In the state that the plan of 2.3 has, of another name and type; nothing waits."""
+    (plans,) = (
+        line["plans"] for line in map(json.loads, lzma.decompress(GOLDEN.read_bytes()).splitlines())
+        if line["name"] == "first rows by time"
+    )  # fmt: skip
+    files = [tmp_path / f"{version}.json" for version in ("1.20.0", "2.3.0")]
+    for file in files:
+        text = json.dumps(plans[file.stem])
+        file.write_text(text.replace('"ttl": "0 ms"', '"ttl": "1 h"') if ttl else text)
+    keys = [None, *range(200)]
+    row = {"f0": 1, "f1": 2, "f2": "n", "f3": datetime(2024, 1, 1)}  # noqa: DTZ001 - without zone
+    table = pa.table({
+        "key": pa.array([{"f0": key} for key in keys], pa.struct([("f0", pa.int32())])),
+        "value": pa.array([row | {"f0": key} for key in keys],
+                          pa.struct([("f0", pa.int32()), ("f1", pa.int64()), ("f2", pa.string()),
+                                     ("f3", pa.timestamp("ms"))])),
+    })  # fmt: skip
+    types = {"row_data": ["INT", "BIGINT", "VARCHAR(2147483647)", "TIMESTAMP(3)"]}
+    state = NewKeyedState("deduplicate-state", table, value=types)
+    operator = NewOperator("6_deduplicate", {"row_data": ["INT"]}, (state,), max_parallelism=128)
+    write_snapshot(tmp_path / "old", [operator])
+    refused = sl.sql_upgrade(tmp_path / "old", tmp_path / "made", *files)
+    assert refused.refused == ["Deduplicate[6]: starts now; --accept partly"]
+    done = sl.sql_upgrade(tmp_path / "old", tmp_path / "made", *files, accept="partly")
+    assert done.made
+    (made,) = sl.open_snapshot(tmp_path / "made").operators
+    (sent,) = made.keyed_states
+    assert (sent.name, sent.value_type, sent.with_ttl) == (
+        "already-emitted-state-boolean", "Boolean", ttl,
+    )  # fmt: skip
+    found = sent.to_arrow().to_pylist()
+    assert sorted(str(each["key"]["f0"]) for each in found) == sorted(map(str, keys))
+    assert {each["value"] for each in found} == {True}
