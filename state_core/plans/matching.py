@@ -19,12 +19,13 @@ from statelake.state_core.errors import (
     NotFoundError,
     did_you_mean,
 )
-from statelake.state_core.plans.folds import Fold, fold_of
+from statelake.state_core.plans.folds import Fold, fold_of, passed_by
 from statelake.state_core.plans.lineage import (
     PASSED,
     Relation,
     bare,
     conjuncts,
+    function_name,
     in_words,
     lineage_of,
     table_of,
@@ -257,7 +258,7 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
     _pair(after, free, found)
     for number in after:  # each after those that it reads
         folded = _folded(found[number], new, relations, found)
-        found[number] = _unmixed(folded, new, relations)
+        found[number] = _unmixed(_of_new_columns(folded, new, found), new, relations)
     ordered = [_begun(found[number], new, relations, found) for number in after]
     reached = _passed_to(old, lineage_of(old)), _passed_to(new, relations)
     ordered = [_sent(each, *reached, relations) for each in ordered]
@@ -374,6 +375,73 @@ def _folded(
 
 def _is_missed(match: ColumnMatch) -> bool:
     return match.why == MISSED
+
+
+def _of_new_columns(
+    match: OperatorMatch, plan: Plan, found: Mapping[int, OperatorMatch]
+) -> OperatorMatch:
+    """Return the match of an aggregate, whose new calls of what is new below it start now.
+
+    A SUM that starts now is NULL in every group that is there. What takes such a group back has
+    this NULL in it, which no SUM, AVG or COUNT of that column had counted.
+
+    Args:
+        match: The match of any operator.
+        plan: The new plan.
+        found: The operators of the new plan by number, those below it as they were matched.
+    """
+    if not match.misses or match.fate.rank or match.new is None or match.new.family != "groups":
+        return match
+    node = match.new.node
+    (number,) = node.inputs
+    if node.kind == "global-group-aggregate":  # whose calls read what the local one reads
+        (number,) = plan.nodes[passed_by(plan, number)].inputs
+    why = "it is new, and NULL in all rows that came: it counts from now on"
+
+    def begun(each: ColumnMatch) -> ColumnMatch:
+        if not each.why.startswith(MISSED) or each.column.initial is NO_INITIAL:
+            return each
+        call = node.spec["aggCalls"][each.column.call] if each.column.call >= 0 else {}
+        if each.column.adds is None or len(call.get("argList", ())) != 1:
+            return each
+        below = _is_null_before(plan, number, call["argList"][0], found)
+        return replace(each, fate=Fate.STARTS_NOW, why=why) if below else each
+
+    with understood(plan, node):
+        states = tuple(
+            replace(state, columns={
+                place: tuple(map(begun, row)) for place, row in state.columns.items()
+            })
+            for state in match.states
+        )  # fmt: skip
+    return replace(match, states=states)
+
+
+def _is_null_before(
+    plan: Plan, number: int, index: int, found: Mapping[int, OperatorMatch]
+) -> bool:
+    """Return whether a column is NULL in all rows that an aggregate below has emitted until now."""
+    while True:
+        number = passed_by(plan, number)
+        node = plan.nodes[number]
+        if node.kind != "calc":
+            break
+        projected = node.spec["projection"][index]
+        while projected.get("internalName") == "$CAST$1":
+            (projected,) = projected["operands"]
+        if projected.get("kind") != "INPUT_REF":
+            return False
+        index, (number,) = projected["inputIndex"], node.inputs
+    match = found.get(number)
+    if match is None or match.old is None or match.new is None or match.fate.rank or match.keys:
+        return False
+    at = index - len(node.spec.get("grouping", ()))
+    if match.new.family != "groups" or at < 0:
+        return False
+    if function_name(node.spec["aggCalls"][at]).removeprefix("$") in ("COUNT", "SUM0"):
+        return False  # which begin as 0
+    fates = {each.fate for each in match.column_matches if each.column.call == at}
+    return fates == {Fate.STARTS_NOW}
 
 
 def _unmixed(match: OperatorMatch, plan: Plan, relations: Mapping[int, Relation]) -> OperatorMatch:

@@ -446,6 +446,36 @@ def test_a_top_n_of_one_row_holds_that_row_alone() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("inner", "outer", "fates"),
+    [
+        ("SUM", "SUM", {Fate.STARTS_NOW}),
+        ("SUM", "AVG", {Fate.STARTS_NOW}),
+        ("MAX", "COUNT", {Fate.STARTS_NOW}),
+        ("$SUM0", "SUM", {Fate.UNKNOWN}),  # which begins as 0
+        ("COUNT", "SUM", {Fate.UNKNOWN}),
+        ("SUM", "MAX", {Fate.UNKNOWN}),  # only Java knows what that begins as
+    ],
+)
+def test_an_aggregate_of_a_new_aggregate_starts_now(
+    inner: str, outer: str, fates: set[Fate]
+) -> None:
+    """What takes a group back has the NULL of it that it was: at both levels it counts from now."""
+    old, new = json.loads(json.dumps(plans()["a nested aggregate's inner one added"]))
+    for plan, functions in ((old, ()), (new, (inner, outer))):
+        aggregates = [node for node in plan["nodes"] if "aggCalls" in node]
+        for node, function, argument in zip(aggregates, functions, (1, 2), strict=False):
+            call = node["aggCalls"][1]
+            call |= {"internalName": f"${function}$1", "argList": [argument]}
+            node["aggCallNeedRetractions"] = [node["needRetraction"]] * 2
+            call["type"] = "BIGINT NOT NULL" if function in ("COUNT", "$SUM0") else "BIGINT"
+    match = match_plans(*(parse_plan(json.dumps(plan), "plan") for plan in (old, new)))
+    below, above = (each for each in match.operators if each.node.kind == "group-aggregate")
+    assert {each.fate for each in below.column_matches if each.old is None} == {Fate.STARTS_NOW}
+    assert {each.fate for each in above.column_matches if each.old is None} == fates
+    assert above.fate is Fate.KEEPS
+
+
 def _mutated(value: Any, random: Random) -> Any:
     """A plan with something in it removed, exchanged, or of another type."""
     if isinstance(value, dict) and value and random.random() < 0.97:
