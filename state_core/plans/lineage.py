@@ -48,10 +48,51 @@ PASSED = (
     "sort", "temporal-sort",
 )  # fmt: skip
 NORMALIZE = "changelog-normalize"
+SETS = "GROUPING SETS"
+SET_NUMBER = "the number of the grouping set"
 THROUGH = ("calc", "union", "join", "correlate")
 INCREMENTAL = "incremental-group-aggregate"
 RANKS = ("rank", "sort-limit", "limit")
 LOCAL = ("local-group-aggregate", "local-window-aggregate")
+
+
+@dataclass(frozen=True)
+class GroupingSets:
+    """The sets of `GROUPING SETS`, `ROLLUP` or `CUBE`, for each of which rows come once.
+
+    Attributes:
+        at: The index of the field that has the number of the set.
+        absent: The fields that are NULL in each set, by its number.
+        fields: The text of each field where it is not.
+        text: All of it, as the filter that says which rows come.
+    """
+
+    at: int
+    absent: Mapping[int, frozenset[int]]
+    fields: tuple[str, ...]
+    text: str
+
+    def of(self, grouping: Sequence[int]) -> dict[int, frozenset[str]]:
+        """Return the sets, by number; empty if some fields do not tell them."""
+        if self.at not in grouping:
+            return {}
+        present = [index for index in grouping if index != self.at]
+        found = {
+            number: frozenset(bare(self.fields[index]) for index in present if index not in absent)
+            for number, absent in self.absent.items()
+        }
+        return found if len(set(found.values())) == len(found) else {}
+
+    def among(self, grouping: Sequence[int]) -> GroupingSets | None:
+        """Return the same of rows that have some of the fields; None if they tell no set."""
+        if self.at not in grouping:
+            return None
+        absent = {
+            number: frozenset(at for at, index in enumerate(grouping) if index in none)
+            for number, none in self.absent.items()
+        }
+        fields = tuple(self.fields[index] for index in grouping)
+        return GroupingSets(list(grouping).index(self.at), absent, fields, self.text)
 
 
 @dataclass(frozen=True)
@@ -67,6 +108,7 @@ class Relation:
         before: What a local aggregate reads; None for other nodes.
         window: The text of a local aggregate's window.
         tables: The tables that are read, each as often as it is.
+        sets: The grouping sets that rows come for; None without.
     """
 
     rows: str
@@ -77,6 +119,7 @@ class Relation:
     before: Relation | None = None
     window: str = ""
     tables: tuple[str, ...] = ()
+    sets: GroupingSets | None = None
 
     def named(self, indexes: Sequence[int]) -> tuple[str, ...]:
         """Return the texts of some fields."""
@@ -265,7 +308,63 @@ def _calc(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     fields = tuple(_bounded(_field(each, read)) for each in node.spec["projection"])
     condition = node.spec.get("condition")
     filters = read.filters if condition is None else read.filters | conjuncts(condition, read)
-    return replace(read, fields=fields, filters=filters)
+    return replace(read, fields=fields, filters=filters, sets=None)
+
+
+def _expand(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return the rows of grouping sets: each comes once for each, with NULL in what is not in it.
+
+    What rows come is said by a filter: one set more is more rows, and all others stay.
+    """
+    (read,) = inputs
+    projects: Sequence[Sequence[Mapping[str, Any]]] = node.spec["projects"]
+    columns = list(zip(*projects, strict=True))
+    absent = [
+        frozenset(index for index, each in enumerate(projected) if _is_null(each))
+        for projected in projects
+    ]
+    found = [
+        " or ".join(dict.fromkeys(_field(each, read) for each in column if not _is_null(each)))
+        for column in columns
+    ]
+    numbers = [[each.get("value") for each in column] for column in columns]
+    at = next(
+        (index for index in reversed(range(len(columns))) if _are_numbers(numbers[index])), -1
+    )
+    shown = [
+        f"{number} without {', '.join(found[index] for index in sorted(none)) or 'none'}"
+        for number, none in zip(numbers[at], absent, strict=True)
+    ]
+    text = _bounded(f"{SETS} {'; '.join(sorted(shown))}")
+    # a field that is NULL in some of them is another field than the one that never is
+    fields = tuple(
+        _bounded(_marked(each, f" in {text}"))
+        if index == at or any(index in none for none in absent)
+        else _bounded(each)
+        for index, each in enumerate(found)
+    )
+    sets = None
+    if at >= 0:
+        sets = GroupingSets(at, dict(zip(numbers[at], absent, strict=True)), tuple(found), text)
+    rows, filters = f"{read.rows} FOR EACH SET", read.filters | {text}
+    return replace(read, rows=rows, fields=fields, filters=filters, sets=sets, before=None)
+
+
+def _is_null(projected: Mapping[str, Any]) -> bool:
+    return projected.get("kind") == "LITERAL" and projected.get("value") is None
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    """Return whether values are whole numbers, each another one."""
+    return all(type(each) is int for each in values) and len(set(values)) == len(values)
+
+
+def _grouped(node: PlanNode, read: Relation) -> tuple[str, ...]:
+    """Return the texts of the columns that an aggregate groups by, also if they are of sets."""
+    grouping, sets = node.spec["grouping"], read.sets
+    if sets is None or not sets.of(grouping):
+        return read.named(grouping)
+    return tuple(SET_NUMBER if each == sets.at else sets.fields[each] for each in grouping)
 
 
 def normalized(node: PlanNode, read: Relation) -> Relation:
@@ -306,18 +405,25 @@ def _with_filters(read: Relation) -> str:
 
 def _local(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     (read,) = inputs
-    keys = read.named(node.spec["grouping"])
+    grouping = node.spec["grouping"]
+    keys = read.named(grouping)
     partial = ("a partial aggregate",) * (len(node.columns) - len(keys))
     window = window_text(node, read)
-    return replace(read, fields=(*keys, *partial), before=read, window=window)
+    sets = None if read.sets is None else read.sets.among(grouping)
+    return replace(read, fields=(*keys, *partial), before=read, window=window, sets=sets)
 
 
 def aggregated(node: PlanNode, read: Relation) -> tuple[Relation, tuple[str, ...], str]:
     """Return what an aggregate reads, before a local one; its keys' texts, and its window's."""
-    keys = read.named(node.spec["grouping"])
+    keys = _grouped(node, read)
     if read.before is None:
         return read, keys, window_text(node, read)
     return read.before, keys, read.window
+
+
+def grouping_sets(node: PlanNode, read: Relation) -> dict[int, frozenset[str]]:
+    """Return the grouping sets of an aggregate, by number; empty if it has none."""
+    return {} if read.sets is None else read.sets.of(node.spec["grouping"])
 
 
 def _aggregate(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
@@ -328,6 +434,11 @@ def _aggregate(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     properties = [
         f"{each['property']['kind']}{window}" for each in node.spec.get("namedWindowProperties", ())
     ]
+    if SET_NUMBER in keys:  # which is another one where the sets are
+        keys = tuple(
+            text if key == SET_NUMBER else key
+            for key, text in zip(keys, inputs[0].named(node.spec["grouping"]), strict=True)
+        )
     fields = tuple(map(_bounded, (*keys, *calls, *properties)))
     updates = node.kind in ("group-aggregate", "global-group-aggregate")
     return Relation(rows, source.filters, fields, node.columns, updates)
@@ -574,12 +685,14 @@ def _window_function(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     window = window_text(node, read)
     added = [f"{column.name}{window}" for column in node.columns[len(read.fields) :]]
     return replace(
-        read, rows=_bounded(f"{read.rows}{window}"), fields=(*read.fields, *map(_bounded, added))
-    )
+        read, rows=_bounded(f"{read.rows}{window}"), fields=(*read.fields, *map(_bounded, added)),
+        sets=None,
+    )  # fmt: skip
 
 
 RULES: Mapping[str, Callable[[PlanNode, Sequence[Relation]], Relation]] = {
     "calc": _calc,
+    "expand": _expand,
     "union": _union,
     NORMALIZE: lambda node, inputs: normalized(node, inputs[0]),
     "group-aggregate": _aggregate,

@@ -153,8 +153,10 @@ class OperatorMatch:
         states: The states that go on.
         fate: What becomes of its state as a whole.
         why: Reasons, each a sentence.
-        keys: The column of the old key that each of the new one is; empty if keys keep their bytes.
-            If there are less of them, groups merge.
+        keys: The column of the old key that each of the new one is, or -1 for NULL; empty if keys
+            keep their bytes. If there are less of them, groups merge, unless they have sets.
+        sets: The new number of each grouping set that stays, by the old one; empty if there are
+            none, or all keep theirs. Groups of others are left out.
         fold: From what columns are computed in full; None if none is.
     """
 
@@ -165,11 +167,13 @@ class OperatorMatch:
     why: tuple[str, ...] = ()
     keys: tuple[int, ...] = ()
     fold: Fold | None = None
+    sets: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def merges(self) -> bool:
         """Whether several old groups become one."""
-        return bool(self.keys and self.old and len(self.keys) < len(self.old.keys))
+        less = self.keys and self.old and len(self.keys) < len(self.old.keys)
+        return bool(less and not self.sets)
 
     @property
     def misses(self) -> bool:
@@ -642,6 +646,8 @@ def _score(old: NodeStates, new: NodeStates) -> float:
     texts, others = _texts(old), _texts(new)
     shared = len(texts & others) / max(len(texts | others), 1) if texts | others else 1.0
     other_keys = sorted(old.keys) != sorted(new.keys) and not _materializes_otherwise(old, new)
+    if old.sets and new.sets:
+        other_keys = not _kept_sets(old, new)
     if other_keys and not old.identity:
         if new.keys and Counter(new.keys) <= Counter(old.keys):  # groups that merge
             return 0.1 + 0.5 * shared + 0.3 * (old.reads == new.reads)
@@ -704,6 +710,7 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
         return OperatorMatch(old, new, (), fate, tuple(why))
     if fate is Fate.LOST:
         return OperatorMatch(old, new, (), fate, tuple(why))
+    kept = _kept_sets(old, new) if keys else {}
     states = []
     for state in new.states:
         before_state = next((each for each in old.states if each.name == state.name), None)
@@ -713,7 +720,7 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
             worse(Fate.UNKNOWN, f"its state {state.name!r} holds {holds}, and there was {had}")
             continue
         matched = _state_match(before_state, state)
-        if len(keys or new.keys) < len(old.keys):
+        if len(keys or new.keys) < len(old.keys) and not kept:
             matched = _merged_state(matched)
             why += _rounding(matched)
         states.append(matched)
@@ -721,7 +728,7 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
     for gone in old.states:
         if gone.name not in names:
             worse(Fate.UNKNOWN, f"its state {gone.name!r} is not read by the new job")
-    return OperatorMatch(old, new, tuple(states), fate, tuple(why), keys)
+    return OperatorMatch(old, new, tuple(states), fate, tuple(why), keys, sets=kept)
 
 
 def _changes(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
@@ -737,11 +744,55 @@ def _changes(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
         yield Fate.FILTER, _filters_text(old, new)
     if new.filters - old.filters and old.withheld - new.withheld:
         yield Fate.UNKNOWN, str(FILTERED_CHANGES)
+    if old.sets and new.sets:
+        yield from _other_sets(old, new)
     for name, limit in new.limits.items():
         before = old.limits.get(name)
         if before != limit:
             than, because = _limited(old.node, new.node)
             yield than, f"{name}: {limit}, and it was {before}: {because}"
+
+
+def _kept_sets(old: NodeStates, new: NodeStates) -> dict[int, int]:
+    """Return the new number of each grouping set that both aggregates have, by the old one."""
+    numbers = {each: number for number, each in new.sets.items()}
+    return {number: numbers[each] for number, each in old.sets.items() if each in numbers}
+
+
+def _other_sets(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
+    """Yield which grouping sets are new, and which are gone."""
+    was, now = ({*each.sets.values()} for each in (old, new))
+    if now - was:
+        yield Fate.STARTS_NOW, f"of {_shown_sets(now - was)} all groups are new, and start now"
+    if was - now and was & now:
+        gone = _shown_sets(was - now)
+        yield Fate.KEEPS, f"groups of {gone} are left out, and rows of them that came stay there"
+
+
+def _shown_sets(sets: Iterable[frozenset[str]]) -> str:
+    shown = sorted(f"({', '.join(map(_short, sorted(each)))})" for each in sets)
+    return f"the grouping set{'s' if len(shown) > 1 else ''} {' and '.join(shown)}"
+
+
+def _moved_sets(old: NodeStates, new: NodeStates) -> tuple[tuple[int, ...], Fate, str]:
+    """Return what `_moved` does, of aggregates with grouping sets.
+
+    What is in no old set is NULL in all old keys; what is in no new one goes with its groups.
+    """
+    kept = _kept_sets(old, new)
+    if not kept or len(set(old.keys)) < len(old.keys):
+        return (), Fate.LOST, "it has other grouping sets"
+    keys = tuple(old.keys.index(each) if each in old.keys else -1 for each in new.keys)
+    pairs = [(old.key_types[at], new.key_types[i]) for i, at in enumerate(keys) if at >= 0]
+    if not all(_is_held(*each) for each in pairs):
+        was, now = (", ".join(str(pair[at]) for pair in pairs) for at in (0, 1))
+        why = f"its key was of the type {was}, and is {now}, which {_not_held(was)}"
+        return keys, Fate.LOST, why
+    same = keys == tuple(range(len(old.keys))) and all(same_bytes(*each) for each in pairs)
+    if same and len(kept) == len(old.sets) and all(one == other for one, other in kept.items()):
+        return (), Fate.KEEPS, ""
+    why = "its keys move: each group goes to the number and the columns of its grouping set"
+    return keys, Fate.KEEPS, why
 
 
 def _limited(old: PlanNode, new: PlanNode) -> tuple[Fate, str]:
@@ -769,7 +820,9 @@ def _limited(old: PlanNode, new: PlanNode) -> tuple[Fate, str]:
 
 def _moved(old: NodeStates, new: NodeStates) -> tuple[tuple[int, ...], Fate, str]:
     """Return what `_moved_keys` does, what becomes of the state, and why; empty if keys stay."""
-    keys = _moved_keys(old, new)
+    if old.sets and new.sets:
+        return _moved_sets(old, new)
+    keys = None if old.sets or new.sets else _moved_keys(old, new)
     if keys is None:
         return (), Fate.LOST, _keys_text(old, new)
     if not keys:

@@ -27,6 +27,7 @@ from statelake.state_core.plans.lineage import (
     call_text,
     conjuncts,
     function_name,
+    grouping_sets,
     in_words,
     join_keys,
     join_text,
@@ -188,6 +189,7 @@ class NodeStates:
             are told apart: as far as rows go, and with their columns and filters.
         change: The change of a version of Flink by which its states are others; None without.
         withheld: Conditions of the node that reads it, which rows in its state may not pass.
+        sets: The grouping sets of an aggregate, by the number that is in its key; empty without.
     """
 
     node: PlanNode
@@ -204,6 +206,7 @@ class NodeStates:
     use: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     change: VersionChange | None = None
     withheld: frozenset[str] = frozenset()
+    sets: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     def has_ttl(self, index: int) -> bool | None:
         """Return whether states have a time to live; None if the plan does not say it.
@@ -441,11 +444,14 @@ def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
         node, "windows" if node.kind.endswith("window-aggregate") else "groups", [source], None,
         [state], {"window": window.removeprefix(" IN ")} if windowed else {},
     )  # fmt: skip
+    sets = grouping_sets(node, inputs[0])
+    own = {inputs[0].sets.text} if sets and inputs[0].sets else frozenset()
     return NodeStates(
         **{**vars(made), "keys": tuple(map(bare, keys)),
            "key_types": _types(inputs[0], spec["grouping"]),
            "key_names": _names(inputs[0], spec["grouping"]),
-           "family": "group windows" if node.kind == "group-window-aggregate" else made.family},
+           "family": "group windows" if node.kind == "group-window-aggregate" else made.family,
+           "sets": sets, "filters": made.filters - own},
     )  # fmt: skip
 
 

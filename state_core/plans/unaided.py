@@ -68,6 +68,9 @@ def _unaided(
             f" of {_listed(new)} begin at zero",
             wrong=True,
         )
+    numbers = {number: new.sets.get(number, gone) for number, gone in found.sets.items()}
+    if numbers != {**found.sets}:
+        return Unaided("restores silently groups of one grouping set as another's", wrong=True)
     if each.old is not found and (each.old is None or _meaning(found) != _meaning(new)):
         return Unaided(
             f"restores silently what {found.node.label} of the old job held, which is other state",

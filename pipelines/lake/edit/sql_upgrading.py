@@ -116,6 +116,7 @@ from statelake.state_core.plans.data_views import (
     map_view_type,
 )
 from statelake.state_core.plans.folds import Fold
+from statelake.state_core.plans.lineage import SET_NUMBER
 from statelake.state_core.plans.matching import (
     ColumnMatch,
     Fate,
@@ -332,9 +333,12 @@ class MovedKeys(Transform):
     Attributes:
         before: The old key serializer, as Flink writes it.
         key: The new one.
-        columns: The old column of each column of the new key.
+        columns: The old column of each column of the new key; -1 where it is NULL.
         max_parallelism: The number of key groups.
         names: The names of the columns of the new key.
+        numbers: Of grouping sets the old numbers of those that stay, and the new ones; empty
+            without. Rows of others are left out.
+        number: The old column with that number.
     """
 
     before: bytes
@@ -342,6 +346,8 @@ class MovedKeys(Transform):
     columns: tuple[int, ...]
     max_parallelism: int
     names: tuple[str, ...] = ()
+    numbers: tuple[tuple[int, int], ...] = ()
+    number: int = -1
 
     def apply(self, rows: Rows) -> Rows:
         """Rewrite the keys.
@@ -353,17 +359,33 @@ class MovedKeys(Transform):
         assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
         batch = rows.batch
         check_key_groups(rows, self.max_parallelism)
+        if self.numbers:
+            olds = pa.array([old for old, _ in self.numbers], pa.int64())
+            stays = pc.is_in(batch.column(KEY).field(self.number), olds)
+            rows = replace(rows, batch=batch.filter(stays))
+            batch = rows.batch
         layout = replace(rows.layout, key=_key_of(self.key, self.names))
         constants = (None,) * len(self.columns)
         change = RowChange(
             self.columns, constants, (False,) * len(constants), (-1,) * len(constants)
         )
-        keys = change.rebuilt(batch.column(KEY), layout.schema.field(KEY).type)
+        keys = self._renumbered(change.rebuilt(batch.column(KEY), layout.schema.field(KEY).type))
         columns = {KEY: keys, RAW_KEY: pa.nulls(len(batch), pa.binary())}
         moved = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
         columns[RAW_KEY] = self._exact(rows, moved)
         moved = replace(moved, batch=with_columns(rows, layout, columns))
         return rehash_rows(moved, self.max_parallelism)
+
+    def _renumbered(self, keys: pa.StructArray) -> pa.StructArray:
+        """Return keys with the new numbers of their grouping sets."""
+        if not self.numbers:
+            return keys
+        olds, news = (pa.array(each, pa.int64()) for each in zip(*self.numbers, strict=True))
+        fields = list(keys.type)
+        children = [keys.field(at) for at in range(len(fields))]
+        at = self.columns.index(self.number)
+        children[at] = news.take(pc.index_in(children[at], olds))
+        return pa.StructArray.from_arrays(children, fields=fields)
 
     def _exact(self, rows: StateRows, moved: StateRows) -> pa.Array:
         """Return the bytes of new keys that typed columns do not tell; null for all others."""
@@ -574,6 +596,8 @@ class SqlUpgradePlan:
             )
             if each.match.keys:
                 digest.update(repr(each.match.keys).encode())
+            if each.match.sets:
+                digest.update(repr(sorted(each.match.sets.items())).encode())
             if each.folds:
                 digest.update(repr(sorted(each.folds.items(), key=lambda of: of[0])).encode())
             for state in each.states:
@@ -1145,11 +1169,15 @@ class _SqlUpgrade(Derivation):
         }
         self.keys = {name: key for each in plan.operators for name, key in each.keys.items()}
         self.moves = {
-            name: MovedKeys(b"", key, each.match.keys, 0, plain_names(each.match.new.key_names))
+            name: MovedKeys(
+                b"", key, each.match.keys, 0, plain_names(each.match.new.key_names),
+                tuple(each.match.sets.items()),
+                each.match.old.keys.index(SET_NUMBER) if each.match.sets else -1,
+            )
             for each in plan.operators
             for name, key in each.keys.items()
-            if each.match.keys and each.match.new is not None
-        }
+            if each.match.keys and each.match.new is not None and each.match.old is not None
+        }  # fmt: skip
         self.merging = {name: each.match.merges for each in plan.operators for name in each.keys}
         self.folds = {name: fold for each in plan.operators for name, fold in each.folds.items()}
         self.folded: dict[str, TableChange] = {}  # by table

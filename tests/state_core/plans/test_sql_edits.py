@@ -41,6 +41,7 @@ from tests.integration.flink.sql_plans import (
 )
 from tests.integration.flink.whole_nodes import GOLDEN as WHOLE_PLANS
 from tests.integration.flink.whole_nodes import NODES, WholeNode
+from tests.support.savepoints.sql_jobs import grouping_sets_plan
 
 ALL = (*EDITS, *KEY_EDITS, *FOLD_EDITS)
 
@@ -474,6 +475,46 @@ def test_an_aggregate_of_a_new_aggregate_starts_now(
     assert {each.fate for each in below.column_matches if each.old is None} == {Fate.STARTS_NOW}
     assert {each.fate for each in above.column_matches if each.old is None} == fates
     assert above.fate is Fate.KEEPS
+
+
+def test_an_aggregate_added_to_grouping_sets_starts_now() -> None:
+    """Whatever beside the key is in what is expanded; ROLLUP and CUBE are sets, too."""
+    for sets in ("a|b", "ab|a|", "ab|a|b|"):
+        old, new = grouping_sets_plan(sets), grouping_sets_plan(sets, calls=("SUM", "MAX"))
+        assert _why(old, old, "group-aggregate") == (Fate.KEEPS, "")
+        assert _why(old, new, "group-aggregate") == (Fate.KEEPS, "")
+        match = match_plans(*(parse_plan(json.dumps(plan), "plan") for plan in (old, new)))
+        (operator,) = (each for each in match.operators if each.node.kind == "group-aggregate")
+        assert [each.fate for each in operator.column_matches] == [Fate.KEEPS, Fate.STARTS_NOW]
+        assert not operator.keys
+
+
+@pytest.mark.parametrize(
+    ("sets", "fate", "says", "keys", "numbers"),
+    [
+        (("a|b", "a|b|ab"), Fate.STARTS_NOW, "of the grouping set (o.a, o.b) all groups are new",
+         (), {}),
+        (("a|b|ab", "a|b"), Fate.KEEPS, "groups of the grouping set (o.a, o.b) are left out",
+         (0, 1, 2), {1: 1, 2: 2}),
+        (("a|b", "b|a"), Fate.KEEPS, "its keys move", (1, 0, 2), {1: 2, 2: 1}),
+        (("a|b", "a|b|c"), Fate.STARTS_NOW, "(o.c) all groups are new", (0, 1, -1, 2),
+         {1: 3, 2: 5}),
+        (("ab|a|", "a|"), Fate.KEEPS, "set (o.a, o.b) are left out", (0, 2), {1: 0, 3: 1}),
+        (("a|b", "c|d"), Fate.LOST, "", (), {}),
+        (("a|b", "a"), Fate.LOST, "the number of the grouping set", (), {}),
+    ],
+)  # fmt: skip
+def test_grouping_sets_are_told_by_their_columns(
+    sets: tuple[str, str], fate: Fate, says: str, keys: tuple[int, ...], numbers: dict[int, int]
+) -> None:
+    """One more, less, or others in order: their numbers, and the columns of the key, are others."""
+    old, new = map(grouping_sets_plan, sets)
+    match = match_plans(*(parse_plan(json.dumps(plan), "plan") for plan in (old, new)))
+    operator = next(each for each in match.operators if each.node.kind == "group-aggregate")
+    assert operator.fate is fate
+    assert says in "; ".join(operator.why)
+    assert (operator.keys, operator.sets) == (keys, numbers)
+    assert not operator.merges
 
 
 def _mutated(value: Any, random: Random) -> Any:

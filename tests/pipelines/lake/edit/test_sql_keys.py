@@ -25,6 +25,7 @@ from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnaps
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from tests.integration.flink.sql_versions import GOLDEN
 from tests.support.command import run
+from tests.support.savepoints.sql_jobs import grouping_sets_plan
 
 KEYS = {"a": "INT", "b": "VARCHAR(5)", "c": "DECIMAL(9, 2)"}
 WIDER = {"a": "BIGINT", "b": "VARCHAR(2147483647)", "c": "DECIMAL(20, 2)"}
@@ -385,3 +386,37 @@ def test_first_rows_of_an_old_flink_are_marked_as_sent(tmp_path: Path, *, ttl: b
     found = sent.to_arrow().to_pylist()
     assert sorted(str(each["key"]["f0"]) for each in found) == sorted(map(str, keys))
     assert {each["value"] for each in found} == {True}
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        ("b|a", {(None, 1, 2, 10), (None, 2, 2, 20), (5, None, 1, 7), (None, None, 1, 8)}),
+        ("a|b|c", {(1, None, None, 3, 10), (2, None, None, 3, 20), (None, 5, None, 5, 7),
+                   (None, None, None, 5, 8)}),
+        ("b|c", {(5, None, 1, 7), (None, None, 1, 8)}),
+    ],
+)  # fmt: skip
+def test_groups_of_grouping_sets_go_to_their_numbers(
+    sets: str, expected: set[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    """With their columns; those of a set that is gone are left out, NULL in a set is a value."""
+    files = []
+    for name, of in (("old", "a|b"), ("new", sets)):
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(json.dumps(grouping_sets_plan(of)))
+    held = [(1, None, 1, 10), (2, None, 1, 20), (None, 5, 2, 7), (None, None, 2, 8)]
+    key = pa.struct([("f0", pa.int32()), ("f1", pa.int32()), ("f2", pa.int64())])
+    table = pa.table({
+        "key": pa.array([dict(zip(("f0", "f1", "f2"), row, strict=False)) for row in held], key),
+        "value": pa.array([{"f0": row[3]} for row in held]),
+    })  # fmt: skip
+    state = NewKeyedState("accState", table, value={"row_data": ["BIGINT"]})
+    operator = NewOperator("6_group-aggregate", {"row_data": ["INT", "INT", "BIGINT NOT NULL"]},
+                           (state,), max_parallelism=128)  # fmt: skip
+    write_snapshot(tmp_path / "savepoint", [operator])
+    done = sl.sql_upgrade(tmp_path / "savepoint", tmp_path / "made", *files, accept="partly")
+    assert done.made, done.refused
+    (made,) = sl.open_snapshot(tmp_path / "made").operators
+    found = made["accState"].to_arrow().to_pylist()
+    assert {(*row["key"].values(), *row["value"].values()) for row in found} == expected
