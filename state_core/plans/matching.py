@@ -749,7 +749,7 @@ def _changes(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
     for name, limit in new.limits.items():
         before = old.limits.get(name)
         if before != limit:
-            than, because = _limited(old.node, new.node)
+            than, because = limited(old.node, new.node)
             yield than, f"{name}: {limit}, and it was {before}: {because}"
 
 
@@ -795,7 +795,7 @@ def _moved_sets(old: NodeStates, new: NodeStates) -> tuple[tuple[int, ...], Fate
     return keys, Fate.KEEPS, why
 
 
-def _limited(old: PlanNode, new: PlanNode) -> tuple[Fate, str]:
+def limited(old: PlanNode, new: PlanNode) -> tuple[Fate, str]:
     """Return what becomes of a TopN that is to keep more rows of each key, or less, and why."""
     was, now = (each.spec["rankRange"].get("end") for each in (old, new))
     kind = (new.spec.get("rankStrategy") or {}).get("type")

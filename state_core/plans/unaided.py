@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from statelake.state_core.plans.lineage import in_words
-from statelake.state_core.plans.matching import OperatorMatch, PlanMatch
+from statelake.state_core.plans.matching import Fate, OperatorMatch, PlanMatch, limited
 from statelake.state_core.plans.states import NodeState, NodeStates, StateColumn
 
 CONNECTORS = ("table-source-scan", "sink")
@@ -143,6 +143,10 @@ def _restored(old: NodeStates, new: NodeStates) -> Unaided:
             pairs = zip(held, row, strict=False)
             if any(was.unfiltered is not now.unfiltered for was, now in pairs):
                 return Unaided("goes on; one of both jobs counts all rows", wrong=True)
+    if old.limits != new.limits:
+        fate, why = limited(old.node, new.node)
+        if fate is Fate.UNKNOWN:
+            return Unaided(f"goes on; {why}", wrong=True)
     if old.filters != new.filters:
         return Unaided("goes on; what it holds was counted by the old filter", wrong=True)
     return Unaided("restores it as it is")

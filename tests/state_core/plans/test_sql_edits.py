@@ -36,6 +36,8 @@ from tests.integration.flink.sql_plans import (
     GOLDEN,
     KEY_EDITS,
     KEY_PLANS,
+    SINK_EDITS,
+    SINK_PLANS,
     TWO_SCANS,
     Edit,
 )
@@ -43,14 +45,15 @@ from tests.integration.flink.whole_nodes import GOLDEN as WHOLE_PLANS
 from tests.integration.flink.whole_nodes import NODES, WholeNode
 from tests.support.savepoints.sql_jobs import grouping_sets_plan
 
-ALL = (*EDITS, *KEY_EDITS, *FOLD_EDITS)
+ALL = (*EDITS, *KEY_EDITS, *FOLD_EDITS, *SINK_EDITS)
 
 
 @cache
 def plans() -> dict[str, list[Any]]:
     """The plans of each edit, which real Flink compiled."""
     files = [
-        lzma.decompress(file.read_bytes()).splitlines() for file in (GOLDEN, KEY_PLANS, FOLD_PLANS)
+        lzma.decompress(file.read_bytes()).splitlines()
+        for file in (GOLDEN, KEY_PLANS, FOLD_PLANS, SINK_PLANS)
     ]
     return {line["name"]: line["plans"] for file in files for line in map(json.loads, file)}
 
