@@ -20,6 +20,7 @@ TABLES = {
     "p": ("proc AS PROCTIME(), ", ""),
     "u": ("PRIMARY KEY (id) NOT ENFORCED, ", ", 'updating' = 'true'"),
     "w": ("PRIMARY KEY (id) NOT ENFORCED, ", ", 'upserts' = 'true'"),  # whose changes are upserts
+    "versions": ("PRIMARY KEY (id) NOT ENFORCED, ", ", 'upserts' = 'true'"),
 }
 INSERTS = ", 'format' = 'csv'"
 WATERMARK = "WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
@@ -41,6 +42,8 @@ def write_tables(to: Path, random: Random) -> str:
         file = to / f"{table}.rows"
         if table == "w":  # those of the other table that changes
             file.write_text((to / "u.rows").read_text())
+        elif table == "versions":
+            file.write_text("\n".join(_versions(Random(ROWS))))
         else:
             file.write_text("\n".join(_rows(random, updates=table == "u")))
         statements.append(
@@ -67,6 +70,17 @@ def _rows(random: Random, *, updates: bool) -> list[str]:
         present[number] = _row(number, number, random)
         lines.append(f"+I|{present[number]}")
     return lines[:ROWS] if not updates else lines
+
+
+def _versions(random: Random) -> list[str]:
+    """Rows of few keys, each as of its time: none is late, and none deleted."""
+    known: set[int] = set()
+    lines = []
+    for number in range(ROWS):
+        key = random.randrange(5)
+        lines.append(f"{'+U' if key in known else '+I'}|{_row(key, number, random)}")
+        known.add(key)
+    return lines
 
 
 def _row(key: int, number: int, random: Random) -> str:
@@ -131,6 +145,7 @@ class Query:
 JOINED = ("join", "interval", "over", "temporal", "window-join")
 WINDOWED = ("window", "group-window")
 FIRING = (*WINDOWED, "window-join", "window-top")  # what sends rows when a window is over
+TIMED = (*FIRING, "temporal", "interval")  # what sends them at a watermark
 SET_KEYS = ("g", "name")
 SETS = (
     "GROUPING SETS ((g), (name))", "GROUPING SETS ((name), (g))", "ROLLUP (g, name)",
@@ -198,8 +213,8 @@ def _sets(query: Query) -> str:
 
 def _temporal(query: Query) -> str:
     return (
-        f"SELECT {', '.join(query.items)} FROM o AS a {query.setting} JOIN u FOR SYSTEM_TIME AS OF"
-        f" a.ts AS b ON a.id = b.id{_where(query, 'a.')}"
+        f"SELECT {', '.join(query.items)} FROM o AS a {query.setting} JOIN versions FOR SYSTEM_TIME"
+        f" AS OF a.ts AS b ON a.g = b.id{_where(query, 'a.')}"
     )
 
 
