@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.commits.checkpoint_verifying import VerifiedLog
     from statelake.pipelines.lake.edit.committing import CommitResult
     from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit
+    from statelake.pipelines.lake.edit.sql_upgrading import NoUids
     from statelake.pipelines.lake.erase.audit_records import AuditRecord
     from statelake.pipelines.lake.erase.auditing import AuditResult
     from statelake.pipelines.lake.erase.erasing import ErasureResult
@@ -144,7 +145,7 @@ def _sql_change(
     pairs: str | Sequence[str],
     accept: str | Sequence[str],
     like: str | os.PathLike[str],
-    no_uids: bool,
+    no_uids: NoUids,
     uids: Iterable[str],
 ) -> SqlChange | None:
     """Return the change of a job's SQL; None without plans.
@@ -964,7 +965,7 @@ class Job:
         map: str | Sequence[str] = (),  # noqa: A002 - the option's name
         accept: str | Sequence[str] = (),
         like: str | os.PathLike[str] = "",
-        no_uids: bool = False,
+        no_uids: NoUids = False,
         uids: Iterable[str] = (),
         against: str = "",
         declared: str = "",
@@ -993,7 +994,8 @@ class Job:
             map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
             accept: What the new job need not keep, as for `sql_upgrade`.
             like: A savepoint of the new job, whose types are taken.
-            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
+            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
+                `old` if the old one alone does.
             uids: Uids of operators of the SQL job of which a savepoint of Flink 1 has hashes.
             against: A file or a savepoint whose types the snapshot must fit.
             declared: The new job's declaration, which is checked: `MODULE:JOB`.
@@ -1296,7 +1298,7 @@ class LakeSnapshot(Snapshot):
         *,
         map: str | Sequence[str] = (),  # noqa: A002 - the option's name
         like: str | os.PathLike[str] | None = None,
-        no_uids: bool = False,
+        no_uids: NoUids = False,
     ) -> SqlUpgrade:
         """Say what a Flink SQL job of a changed query keeps of this snapshot.
 
@@ -1306,7 +1308,8 @@ class LakeSnapshot(Snapshot):
             new_plan: That of the job that is to go on from it.
             map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
             like: A savepoint of the new job, whose types are taken.
-            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
+            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
+                `old` if the old one alone does.
 
         Raises:
             DeclarationError: A plan can't be understood.
@@ -1323,7 +1326,7 @@ class LakeSnapshot(Snapshot):
         *,
         map: str | Sequence[str] = (),  # noqa: A002 - the option's name
         like: str | os.PathLike[str] | None = None,
-        no_uids: bool = False,
+        no_uids: NoUids = False,
         accept: str | Sequence[str] = (),
         suffix: str = "-sql",
         dry_run: bool = False,
@@ -1337,7 +1340,8 @@ class LakeSnapshot(Snapshot):
             new_plan: That of the job that is to go on from it.
             map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
             like: A savepoint of the new job, whose types are taken.
-            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
+            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
+                `old` if the old one alone does.
             accept: `partly` for what starts now or is null in old rows, `filter` for what another
                 filter counted, `lost=OPERATOR` for state that may be lost.
             suffix: What follows this snapshot's id in the new one's.
@@ -2466,7 +2470,7 @@ def check_sql(
     *,
     map: str | Sequence[str] = (),  # noqa: A002 - the option's name
     like: str | os.PathLike[str] | None = None,
-    no_uids: bool = False,
+    no_uids: NoUids = False,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
 ) -> SqlUpgrade:
@@ -2479,7 +2483,8 @@ def check_sql(
         new_plan: That of the job that is to go on from it.
         map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
         like: A savepoint of the new job, whose types are taken.
-        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
+        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
+            `old` if the old one alone does.
         allow_external: Directories elsewhere to which its handles may lead.
         uids: Operator uids to recognise, for savepoints of before Flink 2.0.
 
@@ -2501,7 +2506,7 @@ def sql_upgrade(
     *,
     map: str | Sequence[str] = (),  # noqa: A002 - the option's name
     like: str | os.PathLike[str] | None = None,
-    no_uids: bool = False,
+    no_uids: NoUids = False,
     accept: str | Sequence[str] = (),
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
@@ -2517,7 +2522,8 @@ def sql_upgrade(
         new_plan: That of the job that is to go on from it.
         map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
         like: A savepoint of the new job, whose types are taken.
-        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids.
+        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
+            `old` if the old one alone does.
         accept: `partly` for what starts now or is null in old rows, `filter` for what another
             filter counted, `lost=OPERATOR` for state that may be lost.
         allow_external: Directories elsewhere to which its handles may lead.

@@ -14,7 +14,9 @@ from typing import Any
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.sql_upgrading import (
+    OLD,
     Identity,
+    NoUids,
     OperatorUpgrade,
     SqlUpgradePlan,
     plan_sql_upgrade,
@@ -37,6 +39,7 @@ from statelake.state_core.plans.unaided import Unaided, flink_unaided
 from statelake.state_core.printable import Printed, Table
 
 NOT_KNOWN = Unaided("")
+OTHER_IDS = Unaided("refuses: cannot map it; with --allowNonRestoredState begins empty")
 PARTLY, FILTER, LOST = "partly", "filter", "lost="
 MOST_TITLE = 100
 SUFFIX = "-sql"
@@ -178,7 +181,7 @@ class SqlChange:
         pairs: Pairs of nodes that the user gives.
         accept: As for `refusals_of`.
         like: A savepoint of the new job, whose types are taken; empty without one.
-        no_uids: Whether both jobs run without a compiled plan.
+        no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
         uids: Uids of operators of which a savepoint of Flink 1 has hashes.
     """
 
@@ -186,7 +189,7 @@ class SqlChange:
     pairs: Mapping[int, int] = field(default_factory=dict)
     accept: tuple[str, ...] = ()
     like: str = ""
-    no_uids: bool = False
+    no_uids: NoUids = False
     uids: tuple[str, ...] = ()
 
     def verdict(self) -> SqlUpgrade:
@@ -247,7 +250,7 @@ def judge_sql(
     *,
     pairs: Mapping[int, int] | None = None,
     like: str | os.PathLike[str] | None = None,
-    no_uids: bool = False,
+    no_uids: NoUids = False,
 ) -> SqlUpgradePlan:
     """Return what becomes of each operator of a snapshot.
 
@@ -257,7 +260,7 @@ def judge_sql(
         new_plan: That of the job that is to go on from it.
         pairs: Pairs of nodes that the user gives.
         like: A savepoint of the new job, whose types are taken.
-        no_uids: Whether both jobs run without a compiled plan.
+        no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
 
     Raises:
         DeclarationError: A plan can't be understood.
@@ -271,10 +274,13 @@ def judge_sql(
     return plan_sql_upgrade(record, match, known, no_uids=no_uids)
 
 
-def verdicts_of(plan: SqlUpgradePlan, *, no_uids: bool = False) -> list[OperatorVerdict]:
+def verdicts_of(plan: SqlUpgradePlan, *, no_uids: NoUids = False) -> list[OperatorVerdict]:
     """Return the verdict on each operator, as people read it; without those that have no state."""
     # without uids Flink goes by the topology, of which the nodes' numbers say nothing
-    unaided = [NOT_KNOWN] * len(plan.operators) if no_uids else flink_unaided(plan.plans)
+    if no_uids:
+        unaided = [OTHER_IDS if no_uids == OLD else NOT_KNOWN] * len(plan.operators)
+    else:
+        unaided = flink_unaided(plan.plans)
     verdicts = []
     for each, flink in zip(plan.operators, unaided, strict=True):
         match = each.match
@@ -384,7 +390,7 @@ def upgrade_sql_job(
     pairs: Mapping[int, int] | None = None,
     like: str | os.PathLike[str] | None = None,
     accept: Sequence[str] = (),
-    no_uids: bool = False,
+    no_uids: NoUids = False,
     dry_run: bool = False,
     note: str = "",
     engine: Engine | str = "auto",
@@ -402,7 +408,7 @@ def upgrade_sql_job(
         pairs: Pairs of nodes that the user gives.
         like: A savepoint of the new job, whose types are taken.
         accept: As for `refusals_of`.
-        no_uids: Whether both jobs run without a compiled plan.
+        no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
         dry_run: Whether only the verdict is returned.
         note: Kept with the new snapshot.
         engine: `auto`, `spark`, `local`, or an engine.

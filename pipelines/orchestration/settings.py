@@ -137,7 +137,7 @@ class ChangedQuerySettings(dg.Resolvable, dg.Model):
         timeout: The seconds that Flink has to compile a script.
         map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
         like: A savepoint of the new job, whose types are taken.
-        no_uids: Whether both jobs run without a compiled plan.
+        no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
         accept: What may become of state: `partly`, `filter`, `lost=OPERATOR`.
         severity: `ERROR` or `WARN`, of the check.
     """
@@ -154,7 +154,7 @@ class ChangedQuerySettings(dg.Resolvable, dg.Model):
     timeout: float = Field(default=60, ge=1, allow_inf_nan=False)
     map: list[str] = Field(default_factory=list)
     like: str = ""
-    no_uids: bool = False
+    no_uids: bool | Literal["old"] = False
     accept: list[str] = Field(default_factory=list)
     severity: Literal["ERROR", "WARN"] = "ERROR"
 

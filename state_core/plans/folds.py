@@ -119,7 +119,7 @@ def fold_of(
     for kind in new.key_types:
         if kind.nullable and reserved_bytes(kind):
             raise IncompatibleError(f"NULL in {kind}, by which it groups, has two forms")
-    number, grouping = _passed(plan, new.node.inputs[0]), new.node.spec["grouping"]
+    number, grouping = passed_by(plan, new.node.inputs[0]), new.node.spec["grouping"]
     if plan.nodes[number].kind == LOCAL:
         grouping = plan.nodes[number].spec["grouping"]
         (number,) = plan.nodes[number].inputs
@@ -138,7 +138,7 @@ def fold_of(
     )  # fmt: skip
 
 
-def _passed(plan: Plan, number: int) -> int:
+def passed_by(plan: Plan, number: int) -> int:
     """Return the node whose rows come, as they are, through others."""
     while plan.nodes[number].kind in PASSED:
         (number,) = plan.nodes[number].inputs
@@ -188,7 +188,7 @@ def _emitted(
     Raises:
         IncompatibleError: No node holds it, or its state is not known to be complete.
     """
-    number = _passed(plan, number)
+    number = passed_by(plan, number)
     node = plan.nodes[number]
     if node.kind == "calc":
         below = _emitted(plan, node.inputs[0], relations, found)

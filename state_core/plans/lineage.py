@@ -10,6 +10,7 @@ that type: its values are the same, so that groups and joins by it are those of 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +33,9 @@ WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 _WIDENED = re.compile(
     r"(.*) AS (SMALLINT|INT|BIGINT|DECIMAL\(\d+, \d+\)|VARCHAR\(\d+\))", re.DOTALL
 )
+_PLAIN = re.compile(r"[A-Za-z_][\w.$-]*")
+DIGITS = 12  # of the digest of a node of which no more is known
+_DIGEST = re.compile(rf"<[0-9a-f]{{{DIGITS}}}>")
 COMMUTATIVE = ("AND", "OR", "=", "<>", "+", "*")
 # connectors, and formats of any connector but one, whose tables only get inserts
 INSERTS = ("datagen", "faker", "socket")
@@ -44,10 +48,51 @@ PASSED = (
     "sort", "temporal-sort",
 )  # fmt: skip
 NORMALIZE = "changelog-normalize"
+SETS = "GROUPING SETS"
+SET_NUMBER = "the number of the grouping set"
 THROUGH = ("calc", "union", "join", "correlate")
 INCREMENTAL = "incremental-group-aggregate"
 RANKS = ("rank", "sort-limit", "limit")
 LOCAL = ("local-group-aggregate", "local-window-aggregate")
+
+
+@dataclass(frozen=True)
+class GroupingSets:
+    """The sets of `GROUPING SETS`, `ROLLUP` or `CUBE`, for each of which rows come once.
+
+    Attributes:
+        at: The index of the field that has the number of the set.
+        absent: The fields that are NULL in each set, by its number.
+        fields: The text of each field where it is not.
+        text: All of it, as the filter that says which rows come.
+    """
+
+    at: int
+    absent: Mapping[int, frozenset[int]]
+    fields: tuple[str, ...]
+    text: str
+
+    def of(self, grouping: Sequence[int]) -> dict[int, frozenset[str]]:
+        """Return the sets, by number; empty if some fields do not tell them."""
+        if self.at not in grouping:
+            return {}
+        present = [index for index in grouping if index != self.at]
+        found = {
+            number: frozenset(bare(self.fields[index]) for index in present if index not in absent)
+            for number, absent in self.absent.items()
+        }
+        return found if len(set(found.values())) == len(found) else {}
+
+    def among(self, grouping: Sequence[int]) -> GroupingSets | None:
+        """Return the same of rows that have some of the fields; None if they tell no set."""
+        if self.at not in grouping:
+            return None
+        absent = {
+            number: frozenset(at for at, index in enumerate(grouping) if index in none)
+            for number, none in self.absent.items()
+        }
+        fields = tuple(self.fields[index] for index in grouping)
+        return GroupingSets(list(grouping).index(self.at), absent, fields, self.text)
 
 
 @dataclass(frozen=True)
@@ -63,6 +108,7 @@ class Relation:
         before: What a local aggregate reads; None for other nodes.
         window: The text of a local aggregate's window.
         tables: The tables that are read, each as often as it is.
+        sets: The grouping sets that rows come for; None without.
     """
 
     rows: str
@@ -73,6 +119,7 @@ class Relation:
     before: Relation | None = None
     window: str = ""
     tables: tuple[str, ...] = ()
+    sets: GroupingSets | None = None
 
     def named(self, indexes: Sequence[int]) -> tuple[str, ...]:
         """Return the texts of some fields."""
@@ -176,7 +223,7 @@ def _relation(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
 def reads_incremental(node: PlanNode, inputs: Sequence[Relation]) -> bool:
     """Return whether a node reads what an incremental aggregate has added up."""
     return node.kind == "global-group-aggregate" and any(
-        each.rows.startswith(f"{INCREMENTAL}(") for each in inputs
+        each.rows.startswith(f"{INCREMENTAL}<") for each in inputs
     )
 
 
@@ -186,12 +233,18 @@ def _unknown(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
         "id", "type", "description", "inputProperties", "configuration", "outputType", "state",
     )  # fmt: skip
     spec = _said({name: value for name, value in node.spec.items() if name not in left_out})
-    reads = [(each.rows, (each.before or each).fields) for each in inputs]
-    rows = _bounded(f"{node.kind}({json.dumps(spec, sort_keys=True)} OF {json.dumps(reads)})")
+    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:DIGITS]
+    reads = [f"{each.rows} ({', '.join((each.before or each).fields)})" for each in inputs]
+    rows = _bounded(f"{node.kind}<{digest}> of {' and '.join(reads)}")
     fields = tuple(f"{rows}[{index}]" for index in range(len(node.columns)))
     filters = frozenset().union(*(each.filters for each in inputs))
     updates = any(each.updates for each in inputs)
     return Relation(rows, filters, fields, node.columns, updates)
+
+
+def in_words(text: str) -> str:
+    """Return a text of this module as people read it: without what only tells two nodes apart."""
+    return _DIGEST.sub("", text)
 
 
 def _said(value: Any, depth: int = 0) -> Any:
@@ -255,7 +308,63 @@ def _calc(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     fields = tuple(_bounded(_field(each, read)) for each in node.spec["projection"])
     condition = node.spec.get("condition")
     filters = read.filters if condition is None else read.filters | conjuncts(condition, read)
-    return replace(read, fields=fields, filters=filters)
+    return replace(read, fields=fields, filters=filters, sets=None)
+
+
+def _expand(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
+    """Return the rows of grouping sets: each comes once for each, with NULL in what is not in it.
+
+    What rows come is said by a filter: one set more is more rows, and all others stay.
+    """
+    (read,) = inputs
+    projects: Sequence[Sequence[Mapping[str, Any]]] = node.spec["projects"]
+    columns = list(zip(*projects, strict=True))
+    absent = [
+        frozenset(index for index, each in enumerate(projected) if _is_null(each))
+        for projected in projects
+    ]
+    found = [
+        " or ".join(dict.fromkeys(_field(each, read) for each in column if not _is_null(each)))
+        for column in columns
+    ]
+    numbers = [[each.get("value") for each in column] for column in columns]
+    at = next(
+        (index for index in reversed(range(len(columns))) if _are_numbers(numbers[index])), -1
+    )
+    shown = [
+        f"{number} without {', '.join(found[index] for index in sorted(none)) or 'none'}"
+        for number, none in zip(numbers[at], absent, strict=True)
+    ]
+    text = _bounded(f"{SETS} {'; '.join(sorted(shown))}")
+    # a field that is NULL in some of them is another field than the one that never is
+    fields = tuple(
+        _bounded(_marked(each, f" in {text}"))
+        if index == at or any(index in none for none in absent)
+        else _bounded(each)
+        for index, each in enumerate(found)
+    )
+    sets = None
+    if at >= 0:
+        sets = GroupingSets(at, dict(zip(numbers[at], absent, strict=True)), tuple(found), text)
+    rows, filters = f"{read.rows} FOR EACH SET", read.filters | {text}
+    return replace(read, rows=rows, fields=fields, filters=filters, sets=sets, before=None)
+
+
+def _is_null(projected: Mapping[str, Any]) -> bool:
+    return projected.get("kind") == "LITERAL" and projected.get("value") is None
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    """Return whether values are whole numbers, each another one."""
+    return all(type(each) is int for each in values) and len(set(values)) == len(values)
+
+
+def _grouped(node: PlanNode, read: Relation) -> tuple[str, ...]:
+    """Return the texts of the columns that an aggregate groups by, also if they are of sets."""
+    grouping, sets = node.spec["grouping"], read.sets
+    if sets is None or not sets.of(grouping):
+        return read.named(grouping)
+    return tuple(SET_NUMBER if each == sets.at else sets.fields[each] for each in grouping)
 
 
 def normalized(node: PlanNode, read: Relation) -> Relation:
@@ -291,23 +400,30 @@ def _union(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
 
 
 def _with_filters(read: Relation) -> str:
-    return f"{read.rows} WHERE {sorted(read.filters)}" if read.filters else read.rows
+    return f"{read.rows} WHERE {' AND '.join(sorted(read.filters))}" if read.filters else read.rows
 
 
 def _local(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     (read,) = inputs
-    keys = read.named(node.spec["grouping"])
+    grouping = node.spec["grouping"]
+    keys = read.named(grouping)
     partial = ("a partial aggregate",) * (len(node.columns) - len(keys))
     window = window_text(node, read)
-    return replace(read, fields=(*keys, *partial), before=read, window=window)
+    sets = None if read.sets is None else read.sets.among(grouping)
+    return replace(read, fields=(*keys, *partial), before=read, window=window, sets=sets)
 
 
 def aggregated(node: PlanNode, read: Relation) -> tuple[Relation, tuple[str, ...], str]:
     """Return what an aggregate reads, before a local one; its keys' texts, and its window's."""
-    keys = read.named(node.spec["grouping"])
+    keys = _grouped(node, read)
     if read.before is None:
         return read, keys, window_text(node, read)
     return read.before, keys, read.window
+
+
+def grouping_sets(node: PlanNode, read: Relation) -> dict[int, frozenset[str]]:
+    """Return the grouping sets of an aggregate, by number; empty if it has none."""
+    return {} if read.sets is None else read.sets.of(node.spec["grouping"])
 
 
 def _aggregate(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
@@ -318,9 +434,19 @@ def _aggregate(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     properties = [
         f"{each['property']['kind']}{window}" for each in node.spec.get("namedWindowProperties", ())
     ]
+    if SET_NUMBER in keys:  # which is another one where the sets are
+        keys = tuple(
+            text if key == SET_NUMBER else key
+            for key, text in zip(keys, inputs[0].named(node.spec["grouping"]), strict=True)
+        )
     fields = tuple(map(_bounded, (*keys, *calls, *properties)))
     updates = node.kind in ("group-aggregate", "global-group-aggregate")
     return Relation(rows, source.filters, fields, node.columns, updates)
+
+
+def _listed(read: Relation, indexes: Sequence[int]) -> str:
+    """Return the texts of some fields whose order means nothing."""
+    return f"({', '.join(sorted(map(bare, read.named(indexes))))})"
 
 
 def window_text(node: PlanNode, read: Relation) -> str:
@@ -329,18 +455,18 @@ def window_text(node: PlanNode, read: Relation) -> str:
     if "window" in spec:  # of the old group windows
         group = {k: v for k, v in spec["window"].items() if k not in ("alias", "timeField")}
         time = read.fields[spec["window"]["timeField"]["fieldIndex"]]
-        return f" IN {json.dumps(group, sort_keys=True)} OF {time}"
+        return f" IN {_words(group)} of {time}"
     windowing = spec.get("windowing")
     if windowing is None:
         return ""
     given = {k: v for k, v in windowing["window"].items() if k != "partition_key_indices"}
-    window = json.dumps(given, sort_keys=True)
+    window = _words(given)
     if keys := windowing["window"].get("partition_key_indices"):  # of sessions
-        window += f" PER {sorted(map(bare, read.named(keys)))}"
+        window += f" per {_listed(read, keys)}"
     for name in ("timeAttributeIndex", "windowStart", "sliceEnd"):
         if name in windowing:
             index = windowing[name]
-            return f" IN {window} OF {read.fields[index] if index < len(read.fields) else name}"
+            return f" IN {window} of {read.fields[index] if index < len(read.fields) else name}"
     return f" IN {window}"
 
 
@@ -357,7 +483,7 @@ def function_name(call: Mapping[str, Any]) -> str:
     for name in ("internalName", "systemName", "catalogName", "class"):
         if name in call:
             return str(call[name]).removeprefix("$").removesuffix("$1")
-    return json.dumps(call, sort_keys=True)
+    return _words({name: each for name, each in call.items() if name not in ("operands", "type")})
 
 
 def join_keys(spec: Mapping[str, Any], inputs: Sequence[Relation]) -> tuple[str, ...]:
@@ -467,7 +593,7 @@ def bounds_text(node: PlanNode, inputs: Sequence[Relation]) -> str:
             relation.fields[bounds.pop(f"{side}TimeIndex")]
             for side, relation in (("left", left), ("right", right))
         ]
-        return f" BETWEEN {json.dumps(bounds, sort_keys=True)} OF {times}"
+        return f" BETWEEN {_words(bounds)} of {' and '.join(times)}"
     for name, relation in (("left", left), ("right", right)):
         index = node.spec.get(f"{name}TimeAttributeIndex", -1)
         if index >= 0:
@@ -491,22 +617,21 @@ def rank_text(node: PlanNode, read: Relation) -> str:
     if node.kind == "deduplicate":
         which = "LAST" if spec["keepLastRow"] else "FIRST"
         time = "ROWTIME" if spec["isRowtime"] else "PROCTIME"
-        return f"{which} BY {time} OF {sorted(map(bare, read.named(spec['uniqueKeys'])))}"
+        return f"{which} BY {time} OF {_listed(read, spec['uniqueKeys'])}"
     if node.kind == "window-deduplicate":
         which = "LAST" if spec["keepLastRow"] else "FIRST"
         by = read.fields[spec["orderKey"]]
-        of = sorted(map(bare, read.named(spec["partitionKeys"])))
+        of = _listed(read, spec["partitionKeys"])
         return f"{which} BY {by} OF {of}{window_text(node, read)}"
     partition = spec.get("partition", spec.get("partitionSpec"))["fields"]
     order = order_text((spec.get("orderBy") or spec["sortSpec"])["fields"], read)
-    of = sorted(map(bare, read.named(partition)))
+    of = _listed(read, partition)
     return f"TOP {spec['rankType']} {order} OF {of}{window_text(node, read)}"
 
 
 def _rank(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     (read,) = inputs
-    limit = json.dumps(node.spec.get("rankRange", {}), sort_keys=True)
-    text = f"{rank_text(node, read)} {limit}"
+    text = f"{rank_text(node, read)} {_words(node.spec.get('rankRange', {}))}"
     rows = _bounded(f"{read.rows} {text}")
     fields = read.fields + (f"RANK {text}",) * (len(node.columns) - len(read.fields))
     inserts = node.kind.startswith("window-") or bool(node.spec.get("outputInsertOnly")) or (
@@ -539,10 +664,10 @@ def over_calls(node: PlanNode, read: Relation) -> list[tuple[str, Mapping[str, A
     """Return each call of an OVER with the text of its window."""
     over = node.spec["overSpec"]
     known = over_input(node, read)
-    of = f"OF {sorted(map(bare, read.named(over['partition']['fields'])))}"
+    of = f"OF {_listed(read, over['partition']['fields'])}"
     calls = []
     for group in over["groups"]:
-        bounds = [_bound(group[name], known) for name in ("lowerBound", "upperBound")]
+        bounds = " TO ".join(_bound(group[name], known) for name in ("lowerBound", "upperBound"))
         order = order_text(group["orderBy"]["fields"], read)
         unit = "ROWS" if group["isRows"] else "RANGE"
         calls += [(f"OVER {unit} {bounds} {order} {of}", call) for call in group["aggCalls"]]
@@ -560,13 +685,15 @@ def _window_function(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     window = window_text(node, read)
     added = [f"{column.name}{window}" for column in node.columns[len(read.fields) :]]
     return replace(
-        read, rows=_bounded(f"{read.rows}{window}"), fields=(*read.fields, *map(_bounded, added))
-    )
+        read, rows=_bounded(f"{read.rows}{window}"), fields=(*read.fields, *map(_bounded, added)),
+        sets=None,
+    )  # fmt: skip
 
 
 RULES: Mapping[str, Callable[[PlanNode, Sequence[Relation]], Relation]] = {
     "calc": _calc,
     "async-calc": _calc,
+    "expand": _expand,
     "union": _union,
     NORMALIZE: lambda node, inputs: normalized(node, inputs[0]),
     "group-aggregate": _aggregate,
@@ -613,8 +740,8 @@ def expression(value: Any, fields: Sequence[str], depth: int = 0) -> str:
         widened = _WIDENED.fullmatch(text)
         return text if widened is None else f"CAST({widened[1]} AS {widened[2]})"
     if kind == "LITERAL":
-        return json.dumps(value.get("value", value), sort_keys=True)
-    if kind == "CALL" and "sarg" not in value:
+        return _ranges(value["sarg"]) if "sarg" in value else _constant(value.get("value"))
+    if kind == "CALL":
         name = function_name(value)
         operands = [expression(each, fields, depth + 1) for each in value.get("operands") or ()]
         if name in COMMUTATIVE:
@@ -628,12 +755,65 @@ def expression(value: Any, fields: Sequence[str], depth: int = 0) -> str:
         return _bounded(f"{name}({', '.join(operands)}{to})")
     if isinstance(value, Mapping):
         parts = [
-            f"{name}: {expression(each, fields, depth + 1)}" for name, each in sorted(value.items())
+            f"{name} {expression(each, fields, depth + 1)}" for name, each in sorted(value.items())
         ]
-        return _bounded(f"{{{', '.join(parts)}}}")
+        return _bounded(f"({', '.join(parts)})")
     if isinstance(value, list):
         return _bounded(f"[{', '.join(expression(each, fields, depth + 1) for each in value)}]")
-    return json.dumps(value)
+    return _constant(value)
+
+
+def _constant(value: Any) -> str:
+    """Return the text of a constant: a number, TRUE, NULL, or a text in quotes."""
+    if isinstance(value, Mapping | list):
+        return _words(value)
+    if isinstance(value, str):
+        return "'{}'".format(value.replace("'", "''"))
+    return "NULL" if value is None else json.dumps(value).upper()
+
+
+def _ranges(given: Mapping[str, Any]) -> str:
+    """Return the text of ranges of constants: `1 or 5 or above 7 to 9, NULL as UNKNOWN`."""
+    parts = []
+    for each in given["ranges"]:
+        lower, upper = each.get("lower"), each.get("upper")
+        if lower and lower == upper:
+            parts.append(_constant(lower["value"]))
+            continue
+        ends = []
+        for end, word, closed in ((lower, "above", "from"), (upper, "below", "to")):
+            if end:
+                word = closed if end["boundType"] == "CLOSED" else word  # noqa: PLW2901
+                ends.append(f"{word} {_constant(end['value'])}")
+        parts.append(" ".join(ends) or "any")
+    rest = {name: each for name, each in given.items() if name != "ranges"}
+    return f"({' or '.join(parts)}; {_words(rest)})"
+
+
+def _words(value: Any, depth: int = 0) -> str:
+    """Return a JSON value of a plan in words: `TumblingWindow of size PT1M`.
+
+    Values that differ have other words.
+
+    Raises:
+        DeclarationError: It is nested too deep.
+    """
+    if depth > MAX_DEPTH:
+        raise DeclarationError(f"nested more than {MAX_DEPTH} deep")
+    if isinstance(value, list):
+        return f"({', '.join(_words(each, depth + 1) for each in value)})"
+    if not isinstance(value, Mapping):
+        plain = isinstance(value, str) and _PLAIN.fullmatch(value)
+        return str(value) if plain else _constant(value)
+    kind = next((name for name in ("type", "kind") if isinstance(value.get(name), str)), None)
+    parts = [
+        f"{name} ({_words(each, depth + 1)})" if isinstance(each, Mapping)
+        else f"{name} {_words(each, depth + 1)}"
+        for name, each in sorted(value.items())
+        if name != kind
+    ]  # fmt: skip
+    begin = "" if kind is None else _words(value[kind])
+    return f"{begin}{' of ' if begin and parts else ''}{' and '.join(parts)}"
 
 
 def _bounded(text: str) -> str:

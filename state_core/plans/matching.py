@@ -19,17 +19,23 @@ from statelake.state_core.errors import (
     NotFoundError,
     did_you_mean,
 )
-from statelake.state_core.plans.folds import Fold, fold_of
+from statelake.state_core.plans.folds import Fold, fold_of, passed_by
 from statelake.state_core.plans.lineage import (
+    PASSED,
     Relation,
     bare,
+    conjuncts,
+    function_name,
+    in_words,
     lineage_of,
+    table_of,
     understood,
     widens,
 )
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
     COUNTED,
+    FAST,
     NO_INITIAL,
     NodeState,
     NodeStates,
@@ -38,7 +44,13 @@ from statelake.state_core.plans.states import (
     states_of,
     whole_node,
 )
-from statelake.state_core.plans.versions import FILTERED_CHANGES, RETRACTING_SINKS, UNFILTERED
+from statelake.state_core.plans.versions import (
+    FILTERED_CHANGES,
+    FIRST_ROWS,
+    FIRST_ROWS_SENT,
+    RETRACTING_SINKS,
+    UNFILTERED,
+)
 from statelake.state_core.serializers.sql.binary.formats import LONG_DIGITS
 from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import (
@@ -106,17 +118,19 @@ class StateMatch:
         old: The old one.
         columns: The columns of each of its rows.
         left_out: Columns of the old rows that no new one continues, by place.
+        marks: Whether the new one says of each key that the old one has it, and no more.
     """
 
     new: NodeState
     old: NodeState
     columns: Mapping[Place, tuple[ColumnMatch, ...]] = field(default_factory=dict)
     left_out: tuple[StateColumn, ...] = ()
+    marks: bool = False
 
     @property
     def same(self) -> bool:
         """Whether its rows have the same columns, in the same order and of the same types."""
-        return not self.left_out and all(
+        return not self.left_out and not self.marks and all(
             match.old == index and match.fate is Fate.KEEPS
             and not match.filled and match.counted is None
             and _same_type(match.column.type, self.old.rows[place][index].type)
@@ -139,8 +153,10 @@ class OperatorMatch:
         states: The states that go on.
         fate: What becomes of its state as a whole.
         why: Reasons, each a sentence.
-        keys: The column of the old key that each of the new one is; empty if keys keep their bytes.
-            If there are less of them, groups merge.
+        keys: The column of the old key that each of the new one is, or -1 for NULL; empty if keys
+            keep their bytes. If there are less of them, groups merge, unless they have sets.
+        sets: The new number of each grouping set that stays, by the old one; empty if there are
+            none, or all keep theirs. Groups of others are left out.
         fold: From what columns are computed in full; None if none is.
     """
 
@@ -151,11 +167,13 @@ class OperatorMatch:
     why: tuple[str, ...] = ()
     keys: tuple[int, ...] = ()
     fold: Fold | None = None
+    sets: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def merges(self) -> bool:
         """Whether several old groups become one."""
-        return bool(self.keys and self.old and len(self.keys) < len(self.old.keys))
+        less = self.keys and self.old and len(self.keys) < len(self.old.keys)
+        return bool(less and not self.sets)
 
     @property
     def misses(self) -> bool:
@@ -244,8 +262,10 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
     _pair(after, free, found)
     for number in after:  # each after those that it reads
         folded = _folded(found[number], new, relations, found)
-        found[number] = _unmixed(folded, new, relations)
+        found[number] = _unmixed(_of_new_columns(folded, new, found), new, relations)
     ordered = [_begun(found[number], new, relations, found) for number in after]
+    reached = _passed_to(old, lineage_of(old)), _passed_to(new, relations)
+    ordered = [_sent(each, *reached, relations) for each in ordered]
     return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
 
 
@@ -361,6 +381,73 @@ def _is_missed(match: ColumnMatch) -> bool:
     return match.why == MISSED
 
 
+def _of_new_columns(
+    match: OperatorMatch, plan: Plan, found: Mapping[int, OperatorMatch]
+) -> OperatorMatch:
+    """Return the match of an aggregate, whose new calls of what is new below it start now.
+
+    A SUM that starts now is NULL in every group that is there. What takes such a group back has
+    this NULL in it, which no SUM, AVG or COUNT of that column had counted.
+
+    Args:
+        match: The match of any operator.
+        plan: The new plan.
+        found: The operators of the new plan by number, those below it as they were matched.
+    """
+    if not match.misses or match.fate.rank or match.new is None or match.new.family != "groups":
+        return match
+    node = match.new.node
+    (number,) = node.inputs
+    if node.kind == "global-group-aggregate":  # whose calls read what the local one reads
+        (number,) = plan.nodes[passed_by(plan, number)].inputs
+    why = "it is new, and NULL in all rows that came: it counts from now on"
+
+    def begun(each: ColumnMatch) -> ColumnMatch:
+        if not each.why.startswith(MISSED) or each.column.initial is NO_INITIAL:
+            return each
+        call = node.spec["aggCalls"][each.column.call] if each.column.call >= 0 else {}
+        if each.column.adds is None or len(call.get("argList", ())) != 1:
+            return each
+        below = _is_null_before(plan, number, call["argList"][0], found)
+        return replace(each, fate=Fate.STARTS_NOW, why=why) if below else each
+
+    with understood(plan, node):
+        states = tuple(
+            replace(state, columns={
+                place: tuple(map(begun, row)) for place, row in state.columns.items()
+            })
+            for state in match.states
+        )  # fmt: skip
+    return replace(match, states=states)
+
+
+def _is_null_before(
+    plan: Plan, number: int, index: int, found: Mapping[int, OperatorMatch]
+) -> bool:
+    """Return whether a column is NULL in all rows that an aggregate below has emitted until now."""
+    while True:
+        number = passed_by(plan, number)
+        node = plan.nodes[number]
+        if node.kind != "calc":
+            break
+        projected = node.spec["projection"][index]
+        while projected.get("internalName") == "$CAST$1":
+            (projected,) = projected["operands"]
+        if projected.get("kind") != "INPUT_REF":
+            return False
+        index, (number,) = projected["inputIndex"], node.inputs
+    match = found.get(number)
+    if match is None or match.old is None or match.new is None or match.fate.rank or match.keys:
+        return False
+    at = index - len(node.spec.get("grouping", ()))
+    if match.new.family != "groups" or at < 0:
+        return False
+    if function_name(node.spec["aggCalls"][at]).removeprefix("$") in ("COUNT", "SUM0"):
+        return False  # which begin as 0
+    fates = {each.fate for each in match.column_matches if each.column.call == at}
+    return fates == {Fate.STARTS_NOW}
+
+
 def _unmixed(match: OperatorMatch, plan: Plan, relations: Mapping[int, Relation]) -> OperatorMatch:
     """Return the match of an aggregate, without a call that starts now and is mixed with others.
 
@@ -466,6 +553,71 @@ def _begun(
     return replace(match, why=("it is new, and has what comes from now on",))
 
 
+def _passed_to(
+    plan: Plan, relations: Mapping[int, Relation]
+) -> dict[int, dict[str, frozenset[str]]]:
+    """Return the conditions that rows of each node pass on the way to each table, by number.
+
+    Of nodes from which rows come as they are, or by their columns alone.
+    """
+    reached: dict[int, dict[str, frozenset[str]]] = {number: {} for number in plan.nodes}
+    for node in reversed(list(plan.nodes.values())):
+        to = reached[node.id]
+        if node.kind == "sink":
+            to = {table_of(node): frozenset[str]()}
+        elif node.kind not in ("calc", "union", *PASSED):
+            to = {}
+        for number in node.inputs:
+            condition = node.spec.get("condition") if node.kind == "calc" else None
+            more = frozenset() if condition is None else conjuncts(condition, relations[number])
+            for table, conditions in to.items():
+                # of several ways a row that passes one is there
+                known = reached[number].get(table)
+                passed = conditions | more
+                reached[number][table] = passed if known is None else known & passed
+    return reached
+
+
+def _sent(
+    match: OperatorMatch,
+    before: Mapping[int, Mapping[str, frozenset[str]]],
+    after: Mapping[int, Mapping[str, frozenset[str]]],
+    relations: Mapping[int, Relation],
+) -> OperatorMatch:
+    """Return a match with what becomes of rows that its tables have, or do not have.
+
+    No operator holds what a HAVING lets pass: what is sent is told by the group as it was and is.
+
+    Args:
+        match: The match of any operator.
+        before: To which tables rows of the old nodes come, and by which conditions.
+        after: The same of the new nodes.
+        relations: What each of the new nodes emits.
+    """
+    old, new = match.old, match.new
+    if old is None or new is None or not relations[new.node.id].updates or not new.states:
+        return match
+    why = []
+    for table, now in after[new.node.id].items():
+        was = before[old.node.id].get(table)
+        if was is None or was == now:
+            continue
+        name = table.rpartition(".")[2].strip("`")
+        if now - was:
+            only = ", ".join(map(_short, sorted(now - was)))
+            why.append(
+                f"{name} gets only {only} now: rows that it has and that do not pass stay there, as"
+                " nothing takes them back"
+            )
+        if was - now:
+            only = ", ".join(map(_short, sorted(was - now)))
+            why.append(
+                f"{name} gets no longer only {only}: rows that did not pass come as they change,"
+                " and a delete of one comes that never came before"
+            )
+    return replace(match, why=(*match.why, *why))
+
+
 def _exact(match: OperatorMatch) -> bool:
     return match.fate is Fate.KEEPS and all(state.same for state in match.states)
 
@@ -494,6 +646,8 @@ def _score(old: NodeStates, new: NodeStates) -> float:
     texts, others = _texts(old), _texts(new)
     shared = len(texts & others) / max(len(texts | others), 1) if texts | others else 1.0
     other_keys = sorted(old.keys) != sorted(new.keys) and not _materializes_otherwise(old, new)
+    if old.sets and new.sets:
+        other_keys = not _kept_sets(old, new)
     if other_keys and not old.identity:
         if new.keys and Counter(new.keys) <= Counter(old.keys):  # groups that merge
             return 0.1 + 0.5 * shared + 0.3 * (old.reads == new.reads)
@@ -544,35 +698,29 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
         elif old.filters != new.filters:
             worse(Fate.FILTER, _filters_text(old, new))
         return OperatorMatch(old, new, (), fate, tuple(why))
-    if old.reads != new.reads and not _materializes_otherwise(old, new):
-        worse(Fate.LOST, _reads_text(old, new))
-    for name, setting in new.settings.items():
-        before = old.settings.get(name)
-        if before != setting:
-            worse(Fate.LOST, f"its {name} is another: {setting}, and it was {before}")
-    if old.filters != new.filters:
-        worse(Fate.FILTER, _filters_text(old, new))
-    if new.filters - old.filters and old.withheld - new.withheld:
-        worse(Fate.UNKNOWN, str(FILTERED_CHANGES))
-    for name, limit in new.limits.items():
-        before = old.limits.get(name)
-        if before != limit:
-            worse(Fate.STARTS_NOW, f"{name}: {limit}, and it was {before}: rows that were not kept"
-                  " come as they change")  # fmt: skip
+    for than, because in _changes(old, new):
+        worse(than, because)
+    if fate is not Fate.LOST and new.change is FIRST_ROWS and old.change is None:
+        worse(Fate.STARTS_NOW, FIRST_ROWS_SENT)
+        marked = next(each for each in new.states if not each.rows)
+        states = [StateMatch(marked, each, marks=True) for each in old.states]
+        return OperatorMatch(old, new, tuple(states), fate, tuple(why), keys)
     if fate is not Fate.LOST and old.change is not new.change:
         worse(Fate.UNKNOWN, str(new.change or old.change))
         return OperatorMatch(old, new, (), fate, tuple(why))
     if fate is Fate.LOST:
         return OperatorMatch(old, new, (), fate, tuple(why))
+    kept = _kept_sets(old, new) if keys else {}
     states = []
     for state in new.states:
         before_state = next((each for each in old.states if each.name == state.name), None)
         if before_state is None or before_state.form != state.form:
             had = "nothing like it" if before_state is None else before_state.form
-            worse(Fate.UNKNOWN, f"its state {state.name!r} holds {state.form}, and there was {had}")
+            holds, had = _short(state.form, 600), _short(had, 600)
+            worse(Fate.UNKNOWN, f"its state {state.name!r} holds {holds}, and there was {had}")
             continue
         matched = _state_match(before_state, state)
-        if len(keys or new.keys) < len(old.keys):
+        if len(keys or new.keys) < len(old.keys) and not kept:
             matched = _merged_state(matched)
             why += _rounding(matched)
         states.append(matched)
@@ -580,12 +728,101 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
     for gone in old.states:
         if gone.name not in names:
             worse(Fate.UNKNOWN, f"its state {gone.name!r} is not read by the new job")
-    return OperatorMatch(old, new, tuple(states), fate, tuple(why), keys)
+    return OperatorMatch(old, new, tuple(states), fate, tuple(why), keys, sets=kept)
+
+
+def _changes(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
+    """Yield what is not equal of two nodes beside their keys and states, and what comes of it."""
+    if old.reads != new.reads and not _materializes_otherwise(old, new):
+        yield Fate.LOST, _reads_text(old, new)
+    for name, setting in new.settings.items():
+        before = old.settings.get(name)
+        if before != setting:
+            now, was = _short(setting, 600), _short(before or "none", 600)
+            yield Fate.LOST, f"its {name} is another: {now}, and it was {was}"
+    if old.filters != new.filters:
+        yield Fate.FILTER, _filters_text(old, new)
+    if new.filters - old.filters and old.withheld - new.withheld:
+        yield Fate.UNKNOWN, str(FILTERED_CHANGES)
+    if old.sets and new.sets:
+        yield from _other_sets(old, new)
+    for name, limit in new.limits.items():
+        before = old.limits.get(name)
+        if before != limit:
+            than, because = limited(old.node, new.node)
+            yield than, f"{name}: {limit}, and it was {before}: {because}"
+
+
+def _kept_sets(old: NodeStates, new: NodeStates) -> dict[int, int]:
+    """Return the new number of each grouping set that both aggregates have, by the old one."""
+    numbers = {each: number for number, each in new.sets.items()}
+    return {number: numbers[each] for number, each in old.sets.items() if each in numbers}
+
+
+def _other_sets(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
+    """Yield which grouping sets are new, and which are gone."""
+    was, now = ({*each.sets.values()} for each in (old, new))
+    if now - was:
+        yield Fate.STARTS_NOW, f"of {_shown_sets(now - was)} all groups are new, and start now"
+    if was - now and was & now:
+        gone = _shown_sets(was - now)
+        yield Fate.KEEPS, f"groups of {gone} are left out, and rows of them that came stay there"
+
+
+def _shown_sets(sets: Iterable[frozenset[str]]) -> str:
+    shown = sorted(f"({', '.join(map(_short, sorted(each)))})" for each in sets)
+    return f"the grouping set{'s' if len(shown) > 1 else ''} {' and '.join(shown)}"
+
+
+def _moved_sets(old: NodeStates, new: NodeStates) -> tuple[tuple[int, ...], Fate, str]:
+    """Return what `_moved` does, of aggregates with grouping sets.
+
+    What is in no old set is NULL in all old keys; what is in no new one goes with its groups.
+    """
+    kept = _kept_sets(old, new)
+    if not kept or len(set(old.keys)) < len(old.keys):
+        return (), Fate.LOST, "it has other grouping sets"
+    keys = tuple(old.keys.index(each) if each in old.keys else -1 for each in new.keys)
+    pairs = [(old.key_types[at], new.key_types[i]) for i, at in enumerate(keys) if at >= 0]
+    if not all(_is_held(*each) for each in pairs):
+        was, now = (", ".join(str(pair[at]) for pair in pairs) for at in (0, 1))
+        why = f"its key was of the type {was}, and is {now}, which {_not_held(was)}"
+        return keys, Fate.LOST, why
+    same = keys == tuple(range(len(old.keys))) and all(same_bytes(*each) for each in pairs)
+    if same and len(kept) == len(old.sets) and all(one == other for one, other in kept.items()):
+        return (), Fate.KEEPS, ""
+    why = "its keys move: each group goes to the number and the columns of its grouping set"
+    return keys, Fate.KEEPS, why
+
+
+def limited(old: PlanNode, new: PlanNode) -> tuple[Fate, str]:
+    """Return what becomes of a TopN that is to keep more rows of each key, or less, and why."""
+    was, now = (each.spec["rankRange"].get("end") for each in (old, new))
+    kind = (new.spec.get("rankStrategy") or {}).get("type")
+    come = "rows that were not kept come as they change"
+    if was is None or now is None:
+        return Fate.STARTS_NOW, come
+    if new.kind == "window-rank":
+        fate = Fate.STARTS_NOW if now > was else Fate.KEEPS
+        return fate, "windows that are open have no more than they held"
+    if now > was:
+        taken = "" if kind in FAST else (
+            ". It holds all rows, and takes those up to the new end to be there: of one that goes,"
+            " or moves, a delete comes that no row came before"
+        )  # fmt: skip
+        return Fate.STARTS_NOW, f"{come}{taken}"
+    stay = f"rows beyond {now} that came stay where they came, as nothing takes them back"
+    if kind in FAST and not new.spec.get("outputRankNumber"):
+        return Fate.UNKNOWN, f"a key that has {was} goes on with {was}, and {stay}"
+    again = "" if kind in FAST else ", and come again when they move up"
+    return Fate.STARTS_NOW, f"{come}; {stay}{again}"
 
 
 def _moved(old: NodeStates, new: NodeStates) -> tuple[tuple[int, ...], Fate, str]:
     """Return what `_moved_keys` does, what becomes of the state, and why; empty if keys stay."""
-    keys = _moved_keys(old, new)
+    if old.sets and new.sets:
+        return _moved_sets(old, new)
+    keys = None if old.sets or new.sets else _moved_keys(old, new)
     if keys is None:
         return (), Fate.LOST, _keys_text(old, new)
     if not keys:
@@ -710,7 +947,8 @@ def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:
     if old.reads != new.reads:
         yield _reads_text(old, new)
     if old.settings.get("key") != new.settings.get("key"):
-        yield f"its key is {new.settings.get('key')}, and it was {old.settings.get('key')}"
+        now, was = (_short(each.settings.get("key") or "one for all rows") for each in (new, old))
+        yield f"its key is {now}, and it was {was}"
     if old.settings.get("time to live") != new.settings.get("time to live"):
         yield "its time to live is switched on or off"
     elif old.reads == new.reads and old.settings != new.settings:
@@ -719,15 +957,19 @@ def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:
 
 def _keys_text(old: NodeStates, new: NodeStates) -> str:
     return (
-        f"its key was {', '.join(old.keys) or 'one for all rows'}, and is"
-        f" {', '.join(new.keys) or 'one for all rows'}: what belongs to which key is not known"
+        f"its key was {', '.join(map(_short, old.keys)) or 'one for all rows'}, and is"
+        f" {', '.join(map(_short, new.keys)) or 'one for all rows'}: what belongs to which key is"
+        " not known"
     )
 
 
 def _reads_text(old: NodeStates, new: NodeStates) -> str:
     for before, after in zip(old.reads, new.reads, strict=False):
         if before != after:
-            return f"it reads other rows: {_short(after)}, and it read {_short(before)}"
+            now, was = _short(after), _short(before)
+            if now == was:
+                return f"it reads other rows: {now}, of which something is not as it was"
+            return f"it reads other rows: {now}, and it read {was}"
     return f"it has {len(new.reads)} inputs, and had {len(old.reads)}"
 
 
@@ -741,6 +983,7 @@ def _materializes_text(new: NodeStates) -> str:
 
 
 def _short(text: str, most: int = 160) -> str:
+    text = in_words(text).strip()
     return text if len(text) <= most else f"{text[:most]}..."
 
 

@@ -39,7 +39,7 @@ from statelake.state_core.plans.states import (
     Place,
     states_of,
 )
-from statelake.state_core.plans.topology import operator_ids_of, shape_in
+from statelake.state_core.plans.topology import OPERATORS, operator_ids_of, shape_in
 from statelake.state_core.serializers.sql.row_data import (
     RowDataSerializerSnapshot,
     internal_snapshot,
@@ -53,8 +53,6 @@ SHOWN = 5
 HIGHEST = 1 << 14  # number of a node that is looked for where a savepoint has hashes alone
 _UID = re.compile(r"(\d{1,18})_(.+)")
 _KINDS = frozenset((*RULES, *STATELESS))
-# nodes whose operator has the name of another kind
-OPERATORS = {"sort-limit": "rank", "limit": "rank", "window-table-function": "window"}
 # names of operators behind the number of their node, where a savepoint of Flink 1 has hashes alone
 NAMES = (
     "source", "sink", "kafka", "values", "upsert-materialize", "constraint-validator",

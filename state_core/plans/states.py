@@ -27,6 +27,8 @@ from statelake.state_core.plans.lineage import (
     call_text,
     conjuncts,
     function_name,
+    grouping_sets,
+    in_words,
     join_keys,
     join_text,
     normalized,
@@ -66,6 +68,7 @@ ALL_ROWS = (
 # functions whose accumulator is one object of a class: one column, whatever it holds
 TIMES = (ROWTIME, PROCTIME) = ("ROWTIME", "PROCTIME")
 STRUCTURED = ("FIRST_VALUE", "LAST_VALUE")
+FAST = ("AppendFast", "UpdateFast")  # strategies of a TopN that holds no more rows than it emits
 
 
 class Place(Enum):
@@ -186,6 +189,7 @@ class NodeStates:
             are told apart: as far as rows go, and with their columns and filters.
         change: The change of a version of Flink by which its states are others; None without.
         withheld: Conditions of the node that reads it, which rows in its state may not pass.
+        sets: The grouping sets of an aggregate, by the number that is in its key; empty without.
     """
 
     node: PlanNode
@@ -202,6 +206,7 @@ class NodeStates:
     use: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     change: VersionChange | None = None
     withheld: frozenset[str] = frozenset()
+    sets: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     def has_ttl(self, index: int) -> bool | None:
         """Return whether states have a time to live; None if the plan does not say it.
@@ -304,17 +309,17 @@ def whole_node(node: PlanNode, emitted: Relation, inputs: Sequence[Relation]) ->
         emitted: What it emits.
         inputs: What it reads.
     """
-    reads = tuple(f"{each.rows} {_typed_fields(each)}" for each in inputs)
+    reads = tuple(f"{each.rows} ({', '.join(_typed_fields(each))})" for each in inputs)
     filters = frozenset().union(*(each.filters for each in inputs))
     times = [
         not str(each.get("ttl")).startswith("0 ") for each in node.spec.get("state") or ()
         if each.get("ttl")
     ]  # fmt: skip
     read, keys = _whole_keys(node, inputs)
-    own = sorted(emitted.filters - filters)
+    own = " and ".join(sorted(emitted.filters - filters))
     settings = {
         "content": f"{emitted.rows} {emitted.fields}{f' WHERE {own}' if own else ''}",
-        "key": str(sorted(read.named(keys))), "time to live": str(times),
+        "key": ", ".join(sorted(read.named(keys))), "time to live": str(times),
     }  # fmt: skip
     return NodeStates(
         node, node.kind, reads, filters, (), settings, _whole_states(node, inputs), identity=True,
@@ -449,13 +454,16 @@ def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
                       {Place.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
     made = _made(
         node, "windows" if node.kind.endswith("window-aggregate") else "groups", [source], None,
-        [state], {"window": window} if windowed else {},
+        [state], {"window": window.removeprefix(" IN ")} if windowed else {},
     )  # fmt: skip
+    sets = grouping_sets(node, inputs[0])
+    own = {inputs[0].sets.text} if sets and inputs[0].sets else frozenset()
     return NodeStates(
         **{**vars(made), "keys": tuple(map(bare, keys)),
            "key_types": _types(inputs[0], spec["grouping"]),
            "key_names": _names(inputs[0], spec["grouping"]),
-           "family": "group windows" if node.kind == "group-window-aggregate" else made.family},
+           "family": "group windows" if node.kind == "group-window-aggregate" else made.family,
+           "sets": sets, "filters": made.filters - own},
     )  # fmt: skip
 
 
@@ -625,7 +633,7 @@ def _call_name(call: Mapping[str, Any], source: Relation) -> str:
     distinct = "DISTINCT " if call.get("distinct") else ""
     function = function_name(call).removeprefix("$")
     condition = call.get("filterArg", -1)
-    only = f" FILTER ({source.fields[condition]})" if condition >= 0 else ""
+    only = f" FILTER ({in_words(source.fields[condition])})" if condition >= 0 else ""
     text = f"{function}({distinct}{names or '*'}){only}"
     alias = str(call.get("name", ""))
     return text if "$" in alias or not alias else f"{alias} = {text}"
@@ -789,9 +797,9 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     types = ", ".join(str(column.type) for column in sort_key)
     rows = _columns(read)
     kind = strategy["type"]
-    if kind == "AppendFast" and _is_first_rows(node, read):
-        states = [NodeState("counterState", "count of rows")]
-    elif kind != "Retract" and _range_text(spec["rankRange"]) == "1 to 1":
+    if kind == "AppendFast" and _is_as_rows_come(read, order):
+        states = [NodeState("counterState", "the number of rows that came")]
+    elif kind in FAST and _is_one(spec["rankRange"]):
         states = [NodeState("Top1-Rank-State", "row", {Place.VALUE: rows})]
     elif kind == "AppendFast":
         states = [
@@ -817,17 +825,21 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     )  # fmt: skip
 
 
-def _is_first_rows(node: PlanNode, read: Relation) -> bool:
-    """Return whether the rows that come first are kept: they are only counted."""
-    order = node.spec["orderBy"]["fields"]
-    return len(order) == 1 and order[0]["isAscending"] and _time_kind(read, order) == TIMES[1]
+def _is_as_rows_come(read: Relation, order: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the first rows of a key are those that come first, which are not held."""
+    return len(order) == 1 and order[0]["isAscending"] and _time_kind(read, order) == PROCTIME
+
+
+def _is_one(kept: Mapping[str, Any]) -> bool:
+    """Return whether a TopN keeps one row of each key."""
+    return kept.get("type") == "Constant" and kept["start"] == kept["end"] == 1
 
 
 def _range_text(kept: Mapping[str, Any]) -> str:
     """Return the ranks that a TopN keeps: `1 to 3`."""
     if kept.get("type") == "Constant":
         return f"{kept['start']} to {kept['end']}"
-    return str(sorted(kept.items()))
+    return ", ".join(f"{name} {value}" for name, value in sorted(kept.items()))
 
 
 def _window_rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:

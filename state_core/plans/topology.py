@@ -24,6 +24,10 @@ SOURCE, SINK = "table-source-scan", "sink"
 MOST_OPERATORS = 4  # of a source, or a sink
 MOST_HASHES = 1 << 20  # of all shapes that are tried
 TIMESTAMPS = "timestamp-inserter"  # before a pattern in the order of event time
+# what the sources of connectors are called that name them themselves
+SOURCES = {"kafka": "kafka", "upsert-kafka": "kafka"}
+# nodes whose operator has the name of another kind
+OPERATORS = {"sort-limit": "rank", "limit": "rank", "window-table-function": "window"}
 VIRTUAL = ("exchange", "union")  # nodes that are no operators
 
 
@@ -112,6 +116,25 @@ def operator_ids_of(plan: Plan, shape: Shape) -> dict[tuple[int, str], str]:
     """
     graph = _Graph(plan, shape)
     return {graph.names[index]: hashed.hex() for index, hashed in graph.hashes().items()}
+
+
+def name_in_uid(plan: Plan, number: int, name: str, shape: Shape) -> str:
+    """Return what a job of a compiled plan calls an operator in its uid, `<number>_<name>`.
+
+    Empty if the connector alone tells that.
+
+    Args:
+        plan: The plan.
+        number: The operator's node.
+        name: Its name in `operator_ids_of`.
+        shape: The operators of the plan's connectors.
+    """
+    node = plan.nodes[number]
+    if node.kind == SOURCE:
+        return "" if shape.of(node) > 1 else SOURCES.get(_connector(node), "source")
+    if node.kind == SINK and name.startswith("sink-"):
+        return "sink" if shape.of(node) == 1 else ""
+    return OPERATORS.get(name, name)
 
 
 def _is_by_rowtime(node: PlanNode, read: PlanNode) -> bool:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from statelake.state_core.plans.matching import OperatorMatch, PlanMatch
+from statelake.state_core.plans.lineage import in_words
+from statelake.state_core.plans.matching import Fate, OperatorMatch, PlanMatch, limited
 from statelake.state_core.plans.states import NodeState, NodeStates, StateColumn
 
 CONNECTORS = ("table-source-scan", "sink")
@@ -63,16 +64,23 @@ def _unaided(
         return Unaided("refuses: the new state serializer must not be incompatible")
     if found.keys != new.keys:
         return Unaided(
-            f"restores silently: groups of {', '.join(found.keys)} stay and are never read, groups"
-            f" of {', '.join(new.keys)} begin at zero",
+            f"restores silently: groups of {_listed(found)} stay and are never read, groups"
+            f" of {_listed(new)} begin at zero",
             wrong=True,
         )
+    numbers = {number: new.sets.get(number, gone) for number, gone in found.sets.items()}
+    if numbers != {**found.sets}:
+        return Unaided("restores silently groups of one grouping set as another's", wrong=True)
     if each.old is not found and (each.old is None or _meaning(found) != _meaning(new)):
         return Unaided(
             f"restores silently what {found.node.label} of the old job held, which is other state",
             wrong=True,
         )
     return _restored(found, new)
+
+
+def _listed(states: NodeStates) -> str:
+    return in_words(", ".join(states.keys))
 
 
 def _is_taken(old: NodeStates, after: dict[int, NodeStates]) -> bool:
@@ -135,6 +143,10 @@ def _restored(old: NodeStates, new: NodeStates) -> Unaided:
             pairs = zip(held, row, strict=False)
             if any(was.unfiltered is not now.unfiltered for was, now in pairs):
                 return Unaided("goes on; one of both jobs counts all rows", wrong=True)
+    if old.limits != new.limits:
+        fate, why = limited(old.node, new.node)
+        if fate is Fate.UNKNOWN:
+            return Unaided(f"goes on; {why}", wrong=True)
     if old.filters != new.filters:
         return Unaided("goes on; what it holds was counted by the old filter", wrong=True)
     return Unaided("restores it as it is")

@@ -37,6 +37,11 @@ class VersionChange:
 FIRST_ROWS = VersionChange(
     (2, 1), "first rows by event time wait for the watermark, in states of other names", OLD_PLAN
 )
+FIRST_ROWS_SENT = (
+    "since Flink 2.1 first rows by event time wait for the watermark: of a key that has a row, it"
+    " was sent, and an earlier one that comes late no longer takes its place. If it is to, run the"
+    " plan that the old Flink compiled, in the new one"
+)
 UNBOUNDED_OVER = VersionChange(
     (2, 1),
     "rows that wait in an unbounded OVER by event time have other timers",

@@ -23,6 +23,7 @@ from statelake.pipelines.cli.options import (
 from statelake.state_core.errors import EncodeError
 
 if TYPE_CHECKING:
+    from statelake.pipelines.lake.edit.sql_upgrading import NoUids
     from statelake.pipelines.operations.sql_scripts import SqlPlans
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -82,10 +83,19 @@ def optional_plan_options(command: Command) -> Command:
     return gathered("plans", _plans_or_none, *_PLANS)(_matching_options(command))
 
 
+def _no_uids(no_uids: bool, no_old_uids: bool) -> NoUids:
+    return "old" if no_old_uids else no_uids
+
+
 def _matching_options(command: Command) -> Command:
     for option in (
-        click.option("--no-uids", is_flag=True,
-                     help="Both jobs run without a compiled plan."),
+        gathered(
+            "no_uids", _no_uids,
+            click.option("--no-uids", is_flag=True,
+                         help="Both jobs run without a compiled plan."),
+            click.option("--no-old-uids", is_flag=True,
+                         help="The old job alone does: the new one runs its plan."),
+        ),
         click.option("--like", metavar="SAVEPOINT",
                      help="A savepoint of the new job, whose types are taken."),
         click.option("--map", "pairs", multiple=True, metavar="OLD=NEW",
@@ -114,7 +124,7 @@ def sql_upgrade(
     plans: SqlPlans,
     pairs: tuple[str, ...],
     like: str | None,
-    no_uids: bool,
+    no_uids: NoUids,
     timeout: float,
     target: str | None,
     accept: tuple[str, ...],
@@ -146,6 +156,8 @@ def sql_upgrade(
           --new-plan new.json --map 5=7
       statelake sql-upgrade savepoint-5f1e2c --old-sql old.sql --new-sql new.sql --no-uids \\
           --old-flink 1.20 --flink-version 2.3 --to savepoint-new
+      statelake sql-upgrade savepoint-5f1e2c --old-plan plan.json --new-plan plan.json \\
+          --no-old-uids --to savepoint-new
     """
     source.check_target(target, dry_run=dry_run)
     words: Any = {"map": pairs, "like": like, "no_uids": no_uids, "accept": accept}
@@ -177,7 +189,7 @@ def check_sql(
     plans: SqlPlans,
     pairs: tuple[str, ...],
     like: str | None,
-    no_uids: bool,
+    no_uids: NoUids,
     timeout: float,
     as_json_: bool,
 ) -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -116,6 +116,7 @@ from statelake.state_core.plans.data_views import (
     map_view_type,
 )
 from statelake.state_core.plans.folds import Fold
+from statelake.state_core.plans.lineage import SET_NUMBER
 from statelake.state_core.plans.matching import (
     ColumnMatch,
     Fate,
@@ -144,7 +145,14 @@ from statelake.state_core.plans.states import (
     Place,
     StateColumn,
 )
-from statelake.state_core.plans.topology import operator_ids_of, shape_in
+from statelake.state_core.plans.topology import (
+    SOURCE,
+    Shape,
+    name_in_uid,
+    operator_ids_of,
+    shape_in,
+)
+from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, BooleanSerializer
 from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.opaque_values import restore_key
@@ -165,6 +173,8 @@ LENGTH_BYTES = 4  # of a row, before it
 ACCUMULATORS = "accState"
 NEW = "(new)"  # what a state is called beside one of its name that is there, and gets another
 _LIKE = "name a savepoint of the new job, --like, also one without data"
+NoUids: TypeAlias = bool | Literal["old"]  # of the old job alone, or of both
+OLD: Literal["old"] = "old"
 
 
 @dataclass(frozen=True)
@@ -303,15 +313,32 @@ class MovedBits(Transform):
 
 
 @dataclass(frozen=True)
+class Marked(Transform):
+    """Say of each key that it was there, in the place of what it held."""
+
+    def apply(self, rows: Rows) -> Rows:
+        """Rewrite the rows: the value of each is true."""
+        assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
+        count = len(rows.batch)
+        layout = replace(rows.layout, value=SNAPSHOTS[BooleanSerializer]().restore_serializer())
+        columns = {VALUE: pa.array([True] * count, pa.bool_()),
+                   RAW_VALUE: pa.nulls(count, pa.binary())}  # fmt: skip
+        return replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
+
+
+@dataclass(frozen=True)
 class MovedKeys(Transform):
     """Give rows of Flink SQL's state and its timers other keys, and these their key groups.
 
     Attributes:
         before: The old key serializer, as Flink writes it.
         key: The new one.
-        columns: The old column of each column of the new key.
+        columns: The old column of each column of the new key; -1 where it is NULL.
         max_parallelism: The number of key groups.
         names: The names of the columns of the new key.
+        numbers: Of grouping sets the old numbers of those that stay, and the new ones; empty
+            without. Rows of others are left out.
+        number: The old column with that number.
     """
 
     before: bytes
@@ -319,6 +346,8 @@ class MovedKeys(Transform):
     columns: tuple[int, ...]
     max_parallelism: int
     names: tuple[str, ...] = ()
+    numbers: tuple[tuple[int, int], ...] = ()
+    number: int = -1
 
     def apply(self, rows: Rows) -> Rows:
         """Rewrite the keys.
@@ -330,17 +359,33 @@ class MovedKeys(Transform):
         assert isinstance(rows, StateRows)  # noqa: S101 - Flink SQL's rows are keyed state
         batch = rows.batch
         check_key_groups(rows, self.max_parallelism)
+        if self.numbers:
+            olds = pa.array([old for old, _ in self.numbers], pa.int64())
+            stays = pc.is_in(batch.column(KEY).field(self.number), olds)
+            rows = replace(rows, batch=batch.filter(stays))
+            batch = rows.batch
         layout = replace(rows.layout, key=_key_of(self.key, self.names))
         constants = (None,) * len(self.columns)
         change = RowChange(
             self.columns, constants, (False,) * len(constants), (-1,) * len(constants)
         )
-        keys = change.rebuilt(batch.column(KEY), layout.schema.field(KEY).type)
+        keys = self._renumbered(change.rebuilt(batch.column(KEY), layout.schema.field(KEY).type))
         columns = {KEY: keys, RAW_KEY: pa.nulls(len(batch), pa.binary())}
         moved = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
         columns[RAW_KEY] = self._exact(rows, moved)
         moved = replace(moved, batch=with_columns(rows, layout, columns))
         return rehash_rows(moved, self.max_parallelism)
+
+    def _renumbered(self, keys: pa.StructArray) -> pa.StructArray:
+        """Return keys with the new numbers of their grouping sets."""
+        if not self.numbers:
+            return keys
+        olds, news = (pa.array(each, pa.int64()) for each in zip(*self.numbers, strict=True))
+        fields = list(keys.type)
+        children = [keys.field(at) for at in range(len(fields))]
+        at = self.columns.index(self.number)
+        children[at] = news.take(pc.index_in(children[at], olds))
+        return pa.StructArray.from_arrays(children, fields=fields)
 
     def _exact(self, rows: StateRows, moved: StateRows) -> pa.Array:
         """Return the bytes of new keys that typed columns do not tell; null for all others."""
@@ -482,6 +527,7 @@ class StateUpgrade:
         merged: How columns of groups that become one are merged: `sum`, `min`, `max` or `first`;
             None if groups stay.
         bits: Of a set of distinct values, what becomes of its bits; empty if they stay.
+        marks: Whether its rows become marks that they were there.
     """
 
     state: str
@@ -493,6 +539,7 @@ class StateUpgrade:
     names: RowNames = field(default=NO_NAMES, repr=False)  # which are in no digest
     merged: tuple[str, ...] | None = field(default=None, repr=False)  # as the old keys tell
     bits: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
+    marks: bool = field(default=False, repr=False)  # as the type tells
 
 
 @dataclass(frozen=True)
@@ -549,6 +596,8 @@ class SqlUpgradePlan:
             )
             if each.match.keys:
                 digest.update(repr(each.match.keys).encode())
+            if each.match.sets:
+                digest.update(repr(sorted(each.match.sets.items())).encode())
             if each.folds:
                 digest.update(repr(sorted(each.folds.items(), key=lambda of: of[0])).encode())
             for state in each.states:
@@ -563,7 +612,7 @@ def plan_sql_upgrade(
     match: PlanMatch,
     like: Snapshot | None = None,
     *,
-    no_uids: bool = False,
+    no_uids: NoUids = False,
 ) -> SqlUpgradePlan:
     """Hold a match of two plans to a snapshot.
 
@@ -572,12 +621,18 @@ def plan_sql_upgrade(
         match: The match of the old job's plan and the new one's.
         like: A snapshot of the new job, whose types are taken; None without one.
         no_uids: Whether both jobs run without a compiled plan, so that their operators have no
-            uids.
+            uids; `old` if the old one alone does.
 
     Raises:
+        EncodeError: `no_uids` is another word.
         IncompatibleError: The snapshot is not of the old plan.
     """
-    named = (_named_by_topology if no_uids else _named_by_uid)(record, match)
+    if no_uids not in (False, True, OLD):
+        raise EncodeError(f"no_uids={no_uids!r}", remedy="say True, for both jobs, or 'old'")
+    if no_uids == OLD:
+        named = _named_anew(record, match, like)
+    else:
+        named = (_named_by_topology if no_uids else _named_by_uid)(record, match)
     match = with_held(match, named.old)
     liked = _liked(like, match, named)
     upgrades = [
@@ -631,16 +686,23 @@ class Named:
     Attributes:
         old: The snapshot's operators with state, by the number of their node: id, and name in it.
         new: The ids of the new job's, by number and name; empty if uids make them.
+        connectors: The uids of operators of sources and sinks of the new job that have state, as
+            far as a savepoint of it tells them, by number.
     """
 
     old: Mapping[int, Mapping[str, str]]
     new: Mapping[tuple[int, str], str] = field(default_factory=dict)
+    connectors: Mapping[int, str] = field(default_factory=dict)
 
     def identity(self, node: PlanNode, name: str) -> Identity | None:
         """Return the identity of an operator of the new job; None if it has none of that name."""
         if not self.new:
-            uid = node.own_uid or f"{node.id}_{name}"
-            return Identity(operator_id_of_uid(uid), uid)
+            uid = self.connectors.get(node.id) or node.own_uid or f"{node.id}_{name}"
+            return (
+                Identity(operator_id_of_uid(uid), uid)
+                if name or node.id in self.connectors
+                else None
+            )
         operator_id = self.new.get((node.id, name))
         return None if operator_id is None else Identity(operator_id)
 
@@ -662,22 +724,61 @@ def _named_by_topology(record: SnapshotRecord, match: PlanMatch) -> Named:
     Raises:
         IncompatibleError: The snapshot's ids are not those of the old plan's topology.
     """
+    shape, nodes = _by_topology(record, match.old)
+    return Named(nodes, operator_ids_of(match.new, shape))
+
+
+def _named_anew(record: SnapshotRecord, match: PlanMatch, like: Snapshot | None) -> Named:
+    """Return the operators of a job without a compiled plan, and of one that has it.
+
+    Args:
+        record: The snapshot of the old one.
+        match: The plans of both.
+        like: A snapshot of the new one, which tells the uids of its connectors; None without one.
+
+    Raises:
+        IncompatibleError: The snapshot's ids are not those of the old plan's topology.
+    """
+    shape, nodes = _by_topology(record, match.old)
+    named = {
+        number: {each: name_in_uid(match.old, number, name, shape) for each, name in held.items()}
+        for number, held in nodes.items()
+    }
+    held = {} if like is None else {
+        each.operator_id: each.uid for each in like.operators
+        if each.uid and (each.total_bytes or each.operator_states)
+    }  # fmt: skip
+    found: dict[int, list[str]] = {}
+    for operator_id, (number, _) in nodes_by_uid(match.new, held)[0].items():
+        if match.new.nodes[number].kind == SOURCE:
+            found.setdefault(number, []).append(held[operator_id])
+    return Named(
+        named, connectors={number: uids[0] for number, uids in found.items() if len(uids) == 1}
+    )
+
+
+def _by_topology(record: SnapshotRecord, plan: Plan) -> tuple[Shape, dict[int, dict[str, str]]]:
+    """Return the operators of a job without a compiled plan: their shape, and those with state.
+
+    Raises:
+        IncompatibleError: The snapshot's ids are not those of the plan's topology.
+    """
     held = _with_state(record)
     every = [each.operator_id for each in carried_metadata(record).operators]
     keyed = [each.operator_id for each in record.operators if each.states]
-    shape = shape_in(match.old, held, every, keyed)
+    shape = shape_in(plan, held, every, keyed)
     if shape is None:
         raise IncompatibleError(
             "the ids of the snapshot's operators do not follow from the old plan",
-            place=match.old.place,
+            place=plan.place,
             remedy="compile the plan of the SQL that the job ran, in the same Flink and with the"
             " same settings; a job that runs a compiled plan has uids: leave out --no-uids",
         )
     nodes: dict[int, dict[str, str]] = {}
-    for (node, name), operator_id in operator_ids_of(match.old, shape).items():
+    for (node, name), operator_id in operator_ids_of(plan, shape).items():
         if operator_id in held:
             nodes.setdefault(node, {})[operator_id] = name
-    return Named(nodes, operator_ids_of(match.new, shape))
+    return shape, nodes
 
 
 def _named_by_uid(record: SnapshotRecord, match: PlanMatch) -> Named:
@@ -716,27 +817,25 @@ def _operator_upgrade(
     records = [each for each in record.operators if each.operator_id in held]
     entries = sum(state.entries for each in records for state in each.all_states if _is_kept(state))
     if old is None or new is None:
-        fate = match.fate
-        if old is not None and fate is Fate.KEEPS and records:
-            fate = Fate.LOST
-        if old is not None and not records and fate is Fate.LOST and not held:
-            fate = Fate.KEEPS
+        fate = _new_fate(match, held, records)
         return OperatorUpgrade(match, entries=entries, fate=fate, why=match.why)
-    identities = {}
-    for operator_id, name in held.items():
-        found = named.identity(new.node, new.node.kind if name == old.node.kind else name)
-        if found is not None:
-            identities[operator_id] = found
     if match.fate is Fate.LOST:
         return OperatorUpgrade(match, entries=entries, fate=Fate.LOST, why=match.why)
+    identities = _identities(named, held, old.node, new.node)
+    nameless = {each for each, name in held.items() if not name} - identities.keys()
     states: list[StateUpgrade] = []
     keys: dict[str, bytes] = {}
     folds: dict[str, FoldUpgrade] = {}
     why, fate = list(match.why), match.fate
+    if nameless:
+        fate = worst([fate, Fate.UNKNOWN])
+        why.append(f"its connector gives a uid to what has state, and no plan says which: {_LIKE}")
     if not records and old.states:
         why.append(f"the snapshot has no state of {old.node.label}")
     for operator in records:
         identity = identities.get(operator.operator_id)
+        if operator.operator_id in nameless:
+            continue
         if identity is None:
             fate = worst([fate, Fate.LOST])
             why.append(f"the new job has no operator for {operator.name or operator.operator_id}")
@@ -765,6 +864,28 @@ def _operator_upgrade(
             if upgrade is not None:
                 states.append(upgrade)
     return OperatorUpgrade(match, identities, tuple(states), keys, entries, fate, tuple(why), folds)
+
+
+def _identities(
+    named: Named, held: Mapping[str, str], old: PlanNode, new: PlanNode
+) -> dict[str, Identity]:
+    """Return the identities in the new job of a node's operators, as far as they are known."""
+    found = {
+        operator_id: named.identity(new, new.kind if name == old.kind else name)
+        for operator_id, name in held.items()
+    }
+    return {operator_id: identity for operator_id, identity in found.items() if identity}
+
+
+def _new_fate(
+    match: OperatorMatch, held: Mapping[str, str], records: Sequence[OperatorRecord]
+) -> Fate:
+    """Return what becomes of an operator that only one of both jobs has."""
+    if match.old is not None and match.fate is Fate.KEEPS and records:
+        return Fate.LOST
+    if match.old is not None and not records and match.fate is Fate.LOST and not held:
+        return Fate.KEEPS
+    return match.fate
 
 
 def _holding(
@@ -897,6 +1018,9 @@ def _state_upgrade(
             "first" if each.old is None else merged_by(each.column)
             for each in found.columns[Place.VALUE]
         )
+    if found.marks:
+        after = with_value_bytes(state.meta_info, SNAPSHOTS[BooleanSerializer]())
+        return StateUpgrade(state.name, found.new.name, after, ttl=ttl, names=names, marks=True)
     if found.same:
         return StateUpgrade(state.name, found.new.name, state.meta_info, ttl=ttl, names=names,
                             merged=merged)  # fmt: skip
@@ -1045,11 +1169,15 @@ class _SqlUpgrade(Derivation):
         }
         self.keys = {name: key for each in plan.operators for name, key in each.keys.items()}
         self.moves = {
-            name: MovedKeys(b"", key, each.match.keys, 0, plain_names(each.match.new.key_names))
+            name: MovedKeys(
+                b"", key, each.match.keys, 0, plain_names(each.match.new.key_names),
+                tuple(each.match.sets.items()),
+                each.match.old.keys.index(SET_NUMBER) if each.match.sets else -1,
+            )
             for each in plan.operators
             for name, key in each.keys.items()
-            if each.match.keys and each.match.new is not None
-        }
+            if each.match.keys and each.match.new is not None and each.match.old is not None
+        }  # fmt: skip
         self.merging = {name: each.match.merges for each in plan.operators for name in each.keys}
         self.folds = {name: fold for each in plan.operators for name, fold in each.folds.items()}
         self.folded: dict[str, TableChange] = {}  # by table
@@ -1276,6 +1404,9 @@ class _SqlUpgrade(Derivation):
             transforms.append(
                 SqlRows(after, upgrade.meta_info, upgrade.changes, upgrade.merges, names)
             )
+            after = upgrade.meta_info
+        if upgrade.marks:
+            transforms.append(Marked())
             after = upgrade.meta_info
         if upgrade.ttl is not None:
             transforms.append(SwitchedTtl(upgrade.ttl, self.now))

@@ -19,6 +19,8 @@ TABLES = {
     "o": ("", ""),
     "p": ("proc AS PROCTIME(), ", ""),
     "u": ("PRIMARY KEY (id) NOT ENFORCED, ", ", 'updating' = 'true'"),
+    "w": ("PRIMARY KEY (id) NOT ENFORCED, ", ", 'upserts' = 'true'"),  # whose changes are upserts
+    "versions": ("PRIMARY KEY (id) NOT ENFORCED, ", ", 'upserts' = 'true'"),
 }
 INSERTS = ", 'format' = 'csv'"
 WATERMARK = "WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"
@@ -38,7 +40,12 @@ def write_tables(to: Path, random: Random) -> str:
     statements = []
     for table, (columns, options) in TABLES.items():
         file = to / f"{table}.rows"
-        file.write_text("\n".join(_rows(random, updates=table == "u")))
+        if table == "w":  # those of the other table that changes
+            file.write_text((to / "u.rows").read_text())
+        elif table == "versions":
+            file.write_text("\n".join(_versions(Random(ROWS))))
+        else:
+            file.write_text("\n".join(_rows(random, updates=table == "u")))
         statements.append(
             f"CREATE TABLE {table} ({COLUMNS}, {columns}{WATERMARK})"
             f" WITH ('connector' = 'halves', 'rows' = '{file}'{options or INSERTS});\n"
@@ -63,6 +70,17 @@ def _rows(random: Random, *, updates: bool) -> list[str]:
         present[number] = _row(number, number, random)
         lines.append(f"+I|{present[number]}")
     return lines[:ROWS] if not updates else lines
+
+
+def _versions(random: Random) -> list[str]:
+    """Rows of few keys, each as of its time: none is late, and none deleted."""
+    known: set[int] = set()
+    lines = []
+    for number in range(ROWS):
+        key = random.randrange(5)
+        lines.append(f"{'+U' if key in known else '+I'}|{_row(key, number, random)}")
+        known.add(key)
+    return lines
 
 
 def _row(key: int, number: int, random: Random) -> str:
@@ -91,6 +109,7 @@ class Query:
         setting: The type of a join, the number of rows of a TopN, or a window.
         options: Statements before it.
         columns: The columns of its tables.
+        having: The condition on its groups.
     """
 
     shape: str
@@ -101,13 +120,15 @@ class Query:
     setting: str = ""
     options: str = ""
     columns: str = COLUMNS
+    having: str = ""
 
     @property
     def labels(self) -> list[str]:
         """What each column of its result is."""
-        window = ["window_start"] if self.shape == "window" else []
-        keys = [] if self.shape in ("join", "interval", "over") else list(self.keys)
-        return [*keys, *window, *self.items]
+        window = ["window_start"] if self.shape in WINDOWED else []
+        marks = [f"GROUPING({key})" for key in SET_KEYS] if self.shape == "sets" else []
+        keys = [] if self.shape in JOINED else list(self.keys)
+        return [*keys, *marks, *window, *self.items]
 
     @property
     def sql(self) -> str:
@@ -121,7 +142,28 @@ class Query:
                 .replace(",", " ").replace(")", " ").replace("(", " ")}  # fmt: skip
 
 
+JOINED = ("join", "interval", "over", "temporal", "window-join")
+WINDOWED = ("window", "group-window")
+FIRING = (*WINDOWED, "window-join", "window-top")  # what sends rows when a window is over
+TIMED = (*FIRING, "temporal", "interval")  # what sends them at a watermark
+SET_KEYS = ("g", "name")
+SETS = (
+    "GROUPING SETS ((g), (name))", "GROUPING SETS ((name), (g))", "ROLLUP (g, name)",
+    "CUBE (g, name)", "GROUPING SETS ((g, name), (name))", "GROUPING SETS ((g, name), (g), ())",
+)  # fmt: skip
+FUNCTIONS = "".join(
+    f"CREATE FUNCTION {name} AS 'SqlHalves${name.capitalize()}' LANGUAGE JAVA;\n"
+    for name in ("weighted", "letters")
+)
+INNER = "(SELECT g, name, SUM(v) AS v{} FROM o GROUP BY g, name)"
 SOURCES = {
+    "w": "w",
+    "unnested": "(SELECT o.id, o.g, t.name, o.v, o.price FROM o CROSS JOIN UNNEST(ARRAY[o.name,"
+    " 'x']) AS t (name))",
+    "split": "(SELECT o.id, o.g, t.name, o.v, o.price FROM o LEFT JOIN LATERAL TABLE("
+    "letters(o.name)) AS t (name) ON TRUE)",
+    "inner": INNER.format(""),
+    "inner2": INNER.format(", SUM(id) AS w, MAX(price) AS m"),
     "p": "p",
     "o": "o",
     "u": "u",
@@ -159,7 +201,48 @@ def _agg(query: Query) -> str:
     keys = ", ".join(query.keys)
     items = ", ".join((*query.keys, *query.items))
     group = f" GROUP BY {keys}" if keys else ""
+    group += f" HAVING {query.having}" if query.having else ""
     return f"SELECT {items} FROM {SOURCES[query.source]} {_where(query)}{group}"
+
+
+def _sets(query: Query) -> str:
+    marks = [f"GROUPING({key})" for key in SET_KEYS]
+    items = ", ".join((*query.keys, *marks, *query.items))
+    return f"SELECT {items} FROM {SOURCES[query.source]} {_where(query)} GROUP BY {query.setting}"
+
+
+def _temporal(query: Query) -> str:
+    return (
+        f"SELECT {', '.join(query.items)} FROM o AS a {query.setting} JOIN versions FOR SYSTEM_TIME"
+        f" AS OF a.ts AS b ON a.g = b.id{_where(query, 'a.')}"
+    )
+
+
+def _group_window(query: Query) -> str:
+    keys, (function, _, arguments) = ", ".join(query.keys), query.setting.partition(" ")
+    window = f"{function}(ts, {arguments})"
+    items = ", ".join((*query.keys, f"{function}_START(ts, {arguments})", *query.items))
+    return f"SELECT {items} FROM o {_where(query)} GROUP BY {keys}, {window}"
+
+
+def _tumbled(table: str, query: Query) -> str:
+    return f"(SELECT * FROM TABLE(TUMBLE(TABLE {table}, DESCRIPTOR(ts), {query.setting})))"
+
+
+def _window_join(query: Query) -> str:
+    return (
+        f"SELECT {', '.join(query.items)} FROM {_tumbled('o', query)} AS a JOIN"
+        f" {_tumbled('p', query)} AS b ON {_equal(query)} AND a.window_start = b.window_start AND"
+        f" a.window_end = b.window_end{_where(query, 'a.')}"
+    )
+
+
+def _window_top(query: Query) -> str:
+    items, keys = ", ".join((*query.keys, *query.items)), ", ".join(query.keys)
+    return (
+        f"SELECT {items} FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end,"
+        f" {keys} ORDER BY id DESC) AS rn FROM {_tumbled('o', query)}{_where(query)}) WHERE rn <= 2"
+    )
 
 
 def _join(query: Query) -> str:
@@ -237,6 +320,11 @@ SHAPES: dict[str, Callable[[Query], str]] = {
     "window": _window,
     "over": _over,
     "distinct": _distinct,
+    "sets": _sets,
+    "temporal": _temporal,
+    "group-window": _group_window,
+    "window-join": _window_join,
+    "window-top": _window_top,
 }
 _MINI_BATCH = "".join(
     f"SET 'table.exec.mini-batch.{name}' = '{value}';\n"
@@ -342,6 +430,82 @@ def folded_pair(random: Random) -> tuple[Query, Query, str]:
         changed = replace(changed, options=options + _MINI_BATCH)
         names.append("mini-batch")
     return query, changed, f"{' and '.join(names)}, {source}"
+
+
+def noded_pair(random: Random) -> tuple[Query, Query, str]:
+    """Draw a query of a node that others do not have, and an edit of it."""
+    kind = random.choice(list(NODED))
+    query = NODED[kind](random)
+    for _ in range(50):
+        name = random.choice([
+            "added", "added", "removed", "exchanged", "mini-batch", "having", "set", "set", "inner",
+            "inner", "filter",
+        ])  # fmt: skip
+        made = {**EDITS, "having": _having, "set": _set, "inner": _inner}[name](query, random)
+        if made is not None and made != query:
+            return query, made, f"{name}, {kind}"
+    return query, query, f"nothing, {kind}"
+
+
+def _plain(random: Random, source: str, more: Sequence[str] = (), options: str = "") -> Query:
+    pool = [*AGGREGATES[:8], *more]
+    keys = tuple(random.sample(["g", "name"], random.choice([1, 1, 2])))
+    where = tuple(random.sample(FILTERS[:1], random.choice([0, 0, 0, 1])))
+    return Query("agg", source, where, keys, _some(random, pool, 3), options=options)
+
+
+def _fields(random: Random) -> tuple[str, ...]:
+    return _some(random, [f"{side}.{name}" for side in "ab" for name in FIELDS], 4)
+
+
+TUMBLED = "INTERVAL '10' SECOND"
+NODED: dict[str, Callable[[Random], Query]] = {
+    "grouping sets": lambda r: Query(
+        "sets", r.choice(["o", "o", "u"]), (), SET_KEYS, _some(r, AGGREGATES[:8], 3),
+        r.choice(SETS),
+    ),
+    "a user's function": lambda r: replace(
+        _plain(r, r.choice(["o", "u"]), options=FUNCTIONS),
+        items=(*_some(r, AGGREGATES[:8], 2), "weighted(v)"),
+    ),
+    "UNNEST": lambda r: _plain(r, "unnested"),
+    "a user's table function": lambda r: _plain(r, "split", options=FUNCTIONS),
+    "upserts": lambda r: _plain(r, "w"),
+    "all changes": lambda r: _plain(r, "u"),
+    "nested": lambda r: Query(
+        "agg", "inner", (), ("g",), _some(r, ["SUM(v)", "COUNT(*)", "AVG(v)"], 3)
+    ),
+    "a temporal join": lambda r: Query("temporal", "", (), (), _fields(r), r.choice(["", "LEFT"])),
+    "a group window": lambda r: Query(
+        "group-window", "o", (), ("g",), _some(r, AGGREGATES[:8], 3),
+        r.choice([each for each in WINDOWS if not each.startswith("CUM")]),
+    ),
+    "a join of windows": lambda r: Query("window-join", "", (), ("g",), _fields(r), TUMBLED),
+    "TopN of windows": lambda r: Query(
+        "window-top", "", (), ("g",), _some(r, ["id", "name", "v", "price"], 3), TUMBLED
+    ),
+    "windows": lambda r: Query(
+        "window", "o", (), ("g",), _some(r, AGGREGATES[:8], 3), r.choice(WINDOWS)
+    ),
+}  # fmt: skip
+
+
+def _having(query: Query, random: Random) -> Query | None:
+    if query.shape != "agg" or query.having:
+        return None
+    return replace(query, having=random.choice(["COUNT(*) > 2", "MAX(v) > 150"]))
+
+
+def _set(query: Query, random: Random) -> Query | None:
+    return replace(query, setting=random.choice(SETS)) if query.shape == "sets" else None
+
+
+def _inner(query: Query, random: Random) -> Query | None:
+    """Aggregates that are new in the query below, and above it."""
+    if query.source != "inner":
+        return None
+    pool = ["SUM(w)", "AVG(w)", "COUNT(w)", "SUM(m)", "MAX(w)"]
+    return replace(query, source="inner2", items=(*query.items, *_some(random, pool, 2)))
 
 
 NARROW = {
@@ -514,12 +678,14 @@ def edited(query: Query, random: Random) -> tuple[Query, str]:
 
 
 def _pool(query: Query) -> list[str]:
-    if query.shape == "agg":
+    if query.shape == "agg" and not query.source.startswith("inner"):
         pool = [*AGGREGATES, *(DISTINCT if query.source != "grouped" else ())]
         return pool + list(IN_ORDER if query.source == "o" else ())
-    if query.shape in ("join", "interval"):
+    if query.shape in ("join", "interval", "temporal", "window-join"):
         return [f"{side}.{name}" for side in "ab" for name in FIELDS]
-    if query.shape == "window":
+    if query.source.startswith("inner"):
+        return ["SUM(v)", "COUNT(*)", "AVG(v)", "COUNT(v)"]
+    if query.shape in ("window", "group-window", "sets"):
         return [*AGGREGATES[:8]]
     if query.shape == "over":
         return ["SUM(v)", "COUNT(*)", "MAX(v)", "AVG(v)", "MIN(id)", "v", "name"]

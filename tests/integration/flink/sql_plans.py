@@ -411,6 +411,44 @@ FOLD_EDITS = (
          TTL + _more(CHANGED, "MIN(b)"), UNKNOWN, "unknown"),
 )  # fmt: skip
 FOLD_PLANS = GOLDEN.with_name("sql-fold-plans-2.3.jsonl.xz")
+BY_SETS = "SELECT a, d, SUM(b){} FROM MyTable GROUP BY {}"
+TWO_SETS = BY_SETS.format("", "GROUPING SETS ((a), (d))")
+BOTH = "SELECT a, SUM(s){} FROM (SELECT a, d, SUM(b) AS s{} FROM MyTable GROUP BY a, d) GROUP BY a"
+HAVING = "SELECT a, SUM(b) FROM MyTable GROUP BY a HAVING SUM(b) > {}"
+UPDATED_TOP = TOP.replace("BY a", "BY d")
+UNNESTED = "SELECT e, COUNT(*){} FROM MyTable CROSS JOIN UNNEST(ARRAY[a, d]) AS t (e) GROUP BY e"
+# edits of grouping sets, and those of which the sink has something that the new job does not know
+SINK_EDITS = (
+    *(
+        Edit(f"an aggregate added to {by.partition(' (')[0]}", BY_SETS.format("", by),
+             BY_SETS.format(", MAX(c)", by), UNKNOWN, "starts now")
+        for by in ("GROUPING SETS ((a), (d))", "ROLLUP (a, d)", "CUBE (a, d)")
+    ),
+    Edit("a grouping set added", TWO_SETS, BY_SETS.format("", "GROUPING SETS ((a), (d), (a, d))"),
+         UNKNOWN, "starts now"),
+    Edit("a grouping set of another column added", TWO_SETS,
+         BY_SETS.format("", "GROUPING SETS ((a), (d), (c))"), UNKNOWN, "starts now"),
+    Edit("a grouping set removed", BY_SETS.format("", "GROUPING SETS ((a), (d), ())"), TWO_SETS,
+         UNKNOWN, "keeps"),
+    Edit("grouping sets in another order", TWO_SETS,
+         BY_SETS.format("", "GROUPING SETS ((d), (a))"), UNKNOWN, "keeps",
+         "restores silently: groups of MyTable.a, MyTable.d, the number of the grouping set stay"),
+    Edit("a sum added at both levels of a nested aggregate", BOTH.format("", ""),
+         BOTH.format(", SUM(t)", ", SUM(CHAR_LENGTH(c)) AS t"), UNKNOWN, "starts now"),
+    Edit("HAVING made stricter", HAVING.format(3), HAVING.format(9), UNKNOWN, "keeps"),
+    Edit("TopN: one row, and two", _ranked("a, b, c", TOP, 1), _ranked("a, b, c", TOP, 2), UNKNOWN,
+         "unknown", "restores silently without data-state-with-append"),
+    Edit("TopN of one row: a column more", _ranked("a, b, c", TOP, 1),
+         _ranked("a, b, c, d", TOP, 1), UNKNOWN, "null in old rows"),
+    Edit("TopN: less rows", _ranked("a, b, c", TOP, 5), _ranked("a, b, c", TOP, 3), UNKNOWN,
+         "unknown", "goes on; a key that has 5 goes on with 5"),
+    Edit("TopN of rows that are updated: one row, and two",
+         _ranked("d, b", UPDATED_TOP, 1, "Changing"), _ranked("d, b", UPDATED_TOP, 2, "Changing"),
+         UNKNOWN, "starts now"),
+    Edit("an aggregate added behind UNNEST", UNNESTED.format(""), UNNESTED.format(", SUM(b)"),
+         UNKNOWN, "starts now"),
+)  # fmt: skip
+SINK_PLANS = GOLDEN.with_name("sql-sink-plans-2.3.jsonl.xz")
 
 
 def compile_all(to: Path = GOLDEN, edits: Sequence[Edit] = (*EDITS, *ALIKE)) -> None:
@@ -614,6 +652,7 @@ if __name__ == "__main__":
     compile_all()
     compile_all(KEY_PLANS, KEY_EDITS)
     compile_all(FOLD_PLANS, FOLD_EDITS)
+    compile_all(SINK_PLANS, SINK_EDITS)
     take_example()
     take_payments()
     take_views()

@@ -7,6 +7,7 @@ import lzma
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,20 +36,24 @@ from tests.integration.flink.sql_plans import (
     GOLDEN,
     KEY_EDITS,
     KEY_PLANS,
+    SINK_EDITS,
+    SINK_PLANS,
     TWO_SCANS,
     Edit,
 )
 from tests.integration.flink.whole_nodes import GOLDEN as WHOLE_PLANS
 from tests.integration.flink.whole_nodes import NODES, WholeNode
+from tests.support.savepoints.sql_jobs import grouping_sets_plan
 
-ALL = (*EDITS, *KEY_EDITS, *FOLD_EDITS)
+ALL = (*EDITS, *KEY_EDITS, *FOLD_EDITS, *SINK_EDITS)
 
 
 @cache
 def plans() -> dict[str, list[Any]]:
     """The plans of each edit, which real Flink compiled."""
     files = [
-        lzma.decompress(file.read_bytes()).splitlines() for file in (GOLDEN, KEY_PLANS, FOLD_PLANS)
+        lzma.decompress(file.read_bytes()).splitlines()
+        for file in (GOLDEN, KEY_PLANS, FOLD_PLANS, SINK_PLANS)
     ]
     return {line["name"]: line["plans"] for file in files for line in map(json.loads, file)}
 
@@ -429,6 +434,171 @@ def test_every_reason_is_said() -> None:
         for each in matched(edit).operators:
             said = [*each.why, *(column.why for column in each.column_matches)]
             assert each.worst is Fate.KEEPS or each.old is None or any(said), edit.name
+
+
+def test_no_json_of_a_plan_is_in_a_verdict() -> None:
+    """Whatever two plans are compared: reasons, keys and columns are said in words."""
+    pairs = [(matched(edit), edit.name) for edit in (*ALL, *ALIKE)]
+    # each with the next, too, so that all that can differ does
+    parsed = [parse_plan(json.dumps(plan), "plan") for of in plans().values() for plan in of]
+    parsed += [plan for _, _, three in whole_plans() for plan in three]
+    by_family = sorted(parsed, key=lambda plan: sorted({n.kind for n in plan.nodes.values()}))
+    pairs += [(match_plans(*two), "neighbours") for two in pairwise(by_family)]
+    said = set()
+    for match, name in pairs:
+        for each, flink in zip(match.operators, flink_unaided(match), strict=True):
+            columns = [text for column in each.column_matches
+                       for text in (column.why, column.column.name)]  # fmt: skip
+            gone = [column.name for state in each.states for column in state.left_out]
+            said |= {(text, name) for text in (*each.why, *columns, *gone, flink.says)}
+    assert len(said) > 200
+    raw = re.compile(r'[{}"]|INPUT_REF|internalName|\bnull\b.*: ')
+    assert [each for each in said if raw.search(each[0])] == []
+    (why,) = (text for text, name in said
+              if name == "another size of a window" and "window is another" in text)  # fmt: skip
+    assert why == (
+        "its window is another: TumblingWindow of size PT2M of MyTable.ts, and it was"
+        " TumblingWindow of size PT1M of MyTable.ts"
+    )
+
+
+def _why(old: Any, new: Any, kind: str) -> tuple[Fate, str]:
+    """The fate of the operator of a kind, and the reasons."""
+    match = match_plans(*(parse_plan(json.dumps(plan), "plan") for plan in (old, new)))
+    (operator,) = (each for each in match.operators if each.node.kind == kind)
+    return operator.fate, "; ".join(operator.why)
+
+
+def test_what_a_having_makes_of_rows_that_the_sink_has_is_said() -> None:
+    """Stricter, they stay; no longer, what takes them back comes of rows that never came."""
+    old, new = plans()["HAVING with what is there"]
+    condition = ">(SUM(MyTable.b) BY [MyTable.a], 3)"
+    stricter = (
+        f"sink_0 gets only {condition} now: rows that it has and that do not pass stay there, as"
+        " nothing takes them back"
+    )
+    looser = (
+        f"sink_0 gets no longer only {condition}: rows that did not pass come as they change, and a"
+        " delete of one comes that never came before"
+    )
+    assert _why(old, new, "group-aggregate") == (Fate.KEEPS, stricter)
+    assert _why(new, old, "group-aggregate") == (Fate.KEEPS, looser)
+    assert _why(new, new, "group-aggregate") == (Fate.KEEPS, "")
+
+
+def _ranked(strategy: str, end: int, *, numbered: bool = False) -> Any:
+    """A plan of a TopN."""
+    (given, _) = plans()["TopN: another N"]
+    plan = json.loads(json.dumps(given))
+    (rank,) = (node for node in plan["nodes"] if "rankStrategy" in node)
+    rank["rankStrategy"] = {"type": strategy, "primaryKeys": [0, 1]}
+    rank["rankRange"]["end"] = end
+    if numbered:
+        rank["outputRankNumber"] = True
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ends", "fate", "says"),
+    [
+        ("AppendFast", (3, 5), Fate.STARTS_NOW, "come as they change"),
+        ("UpdateFast", (3, 5), Fate.STARTS_NOW, "come as they change"),
+        ("Retract", (1, 2), Fate.STARTS_NOW, "a delete comes that no row came before"),
+        ("Retract", (5, 3), Fate.STARTS_NOW, "and come again when they move up"),
+        ("AppendFast", (5, 3), Fate.UNKNOWN, "a key that has 5 goes on with 5, and rows beyond 3"),
+        ("UpdateFast", (5, 3), Fate.UNKNOWN, "a key that has 5 goes on with 5, and rows beyond 3"),
+        ("AppendFast", (1, 2), Fate.UNKNOWN, "lists of rows by sort key, and there was nothing"),
+        ("UpdateFast", (2, 1), Fate.UNKNOWN, "'data-state-with-update' is not read"),
+    ],
+)
+def test_what_another_number_of_rows_of_a_top_n_does_is_said(
+    strategy: str, ends: tuple[int, int], fate: Fate, says: str
+) -> None:
+    """By what it holds: as many rows as it emits, one row, or all."""
+    old, new = (_ranked(strategy, end) for end in ends)
+    found, why = _why(old, new, "rank")
+    assert found is fate
+    assert says in why
+
+
+def test_a_top_n_of_one_row_holds_that_row_alone() -> None:
+    """In a state of another name, whose rows get columns; in the order in which rows come, none."""
+    plan = parse_plan(json.dumps(_ranked("AppendFast", 1)), "plan")
+    states = states_of(plan, lineage_of(plan))
+    (rank,) = (each for each in states.values() if each.node.kind == "rank")
+    assert [(each.name, list(each.rows)) for each in rank.states] == [
+        ("Top1-Rank-State", [Place.VALUE])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "fates"),
+    [
+        ("SUM", "SUM", {Fate.STARTS_NOW}),
+        ("SUM", "AVG", {Fate.STARTS_NOW}),
+        ("MAX", "COUNT", {Fate.STARTS_NOW}),
+        ("$SUM0", "SUM", {Fate.UNKNOWN}),  # which begins as 0
+        ("COUNT", "SUM", {Fate.UNKNOWN}),
+        ("SUM", "MAX", {Fate.UNKNOWN}),  # only Java knows what that begins as
+    ],
+)
+def test_an_aggregate_of_a_new_aggregate_starts_now(
+    inner: str, outer: str, fates: set[Fate]
+) -> None:
+    """What takes a group back has the NULL of it that it was: at both levels it counts from now."""
+    old, new = json.loads(json.dumps(plans()["a nested aggregate's inner one added"]))
+    for plan, functions in ((old, ()), (new, (inner, outer))):
+        aggregates = [node for node in plan["nodes"] if "aggCalls" in node]
+        for node, function, argument in zip(aggregates, functions, (1, 2), strict=False):
+            call = node["aggCalls"][1]
+            call |= {"internalName": f"${function}$1", "argList": [argument]}
+            node["aggCallNeedRetractions"] = [node["needRetraction"]] * 2
+            call["type"] = "BIGINT NOT NULL" if function in ("COUNT", "$SUM0") else "BIGINT"
+    match = match_plans(*(parse_plan(json.dumps(plan), "plan") for plan in (old, new)))
+    below, above = (each for each in match.operators if each.node.kind == "group-aggregate")
+    assert {each.fate for each in below.column_matches if each.old is None} == {Fate.STARTS_NOW}
+    assert {each.fate for each in above.column_matches if each.old is None} == fates
+    assert above.fate is Fate.KEEPS
+
+
+def test_an_aggregate_added_to_grouping_sets_starts_now() -> None:
+    """Whatever beside the key is in what is expanded; ROLLUP and CUBE are sets, too."""
+    for sets in ("a|b", "ab|a|", "ab|a|b|"):
+        old, new = grouping_sets_plan(sets), grouping_sets_plan(sets, calls=("SUM", "MAX"))
+        assert _why(old, old, "group-aggregate") == (Fate.KEEPS, "")
+        assert _why(old, new, "group-aggregate") == (Fate.KEEPS, "")
+        match = match_plans(*(parse_plan(json.dumps(plan), "plan") for plan in (old, new)))
+        (operator,) = (each for each in match.operators if each.node.kind == "group-aggregate")
+        assert [each.fate for each in operator.column_matches] == [Fate.KEEPS, Fate.STARTS_NOW]
+        assert not operator.keys
+
+
+@pytest.mark.parametrize(
+    ("sets", "fate", "says", "keys", "numbers"),
+    [
+        (("a|b", "a|b|ab"), Fate.STARTS_NOW, "of the grouping set (o.a, o.b) all groups are new",
+         (), {}),
+        (("a|b|ab", "a|b"), Fate.KEEPS, "groups of the grouping set (o.a, o.b) are left out",
+         (0, 1, 2), {1: 1, 2: 2}),
+        (("a|b", "b|a"), Fate.KEEPS, "its keys move", (1, 0, 2), {1: 2, 2: 1}),
+        (("a|b", "a|b|c"), Fate.STARTS_NOW, "(o.c) all groups are new", (0, 1, -1, 2),
+         {1: 3, 2: 5}),
+        (("ab|a|", "a|"), Fate.KEEPS, "set (o.a, o.b) are left out", (0, 2), {1: 0, 3: 1}),
+        (("a|b", "c|d"), Fate.LOST, "", (), {}),
+        (("a|b", "a"), Fate.LOST, "the number of the grouping set", (), {}),
+    ],
+)  # fmt: skip
+def test_grouping_sets_are_told_by_their_columns(
+    sets: tuple[str, str], fate: Fate, says: str, keys: tuple[int, ...], numbers: dict[int, int]
+) -> None:
+    """One more, less, or others in order: their numbers, and the columns of the key, are others."""
+    old, new = map(grouping_sets_plan, sets)
+    match = match_plans(*(parse_plan(json.dumps(plan), "plan") for plan in (old, new)))
+    operator = next(each for each in match.operators if each.node.kind == "group-aggregate")
+    assert operator.fate is fate
+    assert says in "; ".join(operator.why)
+    assert (operator.keys, operator.sets) == (keys, numbers)
+    assert not operator.merges
 
 
 def _mutated(value: Any, random: Random) -> Any:

@@ -14,7 +14,7 @@ from statelake.state_core.plans.matching import Fate, PlanMatch, match_plans, wo
 from statelake.state_core.plans.plan import Plan, parse_plan
 from statelake.state_core.plans.states import RULES
 from statelake.state_core.plans.unaided import flink_unaided
-from statelake.state_core.plans.versions import VersionChange
+from statelake.state_core.plans.versions import FIRST_ROWS, FIRST_ROWS_SENT, VersionChange
 from tests.integration.flink.sql_versions import (
     CHANGED,
     GOLDEN,
@@ -64,8 +64,13 @@ def test_what_a_version_keeps_otherwise_is_refused(name: str, change: VersionCha
     assert crossed
     for old, new, match in crossed:
         (refused,) = (each for each in match.operators if each.worst is not Fate.KEEPS)
-        assert refused.fate in (Fate.UNKNOWN, Fate.LOST), (old, new)
-        assert str(change) in " ".join(refused.why)
+        if change is FIRST_ROWS:  # which are marked as sent
+            assert (refused.fate, refused.why) == (Fate.STARTS_NOW, (FIRST_ROWS_SENT,)), (old, new)
+            back = match_plans(match.new, match.old)
+            assert worst(each.worst for each in back.operators) is Fate.UNKNOWN
+        else:
+            assert refused.fate in (Fate.UNKNOWN, Fate.LOST), (old, new)
+            assert str(change) in " ".join(refused.why)
         unaided = flink_unaided(match)[match.operators.index(refused)]
         assert unaided.wrong or unaided.says.startswith("refuses"), unaided
 

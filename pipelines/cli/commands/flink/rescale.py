@@ -26,6 +26,7 @@ from statelake.pipelines.cli.options import answer, engine_option, job_option, l
 from statelake.pipelines.flink.jars import JarRun
 
 if TYPE_CHECKING:
+    from statelake.pipelines.lake.edit.sql_upgrading import NoUids
     from statelake.pipelines.operations.sql_scripts import SqlPlans
 
 
@@ -91,7 +92,7 @@ def rescale(
     pairs: tuple[str, ...],
     accept: tuple[str, ...],
     like: str | None,
-    no_uids: bool,
+    no_uids: NoUids,
     uids: tuple[str, ...],
     against: str,
     declared: str,

@@ -62,12 +62,17 @@ import org.apache.flink.table.factories.DynamicTableFactory;
 import org.apache.flink.table.factories.DynamicTableSinkFactory;
 import org.apache.flink.table.factories.DynamicTableSourceFactory;
 import org.apache.flink.table.factories.FactoryUtil;
+import org.apache.flink.table.annotation.DataTypeHint;
+import org.apache.flink.table.annotation.FunctionHint;
+import org.apache.flink.table.functions.AggregateFunction;
 import org.apache.flink.table.functions.AsyncLookupFunction;
 import org.apache.flink.table.functions.LookupFunction;
+import org.apache.flink.table.functions.TableFunction;
 import org.apache.flink.table.planner.plan.nodes.exec.ExecNodeContext;
 import org.apache.flink.table.runtime.typeutils.InternalTypeInfo;
 import org.apache.flink.table.types.logical.DecimalType;
 import org.apache.flink.table.types.logical.LogicalType;
+import org.apache.flink.types.Row;
 import org.apache.flink.types.RowKind;
 
 /**
@@ -115,7 +120,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
         FactoryUtil.TableFactoryHelper helper = FactoryUtil.createTableFactoryHelper(this, context);
         return new Rows(
                 context.getObjectIdentifier().getObjectName(), helper.getOptions().get(ROWS),
-                helper.getOptions().get(UPDATING), helper.getOptions().get(ASYNC),
+                helper.getOptions().get(UPDATING), helper.getOptions().get(UPSERTS), helper.getOptions().get(ASYNC),
                 context.getPhysicalRowDataType().getLogicalType());
     }
 
@@ -132,20 +137,22 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
         private final String table;
         private final String file;
         private final boolean updating;
+        private final boolean upserts;
         private final boolean async;
         private final LogicalType type;
 
-        Rows(String table, String file, boolean updating, boolean async, LogicalType type) {
+        Rows(String table, String file, boolean updating, boolean upserts, boolean async, LogicalType type) {
             this.table = table;
             this.file = file;
             this.updating = updating;
+            this.upserts = upserts;
             this.async = async;
             this.type = type;
         }
 
         @Override
         public ChangelogMode getChangelogMode() {
-            return updating ? ChangelogMode.all() : ChangelogMode.insertOnly();
+            return upserts ? ChangelogMode.upsert() : updating ? ChangelogMode.all() : ChangelogMode.insertOnly();
         }
 
         @Override
@@ -155,7 +162,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
                 public DataStream<RowData> produceDataStream(ProviderContext ids, StreamExecutionEnvironment env) {
                     DataStream<Long> numbers = env.fromSequence(0, Long.MAX_VALUE - 1).setParallelism(1);
                     ids.generateUid("numbers").ifPresent(id -> uid(numbers, id));
-                    DataStream<RowData> rows = numbers.flatMap(new Reader(table, file, type.getChildren()))
+                    DataStream<RowData> rows = numbers.flatMap(new Reader(table, file, upserts, type.getChildren()))
                             .returns(InternalTypeInfo.<RowData>of(type)).setParallelism(1);
                     ids.generateUid("rows").ifPresent(id -> uid(rows, id));
                     return rows;
@@ -180,7 +187,7 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
 
         @Override
         public DynamicTableSource copy() {
-            return new Rows(table, file, updating, async, type);
+            return new Rows(table, file, updating, upserts, async, type);
         }
 
         @Override
@@ -240,14 +247,16 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
     static class Reader implements FlatMapFunction<Long, RowData> {
         private final String table;
         private final String file;
+        private final boolean upserts;
         private final List<LogicalType> types;
         private transient List<String> lines;
         private transient int next;
         private transient long end;
 
-        Reader(String table, String file, List<LogicalType> types) {
+        Reader(String table, String file, boolean upserts, List<LogicalType> types) {
             this.table = table;
             this.file = file;
+            this.upserts = upserts;
             this.types = types;
         }
 
@@ -263,7 +272,10 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
                 Thread.sleep(2);
                 return;
             }
-            out.collect(row(lines.get(next++), types));
+            GenericRowData row = row(lines.get(next++), types);
+            if (!upserts || row.getRowKind() != RowKind.UPDATE_BEFORE) { // which no table of upserts gets
+                out.collect(row);
+            }
             SEEN.incrementAndGet();
         }
 
@@ -315,6 +327,44 @@ public class SqlHalves implements DynamicTableSourceFactory, DynamicTableSinkFac
                     return TimestampData.fromEpochMillis(Long.parseLong(word));
                 default:
                     throw new IllegalArgumentException(type.toString());
+            }
+        }
+    }
+
+    /** A sum of values by a weight, and how many there were. */
+    public static class Weighted extends AggregateFunction<Long, Weighted.Held> {
+        public static class Held {
+            public long sum;
+            public long count;
+        }
+
+        @Override
+        public Held createAccumulator() {
+            return new Held();
+        }
+
+        @Override
+        public Long getValue(Held held) {
+            return held.sum + 1000 * held.count;
+        }
+
+        public void accumulate(Held held, Long value) {
+            held.sum += value == null ? 0 : 3 * value;
+            held.count++;
+        }
+
+        public void retract(Held held, Long value) {
+            held.sum -= value == null ? 0 : 3 * value;
+            held.count--;
+        }
+    }
+
+    /** The letters of a text, each in a row. */
+    @FunctionHint(output = @DataTypeHint("ROW<letter STRING>"))
+    public static class Letters extends TableFunction<Row> {
+        public void eval(String text) {
+            for (int i = 0; text != null && i < text.length(); i++) {
+                collect(Row.of(text.substring(i, i + 1)));
             }
         }
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import lzma
+from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +23,9 @@ from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOp
 from statelake.state_core.serializers.sql.binary.projected import projected_row
 from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnapshot
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from tests.integration.flink.sql_versions import GOLDEN
 from tests.support.command import run
+from tests.support.savepoints.sql_jobs import grouping_sets_plan
 
 KEYS = {"a": "INT", "b": "VARCHAR(5)", "c": "DECIMAL(9, 2)"}
 WIDER = {"a": "BIGINT", "b": "VARCHAR(2147483647)", "c": "DECIMAL(20, 2)"}
@@ -345,3 +349,74 @@ def test_a_plan_of_other_keys_is_not_that_of_the_savepoint(savepoint: Path, tmp_
     (why,) = operator.why
     assert why.startswith("its key: the snapshot has (INT, VARCHAR(5), DECIMAL(9, 2)), and the")
     assert "give the plan of the job that took the savepoint" in why
+
+
+@pytest.mark.parametrize("ttl", [False, True])
+def test_first_rows_of_an_old_flink_are_marked_as_sent(tmp_path: Path, *, ttl: bool) -> None:
+    """In the state that the plan of 2.3 has, of another name and type; nothing waits."""
+    (plans,) = (
+        line["plans"] for line in map(json.loads, lzma.decompress(GOLDEN.read_bytes()).splitlines())
+        if line["name"] == "first rows by time"
+    )  # fmt: skip
+    files = [tmp_path / f"{version}.json" for version in ("1.20.0", "2.3.0")]
+    for file in files:
+        text = json.dumps(plans[file.stem])
+        file.write_text(text.replace('"ttl": "0 ms"', '"ttl": "1 h"') if ttl else text)
+    keys = [None, *range(200)]
+    row = {"f0": 1, "f1": 2, "f2": "n", "f3": datetime(2024, 1, 1)}  # noqa: DTZ001 - without zone
+    table = pa.table({
+        "key": pa.array([{"f0": key} for key in keys], pa.struct([("f0", pa.int32())])),
+        "value": pa.array([row | {"f0": key} for key in keys],
+                          pa.struct([("f0", pa.int32()), ("f1", pa.int64()), ("f2", pa.string()),
+                                     ("f3", pa.timestamp("ms"))])),
+    })  # fmt: skip
+    types = {"row_data": ["INT", "BIGINT", "VARCHAR(2147483647)", "TIMESTAMP(3)"]}
+    state = NewKeyedState("deduplicate-state", table, value=types)
+    operator = NewOperator("6_deduplicate", {"row_data": ["INT"]}, (state,), max_parallelism=128)
+    write_snapshot(tmp_path / "old", [operator])
+    refused = sl.sql_upgrade(tmp_path / "old", tmp_path / "made", *files)
+    assert refused.refused == ["Deduplicate[6]: starts now; --accept partly"]
+    done = sl.sql_upgrade(tmp_path / "old", tmp_path / "made", *files, accept="partly")
+    assert done.made
+    (made,) = sl.open_snapshot(tmp_path / "made").operators
+    (sent,) = made.keyed_states
+    assert (sent.name, sent.value_type, sent.with_ttl) == (
+        "already-emitted-state-boolean", "Boolean", ttl,
+    )  # fmt: skip
+    found = sent.to_arrow().to_pylist()
+    assert sorted(str(each["key"]["f0"]) for each in found) == sorted(map(str, keys))
+    assert {each["value"] for each in found} == {True}
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        ("b|a", {(None, 1, 2, 10), (None, 2, 2, 20), (5, None, 1, 7), (None, None, 1, 8)}),
+        ("a|b|c", {(1, None, None, 3, 10), (2, None, None, 3, 20), (None, 5, None, 5, 7),
+                   (None, None, None, 5, 8)}),
+        ("b|c", {(5, None, 1, 7), (None, None, 1, 8)}),
+    ],
+)  # fmt: skip
+def test_groups_of_grouping_sets_go_to_their_numbers(
+    sets: str, expected: set[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    """With their columns; those of a set that is gone are left out, NULL in a set is a value."""
+    files = []
+    for name, of in (("old", "a|b"), ("new", sets)):
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(json.dumps(grouping_sets_plan(of)))
+    held = [(1, None, 1, 10), (2, None, 1, 20), (None, 5, 2, 7), (None, None, 2, 8)]
+    key = pa.struct([("f0", pa.int32()), ("f1", pa.int32()), ("f2", pa.int64())])
+    table = pa.table({
+        "key": pa.array([dict(zip(("f0", "f1", "f2"), row, strict=False)) for row in held], key),
+        "value": pa.array([{"f0": row[3]} for row in held]),
+    })  # fmt: skip
+    state = NewKeyedState("accState", table, value={"row_data": ["BIGINT"]})
+    operator = NewOperator("6_group-aggregate", {"row_data": ["INT", "INT", "BIGINT NOT NULL"]},
+                           (state,), max_parallelism=128)  # fmt: skip
+    write_snapshot(tmp_path / "savepoint", [operator])
+    done = sl.sql_upgrade(tmp_path / "savepoint", tmp_path / "made", *files, accept="partly")
+    assert done.made, done.refused
+    (made,) = sl.open_snapshot(tmp_path / "made").operators
+    found = made["accState"].to_arrow().to_pylist()
+    assert {(*row["key"].values(), *row["value"].values()) for row in found} == expected

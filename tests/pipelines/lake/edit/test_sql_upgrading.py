@@ -21,8 +21,13 @@ from statelake.state_core.errors import (
     NotFoundError,
     StateError,
 )
-from statelake.state_core.formats.metadata.checkpoint_metadata import write_metadata
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    read_metadata,
+    write_metadata,
+)
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.plans.plan import read_plan
+from statelake.state_core.plans.topology import Shape, name_in_uid, operator_ids_of
 from tests.support.command import run
 from tests.support.savepoints.sql_jobs import (
     unpack_sql_job,
@@ -249,6 +254,77 @@ def test_a_plan_compiled_of_other_sql_is_refused(job: tuple[Path, Path, Path]) -
     for nodes, says in ((fewer, "no operator of the old plan"), (calc, "several of the savepoint")):
         with pytest.raises(IncompatibleError, match=says):
             sl.check_sql(savepoint, replace(other, nodes=nodes, numbered=False), new)
+
+
+@pytest.fixture
+def plain(job: tuple[Path, Path, Path], tmp_path: Path) -> Path:
+    """The savepoint as the same job takes it without a compiled plan."""
+    savepoint, old, _ = job
+    ids = operator_ids_of(read_plan(old), Shape({
+        (kind, "halves"): 2 for kind in ("table-source-scan", "sink")
+    }))  # fmt: skip
+    metadata = read_metadata((savepoint / "_metadata").read_bytes())
+    operators = []
+    for each in metadata.operators:
+        number, _, name = each.uid.partition("_")
+        name = {"numbers": "source-0", "rows": "source-1", "lines": "sink-0"}.get(name, name)
+        at = int(number), name
+        operators.append(replace(each, operator_id=ids.get(at, each.operator_id), uid=""))
+    to = tmp_path / "plain"
+    to.mkdir()
+    (to / "_metadata").write_bytes(write_metadata(replace(metadata, operators=operators)))
+    return to
+
+
+def test_a_job_without_a_plan_goes_on_in_one_that_has_it(
+    job: tuple[Path, Path, Path], plain: Path, tmp_path: Path
+) -> None:
+    """Under the uids of the plan, with all that a job has whose state had them before."""
+    savepoint, old, new = job
+    empty = unpack_sql_job("shop-new-empty", tmp_path / "empty")
+    done = sl.sql_upgrade(plain, tmp_path / "made", old, new, accept="partly", no_uids="old",
+                          like=empty)  # fmt: skip
+    assert not done.refused
+    assert {each.flink for each in done.operators} == {
+        "refuses: cannot map it; with --allowNonRestoredState begins empty"
+    }
+    sl.sql_upgrade(savepoint, tmp_path / "as-before", old, new, accept="partly")
+    made, wanted = (sl.open_snapshot(tmp_path / name) for name in ("made", "as-before"))
+    for snapshot in (made, wanted):
+        held = [each for each in snapshot.operators if each.keyed_states or each.operator_states]
+        assert {each.operator_id for each in held} == {
+            operator_id_of_uid(uid) for uid in ("1_numbers", "4_group-aggregate", "8_numbers",
+                                                "10_join")
+        }  # fmt: skip
+    for uid, state in (("4_group-aggregate", "accState"), ("10_join", "left-records"),
+                       ("10_join", "right-records")):  # fmt: skip
+        one, other = (
+            next(each for each in snapshot.operators if each.operator_id == operator_id_of_uid(uid))
+            for snapshot in (made, wanted)
+        )
+        assert one[state].to_arrow().equals(other[state].to_arrow())
+
+
+def test_uids_that_only_a_connector_knows_are_asked_for(
+    job: tuple[Path, Path, Path], plain: Path
+) -> None:
+    """Those of a source of several operators; all others keep, also of the same query."""
+    _, old, _ = job
+    verdict = sl.check_sql(plain, old, old, no_uids="old")
+    fates = {each.operator: each.fate for each in verdict.operators}
+    assert fates == {"TableSourceScan[1]": "unknown", "TableSourceScan[8]": "unknown",
+                     "GroupAggregate[4]": "keeps", "Join[11]": "keeps"}  # fmt: skip
+    assert "--like" in verdict.operators[0].why[0]
+    done = run("check", "sql", plain, "--old-plan", old, "--new-plan", old, "--no-old-uids",
+               "--json")  # fmt: skip
+    assert done.code == 1
+    assert {each["operator"]: each["fate"] for each in done.json["operators"]} == fates
+    one = old.with_name("kafka.json")
+    one.write_text(old.read_text().replace('"halves"', '"kafka"'))
+    ids = Shape({("table-source-scan", "kafka"): 1})
+    assert name_in_uid(read_plan(one), 1, "source-0", ids) == "kafka"
+    with pytest.raises(EncodeError, match="say True, for both jobs, or 'old'"):
+        sl.check_sql(plain, old, old, no_uids="new")  # type: ignore[arg-type]
 
 
 def _numbered(plan: Any, more: int) -> None:
