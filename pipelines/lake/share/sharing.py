@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED
 from statelake.pipelines.lake.share.ciphers import Cipher
 from statelake.pipelines.lake.share.mask_file import DROP, Mask, read_mask
 from statelake.pipelines.lake.share.masking import ALL_COLUMNS, KEEP, MaskRule, masked
@@ -295,6 +296,8 @@ class _Planning:
                 gone: dict[str, dict[str, Any]] = {}
                 if subtask.raw_keyed is not None:
                     gone["raw keyed state"] = {"raw_keyed": None}
+                if subtask.managed_keyed is not None:
+                    gone[KEYED] = {"managed_keyed": None}
                 if subtask.inputs or subtask.outputs:
                     gone["channel state"] = {"inputs": (), "outputs": ()}
                 if subtask.raw_operator is not None and self.sharing.mask is not None:
