@@ -2206,7 +2206,7 @@ def report(
     Raises:
         ConflictError: The file exists.
         DeclarationError: The plan is not that of the savepoint's job.
-        SnapshotError: The savepoint can't be opened; or it can't be read, and is not checked.
+        SnapshotError: The savepoint can't be opened.
     """
     from statelake.pipelines.report.gathering import savepoint_report
     from statelake.pipelines.report.page import write_report

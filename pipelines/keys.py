@@ -23,9 +23,14 @@ from statelake.pipelines.shown import (
     state_head,
     state_title,
 )
-from statelake.state_core.errors import EncodeError, NotFoundError, UnwalkableError
+from statelake.state_core.errors import EncodeError, NotFoundError, OversizedError, StateError
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
+from statelake.state_core.model.snapshot import (
+    FileOfFamilies,
+    KeyedState,
+    Operator,
+    Snapshot,
+)
 from statelake.state_core.printable import Table
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
@@ -77,13 +82,15 @@ class KeyRows:
     batches: Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]
 
 
-def as_far_as_found(key_rows: KeyRows, lost: list[UnwalkableError]) -> KeyRows:
+def as_far_as_found(key_rows: KeyRows, lost: list[StateError]) -> KeyRows:
     """Return the same rows without the error behind them, which `lost` gets."""
 
     def batches() -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
         try:
             yield from key_rows.batches
-        except UnwalkableError as error:
+        except OversizedError:
+            raise
+        except StateError as error:
             lost.append(error)
 
     return replace(key_rows, batches=batches())
@@ -324,19 +331,29 @@ def rows_in_savepoint(
 def _batches(
     operator: Operator, key: EncodedKey, state: str | None
 ) -> Iterator[tuple[KeyedState, pa.RecordBatch]]:
-    """Yield the rows of a key, of all states of an operator or of one; each file is read once."""
+    """Yield the rows of a key, of all states of an operator or of one; each file is read once.
+
+    The error of what can't be read comes behind all else.
+    """
     states = {keyed.name: keyed for keyed in operator.keyed_states}
-    lost: UnwalkableError | None = None
+    lost: StateError | None = None
     for file in operator.keyed_files:
         indexes = [
             index for index, keyed in enumerate(file.states) if state in (None, *keyed.labels)
         ]
-        try:
-            for entries in file.entries_of_key(key, indexes):
-                index = int(entries.state_of[0])
-                yield states[file.states[index].name], file.decode(index, entries)
-        except UnwalkableError as error:  # behind what was found in this file
-            lost = lost or error
+        apart = [[index] for index in indexes] if isinstance(file, FileOfFamilies) else [indexes]
+        for together in apart:
+            names = [file.states[index].name for index in together]
+            where = f"operator {operator.label}"
+            where += f", state {names[0]!r}" if len(names) == 1 else ""
+            try:
+                for entries in file.entries_of_key(key, together):
+                    index = int(entries.state_of[0])
+                    yield states[file.states[index].name], file.decode(index, entries)
+            except OversizedError:
+                raise
+            except StateError as error:  # behind what was found in this file
+                lost = lost or error.within(where)
     if lost is not None:
         raise lost
 

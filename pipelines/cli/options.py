@@ -15,7 +15,8 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
 from inspect import signature
@@ -27,7 +28,13 @@ from click.shell_completion import CompletionItem
 
 from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
-from statelake.state_core.errors import DeclarationError, SnapshotError, StateError
+from statelake.state_core.errors import (
+    DeclarationError,
+    EncodeError,
+    NotFoundError,
+    SnapshotError,
+    StateError,
+)
 from statelake.state_core.extras import require_extra
 from statelake.state_core.printable import printable
 
@@ -188,6 +195,23 @@ def refuse_problems(problems: Iterable[str]) -> None:
         if len(said) > 1:  # not behind the first one, which may end with words to copy
             click.echo(f"{len(said):,} problems, the first of them:", err=True)
         raise SnapshotError(said[0])
+
+
+@contextmanager
+def served_in_part(problems: Sequence[str]) -> Iterator[None]:
+    """End with what could not be read if nothing of that name, or that can have that key, is left.
+
+    Args:
+        problems: What could not be read, for `refuse_problems`.
+
+    Raises:
+        SnapshotError: Something is not found, and there are problems.
+    """
+    try:
+        yield
+    except (NotFoundError, EncodeError):
+        refuse_problems(problems)
+        raise
 
 
 def snapshot_named(job: Job, name: str) -> SnapshotId:

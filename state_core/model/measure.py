@@ -226,7 +226,7 @@ def not_found(operator: Operator) -> UnwalkableError | None:
         try:
             for _ in file.entries():
                 pass
-        except UnwalkableError as error:
+        except UnwalkableError as error:  # noqa: PERF203 - of one file
             return error
     return None
 

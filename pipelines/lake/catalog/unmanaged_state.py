@@ -171,7 +171,8 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
     """Return the size and the digest of each part of a snapshot's unmanaged state.
 
     Its place is an operator's id and `coordinator`, `raw`, `in flight` or `keyed state, kept as
-    bytes`; `master` is of no operator. Digests are of bytes and of their subtasks, not of names of files.
+    bytes`; `master` is of no operator. Digests are of bytes and of their subtasks, not of names of
+    files.
 
     Raises:
         DamagedLakeError: The snapshot's row contradicts itself.

@@ -42,9 +42,9 @@ from statelake.state_core.formats.layout.keyed_states import (
     with_value_bytes,
 )
 from statelake.state_core.formats.layout.meta_info import parse_key_serializer
+from statelake.state_core.formats.metadata.checkpoint_metadata import SubtaskState
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.kryo_parts import kryo_places
-from statelake.state_core.formats.metadata.checkpoint_metadata import SubtaskState
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
     COLLECTIONS,
     Found,

@@ -33,7 +33,7 @@ from statelake.state_core.model.handles import (
     SegmentHandle,
     StreamHandle,
 )
-from tests.support.command import run
+from tests.support.command import Ran, run
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 FLINK = GOLDEN / "flink"
@@ -102,7 +102,84 @@ def spoil(file: Path, way: str, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(os, "open", refusing)
 
 
-def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: bool) -> int:
+Served = dict[tuple[str, str], Any]  # by operator and state
+
+
+def of_states(rows: list[dict[str, Any]]) -> Served:
+    """Return how often each row is there, by operator and state."""
+    found: Served = {}
+    for row in rows:
+        found.setdefault((row["operator"], row["state"]), Counter())[json.dumps(row)] += 1
+    return found
+
+
+def weighed(ran: Ran) -> Served:
+    """Return what `top` says of each state that has entries."""
+    return {
+        (operator["operator"], state["state"]): state
+        for operator in ran.json["operators"]
+        for state in operator["states"]
+        if state["entries"]
+    }
+
+
+def reported(ran: Ran) -> Served:
+    """Return nothing: what the page shows is that of `inspect` and `top`."""
+    assert Path(ran.json["path"]).stat().st_size == ran.json["bytes"]
+    return {}
+
+
+Reader = tuple[Callable[[Path], Ran], Callable[[Ran], Served], Served]
+
+
+def readers(whole: Path, lines: dict[tuple[str, str], Counter[str]], page: Path) -> list[Reader]:
+    """Return commands that read state, each with how it serves each state, and what of the whole.
+
+    Args:
+        whole: The snapshot.
+        lines: What `dump` prints of it.
+        page: Where `report` writes.
+    """
+    rows = [json.loads(line) for counted in lines.values() for line in counted]
+    found: list[tuple[Callable[[Path], Ran], Callable[[Ran], Served]]] = [
+        (lambda at: run("top", at, "--json", "--limit", 1), weighed),
+        (lambda at: run("expired", at, "--ttl", "1d", "--at", "2100-01-01T00:00Z", "--json"),
+         lambda ran: of_states(ran.json["states"])),
+        (lambda at: run("report", at, "--to", page, "--overwrite", "--limit", 1, "--json"),
+         reported),
+    ]  # fmt: skip
+    keys = [row["key"] for row in rows if "key_group" in row]
+    if keys:
+        text = keys[0] if isinstance(keys[0], str) else json.dumps(keys[0])
+        get = lambda at: run("get", at, "--key", text, "--json")  # noqa: E731
+        find = lambda at: run("find", text.strip("{}"), at, "--json", "--contains")  # noqa: E731
+        found.append((get, lambda ran: of_states(ran.json)))
+    else:
+        find = lambda at: run("find", "a", at, "--json", "--contains")  # noqa: E731
+    found.append((find, lambda ran: of_states(ran.json["hits"])))
+    ran = [(ask(whole), ask, serve) for ask, serve in found]
+    return [(ask, serve, held_by(serve, done)) for done, ask, serve in ran if done.code != 3]
+
+
+def held_by(serve: Callable[[Ran], Served], ran: Ran) -> Served:
+    """Return what a command serves; nothing if it has only said what it can't read."""
+    return serve(ran) if ran.out else {}
+
+
+def check_served(reader: Reader, ran: Ran, lost: set[tuple[str, str]], file: str) -> None:
+    """Check that a command serves what is not lost, and names the file of what is."""
+    _, serve, right = reader
+    served = held_by(serve, ran)
+    for place, held in right.items():
+        assert place in lost or served.get(place) == held, (file, place)
+    assert {*served} <= {*right}, file
+    assert ran.code == 3 or (served == right and not (serve is reported and lost)), file
+    assert ran.code != 3 or file in ran.err, (file, ran.err)
+
+
+def sweep(
+    fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: bool, every: bool = False
+) -> int:
     """Make each file of a fixture unreadable in turn; return how many were tried.
 
     Args:
@@ -110,6 +187,7 @@ def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: boo
         tmp_path: Where copies go.
         ways: The ways.
         each_way: Whether each file in each way, or in one of them.
+        every: Whether each command reads each of them, or one of those that take long.
     """
     whole = copied(fixture, tmp_path / "whole")
     lines, code, _ = dumped(whole)
@@ -128,6 +206,7 @@ def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: boo
         for state in operator["states"]
     }
     offsets = run("offsets", whole, "--json").json
+    reading = readers(whole, lines, tmp_path / "page.html")
     tried = 0
     for number, file in enumerate(files_of(whole)):
         for way in ways if each_way else (ways[number % len(ways)],):
@@ -138,6 +217,8 @@ def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: boo
                 left, dump_code, said = dumped(spoiled)
                 typed = run("types", spoiled, "--json")
                 listed = run("offsets", spoiled, "--json")
+                chosen = reading if every else [reading[tried % len(reading)]]
+                asked = [(reader, reader[0](spoiled)) for reader in chosen]
             shutil.rmtree(tmp_path / "spoiled")
             tried += 1
             why = file.name, way
@@ -181,6 +262,10 @@ def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: boo
                 for one in listed.json[role]:
                     assert one.get("problems") or one in offsets[role], why
             assert listed.code == 3 or listed.json == offsets, why
+            for reader, ran in asked:
+                check_served(
+                    reader, ran, {at for at in lines if left.get(at) != lines[at]}, file.name
+                )
     return tried
 
 
@@ -190,8 +275,7 @@ def test_one_unreadable_file_closes_no_other_state(fixture: str, tmp_path: Path)
     assert sweep(FLINK / fixture, tmp_path, WAYS, each_way=False) > 1
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
+EVERY = pytest.mark.parametrize(
     "fixture",
     sorted(
         each.parent
@@ -200,6 +284,17 @@ def test_one_unreadable_file_closes_no_other_state(fixture: str, tmp_path: Path)
     ),
     ids=lambda path: str(path.relative_to(FLINK)).split("/")[0],
 )  # fmt: skip
+
+
+@pytest.mark.nightly
+@EVERY
+def test_every_command_serves_what_can_be_read(fixture: Path, tmp_path: Path) -> None:
+    """Of every golden savepoint, whichever file is gone."""
+    assert sweep(fixture, tmp_path, WAYS[:1], each_way=True, every=True) > 1
+
+
+@pytest.mark.full
+@EVERY
 def test_no_unreadable_file_closes_another_state(fixture: Path, tmp_path: Path) -> None:
     """The same of every golden savepoint, each file in each way."""
     assert sweep(fixture, tmp_path, WAYS, each_way=True) > 1
