@@ -510,6 +510,12 @@ class Share(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
+_INEXACT = click.option(
+    "--inexact", is_flag=True,
+    help="Go by what columns show of values that they don't hold in full; otherwise refused.",
+)  # fmt: skip
+
+
 class ShareOptions(TypedDict):
     """How `LakeSnapshot.export` samples keys, and masks keys and values."""
 
@@ -517,11 +523,14 @@ class ShareOptions(TypedDict):
     seed: int
     mask: Mask | None
     leave_out_opaque: bool
+    inexact: bool
 
 
 def _share_options(
-    sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool
+    sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool, inexact: bool
 ) -> ShareOptions:
+    if inexact and mask is None:
+        raise click.UsageError("--inexact is for --mask")
     if leave_out_opaque and sample is None and mask is None:
         raise click.UsageError("--leave-out-opaque is for --sample and --mask")
     read = None
@@ -529,7 +538,10 @@ def _share_options(
         from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
 
         read = read_mask(mask)
-    return {"sample": sample, "seed": seed, "mask": read, "leave_out_opaque": leave_out_opaque}
+    return {
+        "sample": sample, "seed": seed, "mask": read, "leave_out_opaque": leave_out_opaque,
+        "inexact": inexact,
+    }  # fmt: skip
 
 
 # an export's sample and mask
@@ -543,6 +555,7 @@ share_options = gathered(
     click.option("--mask", metavar="FILE", help="A YAML file with the rules for masking."),
     click.option("--leave-out-opaque", is_flag=True,
                  help="Leave out what can't be sampled or masked."),
+    _INEXACT,
 )  # fmt: skip
 
 
@@ -557,8 +570,7 @@ def engine_option(command: Command) -> Command:
 
 def inexact_option(command: Command) -> Command:
     """Add `--inexact`."""
-    says = "Go by what columns show of values that they don't hold in full; otherwise refused."
-    return click.option("--inexact", is_flag=True, help=says)(command)
+    return _INEXACT(command)
 
 
 def cluster_options(command: Command) -> Command:

@@ -386,6 +386,7 @@ def upgrade_sql_job(
     accept: Sequence[str] = (),
     no_uids: bool = False,
     dry_run: bool = False,
+    inexact: bool = False,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
@@ -404,6 +405,8 @@ def upgrade_sql_job(
         accept: As for `refusals_of`.
         no_uids: Whether both jobs run without a compiled plan.
         dry_run: Whether only the verdict is returned.
+        inexact: Whether rows are rewritten by what columns show of values that they don't hold in
+            full.
         note: Kept with the new snapshot.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
@@ -435,8 +438,9 @@ def upgrade_sql_job(
         return before()
     try:
         upgrade_sql(
-            lake, job, snapshot_id, target, going_on, note=note, engine=engine, progress=progress
-        )
+            lake, job, snapshot_id, target, going_on, inexact=inexact, note=note, engine=engine,
+            progress=progress,
+        )  # fmt: skip
     except ConflictError:
         if not lake.has(job, target):
             raise
