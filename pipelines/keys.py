@@ -82,8 +82,8 @@ class KeyRows:
     batches: Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]
 
 
-def as_far_as_found(key_rows: KeyRows, lost: list[StateError]) -> KeyRows:
-    """Return the same rows without the error behind them, which `lost` gets."""
+def as_far_as_found(key_rows: KeyRows, lost: Callable[[StateError], None]) -> KeyRows:
+    """Return the same rows without the error behind them, which `lost` is called with."""
 
     def batches() -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
         try:
@@ -91,7 +91,7 @@ def as_far_as_found(key_rows: KeyRows, lost: list[StateError]) -> KeyRows:
         except OversizedError:
             raise
         except StateError as error:
-            lost.append(error)
+            lost(error)
 
     return replace(key_rows, batches=batches())
 

@@ -268,8 +268,9 @@ def _key_groups(number: int, operator: OperatorDescription, parallelism: int) ->
         yield tag("p", "Sizes are estimated: entries were not counted.", class_="note")
 
 
-def top(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
+def top(name: Name, weighed: dict[str, StateWeights], problems: list[str]) -> Iterator[Html]:
     """Yield the parts of the page of the heaviest keys of an operator."""
+    yield from map(problem, problems)
     if len(weighed) > 1:
         yield from _together(name, weighed)
     most = sorted(weighed.items(), key=lambda item: -item[1].size)
@@ -385,7 +386,8 @@ def key(name: Name, text: str, found: KeyState | None) -> Iterator[Html]:
     if found is None:
         return
     yield tag("h2", f"Held in {title_of(name)}")
-    if not found.tables:
+    yield from map(problem, found.problems)
+    if not found.tables and not found.problems:
         yield tag("p", "Nothing is held for this key.")
     yield from printed(found.tables)
     if found.history is not None:

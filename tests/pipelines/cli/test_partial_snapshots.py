@@ -435,6 +435,20 @@ def test_a_lost_table_is_of_one_state(tmp_path: Path) -> None:
     served = run("dump", whole, "--state", next(iter(counted))[1])
     assert (served.code, len(served.lines)) == (0, sum(lines[next(iter(counted))].values()))
 
+    # so do commands that read keys, and one that is asked for another state
+    for words in (["top", whole], ["expired", whole, "--ttl", "1d"], ["find", "1", whole]):
+        ran = run(*words)
+        assert (ran.code, tables[0] in ran.err) == (3, True), words
+    other = next(iter(counted))
+    for words in (["top", whole], ["find", "1", whole]):
+        ran = run(*words, "--operator", other[0], "--state", other[1])
+        assert ran.code in (0, 1), ran.err
+    key = json.dumps(json.loads(next(iter(lines[marked])))["key"])
+    got = run("get", whole, "--key", key, "--json")
+    assert (got.code, tables[0] in got.err) == (3, True)
+    assert other[1] in {row["state"] for row in got.json}
+    assert marked[1] not in {row["state"] for row in got.json}
+
 
 def test_a_store_that_does_not_answer_is_asked_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -94,7 +94,7 @@ def get(
                 err=True,
             )
     lost: list[StateError] = []
-    key_rows = [as_far_as_found(rows, lost) for rows in key_rows]
+    key_rows = [as_far_as_found(rows, lost.append) for rows in key_rows]
     entries = _print_json(key_rows) if as_json_ else _print_tables(key_rows)
     refuse_problems([*problems, *map(str, lost)])
     if not entries and not as_json_:
