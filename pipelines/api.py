@@ -1588,6 +1588,7 @@ class LakeSnapshot(Snapshot):
         limit: int | None = 100,
     ) -> Found:
         """Return where a value is; see `Snapshot.find`. State without tables is not searched."""
+        from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
         from statelake.state_core.model.finding import Unsearched, find_in_snapshot
 
         def search(record: SnapshotRecord) -> Found:
@@ -1601,7 +1602,27 @@ class LakeSnapshot(Snapshot):
         if size:
             why = f"{size:,} bytes of state without tables"
             found.unsearched.append(Unsearched("", "", "", why))
+        for label, size in keyed_kept_as_bytes(self.record).items():
+            found.unsearched.append(Unsearched(label, "", "", f"{size:,} bytes of {KEYED}"))
         return found
+
+    def problems_of(
+        self, operator: str | None = None, state: str | None = None, *, keyed: bool = False
+    ) -> list[str]:
+        """Return which operators' keyed state is kept as bytes, whose entries nobody finds.
+
+        Args:
+            operator: Only of this operator: its uid or id.
+            state: As for `Snapshot.problems_of`: such bytes may have a state of any name.
+            keyed: Likewise: it is keyed state.
+        """
+        from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
+
+        return [
+            f"operator {label}: {KEYED}, which are not read; see `import` for the reason"
+            for label in keyed_kept_as_bytes(self.record)
+            if operator in (None, label)
+        ]
 
     def key_rows(
         self, key: object, *, operator: str | None = None, state: str | None = None

@@ -472,9 +472,9 @@ class Source:
             StateError: The snapshot can't be read.
         """
         snapshot = self.opened(name, partial=True)
+        problems += snapshot.problems_of(keyed=True)
         if isinstance(snapshot, LakeSnapshot):
             return snapshot.key_rows(text)
-        problems += snapshot.problems_of(keyed=True)
         found = rows_in_savepoint(snapshot, text)
         return [as_far_as_found(rows, lambda error: self._tell(error, problems)) for rows in found]
 
@@ -495,9 +495,10 @@ class Source:
             trouble = "A lake whose values are not masked has one."
             return KeyState(tables, None, trouble, tuple(problems))
         try:
-            return KeyState(tables, self._lake.job(name.job, engine="local").history(text))
+            history = self._lake.job(name.job, engine="local").history(text)
+            return KeyState(tables, history, problems=tuple(problems))
         except StateError as error:  # another snapshot is damaged
-            return KeyState(tables, None, str(error))
+            return KeyState(tables, None, str(error), tuple(problems))
 
     def top(
         self, name: Name, operator: str, count: int, problems: list[str]
@@ -515,10 +516,9 @@ class Source:
             StateError: The snapshot can't be read.
         """
         snapshot = self.opened(name, partial=True)
-        reading: dict[str, Any] = {}
-        if not isinstance(snapshot, LakeSnapshot):
-            problems += snapshot.problems_of(operator, keyed=True)
-            reading["problems"] = problems
+        problems += snapshot.problems_of(operator, keyed=True)
+        in_lake = isinstance(snapshot, LakeSnapshot)
+        reading: dict[str, Any] = {} if in_lake else {"problems": problems}
         weighed = snapshot.top(count, operator=operator, **reading)
         return {state: each for states in weighed.values() for state, each in states.items()}
 

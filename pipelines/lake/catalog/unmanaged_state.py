@@ -218,6 +218,22 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
     return parts
 
 
+def keyed_kept_as_bytes(record: SnapshotRecord) -> dict[str, int]:
+    """Return the operators whose keyed state is kept as bytes, by uid or id, with its size.
+
+    Raises:
+        DamagedLakeError: The snapshot's row contradicts itself.
+    """
+    uids = {operator.operator_id: operator.label for operator in record.operators}
+    sizes: dict[str, int] = {}
+    for operator in carried_metadata(record).operators:
+        label = uids.get(operator.operator_id) or operator.uid or operator.operator_id
+        for subtask in (operator.subtasks or {}).values():
+            if subtask.managed_keyed is not None:
+                sizes[label] = sizes.get(label, 0) + keyed_bytes(subtask.managed_keyed)
+    return sizes
+
+
 def carried_source(handle: StreamHandle, lake: Directory) -> ByteSource:
     """Return the bytes of a handle in a carried `_metadata`.
 

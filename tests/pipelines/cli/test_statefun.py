@@ -177,6 +177,12 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
     assert run("export", *of, "--to", tmp_path / "out").code == 0
     assert keyed_bytes_of(tmp_path / "out") == keyed_bytes_of(unknown)
 
+    for words in (["get", "--key", "user-1"], ["top"]):
+        refused = run(*words, *of[:6])
+        assert refused.code == 3
+        assert f"operator {OPERATOR}: keyed state kept as bytes" in refused.err
+    assert f"{OPERATOR}: 20,965 bytes of keyed state kept" in run("find", "user-1", *of[:6]).out
+
     for words in (("--parallelism", 2), ("--max-parallelism", 256)):
         refused = run("export", *of, "--to", tmp_path / "other", *words)
         assert refused.code == 3

@@ -76,13 +76,10 @@ def top(
     """
     lives = ttl or {}
     with progress_bar("weighing", quiet=as_json_) as progress:
-        problems: list[str] = []
-        snapshot: Any = source.stored(progress=progress) if source.in_lake else None
-        reading: dict[str, Any] = {}
-        if snapshot is None:
-            snapshot = source.open(partial=True)
-            problems += snapshot.problems_of(operator, state, keyed=True)
-            reading["problems"] = problems
+        stored = source.stored(progress=progress) if source.in_lake else None
+        snapshot = source.open(partial=True) if stored is None else stored
+        problems = snapshot.problems_of(operator, state, keyed=True)
+        reading: dict[str, Any] = {"problems": problems} if stored is None else {}
         taken_at = at or snapshot.taken_at
         with served_in_part(problems):
             weighed = snapshot.top(

@@ -78,14 +78,14 @@ def get(
       statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
       statelake get savepoint-5f1e2c --key berlin --plan plan.json --operator "GroupAggregate[5]"
     """
-    problems: list[str] = []
-    if source.in_lake:
-        key_rows = source.stored().key_rows(text, operator=operator, state=state)
-    else:
-        snapshot = source.open(partial=True)
-        problems += snapshot.problems_of(operator, state, keyed=True)
-        with served_in_part(problems):
-            key_rows = rows_in_savepoint(snapshot, text, operator=operator, state=state)
+    stored = source.stored() if source.in_lake else None
+    opened = source.open(partial=True) if stored is None else stored
+    problems = opened.problems_of(operator, state, keyed=True)
+    with served_in_part(problems):
+        if stored is not None:
+            key_rows = stored.key_rows(text, operator=operator, state=state)
+        else:
+            key_rows = rows_in_savepoint(opened, text, operator=operator, state=state)
     for rows in key_rows:
         if rows.key_group is None:
             click.echo(
