@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
+from statelake.pipelines.lake.tables.records import taken_text
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.report.drawing import key_group_chart, subtask_chart
@@ -525,7 +526,7 @@ def growth(found: Growth) -> Iterator[Html]:
     yield from growth_answer(found)
     steps = [
         (
-            each.snapshot, f"{each.taken_at:%Y-%m-%d %H:%M}", f"{each.total.entries:,}",
+            each.snapshot, taken_text(each.taken_at, each.taken_from), f"{each.total.entries:,}",
             bytes_text(each.total.size),
         )
         for each in found.steps[-SHOWN_SNAPSHOTS:]

@@ -49,6 +49,8 @@ from statelake.pipelines.lake.tables.operator_tables import (
     plan_operator_tasks,
 )
 from statelake.pipelines.lake.tables.records import (
+    GIVEN,
+    OF_FILE,
     OperatorRecord,
     OperatorStateRecord,
     SliceRecord,
@@ -572,6 +574,7 @@ class _Import:
             metadata=metadata,
             carried=carried,
             operators=operators,
+            taken_from=OF_FILE if self.taken_at is None else GIVEN,
         )
 
     def _commit(
