@@ -147,8 +147,8 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
     be dropped (`statelake hold`).
 
     Flink writes no time into a snapshot. So `taken` is the time that `import --taken` gave, or when
-    the file `_metadata` was last written, which a copy changes (`cp -p` and `rsync -t` do not). This
-    guess has a question mark; in JSON its `taken_from` is `file`.
+    the file `_metadata` was last written, which a copy changes (`cp -p` and `rsync -t` do not).
+    This guess has a question mark; in JSON its `taken_from` is `file`.
 
     \b
     Examples:
