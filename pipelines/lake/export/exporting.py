@@ -37,7 +37,11 @@ from statelake.pipelines.lake.export.export_slice import (
 )
 from statelake.pipelines.lake.export.redistributing import refuse_finished, write_operator_states
 from statelake.pipelines.lake.share.sharing import SharedRows, Sharing
-from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    SnapshotRecord,
+    differing_copies,
+)
 from statelake.pipelines.lake.tables.table_rows import TableRows, group_sizes, table_rows
 from statelake.pipelines.times import Stopwatch, Times
 from statelake.state_core.errors import UnsupportedFormatError
@@ -189,6 +193,7 @@ class _Export:
             self.record, metadata = shared.record, shared.metadata
             self.shared = shared.rows
             left_out += shared.left_out
+        left_out += differing_copies(self.record.operators)
         known = {operator.operator_id: operator for operator in self.record.operators}
         refuse_moved_channels(
             metadata.operators,

@@ -59,6 +59,7 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
     UnitRecord,
     by_span,
+    differing_copies,
     key_group_records,
 )
 from statelake.pipelines.lake.tables.table_rows import whole_units
@@ -141,6 +142,8 @@ class ImportResult(Printed):
             yield (
                 f"it is the same savepoint as {self.same_as}; `statelake drop` deletes one of them"
             )
+        for copies in differing_copies(record.operators):
+            yield f"not kept: {copies}"
         for label, why in self.as_bytes.items():
             yield f"operator {label}: {KEYED}, without tables: {why}"
         versions = {table.path: str(table.version) for table in record.tables}

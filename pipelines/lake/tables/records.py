@@ -503,6 +503,21 @@ class SnapshotRecord:
         return record
 
 
+def differing_copies(operators: Iterable[OperatorRecord]) -> list[str]:
+    """Return which copies of broadcast states the lake does not have, as it keeps the first one.
+
+    A job that restores them, or goes on in other subtasks, decides by another content than it did.
+    """
+    return [
+        f"the copies of {operator.label}/{state.name} in subtasks"
+        f" {', '.join(map(str, state.disagreeing))}, which differ from the first one: a broadcast"
+        " state has to be the same in all"
+        for operator in operators
+        for state in operator.operator_states
+        if state.disagreeing
+    ]
+
+
 def taken_text(taken_at: datetime, taken_from: str) -> str:
     """Return when a snapshot was taken; with a question mark if it is a guess."""
     return f"{taken_at:%Y-%m-%d %H:%M}{' ?' if taken_from == OF_FILE else ''}"
