@@ -1563,6 +1563,7 @@ class LakeSnapshot(Snapshot):
         state: str | None = None,
         ttl: Iterable[timedelta] = (),
         at: datetime | None = None,
+        problems: list[str] | None = None,
     ) -> dict[str, dict[str, StateWeights]]:
         """Return the heaviest keys of each keyed state; see `Snapshot.top`."""
         from statelake.pipelines.lake.keys.heavy_keys import weigh_snapshot

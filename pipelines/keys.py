@@ -344,7 +344,7 @@ def _holds_less(kind: pa.DataType) -> bool:
     """Return whether keys of a type may be more than their column."""
     if pa.types.is_nested(kind):
         return any(_holds_less(kind.field(at).type) for at in range(kind.num_fields))
-    return pa.types.is_decimal(kind) or pa.types.is_temporal(kind)
+    return bool(pa.types.is_decimal(kind) or pa.types.is_temporal(kind))
 
 
 def keys_of_owners(
@@ -432,17 +432,22 @@ def _batches(
         ]
         apart = [[index] for index in indexes] if isinstance(file, FileOfFamilies) else [indexes]
         for together in apart:
-            names = [file.states[index].name for index in together]
-            where = f"operator {operator.label}"
-            where += f", state {names[0]!r}" if len(names) == 1 else ""
-            try:
-                for entries in file.entries_of_key(key, together):
-                    index = int(entries.state_of[0])
-                    yield states[file.states[index].name], file.decode(index, entries)
-            except OversizedError:
-                raise
-            except StateError as error:  # behind what was found in this file
-                lost = lost or error.within(where)
+            found = file.entries_of_key(key, together)
+            while True:
+                at = together[0] if len(together) == 1 else None  # the state that is read
+                try:
+                    entries = next(found)
+                    at = int(entries.state_of[0])
+                    rows = file.decode(at, entries)
+                except StopIteration:
+                    break
+                except OversizedError:
+                    raise
+                except StateError as error:  # others are read; the file's own error ends it
+                    name = "" if at is None else f", state {file.states[at].name!r}"
+                    lost = lost or error.within(f"operator {operator.label}{name}")
+                    continue
+                yield states[file.states[at].name], rows
     if lost is not None:
         raise lost
 

@@ -517,9 +517,7 @@ class Source:
         """
         snapshot = self.opened(name, partial=True)
         problems += snapshot.problems_of(operator, keyed=True)
-        in_lake = isinstance(snapshot, LakeSnapshot)
-        reading: dict[str, Any] = {} if in_lake else {"problems": problems}
-        weighed = snapshot.top(count, operator=operator, **reading)
+        weighed = snapshot.top(count, operator=operator, problems=problems)
         return {state: each for states in weighed.values() for state, each in states.items()}
 
     def diff(self, earlier: Name, later: Name) -> Differences:

@@ -112,9 +112,8 @@ def expired_in_snapshot(
             at = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=newest)
             rule = "the newest last access, since a copy changes the time of a snapshot's files"
     every = sorted(set(chosen.values()))
-    reading: dict[str, Any] = {} if problems is None else {"problems": problems}  # no lake has it
     # all states in one pass
-    weighed = snapshot.top(1, ttl=every, at=at, **reading) if chosen else {}
+    weighed = snapshot.top(1, ttl=every, at=at, problems=problems) if chosen else {}
     states = []
     for name, life in chosen.items():
         operator, state = timed[name]

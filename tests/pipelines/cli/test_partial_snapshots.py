@@ -11,14 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import statelake as sl
 from statelake.pipelines.orchestration.metadata import savepoint_metadata
 from statelake.pipelines.ui import pages
 from statelake.pipelines.ui.views import Name, Options, Source
-from statelake.state_core.errors import UnreachableFileError
+from statelake.state_core.errors import CorruptSnapshotError, UnreachableFileError
 from statelake.state_core.files.filesystem import ConfinedDirectory
+from statelake.state_core.formats.keyed.headed_file import HeadedFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     read_metadata,
@@ -26,6 +28,8 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.metadata.stream_map import moved_streams, streams_of
+from statelake.state_core.formats.operator_state.operator_file import OperatorFile
+from statelake.state_core.formats.operator_state.operator_states import OperatorLayout
 from statelake.state_core.model.handles import (
     FileHandle,
     InlineHandle,
@@ -448,6 +452,70 @@ def test_a_lost_table_is_of_one_state(tmp_path: Path) -> None:
     assert (got.code, tables[0] in got.err) == (3, True)
     assert other[1] in {row["state"] for row in got.json}
     assert marked[1] not in {row["state"] for row in got.json}
+
+
+KINDS = "kinds-hashmap-canonical-p2-m128-flink2.3.0/savepoint"
+
+
+def undecodable(name: str, patch: pytest.MonkeyPatch) -> None:
+    """Make the entries of the states of a name unreadable, wherever they are."""
+    keyed, element = HeadedFile.decode, OperatorLayout.decode
+
+    def decode(file: HeadedFile, state: int, *words: Any) -> pa.RecordBatch:
+        if file.states[state].name == name:
+            raise CorruptSnapshotError("bytes of nothing", place=file.name)
+        return keyed(file, state, *words)
+
+    def decode_part(
+        layout: OperatorLayout, file: OperatorFile, state: str, subtask: int
+    ) -> pa.RecordBatch:
+        if state == name:
+            raise CorruptSnapshotError("bytes of nothing", place="a file")
+        return element(layout, file, state, subtask)
+
+    patch.setattr(HeadedFile, "decode", decode)
+    patch.setattr(OperatorLayout, "decode", decode_part)
+
+
+@pytest.mark.parametrize(
+    "fixture",
+    [
+        pytest.param(each, marks=() if each == KINDS else pytest.mark.nightly)
+        for each in sorted(
+            str(each.parent.relative_to(FLINK)) for each in FLINK.glob("**/_metadata")
+        )
+    ],
+    ids=lambda name: name.split("/")[0],
+)
+def test_no_unreadable_state_closes_another(fixture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each state in turn, whose values can't be decoded: it is named, and all others are served."""
+    place = FLINK / fixture
+    lines, _, _ = dumped(place)
+    row = next(json.loads(line) for each in lines.values() for line in each)
+    key = json.dumps(row.get("key", 0))
+    asked = {"get": ["--key", key], "find": [str(row.get("key", "a"))]}
+    whole = {word: run(word, place, *words, "--json") if word == "get"
+             else run(word, *words, place, "--json") for word, words in asked.items()}  # fmt: skip
+    for name in sorted({name for _, name in lines}):
+        with monkeypatch.context() as patch:
+            undecodable(name, patch)
+            left, code, said = dumped(place)
+            got = run("get", place, "--key", key, "--json")
+            found = run("find", *asked["find"], place, "--json")
+        assert (code, f"state {name!r}, " in said, "bytes of nothing" in said) == (3, True, True)
+        assert left == {at: held for at, held in lines.items() if at[1] != name}
+        for ran, before, rows in (
+            (got, whole["get"], list), (found, whole["find"], lambda answer: answer["hits"])
+        ):  # fmt: skip
+            if before.code == 3 or not before.out:
+                continue
+            right = of_states(rows(before.json))
+            served = of_states(rows(ran.json))
+            assert {at: each for at, each in right.items() if at[1] != name} == {
+                at: each for at, each in served.items() if at[1] != name
+            }
+            if served != right:
+                assert (ran.code, f"state {name!r}" in ran.err) == (3, True)
 
 
 def test_a_store_that_does_not_answer_is_asked_once(

@@ -79,12 +79,12 @@ def top(
         stored = source.stored(progress=progress) if source.in_lake else None
         snapshot = source.open(partial=True) if stored is None else stored
         problems = snapshot.problems_of(operator, state, keyed=True)
-        reading: dict[str, Any] = {"problems": problems} if stored is None else {}
         taken_at = at or snapshot.taken_at
         with served_in_part(problems):
             weighed = snapshot.top(
-                limit, operator=operator, state=state, ttl=lives.values(), at=taken_at, **reading
-            )
+                limit, operator=operator, state=state, ttl=lives.values(), at=taken_at,
+                problems=problems,
+            )  # fmt: skip
     weighed = {label: states for label, states in weighed.items() if states or not problems}
     key_types = {label: snapshot[label].keyed_states[0].key_type for label in weighed}
     if as_json_:
