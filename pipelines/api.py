@@ -688,6 +688,7 @@ class Job:
         compression: str = "none",
         metadata_version: int = 3,
         operator_state_version: int = 6,
+        inexact: bool = False,
     ) -> BootstrapResult:
         """Create a savepoint from tables, and import it as the job's snapshot.
 
@@ -701,6 +702,8 @@ class Job:
             compression: `snappy` or `none`.
             metadata_version: 3 restores in any Flink since 1.11, 6 in 2.1 and later.
             operator_state_version: 6, or 5 for Flink before 1.18.
+            inexact: Whether to take what columns of a lake show of values that they don't hold in
+                full.
         """
         from statelake.pipelines.operations.bootstrap import bootstrap
 
@@ -709,7 +712,7 @@ class Job:
             max_parallelism=max_parallelism, compression=compression,
             metadata_version=metadata_version, operator_state_version=operator_state_version,
             lake=self.lake.catalog, job=self.name, snapshot_id=name, engine=self.engine,
-            progress=self.progress,
+            inexact=inexact, progress=self.progress,
         )  # fmt: skip
 
     def sql(
@@ -1134,6 +1137,7 @@ class LakeSnapshot(Snapshot):
         seed: int = 0,
         mask: Mask | str | os.PathLike[str] | None = None,
         leave_out_opaque: bool = False,
+        inexact: bool = False,
     ) -> ExportResult:
         """Write it as a savepoint that Flink restores.
 
@@ -1150,6 +1154,7 @@ class LakeSnapshot(Snapshot):
             seed: Another one samples other keys.
             mask: What becomes of keys and values, or a YAML file that says it.
             leave_out_opaque: Whether state that can't be sampled or masked is left out.
+            inexact: Whether masks go by what columns show of values that they don't hold in full.
         """
         from statelake.pipelines.lake.export.exporting import export_snapshot
         from statelake.pipelines.lake.share.sharing import sharing_of
@@ -1160,7 +1165,9 @@ class LakeSnapshot(Snapshot):
             max_parallelism=max_parallelism,
             compression=configured_compression(conf or {}, compression),
             metadata_version=metadata_version, operator_state_version=operator_state_version,
-            sharing=sharing_of(sample, seed, mask, leave_out_opaque=leave_out_opaque),
+            sharing=sharing_of(
+                sample, seed, mask, leave_out_opaque=leave_out_opaque, inexact=inexact
+            ),
             drop_channel_state=drop_channel_state, engine=self.job.engine,
             progress=self.job.progress,
         )  # fmt: skip
@@ -1330,6 +1337,7 @@ class LakeSnapshot(Snapshot):
         accept: str | Sequence[str] = (),
         suffix: str = "-sql",
         dry_run: bool = False,
+        inexact: bool = False,
         note: str = "",
     ) -> SqlUpgrade:
         """Make a snapshot from which a Flink SQL job of a changed query goes on.
@@ -1346,6 +1354,8 @@ class LakeSnapshot(Snapshot):
                 filter counted, `lost=OPERATOR` for state that may be lost.
             suffix: What follows this snapshot's id in the new one's.
             dry_run: Whether only the verdict is returned.
+            inexact: Whether rows are rewritten by what columns show of values that they don't hold
+                in full.
             note: Kept with the new snapshot.
 
         Raises:
@@ -1359,7 +1369,7 @@ class LakeSnapshot(Snapshot):
         return upgrade_sql_job(
             self._catalog, self.job.name, self.name, f"{self.name}{suffix}", old_plan, new_plan,
             pairs=read_pairs(map), like=like, accept=words, no_uids=no_uids, dry_run=dry_run,
-            note=note, engine=self.job.engine, progress=self.job.progress,
+            inexact=inexact, note=note, engine=self.job.engine, progress=self.job.progress,
         )  # fmt: skip
 
     def erase(
@@ -1434,6 +1444,7 @@ class LakeSnapshot(Snapshot):
         seed: int = 0,
         mask: Mask | str | os.PathLike[str] | None = None,
         leave_out_opaque: bool = False,
+        inexact: bool = False,
         against: str = "",
         timeout: float = 300,
         report: Report | None = None,
@@ -1452,6 +1463,7 @@ class LakeSnapshot(Snapshot):
             seed: Another one samples other keys.
             mask: What becomes of keys and values.
             leave_out_opaque: Whether state that can't be sampled or masked is left out.
+            inexact: Whether masks go by what columns show of values that they don't hold in full.
             against: A file or a savepoint with the new types, for statelake's own verdict.
             timeout: Seconds until it must run and have completed a checkpoint.
             report: Called with the awaited event.
@@ -1464,7 +1476,9 @@ class LakeSnapshot(Snapshot):
             cluster, self._catalog, self.job.name, self.name, program, exports,
             paths=PathMap.parse(path_map), parallelism=parallelism,
             max_parallelism=max_parallelism,
-            sharing=sharing_of(sample, seed, mask, leave_out_opaque=leave_out_opaque),
+            sharing=sharing_of(
+                sample, seed, mask, leave_out_opaque=leave_out_opaque, inexact=inexact
+            ),
             against=against, timeout=timeout, engine=self.job.engine, report=report,
         )  # fmt: skip
 
@@ -1553,6 +1567,7 @@ class LakeSnapshot(Snapshot):
         state: str | None = None,
         ttl: Iterable[timedelta] = (),
         at: datetime | None = None,
+        problems: list[str] | None = None,
     ) -> dict[str, dict[str, StateWeights]]:
         """Return the heaviest keys of each keyed state; see `Snapshot.top`."""
         from statelake.pipelines.lake.keys.heavy_keys import weigh_snapshot
@@ -1578,6 +1593,7 @@ class LakeSnapshot(Snapshot):
         limit: int | None = 100,
     ) -> Found:
         """Return where a value is; see `Snapshot.find`. State without tables is not searched."""
+        from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
         from statelake.state_core.model.finding import Unsearched, find_in_snapshot
 
         def search(record: SnapshotRecord) -> Found:
@@ -1591,7 +1607,27 @@ class LakeSnapshot(Snapshot):
         if size:
             why = f"{size:,} bytes of state without tables"
             found.unsearched.append(Unsearched("", "", "", why))
+        for label, size in keyed_kept_as_bytes(self.record).items():
+            found.unsearched.append(Unsearched(label, "", "", f"{size:,} bytes of {KEYED}"))
         return found
+
+    def problems_of(
+        self, operator: str | None = None, state: str | None = None, *, keyed: bool = False
+    ) -> list[str]:
+        """Return which operators' keyed state is kept as bytes, whose entries nobody finds.
+
+        Args:
+            operator: Only of this operator: its uid or id.
+            state: As for `Snapshot.problems_of`: such bytes may have a state of any name.
+            keyed: Likewise: it is keyed state.
+        """
+        from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
+
+        return [
+            f"operator {label}: {KEYED}, which are not read; see `import` for the reason"
+            for label in keyed_kept_as_bytes(self.record)
+            if operator in (None, label)
+        ]
 
     def key_rows(
         self, key: object, *, operator: str | None = None, state: str | None = None
@@ -1947,6 +1983,7 @@ def bootstrap(
     compression: str = "none",
     metadata_version: int = 3,
     operator_state_version: int = 6,
+    inexact: bool = False,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> BootstrapResult:
@@ -1956,7 +1993,8 @@ def bootstrap(
     return bootstrap(
         None, spec, to, sources=sources, parallelism=parallelism, max_parallelism=max_parallelism,
         compression=compression, metadata_version=metadata_version,
-        operator_state_version=operator_state_version, engine=engine, progress=progress,
+        operator_state_version=operator_state_version, inexact=inexact, engine=engine,
+        progress=progress,
     )  # fmt: skip
 
 
@@ -2234,7 +2272,7 @@ def report(
     Raises:
         ConflictError: The file exists.
         DeclarationError: The plan is not that of the savepoint's job.
-        SnapshotError: The savepoint can't be opened; or it can't be read, and is not checked.
+        SnapshotError: The savepoint can't be opened.
     """
     from statelake.pipelines.report.gathering import savepoint_report
     from statelake.pipelines.report.page import write_report
@@ -2508,6 +2546,7 @@ def sql_upgrade(
     like: str | os.PathLike[str] | None = None,
     no_uids: NoUids = False,
     accept: str | Sequence[str] = (),
+    inexact: bool = False,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
 ) -> SqlUpgrade:
@@ -2526,6 +2565,8 @@ def sql_upgrade(
             `old` if the old one alone does.
         accept: `partly` for what starts now or is null in old rows, `filter` for what another
             filter counted, `lost=OPERATOR` for state that may be lost.
+        inexact: Whether rows are rewritten by what columns show of values that they don't hold in
+            full.
         allow_external: Directories elsewhere to which its handles may lead.
         uids: Operator uids to recognise, for savepoints of before Flink 2.0.
 
@@ -2538,7 +2579,7 @@ def sql_upgrade(
     with in_temporary_lake(place, to, allow_external=allow_external, uids=uids) as snapshot:
         done = snapshot.sql_upgrade(
             old_plan, new_plan, map=map, like=like, no_uids=no_uids, accept=accept,
-            dry_run=to is None,
+            inexact=inexact, dry_run=to is None,
         )  # fmt: skip
         if to is None or not done.made:
             return replace(done, snapshot=place)

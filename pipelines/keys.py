@@ -6,6 +6,7 @@ A key is written as `statelake dump` prints it, in every command that takes keys
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,16 +24,28 @@ from statelake.pipelines.shown import (
     state_head,
     state_title,
 )
-from statelake.state_core.errors import EncodeError, NotFoundError, UnwalkableError
+from statelake.state_core.errors import EncodeError, NotFoundError, OversizedError, StateError
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.formats.layout.keyed_layout import KEY, KEY_GROUP, RAW_KEY
+from statelake.state_core.formats.layout.keys import TIMESTAMP_BYTES
+from statelake.state_core.formats.whole_rows import whole_column
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot
+from statelake.state_core.model.snapshot import (
+    FileOfFamilies,
+    KeyedState,
+    Operator,
+    Snapshot,
+    StateKind,
+)
 from statelake.state_core.printable import Table
 from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.whole_values import whole_values
 
 if TYPE_CHECKING:
     from statelake.state_core.formats.key_weights import LongCollection, StateWeights
     from statelake.state_core.model.description import HeavyKey
 
+_BEGINS_ODD = re.compile(r'\s*["{\[]|\s*[-+]?\d')  # a number, a time, or a row with one
 KEY_LINES = "give a text file with a key a line"
 
 _Owner = TypeVar("_Owner")
@@ -58,6 +71,15 @@ _EXAMPLES: tuple[tuple[Callable[[pa.DataType], bool], Any], ...] = (
 
 
 @dataclass(frozen=True)
+class OddKey:
+    """A key that no column holds: as it is printed, as its column shows it, and its bytes."""
+
+    value: Any
+    shown: Any
+    encoded: EncodedKey
+
+
+@dataclass(frozen=True)
 class KeyRows:
     """The state of a key in one operator.
 
@@ -77,14 +99,16 @@ class KeyRows:
     batches: Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]
 
 
-def as_far_as_found(key_rows: KeyRows, lost: list[UnwalkableError]) -> KeyRows:
-    """Return the same rows without the error behind them, which `lost` gets."""
+def as_far_as_found(key_rows: KeyRows, lost: Callable[[StateError], None]) -> KeyRows:
+    """Return the same rows without the error behind them, which `lost` is called with."""
 
     def batches() -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
         try:
             yield from key_rows.batches
-        except UnwalkableError as error:
-            lost.append(error)
+        except OversizedError:
+            raise
+        except StateError as error:
+            lost(error)
 
     return replace(key_rows, batches=batches())
 
@@ -283,6 +307,79 @@ def keys_from_text(
     return keys
 
 
+def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> OddKey | None:
+    """Return the key that no column holds, and that is printed like this; None if there is none.
+
+    Such a text can't be turned into a key's bytes, so that the keys of all key groups are read.
+
+    Args:
+        states: The keyed states of its operator.
+        key: The operator's key serializer.
+        text: The text, as `find` and `top` print keys.
+    """
+    if not (_holds_less(key.arrow_type) and _BEGINS_ODD.match(text)):
+        return None
+    wanted: list[Any] = [text]
+    with suppress(ValueError, RecursionError):
+        wanted.append(json.loads(text))
+    for state in states:
+        at = TIMESTAMP_BYTES if state.kind is StateKind.TIMERS else 0
+        if RAW_KEY not in state.schema.names:
+            continue
+        for batch in state.batches(columns=[KEY_GROUP, KEY, RAW_KEY]):
+            rows = batch.filter(batch.column(RAW_KEY).is_valid())
+            keys = whole_column(state.layout, rows, KEY, RAW_KEY)
+            for row, each in enumerate(keys):
+                if plain(each) in wanted:
+                    source = DataInput(rows.column(RAW_KEY)[row].as_py()[at:])
+                    with whole_values():
+                        key.read(source)
+                    group, shown = (rows.column(name)[row].as_py() for name in (KEY_GROUP, KEY))
+                    encoded = EncodedKey(bytes(source.data[: source.position]), group)
+                    return OddKey(each, shown, encoded)
+    return None
+
+
+def _holds_less(kind: pa.DataType) -> bool:
+    """Return whether keys of a type may be more than their column."""
+    if pa.types.is_nested(kind):
+        return any(_holds_less(kind.field(at).type) for at in range(kind.num_fields))
+    return bool(pa.types.is_decimal(kind) or pa.types.is_temporal(kind))
+
+
+def keys_of_owners(
+    text: str,
+    owners: Sequence[tuple[_Owner, TypeSerializer]],
+    states_of: Callable[[_Owner], Iterable[KeyedState]],
+) -> list[tuple[_Owner, Any, OddKey | None]]:
+    """Return the operators whose key a text can be, each with the key, or the one found by text.
+
+    Args:
+        text: The text.
+        owners: As for `keys_from_text`.
+        states_of: Returns the keyed states of an operator.
+
+    Raises:
+        EncodeError: The text is not a key of any of them.
+        NotFoundError: There is no operator with keys.
+    """
+    refused: EncodeError | None = None
+    try:
+        parsed = keys_from_text(text, owners)
+    except EncodeError as error:
+        parsed, refused = [], error
+    known = {id(owner): value for owner, value in parsed}
+    found: list[tuple[_Owner, Any, OddKey | None]] = []
+    for owner, key in owners:
+        if id(owner) in known:
+            found.append((owner, known[id(owner)], None))
+        elif (odd := odd_key(states_of(owner), key, text)) is not None:
+            found.append((owner, odd.value, odd))
+    if refused is not None and not found:
+        raise refused
+    return found
+
+
 def rows_in_savepoint(
     snapshot: Snapshot, text: str, *, operator: str | None = None, state: str | None = None
 ) -> list[KeyRows]:
@@ -306,9 +403,8 @@ def rows_in_savepoint(
         for each in snapshot.keyed_operators(operator, state)
     ]
     rows = []
-    for owner, value in keys_from_text(text, owners):
-        file = owner.keyed_files[0]
-        encoded = file.encode_key(value)
+    for owner, value, odd in keys_of_owners(text, owners, lambda owner: owner.keyed_states):
+        encoded = owner.keyed_files[0].encode_key(value) if odd is None else odd.encoded
         rows.append(
             KeyRows(
                 owner.label,
@@ -324,19 +420,34 @@ def rows_in_savepoint(
 def _batches(
     operator: Operator, key: EncodedKey, state: str | None
 ) -> Iterator[tuple[KeyedState, pa.RecordBatch]]:
-    """Yield the rows of a key, of all states of an operator or of one; each file is read once."""
+    """Yield the rows of a key, of all states of an operator or of one; each file is read once.
+
+    The error of what can't be read comes behind all else.
+    """
     states = {keyed.name: keyed for keyed in operator.keyed_states}
-    lost: UnwalkableError | None = None
+    lost: StateError | None = None
     for file in operator.keyed_files:
         indexes = [
             index for index, keyed in enumerate(file.states) if state in (None, *keyed.labels)
         ]
-        try:
-            for entries in file.entries_of_key(key, indexes):
-                index = int(entries.state_of[0])
-                yield states[file.states[index].name], file.decode(index, entries)
-        except UnwalkableError as error:  # behind what was found in this file
-            lost = lost or error
+        apart = [[index] for index in indexes] if isinstance(file, FileOfFamilies) else [indexes]
+        for together in apart:
+            found = file.entries_of_key(key, together)
+            while True:
+                at = together[0] if len(together) == 1 else None  # the state that is read
+                try:
+                    entries = next(found)
+                    at = int(entries.state_of[0])
+                    rows = file.decode(at, entries)
+                except StopIteration:
+                    break
+                except OversizedError:
+                    raise
+                except StateError as error:  # others are read; the file's own error ends it
+                    name = "" if at is None else f", state {file.states[at].name!r}"
+                    lost = lost or error.within(f"operator {operator.label}{name}")
+                    continue
+                yield states[file.states[at].name], rows
     if lost is not None:
         raise lost
 

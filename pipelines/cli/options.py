@@ -15,7 +15,8 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
 from inspect import signature
@@ -27,7 +28,13 @@ from click.shell_completion import CompletionItem
 
 from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
-from statelake.state_core.errors import DeclarationError, SnapshotError, StateError
+from statelake.state_core.errors import (
+    DeclarationError,
+    EncodeError,
+    NotFoundError,
+    SnapshotError,
+    StateError,
+)
 from statelake.state_core.extras import require_extra
 from statelake.state_core.printable import printable
 
@@ -188,6 +195,23 @@ def refuse_problems(problems: Iterable[str]) -> None:
         if len(said) > 1:  # not behind the first one, which may end with words to copy
             click.echo(f"{len(said):,} problems, the first of them:", err=True)
         raise SnapshotError(said[0])
+
+
+@contextmanager
+def served_in_part(problems: Sequence[str]) -> Iterator[None]:
+    """End with what could not be read if nothing of that name, or that can have that key, is left.
+
+    Args:
+        problems: What could not be read, for `refuse_problems`.
+
+    Raises:
+        SnapshotError: Something is not found, and there are problems.
+    """
+    try:
+        yield
+    except (NotFoundError, EncodeError):
+        refuse_problems(problems)
+        raise
 
 
 def snapshot_named(job: Job, name: str) -> SnapshotId:
@@ -486,6 +510,12 @@ class Share(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
+_INEXACT = click.option(
+    "--inexact", is_flag=True,
+    help="Go by what columns show of values that they don't hold in full; otherwise refused.",
+)  # fmt: skip
+
+
 class ShareOptions(TypedDict):
     """How `LakeSnapshot.export` samples keys, and masks keys and values."""
 
@@ -493,11 +523,14 @@ class ShareOptions(TypedDict):
     seed: int
     mask: Mask | None
     leave_out_opaque: bool
+    inexact: bool
 
 
 def _share_options(
-    sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool
+    sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool, inexact: bool
 ) -> ShareOptions:
+    if inexact and mask is None:
+        raise click.UsageError("--inexact is for --mask")
     if leave_out_opaque and sample is None and mask is None:
         raise click.UsageError("--leave-out-opaque is for --sample and --mask")
     read = None
@@ -505,7 +538,10 @@ def _share_options(
         from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
 
         read = read_mask(mask)
-    return {"sample": sample, "seed": seed, "mask": read, "leave_out_opaque": leave_out_opaque}
+    return {
+        "sample": sample, "seed": seed, "mask": read, "leave_out_opaque": leave_out_opaque,
+        "inexact": inexact,
+    }  # fmt: skip
 
 
 # an export's sample and mask
@@ -519,6 +555,7 @@ share_options = gathered(
     click.option("--mask", metavar="FILE", help="A YAML file with the rules for masking."),
     click.option("--leave-out-opaque", is_flag=True,
                  help="Leave out what can't be sampled or masked."),
+    _INEXACT,
 )  # fmt: skip
 
 
@@ -533,8 +570,7 @@ def engine_option(command: Command) -> Command:
 
 def inexact_option(command: Command) -> Command:
     """Add `--inexact`."""
-    says = "Go by what columns show of values that they don't hold in full; otherwise refused."
-    return click.option("--inexact", is_flag=True, help=says)(command)
+    return _INEXACT(command)
 
 
 def cluster_options(command: Command) -> Command:

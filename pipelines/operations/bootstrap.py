@@ -120,6 +120,7 @@ def bootstrap(
     lake: Catalog | None = None,
     job: str = "",
     snapshot_id: str | None = None,
+    inexact: bool = False,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> BootstrapResult:
@@ -140,6 +141,7 @@ def bootstrap(
         lake: The lake into which the savepoint is imported; None for none of them.
         job: The job's name in the lake.
         snapshot_id: The snapshot's id in the lake.
+        inexact: Whether to take what columns of a lake show of values that they don't hold in full.
         engine: `auto`, `local` (a source that needs Spark is an error), `spark`, or an engine.
         progress: Called with (done, total) after each slice.
 
@@ -153,6 +155,7 @@ def bootstrap(
     read = read_bootstrap_spec(_given(spec))
     directory = Directory(read.directory)
     run = _Bootstrap(spark, directory, sources or {}, engine, progress)
+    run.inexact = inexact
     operators = [
         replace(
             operator,
@@ -205,6 +208,7 @@ class _Bootstrap:
         self.named = sources
         self.wanted = engine
         self.progress = progress
+        self.inexact = False
         self.used: list[Any] = []
         self.engine: Engine = LocalEngine()
 
@@ -332,7 +336,7 @@ class _Bootstrap:
             )  # fmt: skip
         lake, job, snapshot, name = (str(source[key]) for key in SOURCE_KEYS["lake"])
         table = lake_table(self.located(lake), job, snapshot, name, f"{job}/{snapshot}/{name}")
-        return self.read(state, plan, table)
+        return self.read(state, plan, replace(table, inexact=self.inexact))
 
     def files(self, state: StateSpec, plan: RowPlan, source: Mapping[str, Any]) -> StateRows:
         path = str(source["path"])

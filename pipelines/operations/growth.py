@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from statelake.pipelines.lake.tables.describing import describe_recorded
+from statelake.pipelines.lake.tables.records import OF_FILE, SnapshotRecord, taken_text
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.errors import (
     DeclarationError,
@@ -29,7 +30,6 @@ from statelake.state_core.model.handles import IncrementalHandle
 from statelake.state_core.printable import Printed, Table, brief, bytes_text, change_text
 
 if TYPE_CHECKING:
-    from statelake.pipelines.lake.tables.records import SnapshotRecord
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.model.snapshot import Snapshot
 
@@ -76,6 +76,7 @@ class Described:
         stored: The bytes that its files take.
         compacts: Whether all its keyed state is in files of RocksDB, which keep what is overwritten
             or deleted until they are compacted.
+        taken_from: What says when it was taken, as in a snapshot's record.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Described:
     operators: Sequence[OperatorDescription]
     stored: int
     compacts: bool = False
+    taken_from: str = OF_FILE
 
     @property
     def states(self) -> dict[Name, StateDescription]:
@@ -104,6 +106,7 @@ class Step:
         total: The size of all its states.
         stored: The bytes that its files take; those of keys and values in a lake.
         compacts: Whether all its keyed state is in files of RocksDB.
+        taken_from: Where `taken_at` is from, as in a snapshot's record.
     """
 
     snapshot: str
@@ -111,6 +114,7 @@ class Step:
     total: Size
     stored: int
     compacts: bool = False
+    taken_from: str = OF_FILE
 
     @property
     def garbage(self) -> float:
@@ -344,7 +348,7 @@ class Growth(Printed):
                 {
                     "snapshot": step.snapshot, "taken_at": step.taken_at.isoformat(),
                     "entries": step.total.entries, "bytes": step.total.size,
-                    "stored_bytes": step.stored,
+                    "stored_bytes": step.stored, "taken_from": step.taken_from,
                 }
                 for step in self.steps
             ],
@@ -400,11 +404,13 @@ class Growth(Printed):
         yield Table("states, by what they grew", columns, rows)
         yield ""
         steps = [
-            (brief(step.snapshot), f"{step.taken_at:%Y-%m-%d %H:%M}", f"{step.total.entries:,}",
-             bytes_text(step.total.size))
+            (brief(step.snapshot), taken_text(step.taken_at, step.taken_from),
+             f"{step.total.entries:,}", bytes_text(step.total.size))
             for step in self.steps
         ]  # fmt: skip
         yield Table("snapshots", ("<snapshot", "<taken", ">entries", ">bytes"), steps)
+        if any(step.taken_from == OF_FILE for step in self.steps):
+            yield "? when the file `_metadata` was last written, which a copy changes"
         if self.groups:
             yield ""
             groups = [
@@ -447,7 +453,9 @@ def recorded(snapshot: Snapshot, record: SnapshotRecord) -> Described:
         record: All that the lake knows of it.
     """
     operators = [describe_recorded(operator) for operator in record.operators]
-    return Described(record.snapshot_id, snapshot, operators, record.state_bytes)
+    return Described(
+        record.snapshot_id, snapshot, operators, record.state_bytes, taken_from=record.taken_from
+    )
 
 
 def growth_of(
@@ -482,7 +490,7 @@ def growth_of(
     times = [each.snapshot.taken_at for each in ordered]
     held = [each.states for each in ordered]
     steps = [
-        Step(each.name, time, _total(states.values()), each.stored, each.compacts)
+        Step(each.name, time, _total(states.values()), each.stored, each.compacts, each.taken_from)
         for each, time, states in zip(ordered, times, held, strict=True)
     ]
     named = {

@@ -16,6 +16,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.changes import (
     Change,
     ValueChange,
+    by_expressions,
     digest_of,
     is_needed,
     resolve_changes,
@@ -221,7 +222,7 @@ def preview_migration(
     by_flink = worst_of(
         result for change, _, _, result in resolved if result.usable or not change.expressions
     )
-    worst = worst_of(result for _, _, _, result in resolved)
+    worst = worst_of(by_expressions(change, result) for change, _, _, result in resolved)
     settled = worst.usable or not by_flink.usable
     verdict = by_flink.verdict.text if settled else "compatible by expression"
     why = "; ".join(map(str, worst.reasons))

@@ -392,6 +392,7 @@ def upgrade_sql_job(
     accept: Sequence[str] = (),
     no_uids: NoUids = False,
     dry_run: bool = False,
+    inexact: bool = False,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
@@ -410,6 +411,8 @@ def upgrade_sql_job(
         accept: As for `refusals_of`.
         no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
         dry_run: Whether only the verdict is returned.
+        inexact: Whether rows are rewritten by what columns show of values that they don't hold in
+            full.
         note: Kept with the new snapshot.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
@@ -441,8 +444,9 @@ def upgrade_sql_job(
         return before()
     try:
         upgrade_sql(
-            lake, job, snapshot_id, target, going_on, note=note, engine=engine, progress=progress
-        )
+            lake, job, snapshot_id, target, going_on, inexact=inexact, note=note, engine=engine,
+            progress=progress,
+        )  # fmt: skip
     except ConflictError:
         if not lake.has(job, target):
             raise

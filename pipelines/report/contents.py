@@ -72,6 +72,7 @@ class Report:
         snapshot_id: The id of the snapshot among these.
         grown: How the job's state grew over them, and why; None of fewer than two.
         growth_problem: Why that is not known.
+        problems: What could not be read, if nobody looked for faults.
     """
 
     title: str
@@ -82,6 +83,7 @@ class Report:
     snapshot_id: str = ""
     grown: Growth | None = None
     growth_problem: str = ""
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,12 +95,14 @@ class ReportResult(Printed):
         bytes: The size of the page.
         operators: The number of operators that it shows.
         faults: The number of faults; None if nothing was checked.
+        problems: What could not be read, if nothing was checked: the page has all else.
     """
 
     path: str
     bytes: int
     operators: int
     faults: int | None
+    problems: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""

@@ -26,7 +26,7 @@ from statelake.pipelines.shown import bytes_text
 from statelake.state_core.checks.integrity import IntegrityReport, check_snapshot
 from statelake.state_core.errors import NotASnapshotError, StateError
 from statelake.state_core.formats import open_snapshot
-from statelake.state_core.formats.key_weights import StateWeights, weigh_operator
+from statelake.state_core.formats.key_weights import StateWeights, weigh_readable
 from statelake.state_core.formats.reader import snapshot_directory, with_plan
 from statelake.state_core.model.description import OperatorDescription, describe_operator
 from statelake.state_core.model.snapshot import Operator
@@ -60,7 +60,7 @@ def savepoint_report(
 
     Raises:
         DeclarationError: The plan is not that of the savepoint's job.
-        SnapshotError: The savepoint can't be opened; or it can't be read, and is not checked.
+        SnapshotError: The savepoint can't be opened.
     """
     shown = snapshot_directory(path).uri if "://" in path else path  # without its credentials
     title = shown.rstrip("/").rpartition("/")[2]
@@ -68,7 +68,7 @@ def savepoint_report(
     if check:
         integrity = _integrity(check_snapshot(path, allow_external=allow_external, uids=uids))
     try:
-        snapshot = open_snapshot(path, allow_external=allow_external, uids=uids)
+        snapshot = open_snapshot(path, allow_external=allow_external, uids=uids, partial=True)
     except NotASnapshotError:
         raise
     except StateError as error:
@@ -80,13 +80,16 @@ def savepoint_report(
     described = snapshot.describe(key_groups=False)
     ordered = sorted(snapshot.operators, key=lambda each: (-each.total_bytes, each.label))
     reported = sorted(described.operators, key=lambda each: (-each.total_bytes, each.label))
+    problems = snapshot.problems_of()
     for number, operator in enumerate(ordered[:DETAILED]):
         try:
-            reported[number] = _counted(operator, limit)
+            reported[number], lost = _counted(operator, limit)
+            problems += operator.problems_among(lost)
         except StateError as error:
             if not check:
                 raise
             reported[number] = replace(reported[number], problem=str(error))
+        problems += [each.problem for each in reported[number].operator_states if each.problem]
         if progress is not None:
             progress(number + 1, min(len(ordered), DETAILED))
     facts = (
@@ -97,20 +100,27 @@ def savepoint_report(
         ("Compression", described.compression),
         ("Size as stored", bytes_text(described.total_bytes)),
     )
-    return Report(title, facts, tuple(reported), integrity)
+    said = () if check else tuple(dict.fromkeys(problems))  # faults say the same
+    return Report(title, facts, tuple(reported), integrity, problems=said)
 
 
-def _counted(operator: Operator, limit: int) -> OperatorDescription:
-    """Return an operator with the counts and the heaviest keys of its state, which is read."""
-    described = describe_operator(operator, schema=True)
+def _counted(
+    operator: Operator, limit: int
+) -> tuple[OperatorDescription, Mapping[str, StateError]]:
+    """Return an operator with the counts and the heaviest keys of its state, which is read.
+
+    And the errors of states that can't be read.
+    """
+    described = describe_operator(operator, schema=True, partial=True)
     lost = {state.name: state.uncounted for state in described.keyed_states if state.uncounted}
     if lost:
         why = f"not all entries of {', '.join(lost)} are found: {next(iter(lost.values()))}"
         described = replace(described, problem=why)
     shown = operator.keyed_states[:DETAILED_STATES]
     names = [state.name for state in shown if state.name not in lost]
-    weights = weigh_operator(operator, limit, states=names) if limit else {}
-    return _with_heaviest(described, weights)
+    unread: dict[str, StateError] = {}
+    weights = weigh_readable(operator, limit, unread, states=names) if limit else {}
+    return _with_heaviest(described, weights), unread
 
 
 def _with_heaviest(

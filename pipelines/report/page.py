@@ -57,7 +57,7 @@ def write_report(
     directory, name = open_target(to, overwrite=overwrite)  # again, as gathering may take long
     directory.write(name, page)
     faults = None if report.integrity is None else len(report.integrity.faults)
-    return ReportResult(os.fspath(to), len(page), len(report.operators), faults)
+    return ReportResult(os.fspath(to), len(page), len(report.operators), faults, report.problems)
 
 
 def open_target(to: str | os.PathLike[str], *, overwrite: bool) -> tuple[Directory, str]:

@@ -30,6 +30,7 @@ from statelake.pipelines.lake.commits.commit_measures import CommitReports
 from statelake.pipelines.lake.commits.run_log import Plan, Prepared, RunLog, Turn, output_directory
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.records import differing_copies
 from statelake.pipelines.lake.verify.legality import check_declared, held_of_record
 from statelake.pipelines.runtime.attempt import RunAttempt
 from statelake.pipelines.runtime.commits import (
@@ -154,6 +155,7 @@ class RunResult(Printed):
         read: By source, what was read of it, which was its lag when the run was planned.
         lag: By source, what no run has read of it: `bytes` of files, or `versions` of a table;
             empty if it can't be read any more.
+        differing: Which copies of broadcast states differ from the first one, in words.
     """
 
     run: int
@@ -169,6 +171,7 @@ class RunResult(Printed):
     state_bytes: int = 0
     read: dict[str, dict[str, int]] = field(default_factory=dict)
     lag: dict[str, dict[str, int]] = field(default_factory=dict)
+    differing: list[str] = field(default_factory=list)
 
     @property
     def records_per_second(self) -> float:
@@ -217,6 +220,8 @@ class RunResult(Printed):
                 f"{self.records_per_second:,.0f} records/s; state {bytes_text(self.state_bytes)};"
                 f" seconds: {steps}"
             )
+            for copies in self.differing:
+                yield f"not kept: {copies}"
         elif self.absent:
             yield "nothing to read:"
         else:
@@ -541,7 +546,7 @@ class _Run:
         self._observe("output committed")
         snapshot_id = snapshot_of_run(plan.run)
         location = self.log.run_directory(plan.run).checked_location(prepared.savepoint)
-        import_snapshot(
+        imported = import_snapshot(
             self.lake, location, self.job.name, snapshot_id=snapshot_id,
             engine=self.options.engine, note=f"run {plan.run}",
             taken_at=_time_of(plan.processing_time),
@@ -559,6 +564,7 @@ class _Run:
                 name: amount_between(plan.begins[name], plan.ends[name])
                 for name in self.job.sources
             },
+            differing=differing_copies(imported.record.operators),
         )  # fmt: skip
 
     def _record(self, plan: Plan, prepared: Prepared, snapshot_id: str) -> None:

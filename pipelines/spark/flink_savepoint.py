@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -39,12 +40,19 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from statelake.state_core.errors import NotFoundError, StateError
+from statelake.pipelines.lake.query.table_names import IS_EXACT
+from statelake.state_core.errors import NotFoundError, SnapshotError, StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import key_groups_of_hashes
-from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind, plan_slices
+from statelake.state_core.model.snapshot import (
+    KeyedState,
+    Operator,
+    StateKind,
+    entries_of_state,
+    plan_slices,
+)
 from statelake.state_core.serializers.framework.plugins import load_plugin
 
 KEY_GROUP = "key_group"
@@ -96,7 +104,7 @@ class FlinkSavepointDataSource(DataSource):
         operator: Uid, name or id; optional if only one operator has keyed state.
         state: The state; optional if there is only one beside timers.
         columns: The columns, separated by commas; by default all but the exact bytes (`raw_key`,
-            `raw_value`) of values that a column can't hold.
+            `raw_value`) of values that a column can't hold. `is_exact` is whether there are none.
         keyGroups: The key groups: `17`, or `0-63`, or several separated by commas.
         uids: Operator uids to recognise (Flink < 2.0), separated by commas.
         allowExternal: Directories elsewhere that handles may lead to, separated by commas.
@@ -138,11 +146,16 @@ class _Selection:
         for named in _listed(options, "plugins"):
             load_plugin(named)
         snapshot = open_snapshot(
-            path, allow_external=_listed(options, "allowexternal"), uids=_listed(options, "uids")
-        )
+            path, allow_external=_listed(options, "allowexternal"),
+            uids=_listed(options, "uids"), partial=True,
+        )  # fmt: skip
+        wanted = options.get("operator") or None
+        unread = snapshot.problems_of(wanted, options.get("state") or None, keyed=True)
+        if unread:  # state of others closes nothing
+            raise SnapshotError(unread[0])
         keyed = [each for each in snapshot.operators if each.keyed_states]
-        if options.get("operator"):
-            operator = snapshot.operator(options["operator"])
+        if wanted is not None:
+            operator = snapshot.operator(wanted)
         elif len(keyed) == 1:
             operator = keyed[0]
         else:
@@ -154,13 +167,14 @@ class _Selection:
         state = _state(operator, options.get("state"))
         every = [name for name in state.schema.names if not name.startswith("raw_")]
         names = _listed(options, "columns") or tuple(every)
-        unknown = [name for name in names if name not in state.schema.names]
+        kinds = {IS_EXACT: pa.bool_(), **{field.name: field.type for field in state.schema}}
+        unknown = [name for name in names if name not in kinds]
         if unknown:
             raise NotFoundError(
                 f"state {state.name!r} has no column {unknown[0]!r}",
-                remedy=f"it has: {', '.join(state.schema.names)}",
+                remedy=f"it has: {', '.join([*state.schema.names, IS_EXACT])}",
             )
-        schema = pa.schema([state.schema.field(name) for name in names])
+        schema = pa.schema([(name, kinds[name]) for name in names])
         key_groups = _ranges(options.get("keygroups"), operator.max_parallelism)
         return cls(operator, state, schema, key_groups)
 
@@ -302,10 +316,9 @@ class FlinkSavepointReader(DataSourceReader):
         selection = _Selection.of(self.options)
         file, state = selection.state.files[partition.file]
         for first, last in self._wanted_runs(partition):
-            for entries in file.entries(KeyGroupRange(first, last)):
-                mine = entries.of_state(state)
+            for mine in entries_of_state(file, state, KeyGroupRange(first, last)):
                 if len(mine):
-                    batch = file.decode(state, mine)
+                    batch = _with_exact(file.decode(state, mine), selection.schema)
                     yield batch.select(selection.schema.names)
 
     def _wanted_runs(self, partition: _Slice) -> Iterator[tuple[int, int]]:
@@ -315,6 +328,17 @@ class FlinkSavepointReader(DataSourceReader):
         for group in range(partition.first, partition.last + 1):
             if group in self.wanted:
                 yield group, group
+
+
+def _with_exact(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Add whether columns hold all of each row, if that is asked for."""
+    if IS_EXACT not in schema.names or IS_EXACT in batch.schema.names:
+        return batch
+    exact = pa.repeat(pa.scalar(True), len(batch))
+    for name in batch.schema.names:
+        if name.startswith("raw_"):
+            exact = pc.and_(exact, batch.column(name).is_null())
+    return batch.append_column(IS_EXACT, exact)
 
 
 _COMPARISONS = {

@@ -216,21 +216,22 @@ class Tools:
         """Show all that is held for a key, which is given as JSON or text."""
         name = Name(job, snapshot)
         rows: list[Any] = []
-        for held in self.source.key_rows(name, key):
+        problems: list[str] = []
+        for held in self.source.key_rows(name, key, problems):
             for row in printed_rows(held):
                 if len(rows) == KEY_ROWS:
                     raise StateError(f"it has more than {KEY_ROWS} entries", remedy="use `sql`")
                 rows.append(row)
-        return rows
+        return rows + [{"not_read": said} for said in problems]
 
     def top(self, snapshot: str, operator: str, job: str = "", rows: int = 10) -> Any:
         """Show the heaviest keys of each keyed state of an operator, as many as `rows` says."""
         if not 1 <= rows <= HEAVIEST:
             raise StateError(f"{rows} rows", remedy=f"ask for 1 to {HEAVIEST}")
-        return {
-            state: weights_json(state, weights)
-            for state, weights in self.source.top(Name(job, snapshot), operator, rows).items()
-        }
+        problems: list[str] = []
+        weighed = self.source.top(Name(job, snapshot), operator, rows, problems)
+        found: dict[str, Any] = {name: weights_json(name, each) for name, each in weighed.items()}
+        return found | ({"not_read": problems} if problems else {})
 
     def sql(self, snapshot: str, query: str, job: str = "") -> Any:
         """Run a SELECT of DuckDB over the tables of a snapshot; without one, list the tables."""

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
+from statelake.pipelines.lake.tables.records import taken_text
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.report.drawing import key_group_chart, subtask_chart
@@ -268,8 +269,9 @@ def _key_groups(number: int, operator: OperatorDescription, parallelism: int) ->
         yield tag("p", "Sizes are estimated: entries were not counted.", class_="note")
 
 
-def top(name: Name, weighed: dict[str, StateWeights]) -> Iterator[Html]:
+def top(name: Name, weighed: dict[str, StateWeights], problems: list[str]) -> Iterator[Html]:
     """Yield the parts of the page of the heaviest keys of an operator."""
+    yield from map(problem, problems)
     if len(weighed) > 1:
         yield from _together(name, weighed)
     most = sorted(weighed.items(), key=lambda item: -item[1].size)
@@ -385,7 +387,8 @@ def key(name: Name, text: str, found: KeyState | None) -> Iterator[Html]:
     if found is None:
         return
     yield tag("h2", f"Held in {title_of(name)}")
-    if not found.tables:
+    yield from map(problem, found.problems)
+    if not found.tables and not found.problems:
         yield tag("p", "Nothing is held for this key.")
     yield from printed(found.tables)
     if found.history is not None:
@@ -523,7 +526,7 @@ def growth(found: Growth) -> Iterator[Html]:
     yield from growth_answer(found)
     steps = [
         (
-            each.snapshot, f"{each.taken_at:%Y-%m-%d %H:%M}", f"{each.total.entries:,}",
+            each.snapshot, taken_text(each.taken_at, each.taken_from), f"{each.total.entries:,}",
             bytes_text(each.total.size),
         )
         for each in found.steps[-SHOWN_SNAPSHOTS:]

@@ -35,7 +35,14 @@ from statelake.pipelines.ui.query_pool import (
     Place,
     QueryPool,
 )
-from statelake.pipelines.ui.views import Name, Options, Source, refuse_values, without_values
+from statelake.pipelines.ui.views import (
+    HEAVIEST,
+    Name,
+    Options,
+    Source,
+    refuse_values,
+    without_values,
+)
 from statelake.state_core.errors import NotFoundError, StateError
 from statelake.state_core.printable import printable
 
@@ -169,7 +176,9 @@ class Site:
         refuse_values(self.source.options)
         name, operator = _name(words), words.get("operator", "")
         self.audit.write("top", name, operator=operator)
-        shown = pages.top(name, self.source.top(name, operator))
+        problems: list[str] = []
+        weighed = self.source.top(name, operator, HEAVIEST, problems)
+        shown = pages.top(name, weighed, problems)
         return self._page(f"Heaviest keys of {operator}", *shown, name=name)
 
     def erasures(self, words: Words) -> Response:

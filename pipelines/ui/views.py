@@ -27,7 +27,7 @@ from statelake.pipelines.api import (
     in_temporary_lake,
     scan,
 )
-from statelake.pipelines.keys import KeyRows, key_table, rows_in_savepoint
+from statelake.pipelines.keys import KeyRows, as_far_as_found, key_table, rows_in_savepoint
 from statelake.pipelines.lake.erase.audit_records import AuditRecord, broken_record
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.keys.key_history import KeyHistory
@@ -217,11 +217,13 @@ class KeyState:
         tables: A table for each operator that holds something for it.
         history: Its changes through the snapshots of a lake; None for a directory, or without one.
         trouble: Why there is no history.
+        problems: What could not be read that may hold something for it.
     """
 
     tables: list[Table]
     history: KeyHistory | None
     trouble: str = ""
+    problems: tuple[str, ...] = ()
 
 
 class Source:
@@ -456,17 +458,28 @@ class Source:
             self._described[version] = held
         return held
 
-    def key_rows(self, name: Name, text: str) -> list[KeyRows]:
+    def key_rows(self, name: Name, text: str, problems: list[str]) -> list[KeyRows]:
         """Return the rows that each operator holds for a key.
+
+        Args:
+            name: The snapshot.
+            text: The key.
+            problems: Gets what could not be read that may hold something for it; of rows when they
+                are read.
 
         Raises:
             EncodeError: No operator can have that key.
             StateError: The snapshot can't be read.
         """
-        snapshot = self.opened(name)
+        snapshot = self.opened(name, partial=True)
+        problems += snapshot.problems_of(keyed=True)
         if isinstance(snapshot, LakeSnapshot):
             return snapshot.key_rows(text)
-        return rows_in_savepoint(snapshot, text)
+        found = rows_in_savepoint(snapshot, text)
+        return [as_far_as_found(rows, lambda error: self._tell(error, problems)) for rows in found]
+
+    def _tell(self, error: StateError, problems: list[str]) -> None:
+        problems.append(str(error if self.options.values else without_values(error)))
 
     def key(self, name: Name, text: str) -> KeyState:
         """Return all that is held for a key, as `statelake get` and `history` show it.
@@ -475,28 +488,36 @@ class Source:
             EncodeError: No operator can have that key.
             StateError: The snapshot can't be read.
         """
-        key_rows = self.key_rows(name, text)
+        problems: list[str] = []
+        key_rows = self.key_rows(name, text, problems)
         tables = [table for each in key_rows if (table := key_table(each, KEY_ROWS)).rows]
         if not self.in_lake or self.masked:
-            return KeyState(tables, None, "A lake whose values are not masked has one.")
+            trouble = "A lake whose values are not masked has one."
+            return KeyState(tables, None, trouble, tuple(problems))
         try:
-            return KeyState(tables, self._lake.job(name.job, engine="local").history(text))
+            history = self._lake.job(name.job, engine="local").history(text)
+            return KeyState(tables, history, problems=tuple(problems))
         except StateError as error:  # another snapshot is damaged
-            return KeyState(tables, None, str(error))
+            return KeyState(tables, None, str(error), tuple(problems))
 
-    def top(self, name: Name, operator: str, count: int = HEAVIEST) -> dict[str, StateWeights]:
+    def top(
+        self, name: Name, operator: str, count: int, problems: list[str]
+    ) -> dict[str, StateWeights]:
         """Return the heaviest keys of each keyed state of an operator, as `statelake top`.
 
         Args:
             name: The snapshot.
             operator: The operator.
             count: The number of keys of each state.
+            problems: Gets what could not be read.
 
         Raises:
             NotFoundError: There is no such operator with keyed state.
             StateError: The snapshot can't be read.
         """
-        weighed = self.opened(name).top(count, operator=operator)
+        snapshot = self.opened(name, partial=True)
+        problems += snapshot.problems_of(operator, keyed=True)
+        weighed = snapshot.top(count, operator=operator, problems=problems)
         return {state: each for states in weighed.values() for state, each in states.items()}
 
     def diff(self, earlier: Name, later: Name) -> Differences:

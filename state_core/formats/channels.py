@@ -26,9 +26,10 @@ Source: `StreamElementSerializer`, `SpanningRecordSerializer`, `StreamTaskNetwor
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -39,6 +40,8 @@ from statelake.state_core.errors import (
     CorruptSnapshotError,
     DeclarationError,
     NotFoundError,
+    OversizedError,
+    StateError,
     did_you_mean,
 )
 from statelake.state_core.files.file_sources import ByteSource
@@ -218,7 +221,7 @@ class ChannelElements:
 
 
 def read_channels(
-    channels: Iterable[Channel], operator: str | None = None
+    channels: Iterable[Channel], operator: str | None = None, problems: list[str] | None = None
 ) -> Iterator[ChannelElements]:
     """Yield the elements of all channels of a snapshot: received ones first, then unsent ones.
 
@@ -227,13 +230,14 @@ def read_channels(
     Args:
         channels: All channels of the snapshot.
         operator: Yield only those of this operator: its uid or id.
+        problems: Gets what can't be read of them, and why; without it, an error is raised.
 
     Raises:
         NotFoundError: The operator has nothing in flight.
         SnapshotError: A file can't be read, or is damaged.
     """
     if operator is None:
-        return _read(channels)
+        return _read(channels, None, problems)
     listed = list(channels)
     wanted = {each for each in listed if operator in (each.operator, each.operator_id)}
     if not wanted:
@@ -242,17 +246,38 @@ def read_channels(
             f"operator {operator!r} has nothing in flight",
             remedy=f"these have: {', '.join(known) or 'none'}{did_you_mean(operator, known)}",
         )
-    return (elements for elements in _read(listed) if elements.channel in wanted)
+    read = _read(listed, wanted, problems)
+    return (elements for elements in read if elements.channel in wanted)
 
 
-def _read(channels: Iterable[Channel]) -> Iterator[ChannelElements]:
+def _read(
+    channels: Iterable[Channel], wanted: Collection[Channel] | None, problems: list[str] | None
+) -> Iterator[ChannelElements]:
+    """Yield the elements of all channels, with the problems of those that are wanted."""
     exchanges = _Exchanges()
     unsent: list[tuple[int, Channel]] = []
+
+    def buffers_of(channel: Channel) -> list[bytes] | None:
+        """Return the buffers of a channel; None if they can't be read."""
+        try:
+            return channel.buffers()
+        except OversizedError:
+            raise
+        except StateError as error:
+            if problems is None:
+                raise
+            if wanted is None or channel in wanted:
+                problems.append(str(error.within(channel.place)))
+            return None
+
     for position, channel in enumerate(channels):
         if not channel.received:
             unsent.append((position, channel))
             continue
-        buffers = channel.buffers()
+        buffers = buffers_of(channel)
+        if buffers is None:
+            exchanges.unread.add(_pair(channel))
+            continue
         data = b"".join(buffers)
         walked = _walk(data, ends_whole=False)
         last = b"" if walked is None else data[int(walked[0][-1]) - LENGTH_BYTES :]
@@ -260,12 +285,20 @@ def _read(channels: Iterable[Channel]) -> Iterator[ChannelElements]:
             exchanges.begun[_pair(channel)][_end(channel)] = last
         yield _elements(channel, position, buffers, b"", len(last), walked)
     for _, channel in unsent:
-        exchanges.look(channel)
+        try:
+            exchanges.look(channel)
+        except StateError:  # noqa: PERF203 - the others are looked at
+            if problems is None:
+                raise
+            exchanges.unseen.add((_pair(channel), _end(channel)))  # it is told below
     receivers = exchanges.receivers()
     for position, channel in unsent:
-        buffers = channel.buffers()
+        buffers = buffers_of(channel)
+        if buffers is None:
+            continue
         prefix = exchanges.begun[_pair(channel)].get(receivers.get(_end(channel), NOBODY), b"")
-        walked = _walk(b"".join((prefix, *buffers)), ends_whole=True)
+        data = b"".join((prefix, *buffers))
+        walked = _walk(data, ends_whole=True) if exchanges.tells(channel, receivers) else None
         yield _elements(channel, position, buffers, b"" if walked is None else prefix, 0, walked)
 
 
@@ -293,6 +326,9 @@ class _Exchanges:
         self._counts: dict[_Pair, dict[_End, dict[_End, int]]] = defaultdict(dict)
         self._whole: Counter[_End] = Counter()
         self._broken: Counter[_End] = Counter()
+        # what can't be read: subtasks of received channels, and unsent ones
+        self.unread: set[_Pair] = set()
+        self.unseen: set[tuple[_Pair, _End]] = set()
 
     def look(self, channel: Channel) -> None:
         """Count the elements of an unsent channel behind each part that a receiver may have.
@@ -300,7 +336,7 @@ class _Exchanges:
         More parts than any job has exchanges are not tried.
         """
         begun = self.begun.get(_pair(channel), {})
-        if len(begun) > GATES_TRIED:
+        if len(begun) > GATES_TRIED or _pair(channel) in self.unread:
             return
         data = b"".join(channel.buffers()) if any(self.begun.values()) else b""
         counts = {
@@ -312,6 +348,13 @@ class _Exchanges:
         self._counts[_pair(channel)][_end(channel)] = counts
         self._whole[_end(channel)] += max(0, counts[NOBODY])
         self._broken[_end(channel)] += counts[NOBODY] < 0
+
+    def tells(self, channel: Channel, receivers: Mapping[_End, _End]) -> bool:
+        """Return whether all is known that its receiver may have of an unsent channel."""
+        if not self.unread and not self.unseen:
+            return True
+        pair = _pair(channel)
+        return pair not in self.unread and (not self.begun.get(pair) or _end(channel) in receivers)
 
     def receivers(self) -> dict[_End, _End]:
         """Return the known gate of each partition."""
@@ -333,12 +376,17 @@ class _Exchanges:
         Only subtasks with a part are considered, so that the work is linear in the channels.
         """
         fits: dict[_End, int] = {}
-        for partition in min((self._counts.get(pair, {}) for pair in pairs), key=len):
-            counts = [self._counts.get(pair, {}).get(partition) for pair in pairs]
+        held = [self._counts.get(pair, {}) for pair in pairs]
+        for partition in {*chain(*held)} if self.unseen else min(held, key=len):
+            counts = [
+                of_pair.get(partition)
+                for pair, of_pair in zip(pairs, held, strict=True)
+                if (pair, partition) not in self.unseen
+            ]
             here = [(of[gate], of[NOBODY]) for of in counts if of is not None]
             # all other subtasks have no part, so that their channels begin with a whole element
             others_broken = self._broken[partition] - sum(alone < 0 for _, alone in here)
-            if len(here) == len(pairs) and min(here)[0] >= 0 and not others_broken:
+            if len(here) == len(counts) and min(here)[0] >= 0 and not others_broken:
                 whole = self._whole[partition] - sum(max(0, alone) for _, alone in here)
                 fits[partition] = whole + sum(count for count, _ in here)
         return fits

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.errors import UnwalkableError
+from statelake.state_core.errors import OversizedError, StateError, UnwalkableError
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.formats.layout.keyed_layout import (
     NAMESPACE,
@@ -31,7 +31,14 @@ from statelake.state_core.formats.layout.keys import keys_of, namespaced_keys_of
 from statelake.state_core.formats.whole_rows import whole_column, whole_keys
 from statelake.state_core.model.description import HeavyKey
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries, KeyedFile, Operator, StateKind, plan_slices
+from statelake.state_core.model.snapshot import (
+    Entries,
+    KeyedFile,
+    Operator,
+    StateKind,
+    entries_of_state,
+    plan_slices,
+)
 
 __all__ = [
     "Expiry",
@@ -41,6 +48,7 @@ __all__ = [
     "expired_until",
     "heaviest_key",
     "weigh_operator",
+    "weigh_readable",
 ]
 
 GROUP, KEY, ENTRIES, SIZE = "key_group", "key", "entries", "size"
@@ -379,10 +387,16 @@ def _weigh_slice(
         if state.name in states
     }
     try:
-        for entries in file.entries(key_groups):
-            for index in np.unique(entries.state_of).tolist():
-                if index in weights:
-                    weights[index].add(entries.of_state(index))
+        if len(weights) == 1:
+            ((index, only),) = weights.items()
+            for entries in entries_of_state(file, index, key_groups):
+                if len(entries):
+                    only.add(entries)
+        else:
+            for entries in file.entries(key_groups):
+                for index in np.unique(entries.state_of).tolist():
+                    if index in weights:
+                        weights[index].add(entries.of_state(index))
     except UnwalkableError as error:
         if any(file.states[index].name in error.states for index in weights):
             raise
@@ -395,6 +409,34 @@ def expired_until(at: datetime, lives: Iterable[timedelta]) -> list[int]:
     """Return the latest access that has expired, in epoch milliseconds, for each time to live."""
     millis = round(at.timestamp() * 1000)
     return [millis - live // timedelta(milliseconds=1) for live in lives]
+
+
+def weigh_readable(
+    operator: Operator,
+    most: int,
+    lost: dict[str, StateError],
+    *,
+    states: Iterable[str] | None = None,
+    until: Sequence[int] = (),
+) -> dict[str, StateWeights]:
+    """Return what `weigh_operator` does for the states that can be read, whatever the others.
+
+    If reading all of them fails, each is read by itself. `lost` gets the errors of the others.
+    """
+    chosen = {state.name for state in operator.keyed_states} if states is None else set(states)
+    try:
+        return weigh_operator(operator, most, states=chosen, until=until)
+    except OversizedError:
+        raise  # each state would take as much again
+    except StateError:
+        weighed: dict[str, StateWeights] = {}
+    for state in operator.keyed_states:
+        if state.name in chosen:
+            try:
+                weighed |= weigh_operator(operator, most, states=(state.name,), until=until)
+            except StateError as error:
+                lost[state.name] = error
+    return weighed
 
 
 def heaviest_key(operator: Operator, key_group: int) -> HeavyKey | None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.errors import NotFoundError, did_you_mean
+from statelake.state_core.errors import NotFoundError, OversizedError, StateError, did_you_mean
 from statelake.state_core.model.snapshot import KeyedState, Snapshot
 
 EVERY = ""  # names all states in `ttl`
@@ -75,6 +75,7 @@ def expired_in_snapshot(
     at: datetime | None = None,
     keys: bool = False,
     limit: int = 100,
+    problems: list[str] | None = None,
 ) -> Expired:
     """Return what of a snapshot has expired; arguments as for `Snapshot.expired`.
 
@@ -103,19 +104,21 @@ def expired_in_snapshot(
     unknown = [name for name in chosen if TTL not in timed[name][1].schema.names]
     rule = "as given"
     if at is None:
-        newest = max((_newest(state) for _, state in timed.values()), default=None)
+        times = (_newest_readable(state, problems) for _, state in timed.values())
+        newest = max(times, default=None)
         if newest is None or newest == 0:
             at, rule = snapshot.taken_at, "when the snapshot was taken: nothing has a last access"
         else:
             at = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=newest)
             rule = "the newest last access, since a copy changes the time of a snapshot's files"
     every = sorted(set(chosen.values()))
-    weighed = snapshot.top(1, ttl=every, at=at) if chosen else {}  # all states in one pass
+    # all states in one pass
+    weighed = snapshot.top(1, ttl=every, at=at, problems=problems) if chosen else {}
     states = []
     for name, life in chosen.items():
-        if name in unknown:
-            continue
         operator, state = timed[name]
+        if name in unknown or state.name not in weighed[operator]:
+            continue
         weights = weighed[operator][state.name]
         gone = weights.expiries[every.index(life)]
         found = tuple(_keys(state, gone.until, limit)) if keys else ()
@@ -137,6 +140,18 @@ def _times(state: KeyedState, columns: tuple[str, ...]) -> Iterator[tuple[pa.Rec
             lengths = pc.fill_null(times.value_lengths(), 0).to_numpy().astype(np.int64)
             owners, times = np.repeat(owners, lengths), times.flatten()
         yield batch, (owners, times.cast(pa.int64()))
+
+
+def _newest_readable(state: KeyedState, problems: list[str] | None) -> int:
+    """Return the newest access in a state; 0 if it can't be read, which `top` says as well."""
+    try:
+        return _newest(state)
+    except OversizedError:
+        raise
+    except StateError:
+        if problems is None:
+            raise
+        return 0
 
 
 def _newest(state: KeyedState) -> int:

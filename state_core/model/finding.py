@@ -22,15 +22,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.errors import EncodeError, NotFoundError, UnwalkableError, did_you_mean
+from statelake.state_core.errors import (
+    EncodeError,
+    NotFoundError,
+    OversizedError,
+    StateError,
+    UnwalkableError,
+    did_you_mean,
+)
 from statelake.state_core.files.workers import Workers
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import (
+    Entries,
     KeyedFile,
     KeyedState,
     Operator,
     OperatorState,
     Snapshot,
+    entries_of_state,
     plan_slices,
 )
 from statelake.state_core.printable import is_text
@@ -91,11 +100,13 @@ class Found:
         hits: The first places at which the value was found.
         count: The number of all of them.
         unsearched: The parts that were not searched.
+        problems: What could not be read, of a snapshot that is opened as far as it can be.
     """
 
     hits: list[Hit] = field(default_factory=list)
     count: int = 0
     unsearched: list[Unsearched] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return self.count > 0
@@ -352,12 +363,14 @@ class _Part:
         count: The number of all.
         exact: By state and column of exact bytes, how many rows have some and were not searched.
         lost: By state of which not all entries were found, why.
+        problems: By state that could not be read, why.
     """
 
     hits: list[Hit] = field(default_factory=list)
     count: int = 0
     exact: dict[tuple[str, str], int] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, StateError] = field(default_factory=dict)
 
     def add(
         self, operator: str, state: State, batch: pa.RecordBatch, sought: Sought,
@@ -399,6 +412,7 @@ class _Part:
         for at, exact in other.exact.items():
             self.exact[at] = self.exact.get(at, 0) + exact
         self.lost.update(other.lost)
+        self.problems = other.problems | self.problems
 
 
 def find_in_snapshot(
@@ -410,6 +424,7 @@ def find_in_snapshot(
     contains: bool = False,
     limit: int | None = 100,
     threads: int | None = None,
+    readable: bool = False,
 ) -> Found:
     """Return where in the state of a snapshot a value is.
 
@@ -421,6 +436,7 @@ def find_in_snapshot(
         contains: Whether texts, and bytes, may have more before and behind it.
         limit: The number of places to return; all of them are counted. None for all.
         threads: The number of threads; by default that of the cores.
+        readable: Whether a state that can't be read ends nothing else: it is in `Found.problems`.
 
     Raises:
         NotFoundError: There is no such operator or state.
@@ -440,17 +456,23 @@ def find_in_snapshot(
     found = Found()
     for owner in operators:
         part = _Part()
-        for other in _search(owner, state, sought, limit, threads):
+        for other in _search(owner, state, sought, limit, threads, readable):
             left = None if limit is None else max(0, limit - len(found.hits))
             part.merge(other, left)
         found.hits += part.hits[: None if limit is None else max(0, limit - len(found.hits))]
         found.count += part.count
         found.unsearched += _unsearched(owner, state, sought, part)
+        found.problems += owner.problems_among(part.problems)
     return found
 
 
 def _search(
-    operator: Operator, state: str | None, sought: Sought, limit: int | None, threads: int | None
+    operator: Operator,
+    state: str | None,
+    sought: Sought,
+    limit: int | None,
+    threads: int | None,
+    readable: bool,
 ) -> Iterator[_Part]:
     """Yield what each part of an operator's state has."""
     jobs = [
@@ -460,7 +482,7 @@ def _search(
     keyed = {each.name: each for each in operator.keyed_states}
 
     def search(job: tuple[KeyedFile, KeyGroupRange]) -> _Part:
-        return _search_slice(*job, operator.label, keyed, state, sought, limit)
+        return _search_slice(*job, operator.label, keyed, state, sought, limit, readable)
 
     workers = min(len(jobs), threads or os.cpu_count() or 1)
     with Workers(workers) if workers > 1 else nullcontext() as pool:
@@ -470,8 +492,13 @@ def _search(
     for each in others:
         if state in (None, *each.labels):
             part = _Part()
-            for batch in each.batches():
-                part.add(operator.label, each, batch, sought, limit, partial(_taken, batch))
+            try:
+                for batch in each.batches():
+                    part.add(operator.label, each, batch, sought, limit, partial(_taken, batch))
+            except StateError as error:
+                if not readable:
+                    raise
+                part.problems[each.name] = error
             yield part
 
 
@@ -481,19 +508,43 @@ def _taken(batch: pa.RecordBatch, rows: npt.NDArray[np.intp]) -> pa.RecordBatch:
 
 def _search_slice(
     file: KeyedFile, key_groups: KeyGroupRange, operator: str, keyed: dict[str, KeyedState],
-    state: str | None, sought: Sought, limit: int | None,
+    state: str | None, sought: Sought, limit: int | None, readable: bool,
 ) -> _Part:  # fmt: skip
-    """Return what some key groups of a file have; all of its states are read in one pass."""
+    """Return what some key groups of a file have; all of its states are read in one pass.
+
+    If that fails, and what can be read is wanted, each state is read by itself.
+    """
     columns = {
         index: names
         for index, each in enumerate(file.states)
         if state in (None, *each.labels) and (names := _columns(file.layouts[index].schema, sought))
     }
-    part = _Part()
     if not columns:
-        return part
+        return _Part()
+    search = partial(_search_states, file, operator, keyed, sought, limit)
     try:
-        for entries in file.entries(key_groups):
+        return search(file.entries(key_groups), columns, _Part())
+    except OversizedError:
+        raise  # each state would take as much again
+    except StateError:
+        if not readable:
+            raise
+    part = _Part()
+    for index, names in columns.items():
+        try:
+            search(entries_of_state(file, index, key_groups), {index: names}, part)
+        except StateError as error:  # noqa: PERF203 - others are searched
+            part.problems[file.states[index].name] = error
+    return part
+
+
+def _search_states(
+    file: KeyedFile, operator: str, keyed: dict[str, KeyedState], sought: Sought,
+    limit: int | None, read: Iterator[Entries], columns: dict[int, list[str]], part: _Part,
+) -> _Part:  # fmt: skip
+    """Add what some states have in entries to a part, and return it."""
+    try:
+        for entries in read:
             for index in np.unique(entries.state_of).tolist():
                 if index in columns:
                     mine = entries.of_state(index)
@@ -507,7 +558,7 @@ def _search_slice(
                     of_state = keyed[file.states[index].name]
                     part.add(operator, of_state, batch, sought, limit, whole)
     except UnwalkableError as error:
-        part.lost = dict.fromkeys(error.states, error.why)
+        part.lost |= dict.fromkeys(error.states, error.why)
     return part
 
 

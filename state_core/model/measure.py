@@ -214,6 +214,23 @@ def measure_operator(
     return totals
 
 
+def not_found(operator: Operator) -> UnwalkableError | None:
+    """Return why not all entries of an operator's keyed state are found; None if all are.
+
+    All entries are read up to the first file of which some are not found.
+
+    Raises:
+        CorruptSnapshotError: The bytes are not entries.
+    """
+    for file in operator.keyed_files:
+        try:
+            for _ in file.entries():
+                pass
+        except UnwalkableError as error:  # noqa: PERF203 - of one file
+            return error
+    return None
+
+
 def measure_readable(
     operator: Operator, lost: dict[str, StateError]
 ) -> dict[str, tuple[I64Array, I64Array]]:

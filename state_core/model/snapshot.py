@@ -820,6 +820,13 @@ class Operator:
         states = describe_operator(self, key_groups=False).states_table()
         return Table(repr(self)).to_html() + states.to_html()
 
+    def problems_among(self, lost: Mapping[str, StateError]) -> list[str]:
+        """Return errors of its states, by their names, as sentences that name it and the state."""
+        return [
+            str(error.within(f"operator {self.label}, state {name!r}"))
+            for name, error in lost.items()
+        ]
+
     @property
     def label(self) -> str:
         """Its name in tables and messages: its uid, or otherwise its id."""
@@ -914,6 +921,27 @@ class Snapshot:
     def unread(self) -> tuple[Unread, ...]:
         """What of it can't be read, if it was opened as far as it can be."""
         return tuple(each for operator in self.operators for each in operator.unread)
+
+    def problems_of(
+        self, operator: str | None = None, state: str | None = None, *, keyed: bool = False
+    ) -> list[str]:
+        """Return what could not be opened of it, and why; empty if it was opened in full.
+
+        Args:
+            operator: Only of this operator: its uid, name or id.
+            state: Only what may have a part of the state of that name.
+            keyed: Only keyed state.
+
+        Raises:
+            NotFoundError: There is no such operator.
+        """
+        operators = self.operators if operator is None else (self.operator(operator),)
+        return [
+            each.problem
+            for owner in operators
+            for each in owner.unread
+            if each.may_hold(state, owner) and (each.is_keyed or not keyed)
+        ]
 
     def describe(
         self,
@@ -1095,7 +1123,7 @@ class Snapshot:
 
         Texts are compared as they are, numbers by number (with `float` and `double` by the nearest
         one), times as they are shown, bytes by hex. What was not searched is in
-        `Found.unsearched`.
+        `Found.unsearched`, and what could not be read, of a partial snapshot, in `Found.problems`.
 
         Args:
             value: Text as the command line has it (`0x...` for bytes), or a value of Python's.
@@ -1110,9 +1138,12 @@ class Snapshot:
         """
         from statelake.state_core.model.finding import find_in_snapshot  # noqa: PLC0415 - if asked
 
-        return find_in_snapshot(
-            self, value, operator=operator, state=state, contains=contains, limit=limit
-        )
+        found = find_in_snapshot(
+            self, value, operator=operator, state=state, contains=contains, limit=limit,
+            readable=self.partial,
+        )  # fmt: skip
+        found.problems[:0] = self.problems_of(operator, state)
+        return found
 
     def expired(
         self,
@@ -1121,6 +1152,7 @@ class Snapshot:
         at: datetime | None = None,
         keys: bool = False,
         limit: int = 100,
+        problems: list[str] | None = None,
     ) -> Expired:
         """Return how much of each state with times of last access has expired.
 
@@ -1130,6 +1162,7 @@ class Snapshot:
             at: The time; by default the newest last access.
             keys: Whether to list keys of which something has expired.
             limit: How many keys of each state.
+            problems: Gets what can't be read, and why; without it, an error is raised.
 
         Raises:
             NotFoundError: A named state does not exist, or has no times of last access.
@@ -1137,7 +1170,7 @@ class Snapshot:
         """
         from statelake.state_core.model.expiring import expired_in_snapshot  # noqa: PLC0415 - if asked
 
-        return expired_in_snapshot(self, ttl, at=at, keys=keys, limit=limit)
+        return expired_in_snapshot(self, ttl, at=at, keys=keys, limit=limit, problems=problems)
 
     def sources(self) -> list[Source]:
         """Return its sources, with the offsets, positions and splits from which they continue.
@@ -1165,11 +1198,14 @@ class Snapshot:
 
         return channels_of(self)
 
-    def read_channels(self, operator: str | None = None) -> Iterator[ChannelElements]:
+    def read_channels(
+        self, operator: str | None = None, *, problems: list[str] | None = None
+    ) -> Iterator[ChannelElements]:
         """Yield the elements in flight of each channel: received ones first, then unsent ones.
 
         Args:
             operator: Only of this operator: its uid or id.
+            problems: Gets what can't be read, and why; without it, an error is raised.
 
         Raises:
             NotFoundError: The operator has nothing in flight.
@@ -1177,7 +1213,7 @@ class Snapshot:
         """
         from statelake.state_core.formats.channels import read_channels  # noqa: PLC0415 - if asked
 
-        return read_channels(self.channels(), operator)
+        return read_channels(self.channels(), operator, problems)
 
     def record_serializer(self, *, type: str = "", like: str = "") -> TypeSerializer | None:  # noqa: A002
         """Return a serializer for `ChannelElements.decode`: no snapshot has the type of records.
@@ -1211,6 +1247,7 @@ class Snapshot:
         state: str | None = None,
         ttl: Iterable[timedelta] = (),
         at: datetime | None = None,
+        problems: list[str] | None = None,
     ) -> dict[str, dict[str, StateWeights]]:
         """Return the heaviest keys of each keyed state, exactly, by operator and state.
 
@@ -1220,6 +1257,7 @@ class Snapshot:
             state: Only of the state of that name.
             ttl: Times to live: how much would be gone at each is in `StateWeights.expiries`.
             at: When it would; by default when the snapshot was taken.
+            problems: Gets what can't be read, and why; without it, an error is raised.
 
         Raises:
             NotFoundError: There is no such operator or state, or no keyed state at all.
@@ -1228,20 +1266,22 @@ class Snapshot:
         from statelake.state_core.formats.key_weights import (  # noqa: PLC0415 - see test_architecture
             expired_until,
             weigh_operator,
+            weigh_readable,
         )
 
         operators = self.keyed_operators(operator, state)
         lives = list(ttl)
         until = expired_until(at or self.taken_at, lives) if lives else []
-        return {
-            each.label: weigh_operator(
-                each,
-                limit,
-                states=[held.name for held in each.keyed_states if state in (None, *held.labels)],
-                until=until,
-            )
-            for each in operators
-        }
+        weighed = {}
+        for each in operators:
+            states = [held.name for held in each.keyed_states if state in (None, *held.labels)]
+            if problems is None:
+                weighed[each.label] = weigh_operator(each, limit, states=states, until=until)
+                continue
+            lost: dict[str, StateError] = {}
+            weighed[each.label] = weigh_readable(each, limit, lost, states=states, until=until)
+            problems += each.problems_among(lost)
+        return weighed
 
 
 def state_title(name: str, alias: str = "") -> str:

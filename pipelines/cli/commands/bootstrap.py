@@ -12,6 +12,7 @@ from statelake.pipelines.cli.commands.terminal import json_option, progress_bar,
 from statelake.pipelines.cli.options import (
     configured_option,
     engine_option,
+    inexact_option,
     lake_is_meant,
     max_parallelism_option,
     metadata_version_option,
@@ -39,6 +40,7 @@ from statelake.pipelines.cli.options import (
 @operator_state_version_option(
     default=6, show_default=True, help="5 for Flink before 1.18, which is never compressed."
 )
+@inexact_option
 @engine_option
 @plugins_option
 @json_option
@@ -54,6 +56,7 @@ def bootstrap_command(
     compress: bool,
     metadata_version: int,
     operator_state_version: int,
+    inexact: bool,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -83,6 +86,6 @@ def bootstrap_command(
         done = bootstrap(
             spec, to, parallelism=parallelism, max_parallelism=max_parallelism,
             compression="snappy" if compress else compression, metadata_version=metadata_version,
-            operator_state_version=operator_state_version,
+            operator_state_version=operator_state_version, inexact=inexact,
         )  # fmt: skip
     show(done, as_json_=as_json_, marked=done.written.path)

@@ -93,10 +93,7 @@ def dump(
     """
     snapshot = open_snapshot(savepoint, plan=plan, decode=decode, partial=True, **reading)
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
-    problems = [
-        each.problem for other in operators for each in other.unread
-        if each.may_hold(state, other) and (key_groups is None or each.is_keyed)
-    ]  # fmt: skip
+    problems = snapshot.problems_of(operator, state, keyed=key_groups is not None)
     if problems and state is not None and not any(state in _names(each) for each in operators):
         refuse_problems(problems)
     if state is not None and operator is not None and state not in _names(operators[0]):

@@ -148,6 +148,7 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
 
     Flink writes no time into a snapshot. So `taken` is the time that `import --taken` gave, or when
     the file `_metadata` was last written, which a copy changes (`cp -p` and `rsync -t` do not).
+    This guess has a question mark; in JSON its `taken_from` is `file`.
 
     \b
     Examples:
@@ -211,7 +212,7 @@ def _print_snapshots(records: list[SnapshotRecord]) -> None:
     rows = [
         [record.job, record.snapshot_id,
          f"{record.origin} of {record.parent}" if record.parent else record.format,
-         f"{record.taken_at:%Y-%m-%d %H:%M}", f"{record.entries:,}", bytes_text(record.state_bytes),
+         record.taken_text, f"{record.entries:,}", bytes_text(record.state_bytes),
          bytes_text(record.written_bytes), record.note]
         for record in records
     ]  # fmt: skip

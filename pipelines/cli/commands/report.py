@@ -7,7 +7,12 @@ import click
 import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
-from statelake.pipelines.cli.options import NamedSnapshot, answer, planned_source_options
+from statelake.pipelines.cli.options import (
+    NamedSnapshot,
+    answer,
+    planned_source_options,
+    refuse_problems,
+)
 
 
 @click.command()
@@ -34,7 +39,8 @@ def report(
     snapshot also how the job's state grew, and why, as `statelake growth`. It needs only a browser,
     loads nothing, and executes nothing from the snapshot. Equal snapshots have equal pages.
 
-    Exits with 1 if --check finds faults; the page is written in any case.
+    Exits with 1 if --check finds faults, and without it with 3 if not all of the state could be
+    read; the page is written in any case.
 
     \b
     Examples:
@@ -52,4 +58,5 @@ def report(
                 progress=progress, plan=source.plan, **source.reading,
             )  # fmt: skip
     show(done, as_json_=as_json_, marked=target)
+    refuse_problems(done.problems)
     answer(yes=not done.faults)

@@ -18,6 +18,7 @@ from statelake.pipelines.cli.options import (
     answer,
     engine_option,
     gathered,
+    inexact_option,
     source_options,
 )
 from statelake.state_core.errors import EncodeError
@@ -115,6 +116,7 @@ def _matching_options(command: Command) -> Command:
 @click.option("--suffix", default="-sql", show_default=True,
               help="Follows the snapshot's id in the new one's, in a lake.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the verdict, and change nothing.")
+@inexact_option
 @click.option("--note", default="", help="Kept with the new snapshot of a lake.")
 @engine_option
 @plugins_option
@@ -130,6 +132,7 @@ def sql_upgrade(
     accept: tuple[str, ...],
     suffix: str,
     dry_run: bool,
+    inexact: bool,
     note: str,
     engine: str,
     as_json_: bool,
@@ -161,6 +164,7 @@ def sql_upgrade(
     """
     source.check_target(target, dry_run=dry_run)
     words: Any = {"map": pairs, "like": like, "no_uids": no_uids, "accept": accept}
+    words["inexact"] = inexact
     plans = plans.within(timeout)
     old_plan, new_plan = plans.read()
     with progress_bar("upgrading", quiet=as_json_) as progress:

@@ -57,6 +57,7 @@ class BootstrapSource:
         delimiter: The delimiter of CSV.
         version: The version of a Delta table; None for the latest.
         of_lake: Whether it is a state table of a lake, with columns of exact bytes.
+        inexact: Whether its values are taken as columns show them, if these don't hold all.
     """
 
     name: str
@@ -65,6 +66,7 @@ class BootstrapSource:
     delimiter: str = ","
     version: int | None = None
     of_lake: bool = False
+    inexact: bool = False
 
     @property
     def text(self) -> bool:
@@ -268,7 +270,8 @@ def _read_fragment(piece: SourcePiece, columns: list[str]) -> Iterator[pa.Record
     # read all if one is missing: then the message lists the columns
     names = piece.schema.names
     read_columns = columns if set(columns) <= set(names) else names
-    exact = [name for name in EXACT if piece.source.of_lake and name in names]
+    looked_at = EXACT[:1] if piece.source.inexact else EXACT
+    exact = [name for name in looked_at if piece.source.of_lake and name in names]
     scanner = piece.fragment.scanner(
         schema=piece.schema, columns=sorted({*read_columns, *exact}), batch_size=BATCH_ROWS,
         fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False),
@@ -282,7 +285,8 @@ def _read_fragment(piece: SourcePiece, columns: list[str]) -> Iterator[pa.Record
                 count,
                 name.removeprefix("raw_"),
                 place=piece.source.name,
-                remedy="export that snapshot instead, or edit these rows first",
+                remedy="export that snapshot instead, or edit these rows first"
+                + (", or take what the column shows: --inexact" if name == EXACT[1] else ""),
             )
         yield batch
 

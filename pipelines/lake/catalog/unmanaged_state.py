@@ -1,6 +1,7 @@
 """Unmanaged state: the parts of a snapshot without tables, kept as bytes so that nothing is lost.
 
-Raw state, coordinator state, master states and in-flight buffers are opaque. Their handles stay in
+Raw state, coordinator state, master states and in-flight buffers are opaque, and so is an
+operator's keyed state of the heap backend in which not all entries are found. Their handles stay in
 a `_metadata` without the rest, which is kept in the catalog; their files are kept in the lake once
 each, named by their digest. The digest distinguishes them from any other files.
 """
@@ -8,7 +9,7 @@ each, named by their digest. The digest distinguishes them from any other files.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from statelake.state_core.files.filesystem import ByteSource, Directory, InlineS
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
+    SubtaskState,
     in_flight_bytes,
     raw_bytes,
     read_metadata,
@@ -31,13 +33,16 @@ from statelake.state_core.formats.metadata.stream_map import map_streams
 from statelake.state_core.model.handles import (
     EmptySegmentHandle,
     InlineHandle,
+    KeyGroupsHandle,
     NestedKeyGroupsHandle,
     RelativeHandle,
     StreamHandle,
+    keyed_bytes,
 )
 
 CARRIED_DIRECTORY = "_statelake/carried"
 FIRST_WRITABLE_VERSION = 3
+KEYED = "keyed state kept as bytes"
 BLOCK_BYTES = 8 << 20
 
 
@@ -47,6 +52,7 @@ def carry_state(
     lake: Directory,
     token: str,
     previous: SnapshotRecord | None = None,
+    keyed: Collection[str] = (),
 ) -> tuple[bytes, list[CarriedFile]]:
     """Keep unmanaged state in the lake.
 
@@ -56,6 +62,7 @@ def carry_state(
         lake: The lake.
         token: The token of the attempt, which is in the names of new files.
         previous: The snapshot that the attempt builds on, whose files need not be written again.
+        keyed: The ids of operators whose keyed state is kept as bytes.
 
     Returns:
         A `_metadata` of unmanaged state only, whose handles name the kept files, and those files.
@@ -75,25 +82,40 @@ def carry_state(
         carried[blob] = CarriedFile(source.name, blob, source.size)
         return RelativeHandle(blob, source.size)
 
-    kept = map_streams(without_tables(metadata), keep)
+    kept = map_streams(without_tables(metadata, keyed), keep, keyed=True)
     lake.sync_files(f"{CARRIED_DIRECTORY}/{blob}" for blob in carried)
     kept = replace(kept, version=max(kept.version, FIRST_WRITABLE_VERSION))
     return write_metadata(kept), list(carried.values())
 
 
-def without_tables(metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """Return the same `_metadata` without the managed handles, whose state has tables."""
+def without_tables(metadata: CheckpointMetadata, keyed: Collection[str] = ()) -> CheckpointMetadata:
+    """Return the same `_metadata` without the managed handles, whose state has tables.
+
+    Args:
+        metadata: The `_metadata`.
+        keyed: The ids of operators whose keyed state is kept as bytes, if it is one file.
+    """
 
     def strip(operator: OperatorMetadata) -> OperatorMetadata:
         if operator.subtasks is None:
             return operator
+        kept = operator.operator_id in keyed
         subtasks = {
-            index: replace(subtask, managed_keyed=None, managed_operator=None)
+            index: replace(
+                subtask,
+                managed_keyed=subtask.managed_keyed if kept and keyed_as_bytes(subtask) else None,
+                managed_operator=None,
+            )
             for index, subtask in operator.subtasks.items()
         }
         return replace(operator, subtasks=subtasks)
 
     return replace(metadata, operators=[strip(operator) for operator in metadata.operators])
+
+
+def keyed_as_bytes(subtask: SubtaskState) -> bool:
+    """Return whether a subtask's keyed state is one file, which may be kept as it is."""
+    return isinstance(subtask.managed_keyed, KeyGroupsHandle)
 
 
 def carried_metadata(record: SnapshotRecord) -> CheckpointMetadata:
@@ -128,9 +150,11 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
             foreign.append(handle)
         return handle
 
-    if without_tables(metadata) != metadata:
+    with_tables = {operator.operator_id for operator in record.operators if operator.states}
+    without = {operator.operator_id for operator in metadata.operators} - with_tables
+    if without_tables(metadata, without) != metadata:
         return "it has the handles of state that has tables"
-    map_streams(metadata, look)
+    map_streams(metadata, look, keyed=True)
     if foreign:
         return f"{foreign[0]!r:.200} is no file that is carried"
     shapes = {
@@ -146,8 +170,9 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
 def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[int, str]]:
     """Return the size and the digest of each part of a snapshot's unmanaged state.
 
-    Its place is an operator's id and `coordinator`, `raw` or `in flight`; `master` is of no
-    operator. Digests are of bytes and of their subtasks, not of names of files.
+    Its place is an operator's id and `coordinator`, `raw`, `in flight` or `keyed state, kept as
+    bytes`; `master` is of no operator. Digests are of bytes and of their subtasks, not of names of
+    files.
 
     Raises:
         DamagedLakeError: The snapshot's row contradicts itself.
@@ -161,7 +186,7 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
             return replace(handle, path=digest_in(handle.path))
         return handle
 
-    metadata = map_streams(carried_metadata(record), content)
+    metadata = map_streams(carried_metadata(record), content, keyed=True)
     parts: dict[tuple[str, str], tuple[int, str]] = {}
 
     def note(operator: str, what: str, size: int, said: object) -> None:
@@ -179,11 +204,34 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
             (index, part.raw_operator, part.raw_keyed and replace(part.raw_keyed, handle_id=""))
             for index, part in subtasks
         ]
+        keyed = [
+            (index, replace(part.managed_keyed, handle_id=""))
+            for index, part in subtasks
+            if part.managed_keyed is not None
+        ]
+        size = sum(keyed_bytes(handle) for _, handle in keyed)
+        note(operator.operator_id, KEYED, size, keyed)
         note(operator.operator_id, "raw", sum(raw_bytes(part) for _, part in subtasks), raw)
         buffers = [(index, part.inputs, part.outputs) for index, part in subtasks]
         size = sum(in_flight_bytes(part) for _, part in subtasks)
         note(operator.operator_id, "in flight", size, buffers)
     return parts
+
+
+def keyed_kept_as_bytes(record: SnapshotRecord) -> dict[str, int]:
+    """Return the operators whose keyed state is kept as bytes, by uid or id, with its size.
+
+    Raises:
+        DamagedLakeError: The snapshot's row contradicts itself.
+    """
+    uids = {operator.operator_id: operator.label for operator in record.operators}
+    sizes: dict[str, int] = {}
+    for operator in carried_metadata(record).operators:
+        label = uids.get(operator.operator_id) or operator.uid or operator.operator_id
+        for subtask in (operator.subtasks or {}).values():
+            if subtask.managed_keyed is not None:
+                sizes[label] = sizes.get(label, 0) + keyed_bytes(subtask.managed_keyed)
+    return sizes
 
 
 def carried_source(handle: StreamHandle, lake: Directory) -> ByteSource:

@@ -57,6 +57,7 @@ from statelake.state_core.serializers.composite.pojo_compatibility import FIELD_
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
+    Reason,
     Verdict,
     as_is,
     migrate,
@@ -69,6 +70,7 @@ from statelake.state_core.serializers.type_spec import TypeSpec, parse_type, typ
 ENTRIES = ("type", "expressions", "drop", *HELD)  # of a state in a file
 
 NOW, TAKEN_AT = "now", "taken_at"
+BY_EXPRESSION = "by an expression"
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,17 @@ def digest_of(changes: Sequence[Change]) -> str:
 def is_needed(change: Change, result: Compatibility) -> bool:
     """Return whether a change has an effect on a state of known compatibility."""
     return bool(change.expressions) or result.verdict is not Verdict.COMPATIBLE_AS_IS
+
+
+def by_expressions(change: Change, result: Compatibility) -> Compatibility:
+    """Return the same verdict, whose reasons say where an expression gives the new values."""
+
+    def told(reason: Reason) -> Reason:
+        path, names = f"{reason.path}.", change.expressions
+        given = any(path.startswith(f"{name}." if name else "") for name in names)
+        return replace(reason, rule=BY_EXPRESSION) if given else reason
+
+    return replace(result, reasons=tuple(map(told, result.reasons)))
 
 
 def resolve_changes(

@@ -9,13 +9,13 @@ keys and namespaces, and records in flight, whatever they are.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, carried_metadata
 from statelake.pipelines.lake.edit.migrating import refuse_disagreeing, value_type
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
@@ -42,6 +42,7 @@ from statelake.state_core.formats.layout.keyed_states import (
     with_value_bytes,
 )
 from statelake.state_core.formats.layout.meta_info import parse_key_serializer
+from statelake.state_core.formats.metadata.checkpoint_metadata import SubtaskState
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.rewriting.kryo_parts import kryo_places
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
@@ -68,6 +69,7 @@ LATER = "Flink 2 wrote it"
 STOPS = "as it is, Flink 2 restores nothing of the operator: drop the state or the operator"
 IN_FLIGHT = "records in flight"
 UNKNOWN = "no snapshot says whether they are Kryo's: export with --drop-channel-state"
+AS_BYTES = "not all of its entries are found: take a savepoint in canonical format"
 FIRST_OF_FLINK_2 = 5  # the version of `_metadata`
 _AGAIN = (
     "a serializer's snapshot of an old Flink, which Flink 2 does not have: restore the"
@@ -280,14 +282,20 @@ def _planned_first(
             place=f"snapshot {record.snapshot_id!r}",
             remedy=f"there are: {', '.join(sorted(known)) or 'none'}",
         )
+    labels = {operator.operator_id: operator.label for operator in record.operators}
+
+    def beside(what: str, why: str, held: Callable[[SubtaskState], object]) -> list[Upgraded]:
+        return [
+            Upgraded(labels.get(each.operator_id, each.operator_id), what, 0, why)
+            for each in carried_metadata(record).operators
+            if any(map(held, (each.subtasks or {}).values()))
+        ]
+
+    if record.metadata_version < FIRST_OF_FLINK_2:
+        plan += beside(KEYED, AS_BYTES, lambda subtask: subtask.managed_keyed)
     if all(upgrade.left == LATER for upgrade in plan):
         return plan
-    labels = {operator.operator_id: operator.label for operator in record.operators}
-    return plan + [
-        Upgraded(labels.get(operator.operator_id, operator.operator_id), IN_FLIGHT, 0, UNKNOWN)
-        for operator in carried_metadata(record).operators
-        if any(subtask.inputs or subtask.outputs for subtask in (operator.subtasks or {}).values())
-    ]
+    return plan + beside(IN_FLIGHT, UNKNOWN, lambda subtask: subtask.inputs or subtask.outputs)
 
 
 def _planned(

@@ -23,6 +23,7 @@ from statelake.pipelines.lake.edit.changes import (
     Change,
     TtlChange,
     ValueChange,
+    by_expressions,
     digest_of,
     is_needed,
     resolve_changes,
@@ -140,7 +141,7 @@ def migrate_snapshot(
                 remedy="give an expression for the field that says how its old value becomes the"
                 " new",
             )
-    worst = worst_of(result for _, _, _, result in resolved)
+    worst = worst_of(by_expressions(change, result) for change, _, _, result in resolved)
     needed = [one for one in resolved if is_needed(one[0], one[3])]
     if not needed:
         return MigrationResult(record, worst, 0)

@@ -95,6 +95,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.formats.rewriting.value_migration import (
     OF_BYTES,
+    OF_VALUES,
     refuse_inexact,
     with_columns,
 )
@@ -244,6 +245,7 @@ class SqlRows(Transform):
         changes: What becomes of the rows, by place.
         merges: Whether rows of a map's keys may become equal, so that their counts are added up.
         names: The names of the fields of the new rows.
+        inexact: Whether it goes by what columns show of values that they don't hold in full.
     """
 
     before: bytes
@@ -251,6 +253,7 @@ class SqlRows(Transform):
     changes: Mapping[Place, RowChange]
     merges: bool = False
     names: RowNames = NO_NAMES
+    inexact: bool = False
 
     def apply(self, rows: Rows) -> Rows:
         """Rewrite the rows.
@@ -262,8 +265,9 @@ class SqlRows(Transform):
         batch = rows.batch
         before, _ = _parsed(self.before)
         value, user_key = _parsed(self.after)
-        for column in (VALUE, *([KEY] if Place.USER_KEY in self.changes else [])):
-            refuse_inexact(rows, column, OF_BYTES)
+        read = [] if self.inexact else [VALUE]
+        for column in [*read, *([KEY] if Place.USER_KEY in self.changes else [])]:
+            refuse_inexact(rows, column, OF_BYTES if column == KEY else OF_VALUES)
         layout, columns = rows.layout, {RAW_VALUE: pa.nulls(len(batch), pa.binary())}
         if Place.VALUE in self.changes:
             named = with_row_names(value, self.names.value)
@@ -439,9 +443,11 @@ class MergedGroups(Transform):
     Attributes:
         columns: How each column of the value is merged: `sum`, `min`, `max`, or `first` if all are
             equal; None of timers.
+        inexact: As in `SqlRows`.
     """
 
     columns: tuple[str, ...] | None
+    inexact: bool = False
 
     def apply(self, rows: Rows) -> Rows:
         """Merge the rows of each key and namespace.
@@ -461,7 +467,8 @@ class MergedGroups(Transform):
         merged = replace(rows, batch=taken)
         if self.columns is None:
             return merged
-        refuse_inexact(rows, VALUE, OF_BYTES)
+        if not self.inexact:
+            refuse_inexact(rows, VALUE, OF_VALUES)
         # the place of each group in the result
         places = pc.index_in(keys.indices, firsts["group"].combine_chunks())
         value = batch.column(VALUE)
@@ -1147,8 +1154,9 @@ class _SqlUpgrade(Derivation):
 
     origin = "migrate"
 
-    def __init__(self, lake: Catalog, plan: SqlUpgradePlan) -> None:
+    def __init__(self, lake: Catalog, plan: SqlUpgradePlan, *, inexact: bool) -> None:
         self.lake = lake
+        self.inexact = inexact
         self.applied = plan.digest()
         self.identities = {
             operator_id: identity
@@ -1385,7 +1393,7 @@ class _SqlUpgrade(Derivation):
         transforms = () if change is None else change.transforms
         merged = self.states[operator.operator_id, held[0].name].merged
         if self.merging[operator.operator_id]:
-            merges: list[Transform] = [MergedGroups(merged)]
+            merges: list[Transform] = [MergedGroups(merged, self.inexact)]
         else:
             merges = []
         return TableChange(
@@ -1402,7 +1410,9 @@ class _SqlUpgrade(Derivation):
         if upgrade.changes:
             names = upgrade.names if operator.node else NO_NAMES
             transforms.append(
-                SqlRows(after, upgrade.meta_info, upgrade.changes, upgrade.merges, names)
+                SqlRows(
+                    after, upgrade.meta_info, upgrade.changes, upgrade.merges, names, self.inexact
+                )
             )
             after = upgrade.meta_info
         if upgrade.marks:
@@ -1478,6 +1488,7 @@ def upgrade_sql(
     snapshot_id: str,
     plan: SqlUpgradePlan,
     *,
+    inexact: bool = False,
     note: str = "",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
@@ -1490,6 +1501,8 @@ def upgrade_sql(
         parent: The snapshot of the old plan.
         snapshot_id: The name of the new one.
         plan: What becomes of each operator, as `plan_sql_upgrade` returns it.
+        inexact: Whether rows are rewritten by what columns show of values that they don't hold in
+            full.
         note: Kept with it.
         engine: `auto`, `spark`, `local`, or an engine.
         progress: Called with (done, total) after each task of a table.
@@ -1498,7 +1511,7 @@ def upgrade_sql(
         ConflictError: There is a snapshot of that name.
         EncodeError: A row can't be rewritten; nothing was registered.
     """
-    upgrade = _SqlUpgrade(lake, plan)
+    upgrade = _SqlUpgrade(lake, plan, inexact=inexact)
     record = lake.snapshot(job, parent)
     paths = list(dict.fromkeys(upgrade.paths(record)))
     return derive(

@@ -14,7 +14,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 
 
 def has_opaque_state(record: SnapshotRecord) -> bool:
-    """Return whether a snapshot carries raw, channel, coordinator or master state.
+    """Return whether a snapshot carries raw, channel, coordinator, master state, or keyed as bytes.
 
     Raises:
         DamagedLakeError: Its carried `_metadata` is not valid.
@@ -37,7 +37,11 @@ def _subtasks(operator: OperatorMetadata) -> list[SubtaskState]:
 
 def _is_opaque(operator: OperatorMetadata) -> bool:
     return operator.coordinator is not None or any(
-        subtask.raw_operator or subtask.raw_keyed or subtask.inputs or subtask.outputs
+        subtask.raw_operator
+        or subtask.raw_keyed
+        or subtask.managed_keyed
+        or subtask.inputs
+        or subtask.outputs
         for subtask in _subtasks(operator)
     )
 
@@ -46,7 +50,9 @@ def _stripped(operator: OperatorMetadata) -> OperatorMetadata:
     if operator.subtasks is None:
         return replace(operator, coordinator=None)
     subtasks = {
-        index: replace(subtask, raw_operator=None, raw_keyed=None, inputs=(), outputs=())
+        index: replace(
+            subtask, raw_operator=None, raw_keyed=None, managed_keyed=None, inputs=(), outputs=()
+        )
         for index, subtask in operator.subtasks.items()
     }
     return replace(operator, coordinator=None, subtasks=subtasks)

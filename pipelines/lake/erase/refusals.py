@@ -27,12 +27,17 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
     """
     refuse_telling_id(asked)
     if plan.changes_nothing:
-        old = [place for place in plan.elsewhere if place.startswith(OLD)]
+        unsearched = [place for place in plan.elsewhere if place.startswith(OLD)]
+        if plan.opaque:
+            unsearched.append(
+                f"state without tables, which {len(plan.opaque)} of them have, and --carried drop"
+                " leaves out"
+            )
         raise NoMatchError(
             f"no such key or row is in {plan.snapshots} snapshots",
             remedy="; ".join(
                 ["keys are written as `statelake dump` prints them"]
-                + [f"not searched: {place}" for place in old]
+                + [f"not searched: {place}" for place in unsearched]
             ),
         )
     if plan.emptied_states and not whole:

@@ -14,7 +14,11 @@ from typing import TypeVar
 from statelake.pipelines.engine import Engine, Progress, choose_engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
-from statelake.pipelines.lake.catalog.unmanaged_state import blocks_of, carried_metadata
+from statelake.pipelines.lake.catalog.unmanaged_state import (
+    KEYED,
+    blocks_of,
+    carried_metadata,
+)
 from statelake.pipelines.lake.export.channel_state import (
     dropped_records,
     refuse_moved_channels,
@@ -33,7 +37,11 @@ from statelake.pipelines.lake.export.export_slice import (
 )
 from statelake.pipelines.lake.export.redistributing import refuse_finished, write_operator_states
 from statelake.pipelines.lake.share.sharing import SharedRows, Sharing
-from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
+from statelake.pipelines.lake.tables.records import (
+    OperatorRecord,
+    SnapshotRecord,
+    differing_copies,
+)
 from statelake.pipelines.lake.tables.table_rows import TableRows, group_sizes, table_rows
 from statelake.pipelines.times import Stopwatch, Times
 from statelake.state_core.errors import UnsupportedFormatError
@@ -185,6 +193,7 @@ class _Export:
             self.record, metadata = shared.record, shared.metadata
             self.shared = shared.rows
             left_out += shared.left_out
+        left_out += differing_copies(self.record.operators)
         known = {operator.operator_id: operator for operator in self.record.operators}
         refuse_moved_channels(
             metadata.operators,
@@ -194,7 +203,7 @@ class _Export:
             self._operator(state, known.get(state.operator_id), progress)
             for state in metadata.operators
         ]
-        metadata = map_streams(metadata, self._carry)
+        metadata = map_streams(metadata, self._carry, keyed=True)
         if self.engine.repeats:
             self.target.remove_others(named_files(metadata))
         path = self.target.commit(metadata)
@@ -212,6 +221,9 @@ class _Export:
     ) -> OperatorMetadata:
         parallelism, max_parallelism = self._shape(state, record is not None)
         check_parallelism(max_parallelism, parallelism)
+        if any(part.managed_keyed is not None for part in (state.subtasks or {}).values()):
+            asked = self.parallelism or state.parallelism
+            self._refuse_unmovable(state, asked if max_parallelism > 1 else 1, max_parallelism)
         if record is None:
             return replace(state, max_parallelism=max_parallelism)
         self._refuse_unmovable(state, parallelism, max_parallelism)
@@ -286,6 +298,7 @@ class _Export:
             beside = {
                 "raw operator state": subtask.raw_operator,
                 "raw keyed state": subtask.raw_keyed,
+                KEYED: subtask.managed_keyed,
                 "a finished subtask": subtask.finished,
             }
             for what, content in beside.items():

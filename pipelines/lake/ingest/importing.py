@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 from statelake.pipelines.engine import Engine, Progress, choose_engine
 from statelake.pipelines.lake.catalog.attempts import Attempt, BasisChangedError
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.unmanaged_state import carry_state
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, carry_state, keyed_as_bytes
 from statelake.pipelines.lake.ingest.import_slice import (
     ImportTask,
     SliceResult,
@@ -49,6 +49,8 @@ from statelake.pipelines.lake.tables.operator_tables import (
     plan_operator_tasks,
 )
 from statelake.pipelines.lake.tables.records import (
+    GIVEN,
+    OF_FILE,
     OperatorRecord,
     OperatorStateRecord,
     SliceRecord,
@@ -57,6 +59,7 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
     UnitRecord,
     by_span,
+    differing_copies,
     key_group_records,
 )
 from statelake.pipelines.lake.tables.table_rows import whole_units
@@ -65,7 +68,12 @@ from statelake.pipelines.lake.tables.unit_writer import table_columns
 from statelake.pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, plan_import_slices
 from statelake.pipelines.times import Stopwatch, Times
 from statelake.state_core.column_names import refuse_twins
-from statelake.state_core.errors import ConflictError, DamagedLakeError, LakeError
+from statelake.state_core.errors import (
+    ConflictError,
+    DamagedLakeError,
+    LakeError,
+    UnwalkableError,
+)
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.reader import (
@@ -75,7 +83,7 @@ from statelake.state_core.formats.reader import (
     with_plan,
     without_raw_timers,
 )
-from statelake.state_core.model.measure import GroupSums
+from statelake.state_core.model.measure import GroupSums, not_found
 from statelake.state_core.model.snapshot import NO_NAMES, TIMER_PREFIX, Operator, RowNames
 from statelake.state_core.printable import Printed, Table, bytes_text
 
@@ -95,6 +103,7 @@ class ImportResult(Printed):
         engine: The engine that ran it.
         times: The times of its stages.
         same_as: The job's newest snapshot of the same savepoint; empty if there is none.
+        as_bytes: Of each operator whose keyed state is kept as bytes, why it has no tables.
     """
 
     record: SnapshotRecord
@@ -104,6 +113,7 @@ class ImportResult(Printed):
     engine: str = ""
     times: Times | None = None
     same_as: str = ""
+    as_bytes: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
@@ -114,6 +124,7 @@ class ImportResult(Printed):
             "engine": self.engine,
             "tables": sorted(table.path for table in self.record.tables),
             "times": None if self.times is None else asdict(self.times),
+            "as_bytes": self.as_bytes,
         }
 
     def lines(self) -> Iterator[str | Table]:
@@ -131,6 +142,10 @@ class ImportResult(Printed):
             yield (
                 f"it is the same savepoint as {self.same_as}; `statelake drop` deletes one of them"
             )
+        for copies in differing_copies(record.operators):
+            yield f"not kept: {copies}"
+        for label, why in self.as_bytes.items():
+            yield f"operator {label}: {KEYED}, without tables: {why}"
         versions = {table.path: str(table.version) for table in record.tables}
         rows = [
             (state.table, versions[state.table], f"{state.entries:,}",
@@ -221,6 +236,7 @@ class _Import:
         self.plan = plan
         self.decode = decode
         self.same_as = ""
+        self.as_bytes: dict[str, UnwalkableError] = {}  # by the operator's id
         self.directory = snapshot_directory(source)
         self.opening = secrets.token_hex(8)
         # opening costs requests in an object store: local tasks share this snapshot
@@ -259,15 +275,40 @@ class _Import:
             return ImportResult(present, new=False)
         engine = choose_engine(choice)
         try:
-            for _ in range(ATTEMPTS):
-                with suppress(BasisChangedError):  # then try again with the newest snapshot
-                    return self._attempt(name, engine, progress)
-            return self._attempt(name, engine, progress)
+            try:
+                return self._attempts(name, engine, progress)
+            except UnwalkableError:
+                if not self._keep_as_bytes():
+                    raise
+                return self._attempts(name, engine, progress)
         except ConflictError:  # perhaps another process has imported the same one meanwhile
             present = self._present(name)
             if present is None:
                 raise
             return ImportResult(present, new=False)
+
+    def _attempts(self, name: str, engine: Engine, progress: Progress | None) -> ImportResult:
+        for _ in range(ATTEMPTS):
+            with suppress(BasisChangedError):  # then try again with the newest snapshot
+                return self._attempt(name, engine, progress)
+        return self._attempt(name, engine, progress)
+
+    def _keep_as_bytes(self) -> bool:
+        """Take the tables from operators in whose keyed state not all entries are found.
+
+        Returns:
+            Whether the state of each of them can be kept as bytes.
+        """
+        for operator, state in zip(
+            self.snapshot.operators, self.snapshot.metadata.operators, strict=True
+        ):
+            error = not_found(operator)
+            subtasks = (state.subtasks or {}).values()
+            if error is not None:
+                self.as_bytes[operator.operator_id] = error
+                if not all(each.managed_keyed is None or keyed_as_bytes(each) for each in subtasks):
+                    return False
+        return bool(self.as_bytes)
 
     def _attempt(self, name: str, engine: Engine, progress: Progress | None) -> ImportResult:
         """Import the snapshot on the basis of the job's newest one.
@@ -302,7 +343,12 @@ class _Import:
         written = sum(attempt.token in unit.path for unit in units)
         times = self.stopwatch.times()
         kept = len(units) - written
-        return ImportResult(record, True, kept, written, engine.name, times, self.same_as)
+        why = {
+            operator.label: self.as_bytes[operator.operator_id].why
+            for operator in self.snapshot.operators
+            if operator.operator_id in self.as_bytes
+        }
+        return ImportResult(record, True, kept, written, engine.name, times, self.same_as, why)
 
     def _previous(self) -> SnapshotRecord | None:
         """Return the snapshot whose files this one may share; None if it is not known."""
@@ -313,11 +359,13 @@ class _Import:
 
     def _operators(self) -> list[Operator]:
         """Return the operators that have tables."""
-        return [
-            operator
+        operators = [
+            replace(operator, keyed_files=(), keyed_states=())
+            if operator.operator_id in self.as_bytes
+            else operator
             for operator in self.snapshot.operators
-            if operator.keyed_states or operator.operator_states
         ]
+        return [each for each in operators if each.keyed_states or each.operator_states]
 
     def _map_pieces(
         self, engine: Engine, token: str, previous: SnapshotRecord | None
@@ -487,7 +535,9 @@ class _Import:
         files = StateFiles(self.directory, self.allow_external)
         with files.unchanged():
             stripped = without_raw_timers(self.snapshot.metadata, files)
-            metadata, carried = carry_state(stripped, files, self.lake.directory, token, previous)
+            metadata, carried = carry_state(
+                stripped, files, self.lake.directory, token, previous, self.as_bytes
+            )
         operators = []
         for operator in self._operators():
             slices = results[operator.operator_id]
@@ -527,6 +577,7 @@ class _Import:
             metadata=metadata,
             carried=carried,
             operators=operators,
+            taken_from=OF_FILE if self.taken_at is None else GIVEN,
         )
 
     def _commit(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
-from statelake.pipelines.keys import KeyRows, keys_from_text
+from statelake.pipelines.keys import KeyRows, keys_of_owners
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.catalog.recorded_states import recorded_operators
 from statelake.pipelines.lake.tables.key_rows import (
     SoughtKey,
     key_serializer,
@@ -35,11 +37,13 @@ class KeyTables:
         operator: The operator.
         key: The key.
         tables: Its tables, with only the files and states that may hold it.
+        said: The key as it is printed, if no column holds it.
     """
 
     operator: OperatorRecord
     key: SoughtKey
     tables: tuple[TableRows, ...]
+    said: Any = None
 
 
 def rows_in_lake(
@@ -82,7 +86,7 @@ def rows_in_lake(
         KeyRows(
             places.operator.label,
             places.operator.key_type,
-            plain(places.key.value),
+            plain(places.key.value if places.said is None else places.said),
             places.key.encoded.key_group,
             reading.each(partial(batches, number)),
         )
@@ -106,13 +110,20 @@ def key_tables(
         if (tables := _tables(lake, each, state))
     ]
     places = []
-    for (owner, tables), value in keys_from_text(text, owners):
-        key = sought_key(tables[0], value)
+
+    def states_of(owner: tuple[OperatorRecord, list[TableRows]]) -> Iterable[KeyedState]:
+        recorded = recorded_operators(lake, record)
+        return next(
+            each.keyed_states for each in recorded if each.operator_id == owner[0].operator_id
+        )
+
+    for (owner, tables), value, odd in keys_of_owners(text, owners, states_of):
+        key = sought_key(tables[0], value) if odd is None else SoughtKey(odd.shown, odd.encoded)
         narrowed = (
             replace(table, units=tuple(unit for unit in table.units if key.may_be_in(unit)))
             for table in tables
         )
-        places.append(KeyTables(owner, key, tuple(narrowed)))
+        places.append(KeyTables(owner, key, tuple(narrowed), odd and odd.value))
     return places
 
 

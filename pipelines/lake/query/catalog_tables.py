@@ -129,7 +129,7 @@ CATALOG_TABLES: dict[
             "format": TEXT, "checkpoint_id": NUMBER, "taken_at": TIME, "imported_at": TIME,
             **_SIZES, "written_bytes": NUMBER, "note": TEXT, "source": TEXT,
             "holds": pa.list_(pa.struct({"reason": TEXT, "since": TIME})),
-            "erased": pa.list_(TEXT),
+            "erased": pa.list_(TEXT), "taken_from": TEXT,
         },
         _snapshots,
     ),

@@ -16,7 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from statelake.pipelines.lake.query.session import CHANGING, ONLY_SPARK, QueryError, Session
-from statelake.pipelines.lake.query.table_names import DUCKDB, NamedTable, parts_of, quoted
+from statelake.pipelines.lake.query.table_names import (
+    DUCKDB,
+    IS_EXACT,
+    NamedTable,
+    exact_rows_sql,
+    parts_of,
+    quoted,
+)
 from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.layout.keyed_layout import (
@@ -76,8 +83,13 @@ class ColumnUse:
         return not self.by_bytes(column) and not read.isdisjoint(PARTS[column])
 
     def by_bytes(self, column: str) -> bool:
-        """Return whether the exact bytes of keys or values are named."""
-        return f"raw_{column}" in self.condition | self.computed | self.assigned
+        """Return whether the exact bytes of keys or values are named, or which rows have some."""
+        return self.says_exact or f"raw_{column}" in self.condition | self.computed | self.assigned
+
+    @property
+    def says_exact(self) -> bool:
+        """Whether it reads `is_exact`."""
+        return IS_EXACT in self.condition | self.computed
 
 
 @dataclass(frozen=True)
@@ -244,6 +256,13 @@ class _Prepared:
         self.session = session
         self.text = text
         self.place = place
+        self.uses = ColumnUse()
+
+    def _before(self, names: Sequence[str]) -> str:
+        """Return a query of the rows at hand, with `is_exact` if that is read."""
+        if self.uses.says_exact:
+            return exact_rows_sql(quoted(BEFORE), names)
+        return f"FROM {quoted(BEFORE)}"
 
     @contextmanager
     def telling(self) -> Iterator[None]:
@@ -313,9 +332,10 @@ class PreparedExpression(_Prepared):
         with self.session.alone, self.telling():
             connection.register(BEFORE, _indexed(rows))
             (as_sql,) = connection.from_arrow(pa.table({VALUE: pa.array([], kind)})).types
+            before = self._before(rows.schema.names)
             found = connection.sql(
                 f"SELECT CAST(({self.sql}\n) AS {as_sql}) FROM"  # noqa: S608 - a user's own SQL
-                f" (SELECT *, {VALUE} AS old FROM {quoted(BEFORE)}) ORDER BY {ROW}"
+                f" (SELECT *, {VALUE} AS old FROM ({before})) ORDER BY {ROW}"
             ).to_arrow_table()
             connection.unregister(BEFORE)
             if len(found) != len(rows):
@@ -342,6 +362,11 @@ class PreparedStatement(_Prepared):
             tail = session.resolved(statement.tail)
         self.sql = f"{statement.head}{quoted(TARGET)} {tail}"
         self.uses = columns_used(session, statement)
+        if IS_EXACT in self.uses.assigned:
+            raise QueryError(
+                f"{IS_EXACT} only says which rows their columns hold: {self.text}",
+                place=self.place, remedy="give the value, or its exact bytes as raw_value",
+            )  # fmt: skip
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.session, self.statement)
@@ -424,9 +449,9 @@ class PreparedStatement(_Prepared):
         names = [name for name in rows.schema.names if name != ROW]
         self.session.columns[self.statement.table.name] = names
         connection.register(BEFORE, rows)
-        connection.execute(
-            f"CREATE OR REPLACE TEMP TABLE {quoted(TARGET)} AS FROM {quoted(BEFORE)}"
-        ).fetchall()
+        inserts = self.statement.kind == "INSERT"  # in which tables are read, and not the target
+        before = f"FROM {quoted(BEFORE)}" if inserts else self._before(rows.schema.names)
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {quoted(TARGET)} AS {before}").fetchall()
         connection.unregister(BEFORE)
 
     def _rows(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import yaml
 
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED
 from statelake.pipelines.lake.share.ciphers import Cipher
 from statelake.pipelines.lake.share.mask_file import DROP, Mask, read_mask
 from statelake.pipelines.lake.share.masking import ALL_COLUMNS, KEEP, MaskRule, masked
@@ -67,6 +68,7 @@ _BYTES_OF_OTHERS = (
     OpaqueSerializer, BinarySerializer, RawValueDataSerializer, BitmapSerializer, VariantSerializer,
 )  # fmt: skip
 _REMEDY = "leave it out with --leave-out-opaque"
+_OR_SHOWN = ", or go by what the column shows: --inexact"
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,14 @@ class Sharing:
         sample: The sample of keys; None for all keys.
         mask: The mask; None to change no values.
         leave_out: Whether state that can't be sampled or masked is left out, and not refused.
+        inexact: Whether values are masked by what columns show of those that they don't hold in
+            full.
     """
 
     sample: Sample | None = None
     mask: Mask | None = None
     leave_out: bool = False
+    inexact: bool = False
 
     def of(self, lake: str, record: SnapshotRecord, metadata: CheckpointMetadata) -> SharedSnapshot:
         """Return the shared form of a snapshot.
@@ -105,6 +110,7 @@ def sharing_of(
     mask: Mask | str | os.PathLike[str] | None = None,
     *,
     leave_out_opaque: bool = False,
+    inexact: bool = False,
 ) -> Sharing | None:
     """Return the sample and the mask of a snapshot; None if there is neither.
 
@@ -114,6 +120,7 @@ def sharing_of(
         mask: The rules of masking, or their YAML file.
         leave_out_opaque: Whether state that can't be sampled or masked is left out, and not
             refused.
+        inexact: Whether to go by what columns show of values that they don't hold in full.
 
     Raises:
         EncodeError: The file is not valid.
@@ -122,7 +129,8 @@ def sharing_of(
         return None
     if mask is not None and not isinstance(mask, Mask):
         mask = read_mask(os.fspath(mask))
-    return Sharing(None if sample is None else Sample(sample, seed), mask, leave_out_opaque)
+    chosen = None if sample is None else Sample(sample, seed)
+    return Sharing(chosen, mask, leave_out_opaque, inexact)
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,7 @@ class SharedRows:
         others: By operator state, the rules of its columns.
         secret: The secret of the masking.
         leave_out: Whether exact bytes of masked values are left out, and not refused.
+        inexact: As in `Sharing`.
     """
 
     sample: Sample | None
@@ -142,6 +151,7 @@ class SharedRows:
     others: Mapping[str, tuple[MaskRule, ...]]
     secret: bytes = field(repr=False)
     leave_out: bool
+    inexact: bool = False
 
     @property
     def masks_keys(self) -> bool:
@@ -192,13 +202,13 @@ class SharedRows:
         keys, values = nothing, nothing
         if of_keys:
             keys = rows.batch.column(RAW_KEY).is_valid().to_numpy(zero_copy_only=False)
-        if of_values:
+        if of_values and not self.inexact:
             values = exact_values(rows).to_numpy(zero_copy_only=False)
         count = int((keys | values).sum())
         if not count:
             return rows
         gone = keys
-        if of_values:
+        if of_values and not self.inexact:
             null = rows.batch.column(VALUE).is_null().to_numpy(zero_copy_only=False)
             gone = keys | (values & null)
         whole = isinstance(rows, ElementRows) and gone.any()
@@ -209,6 +219,8 @@ class SharedRows:
                 place=f"state {rows.name!r}",
                 remedy="drop the state"
                 if whole
+                else f"{_REMEDY}, or keep the whole key or value by one rule{_OR_SHOWN}"
+                if values.any()
                 else f"{_REMEDY}, or keep the whole key or value by one rule",
             )
         return replace(rows, batch=rows.batch.filter(pa.array(~gone)))
@@ -295,6 +307,8 @@ class _Planning:
                 gone: dict[str, dict[str, Any]] = {}
                 if subtask.raw_keyed is not None:
                     gone["raw keyed state"] = {"raw_keyed": None}
+                if subtask.managed_keyed is not None:
+                    gone[KEYED] = {"managed_keyed": None}
                 if subtask.inputs or subtask.outputs:
                     gone["channel state"] = {"inputs": (), "outputs": ()}
                 if subtask.raw_operator is not None and self.sharing.mask is not None:
@@ -343,7 +357,9 @@ class _Planning:
         left = operator.with_states(states, operator_states)
         sharing = self.sharing
         secret = b"" if sharing.mask is None else sharing.mask.secret
-        return left, SharedRows(sharing.sample, keyed, others, secret, sharing.leave_out)
+        return left, SharedRows(
+            sharing.sample, keyed, others, secret, sharing.leave_out, sharing.inexact
+        )
 
     def _key_rules(
         self, operator: OperatorRecord, layouts: Mapping[str, KeyedLayout]

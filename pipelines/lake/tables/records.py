@@ -22,6 +22,8 @@ from statelake.state_core.model.measure import GroupSums
 from statelake.state_core.model.snapshot import RowNames
 from statelake.state_core.printable import printable
 
+GIVEN, OF_FILE = "given", "file"  # what says when a snapshot was taken
+
 
 @dataclass(slots=True)  # there may be millions
 class KeyGroupRecord:
@@ -372,6 +374,8 @@ class SnapshotRecord:
             in lakes that do not have it yet.
         applied: The digest of the change by which a migration or an upgrade of Flink SQL made it;
             empty for all others, and in lakes that do not have it yet.
+        taken_from: Where `taken_at` is from: `given` to the import, or `file`, which is a guess;
+            empty in lakes that do not have it yet.
     """
 
     job: str
@@ -398,6 +402,7 @@ class SnapshotRecord:
     erased: list[str] = field(default_factory=list)
     sequence: int = 0
     applied: str = ""
+    taken_from: str = ""
 
     def __repr__(self) -> str:
         made = f"{self.origin} of {self.parent}" if self.parent else f"{self.format} {self.kind}"
@@ -411,6 +416,11 @@ class SnapshotRecord:
     def age(self) -> tuple[datetime, int, datetime]:
         """What sorts snapshots of a job as they were taken, in whatever order they came."""
         return self.taken_at, self.sequence, self.imported_at
+
+    @property
+    def taken_text(self) -> str:
+        """When it was taken, for people; with a question mark if only a file says it."""
+        return taken_text(self.taken_at, self.taken_from)
 
     @property
     def tables(self) -> list[TableRecord]:
@@ -491,6 +501,26 @@ class SnapshotRecord:
         """
         record: SnapshotRecord = _from_dict(cls, row)
         return record
+
+
+def differing_copies(operators: Iterable[OperatorRecord]) -> list[str]:
+    """Return which copies of broadcast states the lake does not have, as it keeps the first one.
+
+    A job that restores them, or goes on in other subtasks, decides by another content than it did.
+    """
+    return [
+        f"the copies of {operator.label}/{state.name} in subtasks"
+        f" {', '.join(map(str, state.disagreeing))}, which differ from the first one: a broadcast"
+        " state has to be the same in all"
+        for operator in operators
+        for state in operator.operator_states
+        if state.disagreeing
+    ]
+
+
+def taken_text(taken_at: datetime, taken_from: str) -> str:
+    """Return when a snapshot was taken; with a question mark if it is a guess."""
+    return f"{taken_at:%Y-%m-%d %H:%M}{' ?' if taken_from == OF_FILE else ''}"
 
 
 def key_group_records(sums: GroupSums) -> list[KeyGroupRecord]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED
 from statelake.pipelines.lake.edit.changes import ValueChange, read_changes, resolve_change
 from statelake.pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
 from statelake.state_core.formats import open_snapshot
@@ -48,6 +49,7 @@ def _carried(operator: OperatorMetadata) -> list[str]:
     subtasks = (operator.subtasks or {}).values()
     there = {
         COORDINATOR: operator.coordinator is not None,
+        KEYED: any(subtask.managed_keyed for subtask in subtasks),
         RAW: any(subtask.raw_keyed or subtask.raw_operator for subtask in subtasks),
         IN_FLIGHT: any(subtask.inputs or subtask.outputs for subtask in subtasks),
     }

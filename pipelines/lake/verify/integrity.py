@@ -7,6 +7,7 @@ to its key group.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -15,7 +16,11 @@ from deltalake.exceptions import DeltaError
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
-from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
+from statelake.pipelines.lake.catalog.unmanaged_state import (
+    CARRIED_DIRECTORY,
+    carried_metadata,
+    digest_of,
+)
 from statelake.pipelines.lake.export.redistributing import plan_elements
 from statelake.pipelines.lake.tables.names import digest_in
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
@@ -52,7 +57,14 @@ def count_faults(lake: Catalog, record: SnapshotRecord, snapshot: Snapshot) -> l
     """
     faults = []
     operators = {operator.operator_id: operator for operator in record.operators}
+    as_bytes = {
+        operator.operator_id
+        for operator in carried_metadata(record).operators
+        if any(subtask.managed_keyed for subtask in (operator.subtasks or {}).values())
+    }
     for operator in snapshot.operators:
+        if operator.operator_id in as_bytes:
+            operator = replace(operator, keyed_files=(), keyed_states=())  # noqa: PLW2901
         if not operator.keyed_states and not operator.operator_states:
             continue
         if operator.operator_id not in operators:

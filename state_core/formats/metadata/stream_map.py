@@ -29,8 +29,16 @@ _Key = TypeVar("_Key")
 StreamMap = Callable[[StreamHandle], StreamHandle]
 
 
-def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMetadata:
-    """Return the same `_metadata` with every stream changed but those of managed keyed state."""
+def map_streams(
+    metadata: CheckpointMetadata, change: StreamMap, *, keyed: bool = False
+) -> CheckpointMetadata:
+    """Return the same `_metadata` with every stream changed but those of managed keyed state.
+
+    Args:
+        metadata: The content.
+        change: Returns the handle that takes the place of another.
+        keyed: Whether those of managed keyed state are changed, too, if it is one stream.
+    """
 
     def of_operator(handle: OperatorHandle | None) -> OperatorHandle | None:
         if handle is None or handle.stream is None:
@@ -42,7 +50,8 @@ def map_streams(metadata: CheckpointMetadata, change: StreamMap) -> CheckpointMe
             return handle  # raw state is always a stream with key groups
         return replace(handle, stream=change(handle.stream))
 
-    return _mapped(metadata, change, of_operator, lambda handle: handle, of_raw_keyed)
+    of_keyed = of_raw_keyed if keyed else lambda handle: handle
+    return _mapped(metadata, change, of_operator, of_keyed, of_raw_keyed)
 
 
 def moved_streams(

@@ -60,10 +60,11 @@ TTL_BYTES = 8  # a time of last access, before its value
 KIND_AT = 4  # of a row of Flink SQL, behind its length: the kind of change
 DELIMITER = b","
 BY_BYTES = (
-    "say by {0} which rows are meant, such as `{0} IS NULL` for none of these, or go by what the"
-    " column shows: --inexact"
+    "say by {0} or is_exact which rows are meant, such as `{0} IS NULL` for none of these, or go by"
+    " what the column shows: --inexact"
 )
 OF_BYTES = "edit or delete these rows first (WHERE raw_value IS NOT NULL)"
+OF_VALUES = f"{OF_BYTES}, or go by what the column shows: --inexact"
 
 
 def resolve_element(meta_info: bytes, value: TypeSerializerSnapshot) -> Compatibility:

@@ -158,6 +158,21 @@ def test_the_time_of_a_copy_can_be_said(tmp_path: Path) -> None:
     )
     stored = Catalog(tmp_path / "lake").snapshot("orders", "said").taken_at
     assert stored == datetime(2026, 11, 20, 4, tzinfo=timezone.utc)
+    # the time of a file is a guess, also of what is made of it, and is marked as one
+    assert run("edit", *of[:4], "--parent", "plain", "--snapshot", "less", "--drop-state",
+               "kinds/total").code == 0  # fmt: skip
+    listed = {row["snapshot_id"]: row["taken_from"] for row in run("snapshots", *of).json}
+    assert listed == {"said": "given", "plain": "file", "less": "file"}
+    lines = {line.split()[1]: line for line in run("snapshots", *of[:4]).out.splitlines()[1:]}
+    assert {name: "? " in lines[name] for name in listed} == {
+        "said": False, "plain": True, "less": True,
+    }  # fmt: skip
+    assert "2026-11-20 04:00  " in lines["said"]
+    query = "SELECT snapshot FROM statelake.snapshots WHERE taken_from = 'given'"
+    assert run("sql", *of[:2], query, "--csv").out.split() == ["snapshot", "said"]
+    grown = run("growth", *of[:4])
+    assert grown.out.count(" ? ") == 1
+    assert "? when the file `_metadata` was last written" in grown.out
 
 
 def purge(lake: Catalog, job: str, state: str, predicate: str) -> tuple[int, str]:

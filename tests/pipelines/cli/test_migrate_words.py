@@ -52,6 +52,7 @@ def test_fields_are_added_with_a_default_or_as_java_begins(shop: Job) -> None:
     made = shop["one"].migrate(
         add_field=words, default=["'DE'", "coalesce(old.address.zip, 7)", "NULL"]
     )
+    assert (made.why.count("by an expression"), "as Java has it" in made.why) == (3, False)
     before, after = values(shop["one"]), values(shop[made.made])
     assert len(before) > 10
     assert after == {
@@ -59,6 +60,7 @@ def test_fields_are_added_with_a_default_or_as_java_begins(shop: Job) -> None:
         for key, value in before.items()
     }
     made = shop["one"].migrate(add_field=words, suffix="-plain")
+    assert made.why.count("the field is new, and begins as Java has it") == 3
     assert values(shop[made.made]) == {
         key: value | {"country": None, "points": 0, "level": None} for key, value in before.items()
     }
@@ -98,6 +100,7 @@ def test_a_whole_value_becomes_another_type(tmp_path: Path) -> None:
     first = orders.migrate(**words)
     assert [each.outcome for each in first.outcomes] == ["migrated", "migrated"]
     assert first.states == ["kinds/total"]
+    assert first.outcomes[0].why == "Long → Double: by an expression"
     assert [each.outcome for each in orders.migrate(**words).outcomes] == ["migrated before"] * 2
     before = values(orders["tuesday"], "kinds/total")
     after = values(orders["tuesday-migrated"], "kinds/total")

@@ -11,14 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import statelake as sl
 from statelake.pipelines.orchestration.metadata import savepoint_metadata
 from statelake.pipelines.ui import pages
 from statelake.pipelines.ui.views import Name, Options, Source
-from statelake.state_core.errors import UnreachableFileError
+from statelake.state_core.errors import CorruptSnapshotError, UnreachableFileError
 from statelake.state_core.files.filesystem import ConfinedDirectory
+from statelake.state_core.formats.keyed.headed_file import HeadedFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     read_metadata,
@@ -26,6 +28,8 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.metadata.stream_map import moved_streams, streams_of
+from statelake.state_core.formats.operator_state.operator_file import OperatorFile
+from statelake.state_core.formats.operator_state.operator_states import OperatorLayout
 from statelake.state_core.model.handles import (
     FileHandle,
     InlineHandle,
@@ -33,7 +37,7 @@ from statelake.state_core.model.handles import (
     SegmentHandle,
     StreamHandle,
 )
-from tests.support.command import run
+from tests.support.command import Ran, run
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 FLINK = GOLDEN / "flink"
@@ -102,7 +106,84 @@ def spoil(file: Path, way: str, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(os, "open", refusing)
 
 
-def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: bool) -> int:
+Served = dict[tuple[str, str], Any]  # by operator and state
+
+
+def of_states(rows: list[dict[str, Any]]) -> Served:
+    """Return how often each row is there, by operator and state."""
+    found: Served = {}
+    for row in rows:
+        found.setdefault((row["operator"], row["state"]), Counter())[json.dumps(row)] += 1
+    return found
+
+
+def weighed(ran: Ran) -> Served:
+    """Return what `top` says of each state that has entries."""
+    return {
+        (operator["operator"], state["state"]): state
+        for operator in ran.json["operators"]
+        for state in operator["states"]
+        if state["entries"]
+    }
+
+
+def reported(ran: Ran) -> Served:
+    """Return nothing: what the page shows is that of `inspect` and `top`."""
+    assert Path(ran.json["path"]).stat().st_size == ran.json["bytes"]
+    return {}
+
+
+Reader = tuple[Callable[[Path], Ran], Callable[[Ran], Served], Served]
+
+
+def readers(whole: Path, lines: dict[tuple[str, str], Counter[str]], page: Path) -> list[Reader]:
+    """Return commands that read state, each with how it serves each state, and what of the whole.
+
+    Args:
+        whole: The snapshot.
+        lines: What `dump` prints of it.
+        page: Where `report` writes.
+    """
+    rows = [json.loads(line) for counted in lines.values() for line in counted]
+    found: list[tuple[Callable[[Path], Ran], Callable[[Ran], Served]]] = [
+        (lambda at: run("top", at, "--json", "--limit", 1), weighed),
+        (lambda at: run("expired", at, "--ttl", "1d", "--at", "2100-01-01T00:00Z", "--json"),
+         lambda ran: of_states(ran.json["states"])),
+        (lambda at: run("report", at, "--to", page, "--overwrite", "--limit", 1, "--json"),
+         reported),
+    ]  # fmt: skip
+    keys = [row["key"] for row in rows if "key_group" in row]
+    if keys:
+        text = keys[0] if isinstance(keys[0], str) else json.dumps(keys[0])
+        get = lambda at: run("get", at, "--key", text, "--json")  # noqa: E731
+        find = lambda at: run("find", text.strip("{}"), at, "--json", "--contains")  # noqa: E731
+        found.append((get, lambda ran: of_states(ran.json)))
+    else:
+        find = lambda at: run("find", "a", at, "--json", "--contains")  # noqa: E731
+    found.append((find, lambda ran: of_states(ran.json["hits"])))
+    ran = [(ask(whole), ask, serve) for ask, serve in found]
+    return [(ask, serve, held_by(serve, done)) for done, ask, serve in ran if done.code != 3]
+
+
+def held_by(serve: Callable[[Ran], Served], ran: Ran) -> Served:
+    """Return what a command serves; nothing if it has only said what it can't read."""
+    return serve(ran) if ran.out else {}
+
+
+def check_served(reader: Reader, ran: Ran, lost: set[tuple[str, str]], file: str) -> None:
+    """Check that a command serves what is not lost, and names the file of what is."""
+    _, serve, right = reader
+    served = held_by(serve, ran)
+    for place, held in right.items():
+        assert place in lost or served.get(place) == held, (file, place)
+    assert {*served} <= {*right}, file
+    assert ran.code == 3 or (served == right and not (serve is reported and lost)), file
+    assert ran.code != 3 or file in ran.err, (file, ran.err)
+
+
+def sweep(
+    fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: bool, every: bool = False
+) -> int:
     """Make each file of a fixture unreadable in turn; return how many were tried.
 
     Args:
@@ -110,6 +191,7 @@ def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: boo
         tmp_path: Where copies go.
         ways: The ways.
         each_way: Whether each file in each way, or in one of them.
+        every: Whether each command reads each of them, or one of those that take long.
     """
     whole = copied(fixture, tmp_path / "whole")
     lines, code, _ = dumped(whole)
@@ -128,6 +210,7 @@ def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: boo
         for state in operator["states"]
     }
     offsets = run("offsets", whole, "--json").json
+    reading = readers(whole, lines, tmp_path / "page.html")
     tried = 0
     for number, file in enumerate(files_of(whole)):
         for way in ways if each_way else (ways[number % len(ways)],):
@@ -138,6 +221,8 @@ def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: boo
                 left, dump_code, said = dumped(spoiled)
                 typed = run("types", spoiled, "--json")
                 listed = run("offsets", spoiled, "--json")
+                chosen = reading if every else [reading[tried % len(reading)]]
+                asked = [(reader, reader[0](spoiled)) for reader in chosen]
             shutil.rmtree(tmp_path / "spoiled")
             tried += 1
             why = file.name, way
@@ -181,6 +266,10 @@ def sweep(fixture: Path, tmp_path: Path, ways: tuple[str, ...], *, each_way: boo
                 for one in listed.json[role]:
                     assert one.get("problems") or one in offsets[role], why
             assert listed.code == 3 or listed.json == offsets, why
+            for reader, ran in asked:
+                check_served(
+                    reader, ran, {at for at in lines if left.get(at) != lines[at]}, file.name
+                )
     return tried
 
 
@@ -191,8 +280,7 @@ def test_one_unreadable_file_closes_no_other_state(fixture: str, tmp_path: Path)
     assert sweep(FLINK / fixture, tmp_path, WAYS, each_way=False) > 1
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(
+EVERY = pytest.mark.parametrize(
     "fixture",
     sorted(
         each.parent
@@ -201,6 +289,17 @@ def test_one_unreadable_file_closes_no_other_state(fixture: str, tmp_path: Path)
     ),
     ids=lambda path: str(path.relative_to(FLINK)).split("/")[0],
 )  # fmt: skip
+
+
+@pytest.mark.nightly
+@EVERY
+def test_every_command_serves_what_can_be_read(fixture: Path, tmp_path: Path) -> None:
+    """Of every golden savepoint, whichever file is gone."""
+    assert sweep(fixture, tmp_path, WAYS[:1], each_way=True, every=True) > 1
+
+
+@pytest.mark.full
+@EVERY
 def test_no_unreadable_file_closes_another_state(fixture: Path, tmp_path: Path) -> None:
     """The same of every golden savepoint, each file in each way."""
     assert sweep(fixture, tmp_path, WAYS, each_way=True) > 1
@@ -340,6 +439,84 @@ def test_a_lost_table_is_of_one_state(tmp_path: Path) -> None:
     assert run("dump", whole, "--state", marked[1]).code == 3
     served = run("dump", whole, "--state", next(iter(counted))[1])
     assert (served.code, len(served.lines)) == (0, sum(lines[next(iter(counted))].values()))
+
+    # so do commands that read keys, and one that is asked for another state
+    for words in (["top", whole], ["expired", whole, "--ttl", "1d"], ["find", "1", whole]):
+        ran = run(*words)
+        assert (ran.code, tables[0] in ran.err) == (3, True), words
+    other = next(iter(counted))
+    for words in (["top", whole], ["find", "1", whole]):
+        ran = run(*words, "--operator", other[0], "--state", other[1])
+        assert ran.code in (0, 1), ran.err
+    key = json.dumps(json.loads(next(iter(lines[marked])))["key"])
+    got = run("get", whole, "--key", key, "--json")
+    assert (got.code, tables[0] in got.err) == (3, True)
+    assert other[1] in {row["state"] for row in got.json}
+    assert marked[1] not in {row["state"] for row in got.json}
+
+
+KINDS = "kinds-hashmap-canonical-p2-m128-flink2.3.0/savepoint"
+
+
+def undecodable(name: str, patch: pytest.MonkeyPatch) -> None:
+    """Make the entries of the states of a name unreadable, wherever they are."""
+    keyed, element = HeadedFile.decode, OperatorLayout.decode
+
+    def decode(file: HeadedFile, state: int, *words: Any) -> pa.RecordBatch:
+        if file.states[state].name == name:
+            raise CorruptSnapshotError("bytes of nothing", place=file.name)
+        return keyed(file, state, *words)
+
+    def decode_part(
+        layout: OperatorLayout, file: OperatorFile, state: str, subtask: int
+    ) -> pa.RecordBatch:
+        if state == name:
+            raise CorruptSnapshotError("bytes of nothing", place="a file")
+        return element(layout, file, state, subtask)
+
+    patch.setattr(HeadedFile, "decode", decode)
+    patch.setattr(OperatorLayout, "decode", decode_part)
+
+
+@pytest.mark.parametrize(
+    "fixture",
+    [
+        pytest.param(each, marks=() if each == KINDS else pytest.mark.nightly)
+        for each in sorted(
+            str(each.parent.relative_to(FLINK)) for each in FLINK.glob("**/_metadata")
+        )
+    ],
+    ids=lambda name: name.split("/")[0],
+)
+def test_no_unreadable_state_closes_another(fixture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each state in turn, whose values can't be decoded: it is named, and all others are served."""
+    place = FLINK / fixture
+    lines, _, _ = dumped(place)
+    row = next(json.loads(line) for each in lines.values() for line in each)
+    key = json.dumps(row.get("key", 0))
+    asked = {"get": ["--key", key], "find": [str(row.get("key", "a"))]}
+    whole = {word: run(word, place, *words, "--json") if word == "get"
+             else run(word, *words, place, "--json") for word, words in asked.items()}  # fmt: skip
+    for name in sorted({name for _, name in lines}):
+        with monkeypatch.context() as patch:
+            undecodable(name, patch)
+            left, code, said = dumped(place)
+            got = run("get", place, "--key", key, "--json")
+            found = run("find", *asked["find"], place, "--json")
+        assert (code, f"state {name!r}, " in said, "bytes of nothing" in said) == (3, True, True)
+        assert left == {at: held for at, held in lines.items() if at[1] != name}
+        for ran, before, rows in (
+            (got, whole["get"], list), (found, whole["find"], lambda answer: answer["hits"])
+        ):  # fmt: skip
+            if before.code == 3 or not before.out:
+                continue
+            right = of_states(rows(before.json))
+            served = of_states(rows(ran.json))
+            assert {at: each for at, each in right.items() if at[1] != name} == {
+                at: each for at, each in served.items() if at[1] != name
+            }
+            if served != right:
+                assert (ran.code, f"state {name!r}" in ran.err) == (3, True)
 
 
 def test_a_store_that_does_not_answer_is_asked_once(

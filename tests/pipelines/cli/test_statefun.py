@@ -6,6 +6,7 @@ import lzma
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from statelake import open_snapshot
@@ -17,6 +18,7 @@ from tests.support.lakes import GOLDEN, entries
 TIMERS = "_timer_state/processing_delayed-messages-timer-service"
 SEEN = {"user-0": 82, "user-1": 3, "user-2": 3, "user-3": 3}
 # key group 8, of user-0, has too many places where a message might begin
+OPERATOR = "6b87a4870d0e21cecbbe271bd893cfcc"
 LOST = {"delayed-messages-buffer", "h.count.buf", "h.count.by", "h.count.seen", TIMERS}
 
 
@@ -44,6 +46,21 @@ def unknown(tmp_path: Path) -> Path:
         data.replace(b"MessageTypeSerializer$Snapshot", b"MessageTypeSerializer$Snapshox")
     )
     return place
+
+
+def keyed_bytes_of(place: Path) -> list[tuple[int, tuple[int, ...], bytes]]:
+    """The keyed state of all subtasks, with the places of its key groups."""
+    opened = open_snapshot(place)
+    found = []
+    for operator in opened.metadata.operators:
+        for subtask in (operator.subtasks or {}).values():
+            handle = subtask.managed_keyed
+            if handle is not None:
+                source = opened.files.open(handle.stream)
+                data = np.empty(source.size, np.uint8)
+                source.read_into(0, data)
+                found.append((handle.first, handle.offsets, data.tobytes()))
+    return found
 
 
 def operator_of(place: Path) -> Operator:
@@ -145,9 +162,52 @@ def test_commands_serve_the_rest_and_name_the_states(unknown: Path) -> None:
     assert "state 'h.count.seen': entries that can't be found" in checked.out
     assert run("types", unknown).code == run("offsets", unknown).code == 0
 
-    refused = run("import", unknown, "--lake", unknown.parent / "lake", "--job", "sf",
-                  "--engine", "local")  # fmt: skip
-    assert (refused.code, "'h.count.seen'" in refused.err) == (3, True)
+
+@pytest.mark.full
+def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
+    unknown: Path, tmp_path: Path
+) -> None:
+    """Whole, said by name; it moves to no other key groups, and no mask passes over it."""
+    lake = tmp_path / "lake"
+    of = ("--lake", lake, "--job", "sf", "--snapshot", "one", "--engine", "local")
+    imported = run("import", unknown, *of)
+    assert imported.code == 0
+    said = f"operator {OPERATOR}: keyed state kept as bytes, without tables: only its class knows"
+    assert said in imported.out
+    assert "MessageTypeSerializer$Snapshox" in imported.out
+    assert run("export", *of, "--to", tmp_path / "out").code == 0
+    assert keyed_bytes_of(tmp_path / "out") == keyed_bytes_of(unknown)
+
+    for words in (["get", "--key", "user-1"], ["top"]):
+        refused = run(*words, *of[:6])
+        assert refused.code == 3
+        assert f"operator {OPERATOR}: keyed state kept as bytes" in refused.err
+    assert f"{OPERATOR}: 20,965 bytes of keyed state kept" in run("find", "user-1", *of[:6]).out
+
+    for words in (("--parallelism", 2), ("--max-parallelism", 256)):
+        refused = run("export", *of, "--to", tmp_path / "other", *words)
+        assert refused.code == 3
+        assert f"operator {OPERATOR}, subtask 0: keyed state kept as bytes" in refused.err
+        assert "export it at parallelism 1" in refused.err
+    assert not (tmp_path / "other").exists()
+    sampled = run("export", *of, "--to", tmp_path / "half", "--sample", "50%", "--leave-out-opaque")
+    assert f"left out: the keyed state kept as bytes of operator {OPERATOR}" in sampled.out
+
+    at = of[:4]
+    assert run("check", "integrity", *of[:6]).code == 0
+    erased = run("erase", *at[:2], "--key", "user-1", "--request", "r", "--yes")
+    assert (erased.code, "not searched: state without tables" in erased.err) == (1, True)
+    assert run("erase", *at[:2], "--key", "user-1", "--request", "r", "--yes", "--carried",
+               "drop").code == 0  # fmt: skip
+    assert run("export", *of, "--to", tmp_path / "less").code == 0
+    assert keyed_bytes_of(tmp_path / "less") == []
+
+
+@pytest.mark.nightly
+def test_such_state_is_exported_without_a_lake(unknown: Path, tmp_path: Path) -> None:
+    """Beside what has tables."""
+    assert run("export", unknown, "--to", tmp_path / "out").code == 0
+    assert keyed_bytes_of(tmp_path / "out") == keyed_bytes_of(unknown)
 
 
 @pytest.mark.full

@@ -5,10 +5,15 @@ The savepoints of `golden/edge` have the same 40 keys, of whose number modulo 5 
 
 from __future__ import annotations
 
+import json
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import statelake as sl
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.query.session import Session
 from statelake.pipelines.lake.query.table_names import TableNames
@@ -81,6 +86,35 @@ def test_get_and_find_print_the_same(lake: str) -> None:
         assert repr({state: found[state] for state in held}) == repr(held)
         assert VALUES["ins"][1] in run("get", *source, "--key", "k6").out
         assert VALUES["ins"][1] in run("find", "k6", *source, "--state", "ins").out
+
+
+def test_a_key_that_no_column_holds_is_found_as_it_is_printed(tmp_path: Path) -> None:
+    """By the text of `top` and `find`, in a savepoint and a lake; another nanosecond is not it."""
+    seconds, namespace = (1_700_000_000).to_bytes(8, "big"), b"\0"
+    raw = [seconds + nanos.to_bytes(4, "big") + namespace for nanos in (123_456_789, 123_456_788)]
+    at = datetime(2023, 11, 14, 22, 13, 20, 123_456, timezone.utc)
+    rows = pa.table({"key": [at, at], "value": [1, 2], "raw_key": raw})
+    state = sl.NewKeyedState("s", rows, value="Long")
+    other = sl.NewKeyedState("t", pa.table({"key": ["a"], "value": [3]}), value="Long")
+    operators = [sl.NewOperator("op", "Instant", (state,)), sl.NewOperator("b", "String", (other,))]
+    sl.write_snapshot(tmp_path / "sp", operators)
+    job = sl.Lake(str(tmp_path / "lake")).job("j")
+    job.import_snapshot(str(tmp_path / "sp"), "one", uids=["op", "b"])
+    in_lake = ("--lake", tmp_path / "lake", "--job", "j", "--snapshot", "one")
+    for source in ((tmp_path / "sp", "--uid", "op", "--uid", "b"), in_lake):
+        heaviest = run("top", *source, "--json").json["operators"][0]["states"][0]["heaviest"]
+        assert [each["key"] for each in heaviest] == [
+            "2023-11-14T22:13:20.123456789+00:00", "2023-11-14T22:13:20.123456788+00:00",
+        ]  # fmt: skip
+        for value, each in enumerate(heaviest, 1):
+            for text in (each["key"], json.dumps(each["key"])):
+                got = run("get", *source, "--key", text, "--json")
+                held = [(row["key"], row["value"]) for row in got.json]
+                assert (got.code, held) == (0, [(each["key"], value)])
+        none = "2023-11-14T22:13:20.123456787+00:00"
+        assert run("get", *source, "--key", none).code == 1
+        refused = run("get", *source, "--key", none, "--operator", "op")
+        assert (refused.code, f"{none} is no key of type Instant" in refused.err) == (3, True)
 
 
 def test_what_differs_looks_different(lake: str) -> None:

@@ -11,13 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from statelake import open_snapshot
+from statelake.pipelines.spark.flink_savepoint import FlinkSavepointDataSource, FlinkSavepointReader
 from statelake.pipelines.spark.jars import java_command
-from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
+from statelake.state_core.errors import SnapshotError
+from tests.support.savepoints.golden_cases import GOLDEN, GoldenCase, golden_cases
 
 pytestmark = [pytest.mark.spark, pytest.mark.full, pytest.mark.thinned(4)]
 
@@ -377,3 +380,38 @@ def test_a_plain_session(counts: Path) -> None:
         timeout=300, env=environment,
     )  # fmt: skip
     assert ran.stdout.split() == ["300", "True"], ran.stderr[-2000:]
+
+
+def test_rows_that_no_column_holds_are_told(tmp_path: Path) -> None:
+    """`is_exact` if it is named; another operator whose file is gone does not matter."""
+    edge = GOLDEN / "edge" / "values-1"
+    for state, exact in (("big", 0), ("str", 24), ("dbl", 40)):
+        options = {"path": str(edge), "state": state, "columns": "key,is_exact"}
+        reader = FlinkSavepointReader(options)
+        found = [batch for part in reader.partitions() for batch in reader.read(part)]
+        table = pa.Table.from_batches(found)
+        assert table.schema.names == ["key", "is_exact"]
+        assert sum(table["is_exact"].to_pylist()) == exact
+    source = FlinkSavepointDataSource({"path": str(edge), "state": "big"})
+    assert "is_exact" not in source.schema().names
+
+    (case,) = golden_cases("windows", form="canonical")
+    shutil.copytree(case.snapshot, tmp_path / "sp")
+    whole = open_snapshot(tmp_path / "sp")
+    lost = (
+        whole.metadata.operators[
+            next(at for at, each in enumerate(whole.operators) if each.label == "sliding")
+        ]
+        .subtasks[0]
+        .managed_keyed.stream.path
+    )
+    (tmp_path / "sp" / lost).unlink()
+    state = next(each.name for each in whole["tumbling"].keyed_states if each.value_type)
+    options = {"path": str(tmp_path / "sp"), "operator": "tumbling", "state": state}
+    options["columns"] = ",".join(whole["tumbling"].state(state).schema.names)
+    reader = FlinkSavepointReader(options)
+    found = [batch for part in reader.partitions() for batch in reader.read(part)]
+    right = open_snapshot(case.snapshot)["tumbling"].state(state).to_arrow()
+    assert rows(pa.Table.from_batches(found)) == rows(right)
+    with pytest.raises(SnapshotError, match=lost):
+        FlinkSavepointReader({**options, "operator": "sliding"})

@@ -91,6 +91,40 @@ def test_records_lie_in_two_subtasks(name: str, tmp_path: Path) -> None:
     assert any(size > 3000 for size in (*received, *sent))
 
 
+@every_backlog
+def test_a_channel_that_cannot_be_read_closes_no_other(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each in turn: the records of others are the same, or not told apart where it has a part."""
+    channels = channels_of(opened(name, tmp_path))
+    whole = {one.channel: one for one in read_channels(channels)}
+    read, told = Channel.buffers, 0
+    for lost in channels:
+        damaged = CorruptSnapshotError("no buffer", place="the file")
+
+        def buffers(
+            channel: Channel, lost: Channel = lost, damaged: Exception = damaged
+        ) -> list[bytes]:
+            if channel == lost:
+                raise damaged
+            return read(channel)
+
+        monkeypatch.setattr(Channel, "buffers", buffers)
+        with pytest.raises(CorruptSnapshotError, match="no buffer"):
+            list(read_channels(channels))
+        problems: list[str] = []
+        found = list(read_channels(channels, None, problems))
+        assert (len(problems), lost.place in problems[0]) == (1, True)
+        assert {one.channel for one in found} == {*channels} - {lost}
+        for one in found:
+            right = whole[one.channel]
+            assert (one.buffers, one.size) == (right.buffers, right.size)
+            assert one.records in (right.records, None), (lost, one.channel)
+            told += one.records is not None
+        monkeypatch.undo()
+    assert told > 0.85 * len(channels) * (len(channels) - 1)
+
+
 def test_sizes_are_of_the_channels(tmp_path: Path) -> None:
     """Of the file that all subtasks share each operator has its own part, as Flink says."""
     snapshot = opened("flink-2.3.0", tmp_path)

@@ -18,7 +18,12 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.commands.times import Duration, Instant
-from statelake.pipelines.cli.options import NamedSnapshot, typed_source_options
+from statelake.pipelines.cli.options import (
+    NamedSnapshot,
+    refuse_problems,
+    served_in_part,
+    typed_source_options,
+)
 from statelake.state_core.printable import brief
 
 if TYPE_CHECKING:
@@ -74,11 +79,18 @@ def expired(
       statelake expired savepoint-5f1e2c-0a1b2c3d4e5f --ttl 7d --ttl orders/seen=1h --keys
       statelake expired --lake lake --job orders --ttl 30d --at 2026-11-20T06:00Z --json
     """
-    snapshot = source.stored() if source.in_lake else source.open()
-    found = snapshot.expired(ttl, at=at, keys=keys, limit=limit)
+    problems: list[str] = []
+    if source.in_lake:
+        found = source.stored().expired(ttl, at=at, keys=keys, limit=limit)
+    else:
+        snapshot = source.open(partial=True)
+        problems += snapshot.problems_of(keyed=True)
+        with served_in_part(problems):
+            found = snapshot.expired(ttl, at=at, keys=keys, limit=limit, problems=problems)
     if as_json_:
         states = [_as_dict(each, keys=keys) for each in found.states]
         as_json({"at": found.at, "rule": found.rule, "states": states, "unknown": found.unknown})
+        refuse_problems(problems)
         return
     tell(f"expired at {found.at:%Y-%m-%d %H:%M:%S} UTC ({found.rule})")
     rows = [
@@ -100,6 +112,7 @@ def expired(
             tell(f"{brief(each.operator)}/{brief(each.state)} {cut}")
         if len(each.keys) == limit:
             tell(f"... the first {limit:,} keys of {brief(each.state)}: --limit lists more")
+    refuse_problems(problems)
 
 
 def _life_text(life: timedelta) -> str:

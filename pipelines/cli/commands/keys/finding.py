@@ -10,7 +10,13 @@ import click
 from statelake.pipelines.cli.commands.keys.one_key import operator_option, state_option
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
-from statelake.pipelines.cli.options import NamedSnapshot, answer, typed_source_options
+from statelake.pipelines.cli.options import (
+    NamedSnapshot,
+    answer,
+    refuse_problems,
+    served_in_part,
+    typed_source_options,
+)
 from statelake.pipelines.shown import cell_text, plain_rows, state_head, state_title
 from statelake.state_core.printable import brief
 
@@ -55,7 +61,7 @@ def find(
     bytes by hex: 0xCAFE. All state is read, in bounded memory; what can't have the value is not
     decoded. What was not searched, such as bytes for a text, is named.
 
-    Exits with 1 if it is nowhere.
+    Exits with 1 if it is nowhere, and with 3 if not all of the state could be read.
 
     \b
     Examples:
@@ -65,12 +71,14 @@ def find(
     """
     if source.savepoint.startswith("-"):
         raise click.NoSuchOption(source.savepoint)
-    snapshot = source.stored() if source.in_lake else source.open()
-    found = snapshot.find(value, operator=operator, state=state, contains=contains, limit=limit)
+    snapshot = source.stored() if source.in_lake else source.open(partial=True)
+    with served_in_part([] if source.in_lake else snapshot.problems_of(operator, state)):
+        found = snapshot.find(value, operator=operator, state=state, contains=contains, limit=limit)
     if as_json_:
         _print_json(value, found)
     else:
         _print(value, found)
+    refuse_problems(found.problems)
     answer(yes=bool(found))
 
 

@@ -21,7 +21,12 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.commands.times import Durations, Instant
-from statelake.pipelines.cli.options import NamedSnapshot, typed_source_options
+from statelake.pipelines.cli.options import (
+    NamedSnapshot,
+    refuse_problems,
+    served_in_part,
+    typed_source_options,
+)
 from statelake.pipelines.keys import weights_json
 from statelake.pipelines.shown import plain
 
@@ -71,11 +76,16 @@ def top(
     """
     lives = ttl or {}
     with progress_bar("weighing", quiet=as_json_) as progress:
-        snapshot = source.stored(progress=progress) if source.in_lake else source.open()
+        stored = source.stored(progress=progress) if source.in_lake else None
+        snapshot = source.open(partial=True) if stored is None else stored
+        problems = snapshot.problems_of(operator, state, keyed=True)
         taken_at = at or snapshot.taken_at
-        weighed = snapshot.top(
-            limit, operator=operator, state=state, ttl=lives.values(), at=taken_at
-        )
+        with served_in_part(problems):
+            weighed = snapshot.top(
+                limit, operator=operator, state=state, ttl=lives.values(), at=taken_at,
+                problems=problems,
+            )  # fmt: skip
+    weighed = {label: states for label, states in weighed.items() if states or not problems}
     key_types = {label: snapshot[label].keyed_states[0].key_type for label in weighed}
     if as_json_:
         operators = [
@@ -87,6 +97,7 @@ def top(
             for label, states in weighed.items()
         ]
         as_json({"at": taken_at, "operators": operators})
+        refuse_problems(problems)
         return
     left = SHOWN_STATES
     for number, (label, states) in enumerate(weighed.items()):
@@ -102,6 +113,7 @@ def top(
         tell(f"... and {-left:,} more states: --json has all, --operator those of one")
     if lives and not any(each.expiries for states in weighed.values() for each in states.values()):
         tell("no state has a time to live")
+    refuse_problems(problems)
 
 
 def _print(name: str, weights: StateWeights, lives: Mapping[str, timedelta]) -> None:

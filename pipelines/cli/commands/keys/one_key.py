@@ -18,6 +18,8 @@ from statelake.pipelines.cli.options import (
     answer,
     job_option,
     lake_option,
+    refuse_problems,
+    served_in_part,
     typed_source_options,
 )
 from statelake.pipelines.keys import (
@@ -27,7 +29,7 @@ from statelake.pipelines.keys import (
     printed_rows,
     rows_in_savepoint,
 )
-from statelake.state_core.errors import UnwalkableError
+from statelake.state_core.errors import StateError
 
 SHOWN_ROWS = 1000  # of a table for people; --json has all
 
@@ -66,7 +68,8 @@ def get(
 
     With --plan, of a Flink SQL job, keys and rows have the columns of its query.
 
-    Exits with 1 if nothing is held for the key.
+    Exits with 1 if nothing is held for the key, and with 3 if not all that may hold something could
+    be read.
 
     \b
     Examples:
@@ -75,10 +78,14 @@ def get(
       statelake get --lake lake --job orders --snapshot tuesday --key 4711 --state count --json
       statelake get savepoint-5f1e2c --key berlin --plan plan.json --operator "GroupAggregate[5]"
     """
-    if source.in_lake:
-        key_rows = source.stored().key_rows(text, operator=operator, state=state)
-    else:
-        key_rows = rows_in_savepoint(source.open(), text, operator=operator, state=state)
+    stored = source.stored() if source.in_lake else None
+    opened = source.open(partial=True) if stored is None else stored
+    problems = opened.problems_of(operator, state, keyed=True)
+    with served_in_part(problems):
+        if stored is not None:
+            key_rows = stored.key_rows(text, operator=operator, state=state)
+        else:
+            key_rows = rows_in_savepoint(opened, text, operator=operator, state=state)
     for rows in key_rows:
         if rows.key_group is None:
             click.echo(
@@ -86,11 +93,10 @@ def get(
                 f" all key groups of {rows.operator} are read",
                 err=True,
             )
-    lost: list[UnwalkableError] = []
-    key_rows = [as_far_as_found(rows, lost) for rows in key_rows]
+    lost: list[StateError] = []
+    key_rows = [as_far_as_found(rows, lost.append) for rows in key_rows]
     entries = _print_json(key_rows) if as_json_ else _print_tables(key_rows)
-    for error in lost:
-        raise error
+    refuse_problems([*problems, *map(str, lost)])
     if not entries and not as_json_:
         tell(f"nothing is held for key {text}")
     answer(yes=entries > 0)

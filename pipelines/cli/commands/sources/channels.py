@@ -21,7 +21,12 @@ from statelake.pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
-from statelake.pipelines.cli.options import NamedSnapshot, source_options
+from statelake.pipelines.cli.options import (
+    NamedSnapshot,
+    refuse_problems,
+    served_in_part,
+    source_options,
+)
 
 if TYPE_CHECKING:
     from statelake.state_core.formats.channels import ChannelElements
@@ -73,11 +78,19 @@ def channels(
         raise click.UsageError("--type and --like say what --records prints")
     if type_ and like:
         raise click.UsageError("give either --type or --like")
-    snapshot = source.stored() if source.in_lake else source.open()
-    value = snapshot.record_serializer(type=type_ or "", like=like or "")
-    contents = snapshot.read_channels(operator)
+    problems: list[str] = []
+    if source.in_lake:
+        stored = source.stored()
+        value = stored.record_serializer(type=type_ or "", like=like or "")
+        contents = stored.read_channels(operator)
+    else:
+        snapshot = source.open(partial=True)
+        with served_in_part(snapshot.problems_of() if like else []):
+            value = snapshot.record_serializer(type=type_ or "", like=like or "")
+        contents = snapshot.read_channels(operator, problems=problems)
     if records:
-        _print_records(contents, value, limit)
+        if _print_records(contents, value, limit) != limit:
+            refuse_problems(problems)
         return
     read = [(elements.position, _described(elements)) for elements in contents]
     rows = [described for _, described in sorted(read, key=itemgetter(0))]
@@ -85,6 +98,7 @@ def channels(
         as_json({"channels": rows})
     else:
         _print(rows)
+    refuse_problems(problems)
 
 
 def _place(channel: Channel) -> dict[str, Any]:
@@ -151,10 +165,14 @@ def _note(row: dict[str, Any]) -> str:
 
 def _print_records(
     contents: Iterable[ChannelElements], value: TypeSerializer | None, limit: int | None
-) -> None:
+) -> int:
+    """Print the elements, and return their number."""
+    count = 0
     for line in islice(_lines(contents, value), limit):
         sys.stdout.write(f"{json_text(line)}\n")
+        count += 1
     sys.stdout.flush()
+    return count
 
 
 def _lines(

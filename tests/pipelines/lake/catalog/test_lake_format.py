@@ -182,7 +182,7 @@ def test_the_command_shows_the_plan_first(tmp_path: Path) -> None:
     assert Lake(at).format.version == 0
     ran = run("lake", "upgrade", "--lake", at, "--yes", "--json")
     assert ran.json == {
-        "before": 0, "after": 1, "columns": ["operators"], "readers": dict(READERS),
+        "before": 0, "after": 1, "columns": ["operators", "taken_from"], "readers": dict(READERS),
         "upgraded": True,
     }  # fmt: skip
     assert "nothing to do" in run("lake", "upgrade", "--lake", at, "--yes").out

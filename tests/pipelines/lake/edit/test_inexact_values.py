@@ -15,6 +15,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.rewriting import layout_of, pieces_of
 from statelake.pipelines.lake.edit.sql_editing import session_over
 from statelake.pipelines.lake.edit.sql_upgrading import SqlRows
+from statelake.pipelines.lake.query.session import QueryError
 from statelake.pipelines.lake.query.statements import columns_used, parse_statement
 from statelake.pipelines.operations.bootstrap import bootstrap
 from statelake.state_core.errors import InexactError, NoMatchError
@@ -114,8 +115,16 @@ def test_what_is_meant_can_be_said(state: str, one: sl.LakeSnapshot, tmp_path: P
     by_bytes = f"DELETE FROM edge.{state} WHERE raw_value IS NOT NULL"
     (change,) = one.edit_sql("by-bytes", by_bytes).changes
     assert change.entries == (40, 40 - count)
-    with pytest.raises(NoMatchError):
-        one.edit_sql("none", f"{nulls} AND raw_value IS NULL")
+    for none in ("raw_value IS NULL", "is_exact"):
+        with pytest.raises(NoMatchError):
+            one.edit_sql("none", f"{nulls} AND {none}")
+    if state == "big":
+        (same,) = one.edit_sql("exact", f"DELETE FROM edge.{state} WHERE NOT is_exact").changes
+        assert same == change
+        with pytest.raises(NoMatchError):
+            one.edit("none").purge(f"edge/{state}", "value IS NULL AND IS_EXACT").save()
+        with pytest.raises(QueryError, match="is_exact only says which rows"):
+            one.edit_sql("none", f"UPDATE edge.{state} SET is_exact = true")
     new = NEW.get(state, TIME)
     one.edit_sql("by-key", f"UPDATE edge.{state} SET value = {new} WHERE key = 'k1'")
     after = values(one, "by-key", tmp_path)
@@ -182,6 +191,50 @@ def test_the_commands_have_the_word_for_it(one: sl.LakeSnapshot) -> None:
     assert run("sql", *lake, "SELECT 1", "--inexact").code == 2
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(each, marks=() if each in ("big", "str") else pytest.mark.nightly)
+        for each in INEXACT
+    ],
+)
+def test_masks_and_bootstraps_go_by_columns_if_that_is_said(
+    state: str, one: sl.LakeSnapshot, tmp_path: Path
+) -> None:
+    """Without their bytes, which they would otherwise show; all other states are as they were."""
+    mask = tmp_path / "mask.yaml"
+    said = {"keys": {"edge": "keep"}, "states": {f"edge/{state}": {"constant": None}}}
+    mask.write_text(yaml.safe_dump({"secret": {"env": "PATH"}, "others": "keep", **said}))
+    place = ("--lake", one.job.lake.catalog.location, "--job", "edge", "--snapshot", "one")
+    words = ("export", *place, "--to", tmp_path / "masked", "--mask", mask)
+    refused = run(*words)
+    assert (refused.code, "--inexact" in refused.err) == (1, True)
+    assert run(*words, "--inexact").code == 0
+    before = values(one, "one", tmp_path)
+    again = sl.Lake(str(tmp_path / "again")).job("edge")
+    again.import_snapshot(str(tmp_path / "masked"), "one")
+    after = values(again["one"], "one", tmp_path / "again")
+    assert len(set(after[state].values())) == 1
+    assert after[state].keys() == before[state].keys()
+    assert {**after, state: 0} == {**before, state: 0}
+
+    held = one["edge"].state(state).to_arrow()
+    source = {"lake": place[1], "job": "edge", "snapshot": "one", "state": f"edge/{state}"}
+    made = {"type": TYPES[state], "source": source, "key": "key", "value": "value"}
+    spec = {"operators": {"op": {"key_type": "String", "states": {"s": made}}}}
+    (tmp_path / "spec.yaml").write_text(yaml.safe_dump(spec))
+    words = ("bootstrap", tmp_path / "spec.yaml", "--to", tmp_path / "made", "--engine", "local")
+    refused = run(*words)
+    assert (refused.code, "take what the column shows: --inexact" in refused.err) == (1, True)
+    taken = run(*words, "--inexact")
+    if held["value"].null_count:  # which no state has, whatever is said
+        assert (taken.code, "there is no value; leave such rows out" in taken.err) == (3, True)
+        return
+    shown = sl.open_snapshot(tmp_path / "made", uids=["op"])["op"].state("s").to_arrow()
+    columns = [each.select(["key", "value"]).to_pydict().values() for each in (shown, held)]
+    assert dict(zip(*columns[0], strict=True)) == dict(zip(*columns[1], strict=True))
+
+
 def test_keys_that_columns_do_not_hold(tmp_path: Path) -> None:
     """A condition over keys is refused as one over values is, unless it names their bytes."""
     half = bytes([2, 0x80, 0xB0, 0x03, 0])  # and no namespace
@@ -245,6 +298,10 @@ def test_rows_of_flink_sql_are_held_in_full_whatever_their_kind_of_change(tmp_pa
             except InexactError as error:  # noqa: PERF203 - each has its count
                 refused += error.count
     assert refused == 2
+    shown = SqlRows(state.meta_info, state.meta_info, {}, inexact=True)
+    for piece in pieces_of(operator.table_of(state)):
+        for rows in layout.read(piece):
+            assert shown.apply(rows).batch.column("raw_value").null_count == len(rows.batch)
 
 
 C, S = "condition", "computed"

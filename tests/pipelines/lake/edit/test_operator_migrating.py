@@ -26,6 +26,7 @@ from statelake.pipelines.lake.edit.changes import ValueChange
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest.importing import ImportResult
 from statelake.pipelines.lake.tables import operator_tables
 from statelake.pipelines.lake.tables.records import (
     SnapshotRecord,
@@ -234,6 +235,11 @@ def test_copies_that_differ_are_not_migrated_unless_one_was_chosen(
     assert recorded(record, "depots").disagreeing == [1]
     (fault,) = stored_faults(other, record)
     assert "depots: the copy of subtask 1 is not that of the first" in fault
+    done = export_snapshot(other, JOB, "sp", tmp_path / "first", engine=LOCAL)
+    said = "the copies of holders/depots in subtasks 1, which differ from the first one"
+    assert [each.startswith(said) for each in done.left_out] == [True]
+    (line,) = [each for each in ImportResult(record, new=True).lines() if said in str(each)]
+    assert str(line).startswith("not kept: ")
     wanted = change("depots", NEW_HOLDERS["depots"])
     with pytest.raises(IncompatibleError, match="subtasks 1 differ"):
         migrate_snapshot(other, JOB, "sp", "m", wanted, engine=LOCAL)
