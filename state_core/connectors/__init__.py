@@ -11,6 +11,7 @@
 `sequences`           number sequences, and generators of data
 `sources`             the sources of a snapshot: splits of readers and enumerators
 `offsets`             other offsets for partitions of Kafka, and logs of Flink CDC
+`successors`          what old sources of Kafka and Kinesis held, as state of the new ones
 `committables`        what committers of tables have pending: Iceberg, Paimon, Delta
 `sinks`               the sinks of a snapshot: transactions, and pending commits
 ====================  ===============================================================

@@ -11,6 +11,7 @@
 `selecting`           states by the names that users give
 `purging`             the transform by which what has expired goes
 `keeping`             the transform by which only listed keys stay
+`source_rows`         the transforms by which sources get other splits, or become new ones
 `merging`             operators of another snapshot, or of another job
 `migrating`           the transform by which values become those of other serializers
 `kryo_upgrading`      what Flink 1's Kryo wrote, for Flink 2

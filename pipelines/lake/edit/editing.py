@@ -522,9 +522,7 @@ class _Edit(Derivation):
         for name, uid in edit.move_positions.items():
             self._move_positions(name, uid, sources)
 
-    def _changed(
-        self, sources: Sequence[Source], changes: Sequence[SourceChange]
-    ) -> Sequence[Source]:
+    def _changed(self, sources: list[Source], changes: Sequence[SourceChange]) -> list[Source]:
         """Note the changes of sources, and return the sources after them."""
         for change in changes:
             sources = [change.applied_to(source) for source in sources]
@@ -556,8 +554,8 @@ class _Edit(Derivation):
             raise NotFoundError(
                 f"operator {name} has no position of an old source",
                 remedy=f"old sources with positions: {', '.join(olds) or 'none'}; a"
-                " FlinkKafkaConsumer writes none when a job is stopped with a savepoint: take one"
-                " while it runs, and then cancel it",
+                " FlinkKafkaConsumer does not write them when its job is stopped with a savepoint:"
+                " take one while it runs, and then cancel it",
             )
         found = successor_of(source, uid, self.edit.stream_arns)
         operator = self._with_state(operator_id)

@@ -474,3 +474,16 @@ def test_what_a_dropped_committer_had_to_commit(tmp_path: Path) -> None:
     said = run(*place, "--drop-operator", committer).out
     assert "statelake-0-1" in said
     assert "statelake-1-1" in said
+
+
+def test_a_committer_that_cannot_be_read_is_dropped(tmp_path: Path) -> None:
+    """And it is said that nobody knows what it had to commit."""
+    lake = imported(tmp_path, GOLDEN / "numbers-to-kafka-5.0")
+    operators = {each.label: each for each in lake.snapshot("orders", "s").operators}
+    (table,) = operators["Sink Committer: kafka"].tables
+    for unit in table.units:
+        (tmp_path / "lake" / table.path / unit.path).unlink()
+    words = ("edit", "--lake", lake.location, *PLACE)
+    ran = run(*words, "--drop-operator", "Sink Committer: kafka")
+    assert (ran.code, ran.err) == (0, "")
+    assert "? not all is known" in ran.out
