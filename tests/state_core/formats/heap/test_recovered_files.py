@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -32,10 +34,15 @@ from statelake.state_core.formats.layout.meta_info import (
     KeyedHeader,
     StateMetaInfo,
 )
+from statelake.state_core.formats.operator_state.operator_file import ElementBounds
+from statelake.state_core.formats.operator_state.operator_states import OperatorLayout
+from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.key_groups import key_group_of
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.basic.values import StringValueSerializer
 from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
+from statelake.state_core.serializers.composite.pojo import PojoSerializer
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 
 LONG, VOID, OWN = LongSerializer(), VoidNamespaceSerializer(), OpaqueSerializer("Own")
@@ -233,3 +240,38 @@ def test_work_is_in_proportion() -> None:
     with pytest.raises(AmbiguousError, match="too many places"):
         recover_states(data, {0}, 500, walk, lambda _: places)
     assert len(walked) <= 64 * (len(data) + 6) // 6
+
+
+# a POJO that a program walks, a subclass that none does, and some of both
+DOG = PojoSerializer("acme.Dog", [("name", StringValueSerializer())])
+ANIMAL = PojoSerializer("acme.Animal", [("id", LONG)], registered={"acme.Dog": DOG})
+ANIMALS = [b"\2\0" + struct.pack(">q", 7), b"\x08\0\2\0\2ab"] * 2
+
+
+@pytest.mark.parametrize(
+    ("layout", "write"),
+    [(VALUE, bytes), (LIST, _list), (MAP, _map)],
+    ids=lambda each: each.kind.name if isinstance(each, KeyedLayout) else "",
+)
+def test_a_subclass_that_no_program_walks_is_read_by_its_serializer(
+    layout: KeyedLayout, write: Callable[[bytes], bytes]
+) -> None:
+    """Of a POJO that one walks: its own values, and those of the subclass, in any order."""
+    entries = list(zip(KEYS[0], map(write, ANIMALS), strict=False))
+    file = file_of((replace(layout, value=ANIMAL),), [[(0, entries)]], compressed=False)
+    found = held(file)[0, 0]
+    for (_, value), each in zip(found, ANIMALS, strict=True):
+        assert value.endswith(each)
+    assert [struct.unpack(">q", key[:8])[0] for key, _ in found] == KEYS[0][:4]
+
+
+def test_a_broadcast_state_has_subclasses_that_no_program_walks() -> None:
+    """They are read by their serializer, as on the heap."""
+    entries = [(struct.pack(">q", number), value) for number, value in enumerate(ANIMALS)]
+    data = struct.pack(">i", len(entries)) + b"".join(key + value for key, value in entries)
+    bounds = ElementBounds(np.array([0]), np.array([len(data)]))
+    file: Any = SimpleNamespace(
+        content=np.frombuffer(data, np.uint8), elements=lambda _: bounds, place=str
+    )
+    layout = OperatorLayout(DistributionMode.BROADCAST, ANIMAL, LONG)
+    assert layout.entries(file, "rules") == set(entries)
