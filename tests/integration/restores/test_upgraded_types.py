@@ -105,6 +105,7 @@ def test_operators_of_all_kinds_are_upgraded(tmp_path: Path) -> None:
                 assert left.keys() == {
                     "refused/day", "refused/fixed", "tokens/count",
                     "tokens/_timer_state/event_user-timers",
+                    "tokens/_timer_state/processing_user-timers",
                 }  # fmt: skip
                 assert "a serializer of its own for it" in left["refused/day"]
                 assert "UnmodifiableRandomAccessList, whose form" in left["refused/fixed"]
