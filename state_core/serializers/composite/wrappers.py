@@ -54,10 +54,10 @@ class TimerSerializer(TupleSerializer):
 
     def __init__(self, key: TypeSerializer, namespace: TypeSerializer) -> None:
         self._behind = 0 if key.self_delimiting else namespace.wire_length
-        parts, names = [key, namespace], ("timestamp", "key", "namespace")
+        parts: list[TypeSerializer] = [LongSerializer(), key, namespace]
         if self._behind < 0:
-            self._behind, parts, names = 0, [OpaqueSerializer(key.name)], names[:2]
-        super().__init__([LongSerializer(), *parts], names)
+            self._behind, parts[1:] = 0, [OpaqueSerializer(key.name)]
+        super().__init__(parts, ("timestamp", "key", "namespace")[: len(parts)])
         self.key = key
         self.namespace = namespace
         self.self_delimiting = key.self_delimiting and namespace.self_delimiting

@@ -442,7 +442,8 @@ def classes_of(
         messages: The types of Protobuf messages that a user has declared, by their classes; their
             own serializer is taken for chill's.
     """
-    forms, own = dict(KNOWN_FORMS), set()
+    forms = dict(KNOWN_FORMS)
+    own: set[str] = set()
     for user in users.values():
         forms[user.name] = EnumForm(user.constants) if user.constants else FieldForm(user.fields)
     ids = dict(_BUILT_IN_IDS)

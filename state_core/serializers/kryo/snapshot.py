@@ -191,8 +191,8 @@ def _for_flink_2(entry: RawEntry) -> RawEntry:
     """
     value = entry.value or b""
     if entry.name != AVRO_ARRAY or _AVRO_LIST not in value:
-        named = [len(name).to_bytes(2, "big") + name for name in _HOLDERS.values()]
-        return RawEntry(entry.name, entry.key, entry.value and value.replace(*named))
+        old, new = (len(name).to_bytes(2, "big") + name for name in _HOLDERS.values())
+        return RawEntry(entry.name, entry.key, entry.value and value.replace(old, new))
     out = DataOutput()
     out.write_utf(AVRO_ARRAY)
     out.write_int(INSTANCE)

@@ -105,6 +105,7 @@ def test_operators_of_all_kinds_are_upgraded(tmp_path: Path) -> None:
                 assert left.keys() == {
                     "refused/day", "refused/fixed", "tokens/count",
                     "tokens/_timer_state/event_user-timers",
+                    "tokens/_timer_state/processing_user-timers",
                 }  # fmt: skip
                 assert "a serializer of its own for it" in left["refused/day"]
                 assert "UnmodifiableRandomAccessList, whose form" in left["refused/fixed"]
@@ -114,5 +115,5 @@ def test_operators_of_all_kinds_are_upgraded(tmp_path: Path) -> None:
                 lines = new.restore("pojos", to, **words)
                 assert [line for line in lines if line["wrong"]] == []
                 assert Counter(line["of"] for line in lines) == dict.fromkeys(OPERATORS, KEYS)
-        with pytest.raises(FlinkError, match=r"Missing value for the key .*GenericData\$Array"):
+        with pytest.raises(FlinkError, match="Missing value for the key"):
             new.restore("pojos", tmp_path / "canonical-new", keys=KEYS, suffix="refused")

@@ -164,6 +164,21 @@ def test_fields_of_a_class_that_is_not_written_by_them_are_refused(name: str, wh
         declare_classes({"flink": 1, "classes": {name: {"fields": {"value": "int"}}}})
 
 
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        (b"\x7f\1", "a class with the id 125, .*do not trust it"),
+        (b"\1\0java.util.ArrayLis\xf4\1\1" + b"\1\0\1\1" * 100, "100 deep .*another class in"),
+    ],
+)
+def test_nobody_is_told_to_declare_what_is_no_class(data: bytes, advice: str) -> None:
+    """An id that is not registered, and lists in lists in lists."""
+    values = snapshot_of(VECTORS[1]["ArrayList"]).values(KryoVersion.FLINK_1)
+    with pytest.raises(StateError, match=advice) as refused:
+        values.read(data)
+    assert "declare" not in str(refused.value)
+
+
 def test_arrays_of_avro_become_lists_as_flink_1_itself_reads_them() -> None:
     """By the id of their registration, which Flink 2 has for a serializer of another form."""
     kryo = with_serializers(snapshot_of(VECTORS[1]["List of numbers"]))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -37,13 +39,18 @@ from statelake.state_core.formats.layout.meta_info import (
     StateMetaInfo,
     serializer_entry,
 )
+from statelake.state_core.formats.operator_state.operator_file import ElementBounds
+from statelake.state_core.formats.operator_state.operator_states import OperatorLayout
+from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.key_groups import key_group_of
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, LongSerializer
+from statelake.state_core.serializers.basic.values import StringValueSerializer
 from statelake.state_core.serializers.composite.namespaces import (
     VoidNamespaceSerializer,
     VoidNamespaceSerializerSnapshot,
 )
+from statelake.state_core.serializers.composite.pojo import PojoSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import read_serializer_snapshot
@@ -292,3 +299,38 @@ def test_a_key_by_kryo_is_known_beside_a_value_of_unknown_end() -> None:
         max_parallelism=GROUPS, bare=head.without_decoders(walking),
     )  # fmt: skip
     assert held(file) == {(0, 0): [(key + b"\0", value)]}
+
+
+# a POJO that a program walks, a subclass that none does, and some of both
+DOG = PojoSerializer("acme.Dog", [("name", StringValueSerializer())])
+ANIMAL = PojoSerializer("acme.Animal", [("id", LONG)], registered={"acme.Dog": DOG})
+ANIMALS = [b"\2\0" + struct.pack(">q", 7), b"\x08\0\2\0\2ab"] * 2
+
+
+@pytest.mark.parametrize(
+    ("layout", "write"),
+    [(VALUE, bytes), (LIST, _list), (MAP, _map)],
+    ids=lambda each: each.kind.name if isinstance(each, KeyedLayout) else "",
+)
+def test_a_subclass_that_no_program_walks_is_read_by_its_serializer(
+    layout: KeyedLayout, write: Callable[[bytes], bytes]
+) -> None:
+    """Of a POJO that one walks: its own values, and those of the subclass, in any order."""
+    entries = list(zip(KEYS[0], map(write, ANIMALS), strict=False))
+    file = file_of((replace(layout, value=ANIMAL),), [[(0, entries)]], compressed=False)
+    found = held(file)[0, 0]
+    for (_, value), each in zip(found, ANIMALS, strict=True):
+        assert value.endswith(each)
+    assert [struct.unpack(">q", key[:8])[0] for key, _ in found] == KEYS[0][:4]
+
+
+def test_a_broadcast_state_has_subclasses_that_no_program_walks() -> None:
+    """They are read by their serializer, as on the heap."""
+    entries = [(struct.pack(">q", number), value) for number, value in enumerate(ANIMALS)]
+    data = struct.pack(">i", len(entries)) + b"".join(key + value for key, value in entries)
+    bounds = ElementBounds(np.array([0]), np.array([len(data)]))
+    file: Any = SimpleNamespace(
+        content=np.frombuffer(data, np.uint8), elements=lambda _: bounds, place=str
+    )
+    layout = OperatorLayout(DistributionMode.BROADCAST, ANIMAL, LONG)
+    assert layout.entries(file, "rules") == set(entries)
