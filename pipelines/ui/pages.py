@@ -269,7 +269,9 @@ def _key_groups(number: int, operator: OperatorDescription, parallelism: int) ->
         yield tag("p", "Sizes are estimated: entries were not counted.", class_="note")
 
 
-def top(name: Name, weighed: dict[str, StateWeights], problems: list[str]) -> Iterator[Html]:
+def top(
+    name: Name, weighed: dict[str, StateWeights], problems: Sequence[str] = ()
+) -> Iterator[Html]:
     """Yield the parts of the page of the heaviest keys of an operator."""
     yield from map(problem, problems)
     if len(weighed) > 1:

@@ -115,7 +115,9 @@ def without_tables(metadata: CheckpointMetadata, keyed: Collection[str] = ()) ->
 
 def keyed_as_bytes(subtask: SubtaskState) -> bool:
     """Return whether a subtask's keyed state is one file, which may be kept as it is."""
-    return isinstance(subtask.managed_keyed, KeyGroupsHandle)
+    keyed = subtask.managed_keyed
+    nested = isinstance(keyed, KeyGroupsHandle) and isinstance(keyed.stream, NestedKeyGroupsHandle)
+    return isinstance(keyed, KeyGroupsHandle) and not nested
 
 
 def carried_metadata(record: SnapshotRecord) -> CheckpointMetadata:

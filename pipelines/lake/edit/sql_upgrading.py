@@ -265,7 +265,7 @@ class SqlRows(Transform):
         batch = rows.batch
         before, _ = _parsed(self.before)
         value, user_key = _parsed(self.after)
-        read = [] if self.inexact else [VALUE]
+        read: list[str] = [] if self.inexact else [VALUE]
         for column in [*read, *([KEY] if Place.USER_KEY in self.changes else [])]:
             refuse_inexact(rows, column, OF_BYTES if column == KEY else OF_VALUES)
         layout, columns = rows.layout, {RAW_VALUE: pa.nulls(len(batch), pa.binary())}

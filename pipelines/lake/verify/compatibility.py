@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from statelake.pipelines.lake.catalog.unmanaged_state import KEYED
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
 from statelake.pipelines.lake.edit.changes import ValueChange, read_changes, resolve_change
 from statelake.pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import with_value
 from statelake.state_core.formats.layout.state_compatibility import (
     OperatorSchema,
+    StateVerdict,
     Verdicts,
     check_operators,
     operator_schema,
@@ -21,6 +22,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
     read_metadata,
 )
+from statelake.state_core.serializers.framework.compatibility import unknown
 
 SPEC_SUFFIXES = (".yaml", ".yml", ".json", ".py")
 COORDINATOR, RAW, IN_FLIGHT = "its coordinator's state", "raw state", "records in flight"
@@ -71,7 +73,13 @@ def check_against(record: SnapshotRecord, against: str, *, allow_missing: bool =
     if against.endswith(SPEC_SUFFIXES):
         return check_changes(record, read_changes(against))
     new = schemas_of_snapshot(open_snapshot(against))
-    return check_operators(schemas_of_record(record), new, allow_missing=allow_missing)
+    verdicts = check_operators(schemas_of_record(record), new, allow_missing=allow_missing)
+    declared = {operator.operator_id for operator in new}
+    for label in keyed_kept_as_bytes(record):
+        if OperatorSchema(label, None).operator_id in declared:  # else it is told that it is gone
+            rule = "nobody has read its types: try a restore in Flink"
+            verdicts.append(StateVerdict(label, "", unknown(KEYED, KEYED, rule)))
+    return verdicts
 
 
 def check_changes(record: SnapshotRecord, changes: Sequence[ValueChange]) -> Verdicts:

@@ -191,7 +191,7 @@ def sweep(
         tmp_path: Where copies go.
         ways: The ways.
         each_way: Whether each file in each way, or in one of them.
-        every: Whether each command reads each of them, or one of those that take long.
+        every: Whether each other command reads each of them; else one in turn, or none in each way.
     """
     whole = copied(fixture, tmp_path / "whole")
     lines, code, _ = dumped(whole)
@@ -210,7 +210,7 @@ def sweep(
         for state in operator["states"]
     }
     offsets = run("offsets", whole, "--json").json
-    reading = readers(whole, lines, tmp_path / "page.html")
+    reading = readers(whole, lines, tmp_path / "page.html") if every or not each_way else []
     tried = 0
     for number, file in enumerate(files_of(whole)):
         for way in ways if each_way else (ways[number % len(ways)],):
@@ -221,7 +221,7 @@ def sweep(
                 left, dump_code, said = dumped(spoiled)
                 typed = run("types", spoiled, "--json")
                 listed = run("offsets", spoiled, "--json")
-                chosen = reading if every else [reading[tried % len(reading)]]
+                chosen = reading if every or not reading else [reading[tried % len(reading)]]
                 asked = [(reader, reader[0](spoiled)) for reader in chosen]
             shutil.rmtree(tmp_path / "spoiled")
             tried += 1

@@ -47,6 +47,7 @@ LOG = sl.Checkpoints.__init__
 PROGRAM = dict.fromkeys(
     ("jar", "jar_id", "entry_class", "arg", "allow_non_restored_state"), "`JarRun` has it"
 )
+PROBLEMS = {"problems": "the command ends with the first"}
 CLUSTER = {
     "cluster": "--flink",
     "program": "a `JarRun`: what --jar and the like say",
@@ -70,8 +71,8 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         (sl.LakeSnapshot.diff, sl.diff), {"fail_on_diff": "an exit code"}, {},
     ),
     "find": ((sl.Snapshot.find, sl.LakeSnapshot.find), TYPED, {}),
-    "expired": ((sl.Snapshot.expired,), TYPED, {}),
-    "top": ((sl.Snapshot.top, sl.LakeSnapshot.top), TYPED, {}),
+    "expired": ((sl.Snapshot.expired,), TYPED, PROBLEMS),
+    "top": ((sl.Snapshot.top, sl.LakeSnapshot.top), TYPED, PROBLEMS),
     "inspect": (
         (sl.open_snapshot, sl.Snapshot.describe),
         {"savepoint": "given as `location`"},
@@ -118,7 +119,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "channels": (
         (sl.LakeSnapshot.read_channels, sl.LakeSnapshot.record_serializer),
         SAVEPOINTS | {"records": "what is printed", "limit": "how much is printed"},
-        {},
+        PROBLEMS,
     ),
     "sql": (
         (sl.Lake.sql, sl.LakeSnapshot.edit_sql),

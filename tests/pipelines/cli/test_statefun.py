@@ -205,7 +205,12 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
 
 @pytest.mark.nightly
 def test_such_state_is_exported_without_a_lake(unknown: Path, tmp_path: Path) -> None:
-    """Beside what has tables."""
+    """Beside what has tables. Nobody says that another job could read it."""
+    of = ("--lake", tmp_path / "lake", "--job", "sf", "--snapshot", "one")
+    assert run("import", unknown, *of, "--engine", "local").code == 0
+    checked = run("check", "compatibility", *of, "--against", unknown, "--json")
+    (verdict,) = checked.json["states"]
+    assert (checked.code, verdict["operator"], verdict["verdict"]) == (0, OPERATOR, "unknown")
     assert run("export", unknown, "--to", tmp_path / "out").code == 0
     assert keyed_bytes_of(tmp_path / "out") == keyed_bytes_of(unknown)
 
