@@ -148,7 +148,10 @@ def judge(
         judged.fired[changed.shape] += bool(got)
     if any("rows by event time wait" in why for each in upgrade.operators for why in each.why):
         got, wanted = [*first, *got], [*all_first, *wanted]  # which 2.3 sends later
-    elif changed.shape in TIMED and fate is Fate.KEEPS and {*changed.labels} <= {*query.labels}:
+    elif (
+        changed.shape in TIMED and fate is Fate.KEEPS and query.where == changed.where
+        and {*changed.labels} <= {*query.labels}
+    ):  # fmt: skip
         # before or after the savepoint, as the watermark had come
         got, wanted = [*_as(first, query, changed), *got], [*all_first, *wanted]
     if fate is Fate.FILTER or limited or begun_now:
