@@ -262,7 +262,8 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
     _pair(after, free, found)
     for number in after:  # each after those that it reads
         folded = _folded(found[number], new, relations, found)
-        found[number] = _unmixed(_of_new_columns(folded, new, found), new, relations)
+        started = _unmixed(_of_new_columns(folded, new, found), new, relations)
+        found[number] = _passing(started, new, relations)
     ordered = [_begun(found[number], new, relations, found) for number in after]
     reached = _passed_to(old, lineage_of(old)), _passed_to(new, relations)
     ordered = [_sent(each, *reached, relations) for each in ordered]
@@ -493,6 +494,49 @@ def _unmixed(match: OperatorMatch, plan: Plan, relations: Mapping[int, Relation]
         for state in match.states
     ]  # fmt: skip
     return replace(match, states=tuple(states))
+
+
+def _passing(match: OperatorMatch, plan: Plan, relations: Mapping[int, Relation]) -> OperatorMatch:
+    """Return the match of rows that are held, of which no new column is one that lets them pass.
+
+    It is NULL in those that are there, whatever it had been: a condition on it would leave them
+    out.
+
+    Args:
+        match: The match of any operator.
+        plan: The new plan.
+        relations: What each of its nodes emits.
+    """
+    if match.new is None or all(each.fate is not Fate.NULL for each in match.column_matches):
+        return match
+    node, emitted = match.new.node, list[str]()
+    for at, number in enumerate(node.inputs):
+        held = match.states if len(node.inputs) == 1 else match.states[at : at + 1]
+        rows = [row for state in held for row in state.columns.values()]
+        width = len(relations[number].columns)
+        row = next((each for each in rows if len(each) == width), ())
+        emitted += [
+            each.column.text if each.fate is Fate.NULL else "" for each in row
+        ] or [""] * width  # fmt: skip
+    told: set[str] = set()
+    for above in plan.nodes.values():
+        if above.kind == "calc" and node.id in above.inputs:
+            referred = _referred(above.spec.get("condition"))
+            told |= {emitted[index] for index in referred if index < len(emitted)}
+    told.discard("")
+    why = "it is new, and the query has a condition on it, which rows that are there would not pass"
+    states = [
+        replace(state, columns={
+            place: tuple(
+                replace(each, fate=Fate.UNKNOWN, why=why)
+                if each.fate is Fate.NULL and each.column.text in told else each
+                for each in row
+            )
+            for place, row in state.columns.items()
+        })
+        for state in match.states
+    ]  # fmt: skip
+    return replace(match, states=tuple(states)) if told else match
 
 
 def _computed(plan: Plan, node: PlanNode, begun: Collection[int]) -> Iterator[object]:

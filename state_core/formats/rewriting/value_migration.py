@@ -58,6 +58,7 @@ Rows = TypeVar("Rows", StateRows, ElementRows)
 
 TTL_BYTES = 8  # a time of last access, before its value
 KIND_AT = 4  # of a row of Flink SQL, behind its length: the kind of change
+CHANGES = (b"\1", b"\2", b"\3")  # which are no inserts: what is updated, its update, a delete
 DELIMITER = b","
 BY_BYTES = (
     "say by {0} or is_exact which rows are meant, such as `{0} IS NULL` for none of these, or go by"
@@ -286,7 +287,8 @@ def without_left_bytes(rows: Rows) -> Rows:
 def inexact_rows(rows: StateRows | ElementRows, column: str = VALUE) -> BoolArray:
     """Return whether each row's columns say less than the exact bytes of its value, or of its key.
 
-    What a row of Flink SQL is by its kind of change does not count: no operator reads that again.
+    What a row of Flink SQL is by its kind of change does not count: of what is edited, a temporal
+    join alone reads that again.
     Nor does how a text or bytes would be written from what a user has them read as; but what could
     not be read as that does.
 
@@ -358,6 +360,36 @@ def _differs_in_kind(rows: StateRows | ElementRows) -> BoolArray:
         at += KIND_AT
         inserted = pc.binary_replace_slice(exact, start=at, stop=at + 1, replacement=b"\0")
     return np.asarray(pc.equal(inserted, typed))
+
+
+def with_kinds(before: StateRows, after: StateRows) -> StateRows:
+    """Return rewritten rows of Flink SQL with the kinds of change that they had.
+
+    A temporal join tells by them which versions of a row are there, and which were deleted.
+
+    Args:
+        before: The rows before, whose exact bytes say no more than that.
+        after: The same rows with other columns, and no exact bytes.
+    """
+    layout = after.layout
+    at = np.flatnonzero(before.batch.column(RAW_VALUE).is_valid())
+    if not at.size or not isinstance(layout.value, RowDataSerializer):
+        return after
+    place = TTL_BYTES * (TTL in layout.schema.names) + (layout.kind is StateKind.MAP) + KIND_AT
+    chosen = pa.array(at)
+    raw = current_exact(before.layout, before.batch.take(chosen))
+    bytes_of = layout.value_writer(after.batch.take(chosen)).to_binary()
+    kinds = pc.binary_slice(raw, place, place + 1)
+    exact = pa.nulls(len(at), bytes_of.type)
+    for kind in CHANGES:
+        held = pc.fill_null(pc.equal(kinds, kind), False)
+        changed = pc.binary_replace_slice(bytes_of, start=place, stop=place + 1, replacement=kind)
+        exact = pc.if_else(held, changed, exact)
+    whole: list[bytes | None] = [None] * len(after.batch)
+    for row, value in zip(at.tolist(), exact.to_pylist(), strict=True):
+        whole[row] = value
+    columns = {RAW_VALUE: pa.array(whole, pa.binary())}
+    return replace(after, batch=with_columns(after, layout, columns))
 
 
 def _inserted(lists: pa.LargeBinaryArray, at: int) -> pa.LargeBinaryArray:

@@ -148,7 +148,10 @@ def judge(
         judged.fired[changed.shape] += bool(got)
     if any("rows by event time wait" in why for each in upgrade.operators for why in each.why):
         got, wanted = [*first, *got], [*all_first, *wanted]  # which 2.3 sends later
-    elif changed.shape in TIMED and fate is Fate.KEEPS and {*changed.labels} <= {*query.labels}:
+    elif (
+        changed.shape in TIMED and fate is Fate.KEEPS and query.where == changed.where
+        and {*changed.labels} <= {*query.labels}
+    ):  # fmt: skip
         # before or after the savepoint, as the watermark had come
         got, wanted = [*_as(first, query, changed), *got], [*all_first, *wanted]
     if fate is Fate.FILTER or limited or begun_now:
@@ -377,8 +380,8 @@ def test_keys_that_move_have_the_numbers_that_were_promised(
 @pytest.mark.parametrize(
     ("old", "new", "seeds", "plain"),
     [
-        ("2.3.0", "2.3.0", range(4), False),
-        pytest.param("2.3.0", "2.3.0", range(4, 90), False, marks=pytest.mark.nightly),
+        ("2.3.0", "2.3.0", range(2), False),
+        pytest.param("2.3.0", "2.3.0", range(2, 90), False, marks=pytest.mark.nightly),
         pytest.param("1.20.0", "2.3.0", range(11000, 11070), False, marks=pytest.mark.nightly),
         pytest.param("1.20.0", "1.20.0", range(12000, 12030), False, marks=pytest.mark.nightly),
         pytest.param("2.3.0", "2.3.0", range(13000, 13020), "old", marks=pytest.mark.nightly),

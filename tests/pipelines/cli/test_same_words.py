@@ -40,6 +40,7 @@ SCRIPTS = {
     "new_sql": "the same",
     "old_flink": "given as `flink_home` or `flink_version`",
     "keep_plan": "given as `to`",
+    "no_old_uids": "given as `no_uids`",
 }
 FLINK_OF_SCRIPTS = dict.fromkeys(("flink_home", "flink_version", "classpath"), "`SqlScript` has it")
 SCRIPT = {"sql": "--old-sql, --new-sql"}

@@ -561,6 +561,34 @@ def test_an_aggregate_of_a_new_aggregate_starts_now(
     assert above.fate is Fate.KEEPS
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "deduplication, last: a column more",
+        "a column more through a join with a table that changes",
+    ],
+)
+def test_a_condition_on_a_column_that_old_rows_do_not_have_is_refused(edit: str) -> None:
+    """It is NULL in those that are there, and would leave them out."""
+    old, new = json.loads(json.dumps(plans()[edit]))
+    match = match_plans(*(parse_plan(json.dumps(plan), "plan") for plan in (old, new)))
+    (held,) = (each for each in match.operators if each.worst is Fate.NULL)
+    (above,) = (edge["target"] for edge in new["edges"] if edge["source"] == held.node.id)
+    (calc,) = (node for node in new["nodes"] if node["id"] == above)
+    at = [each.name for each in held.node.columns].index("d")
+    calc["condition"] = {
+        "kind": "CALL", "internalName": "$>$1", "type": "BOOLEAN",
+        "operands": [{"kind": "INPUT_REF", "inputIndex": at, "type": "INT"},
+                     {"kind": "LITERAL", "value": 3, "type": "INT NOT NULL"}],
+    }  # fmt: skip
+    match = match_plans(*(parse_plan(json.dumps(plan), "plan") for plan in (old, new)))
+    (refused,) = (each for each in match.operators if each.node.id == held.node.id)
+    whys = [each.why for each in refused.column_matches if each.fate is Fate.UNKNOWN]
+    assert whys == [
+        "it is new, and the query has a condition on it, which rows that are there would not pass"
+    ]
+
+
 def test_an_aggregate_added_to_grouping_sets_starts_now() -> None:
     """Whatever beside the key is in what is expanded; ROLLUP and CUBE are sets, too."""
     for sets in ("a|b", "ab|a|", "ab|a|b|"):

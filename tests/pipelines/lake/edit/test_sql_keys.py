@@ -420,3 +420,49 @@ def test_groups_of_grouping_sets_go_to_their_numbers(
     (made,) = sl.open_snapshot(tmp_path / "made").operators
     found = made["accState"].to_arrow().to_pylist()
     assert {(*row["key"].values(), *row["value"].values()) for row in found} == expected
+
+
+def test_versions_of_a_temporal_join_keep_their_kind_of_change(tmp_path: Path) -> None:
+    """A deleted one is no row that was inserted, also when its columns are others."""
+    (plans,) = (
+        line["plans"]["2.3.0"]
+        for line in map(json.loads, lzma.decompress(GOLDEN.read_bytes()).splitlines())
+        if line["name"] == "a temporal join"
+    )
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    text = json.dumps(plans)
+    old.write_text(text)
+    for node in plans["nodes"]:
+        if node["id"] == 7:  # which the table's changes pass
+            node["projection"].append({"kind": "INPUT_REF", "inputIndex": 3, "type": "INT"})
+            node["outputType"] = node["outputType"].replace(">", ", `d` INT>")
+        if node["id"] in (8, 9, 10):
+            node["outputType"]["fields"].append({"name": "d", "fieldType": "INT"})
+    new.write_text(json.dumps(plans))
+    types = ["INT NOT NULL", "VARCHAR(2147483647)", "TIMESTAMP(3)"]
+    snapshot = RowDataSerializerSnapshot.of(*map(parse_logical_type, types))
+    rows = [{"f0": 1, "f1": f"n{kind}", "f2": datetime(2024, 1, 1)}  # noqa: DTZ001 - without zone
+            for kind in range(4)]  # fmt: skip
+    table = pa.table({
+        "key": pa.array([{"f0": 1}] * 4, pa.struct([("f0", pa.int32())])),
+        "user_key": pa.array(range(4), pa.int64()),
+        "value": pa.array(rows, pa.struct([("f0", pa.int32()), ("f1", pa.string()),
+                                           ("f2", pa.timestamp("ms"))])),
+    })  # fmt: skip
+    state = NewKeyedState("right", table, "map", {"row_data": types}, "Long")
+    operator = NewOperator("10_temporal-join", {"row_data": ["INT"]}, (state,), max_parallelism=128)
+    write_snapshot(tmp_path / "savepoint", [operator])
+    for kind, row in enumerate(rows):  # as Flink writes them
+        out = DataOutput()
+        snapshot.restore_serializer().write(row, out)
+        written = out.to_bytes()
+        for file in (tmp_path / "savepoint").iterdir():
+            with_kind = written[:4] + bytes([kind]) + written[5:]
+            file.write_bytes(file.read_bytes().replace(written, with_kind))
+    done = sl.sql_upgrade(tmp_path / "savepoint", tmp_path / "made", old, new, accept="partly")
+    assert done.made, done.refused
+    (joined,) = sl.open_snapshot(tmp_path / "made").operators
+    made = joined["right"].to_arrow().to_pylist()
+    assert [each["value"] for each in made] == [row | {"f3": None} for row in rows]
+    kinds = [each["raw_value"] and each["raw_value"][5] for each in made]
+    assert kinds == [None, 1, 2, 3]
