@@ -42,12 +42,12 @@ from statelake.state_core.serializers.opaque.optional_map import (
 
 UNSPECIFIED, INSTANCE = 0, 2
 MARK = b"statelake: flink 2"
-# Flink 2's serializer of Avro's arrays, if a job has Avro, as a Java object
-# what Flink 1 has in its place, which Flink 2 lacks
+# what Flink 1 has for Avro's arrays, and Flink 2 lacks
 _AVRO_LIST = (
     b"org.apache.flink.api.java.typeutils.runtime.kryo"
     b".Serializers$SpecificInstanceCollectionSerializerForArrayList"
 )
+# Flink 2's serializer of Avro's arrays, if a job has Avro, as a Java object
 _AVRO_HOLDER = "org.apache.flink.api.common.SerializableSerializer"
 _AVRO_SERIALIZER = (
     "org.apache.flink.formats.avro.utils.AvroKryoSerializerUtils$AvroGenericDataArraySerializer"
