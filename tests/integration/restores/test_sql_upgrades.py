@@ -149,8 +149,8 @@ def judge(
     if any("rows by event time wait" in why for each in upgrade.operators for why in each.why):
         got, wanted = [*first, *got], [*all_first, *wanted]  # which 2.3 sends later
     elif (
-        changed.shape in TIMED and fate is Fate.KEEPS and query.where == changed.where
-        and {*changed.labels} <= {*query.labels}
+        changed.shape in TIMED and fate is Fate.KEEPS and {*changed.labels} <= {*query.labels}
+        and (query.where, {*query.keys}) == (changed.where, {*changed.keys})
     ):  # fmt: skip
         # before or after the savepoint, as the watermark had come
         got, wanted = [*_as(first, query, changed), *got], [*all_first, *wanted]
