@@ -280,7 +280,10 @@ def without_left_bytes(rows: Rows) -> Rows:
     if isinstance(layout, KeyedLayout) and batch.column(RAW_KEY).null_count < len(batch):
         columns[RAW_KEY] = _current(batch.column(RAW_KEY), layout.key_writer(batch).exact)
     if RAW_VALUE in batch.schema.names and batch.column(RAW_VALUE).null_count < len(batch):
-        columns[RAW_VALUE] = current_exact(layout, batch)
+        current = columns[RAW_VALUE] = current_exact(layout, batch)
+        left = pc.if_else(current.is_null(), batch.column(RAW_VALUE), None)
+        rows = replace(rows, batch=with_columns(rows, layout, columns))
+        columns[RAW_VALUE] = pc.coalesce(current, _with_kinds_of(left, rows))
     return replace(rows, batch=with_columns(rows, layout, columns)) if columns else rows
 
 
@@ -371,25 +374,39 @@ def with_kinds(before: StateRows, after: StateRows) -> StateRows:
         before: The rows before, whose exact bytes say no more than that.
         after: The same rows with other columns, and no exact bytes.
     """
-    layout = after.layout
-    at = np.flatnonzero(before.batch.column(RAW_VALUE).is_valid())
-    if not at.size or not isinstance(layout.value, RowDataSerializer):
-        return after
-    place = TTL_BYTES * (TTL in layout.schema.names) + (layout.kind is StateKind.MAP) + KIND_AT
-    chosen = pa.array(at)
-    raw = current_exact(before.layout, before.batch.take(chosen))
-    bytes_of = layout.value_writer(after.batch.take(chosen)).to_binary()
-    kinds = pc.binary_slice(raw, place, place + 1)
-    exact = pa.nulls(len(at), bytes_of.type)
-    for kind in CHANGES:
-        held = pc.fill_null(pc.equal(kinds, kind), False)
-        changed = pc.binary_replace_slice(bytes_of, start=place, stop=place + 1, replacement=kind)
-        exact = pc.if_else(held, changed, exact)
-    whole: list[bytes | None] = [None] * len(after.batch)
-    for row, value in zip(at.tolist(), exact.to_pylist(), strict=True):
-        whole[row] = value
-    columns = {RAW_VALUE: pa.array(whole, pa.binary())}
-    return replace(after, batch=with_columns(after, layout, columns))
+    exact = _with_kinds_of(current_exact(before.layout, before.batch), after)
+    return replace(after, batch=with_columns(after, after.layout, {RAW_VALUE: exact}))
+
+
+def _with_kinds_of(raw: pa.Array, rows: StateRows | ElementRows) -> pa.BinaryArray:
+    """Return exact bytes of rows of Flink SQL with kinds of change other than an insert's.
+
+    Args:
+        raw: Bytes that have these kinds; null for an insert.
+        rows: The rows, without exact bytes where there are such.
+    """
+    layout, whole = rows.layout, np.zeros(len(raw), object)
+    whole[:] = None
+    at = np.flatnonzero(raw.is_valid())
+    if (
+        at.size
+        and isinstance(layout.value, RowDataSerializer)
+        and layout.kind is not StateKind.LIST
+    ):
+        in_map = layout.kind is StateKind.MAP
+        place = TTL_BYTES * (TTL in layout.schema.names) + in_map + KIND_AT
+        chosen = pa.array(at)
+        kinds = pc.binary_slice(raw.take(chosen), place, place + 1)
+        written = layout.value_writer(rows.batch.take(chosen)).to_binary()
+        exact = pa.nulls(len(at), written.type)
+        for kind in CHANGES:
+            held = pc.fill_null(pc.equal(kinds, kind), False)
+            changed = pc.binary_replace_slice(
+                written, start=place, stop=place + 1, replacement=kind
+            )
+            exact = pc.if_else(held, changed, exact)
+        whole[at] = exact.to_pylist()
+    return pa.array(whole, pa.binary())
 
 
 def _inserted(lists: pa.LargeBinaryArray, at: int) -> pa.LargeBinaryArray:

@@ -15,7 +15,10 @@ import pyarrow as pa
 import pytest
 
 import statelake as sl
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.edit.sql_rows import merged_column
+from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.tables import units
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
@@ -25,6 +28,7 @@ from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnaps
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from tests.integration.flink.sql_versions import GOLDEN
 from tests.support.command import run
+from tests.support.lakes import LOCAL, import_as
 from tests.support.savepoints.sql_jobs import grouping_sets_plan
 
 KEYS = {"a": "INT", "b": "VARCHAR(5)", "c": "DECIMAL(9, 2)"}
@@ -422,6 +426,31 @@ def test_groups_of_grouping_sets_go_to_their_numbers(
     assert {(*row["key"].values(), *row["value"].values()) for row in found} == expected
 
 
+def versions(savepoint: Path) -> list[dict[str, Any]]:
+    """Write a temporal join's four versions of a row, each of another kind of change."""
+    types = ["INT NOT NULL", "VARCHAR(2147483647)", "TIMESTAMP(3)"]
+    snapshot = RowDataSerializerSnapshot.of(*map(parse_logical_type, types))
+    rows = [{"f0": 1, "f1": f"n{kind}", "f2": datetime(2024, 1, 1)}  # noqa: DTZ001 - without zone
+            for kind in range(4)]  # fmt: skip
+    table = pa.table({
+        "key": pa.array([{"f0": 1}] * 4, pa.struct([("f0", pa.int32())])),
+        "user_key": pa.array(range(4), pa.int64()),
+        "value": pa.array(rows, pa.struct([("f0", pa.int32()), ("f1", pa.string()),
+                                           ("f2", pa.timestamp("ms"))])),
+    })  # fmt: skip
+    state = NewKeyedState("right", table, "map", {"row_data": types}, "Long")
+    operator = NewOperator("10_temporal-join", {"row_data": ["INT"]}, (state,), max_parallelism=128)
+    write_snapshot(savepoint, [operator])
+    for kind, row in enumerate(rows):  # as Flink writes them
+        out = DataOutput()
+        snapshot.restore_serializer().write(row, out)
+        written = out.to_bytes()
+        for file in savepoint.iterdir():
+            with_kind = written[:4] + bytes([kind]) + written[5:]
+            file.write_bytes(file.read_bytes().replace(written, with_kind))
+    return rows
+
+
 def test_versions_of_a_temporal_join_keep_their_kind_of_change(tmp_path: Path) -> None:
     """A deleted one is no row that was inserted, also when its columns are others."""
     (plans,) = (
@@ -439,26 +468,7 @@ def test_versions_of_a_temporal_join_keep_their_kind_of_change(tmp_path: Path) -
         if node["id"] in (8, 9, 10):
             node["outputType"]["fields"].append({"name": "d", "fieldType": "INT"})
     new.write_text(json.dumps(plans))
-    types = ["INT NOT NULL", "VARCHAR(2147483647)", "TIMESTAMP(3)"]
-    snapshot = RowDataSerializerSnapshot.of(*map(parse_logical_type, types))
-    rows = [{"f0": 1, "f1": f"n{kind}", "f2": datetime(2024, 1, 1)}  # noqa: DTZ001 - without zone
-            for kind in range(4)]  # fmt: skip
-    table = pa.table({
-        "key": pa.array([{"f0": 1}] * 4, pa.struct([("f0", pa.int32())])),
-        "user_key": pa.array(range(4), pa.int64()),
-        "value": pa.array(rows, pa.struct([("f0", pa.int32()), ("f1", pa.string()),
-                                           ("f2", pa.timestamp("ms"))])),
-    })  # fmt: skip
-    state = NewKeyedState("right", table, "map", {"row_data": types}, "Long")
-    operator = NewOperator("10_temporal-join", {"row_data": ["INT"]}, (state,), max_parallelism=128)
-    write_snapshot(tmp_path / "savepoint", [operator])
-    for kind, row in enumerate(rows):  # as Flink writes them
-        out = DataOutput()
-        snapshot.restore_serializer().write(row, out)
-        written = out.to_bytes()
-        for file in (tmp_path / "savepoint").iterdir():
-            with_kind = written[:4] + bytes([kind]) + written[5:]
-            file.write_bytes(file.read_bytes().replace(written, with_kind))
+    rows = versions(tmp_path / "savepoint")
     done = sl.sql_upgrade(tmp_path / "savepoint", tmp_path / "made", old, new, accept="partly")
     assert done.made, done.refused
     (joined,) = sl.open_snapshot(tmp_path / "made").operators
@@ -466,3 +476,18 @@ def test_versions_of_a_temporal_join_keep_their_kind_of_change(tmp_path: Path) -
     assert [each["value"] for each in made] == [row | {"f3": None} for row in rows]
     kinds = [each["raw_value"] and each["raw_value"][5] for each in made]
     assert kinds == [None, 1, 2, 3]
+
+
+def test_versions_that_sql_changes_keep_their_kind_of_change(tmp_path: Path) -> None:
+    """A deleted one with another column is still deleted."""
+    rows = versions(tmp_path / "savepoint")
+    lake = Catalog(tmp_path / "lake")
+    import_as(lake, tmp_path / "savepoint", "before", "shop", uids=["10_temporal-join"])
+    statement = """UPDATE "10_temporal-join"."right"
+        SET value = struct_update(value, f1 := 'x') WHERE user_key > 1"""
+    edit_by_sql(lake, "shop", "before", "after", [statement])
+    export_snapshot(lake, "shop", "after", tmp_path / "made", engine=LOCAL)
+    (joined,) = sl.open_snapshot(tmp_path / "made").operators
+    made = joined["right"].to_arrow().to_pylist()
+    assert [each["value"] for each in made] == rows[:2] + [row | {"f1": "x"} for row in rows[2:]]
+    assert [each["raw_value"] and each["raw_value"][5] for each in made] == [None, 1, 2, 3]
