@@ -167,14 +167,14 @@ class _Selection:
         state = _state(operator, options.get("state"))
         every = [name for name in state.schema.names if not name.startswith("raw_")]
         names = _listed(options, "columns") or tuple(every)
-        kinds = {IS_EXACT: pa.bool_(), **{field.name: field.type for field in state.schema}}
-        unknown = [name for name in names if name not in kinds]
+        fields = {field.name: field for field in (pa.field(IS_EXACT, pa.bool_()), *state.schema)}
+        unknown = [name for name in names if name not in fields]
         if unknown:
             raise NotFoundError(
                 f"state {state.name!r} has no column {unknown[0]!r}",
                 remedy=f"it has: {', '.join([*state.schema.names, IS_EXACT])}",
             )
-        schema = pa.schema([(name, kinds[name]) for name in names])
+        schema = pa.schema([fields[name] for name in names])
         key_groups = _ranges(options.get("keygroups"), operator.max_parallelism)
         return cls(operator, state, schema, key_groups)
 
