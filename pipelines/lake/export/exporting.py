@@ -167,6 +167,7 @@ class _Export:
     ) -> None:
         self.lake = lake
         self.record = record
+        self.carried = {each.blob for each in record.carried}
         self.target = target
         self.engine = engine
         self.parallelism = parallelism
@@ -426,8 +427,8 @@ class _Export:
         )
 
     def _carry(self, handle: StreamHandle) -> StreamHandle:
-        """Copy a carried file into the savepoint."""
-        if not isinstance(handle, RelativeHandle):
+        """Copy a carried file into the savepoint; other handles are of what was written there."""
+        if not isinstance(handle, RelativeHandle) or handle.path not in self.carried:
             return handle
         if not self.target.directory.is_file(handle.path):
             with self.target.directory.open_output(handle.path) as file:
