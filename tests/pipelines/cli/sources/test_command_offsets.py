@@ -432,6 +432,27 @@ def test_positions_that_do_not_move(
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
 
 
+def test_positions_move_once(tmp_path: Path) -> None:
+    """Also of a source that is named by its uid, and again by its id."""
+    lake = imported(tmp_path, GOLDEN / "old-kafka-3.2")
+    run("edit", "--lake", lake.location, *PLACE, "--rename-uid", OLD_KAFKA, "old")
+    again = ("--job", "orders", "--parent", "edited", "--snapshot", "again")
+    moves = ("--move-positions", "old", "new", "--move-positions", operator_id_of_uid("old"), "x")
+    ran = run("edit", "--lake", lake.location, *again, *moves)
+    assert (ran.code, ran.out) == (3, "")
+    assert "would have two uids" in ran.err
+
+
+def test_offsets_are_not_set_in_rows_that_go(whole: Callable[[str], Catalog]) -> None:
+    """Nobody is told of an offset that the new snapshot does not have."""
+    lake = whole("old-kafka-3.2")
+    state = f"{OLD_KAFKA}/topic-partition-offset-states"
+    words = ("--set-offsets", "orders:0=7", "--purge", state, "subtask = 1")
+    ran = run("edit", "--lake", lake.location, *PLACE, *words)
+    assert (ran.code, ran.out) == (3, "")
+    assert f"state {state}: rows are deleted of a state whose offsets are set" in ran.err
+
+
 @pytest.mark.parametrize(
     "name", ["kafka-5.0", pytest.param("kafka-3.2", marks=pytest.mark.nightly), "old-kafka-3.2"]
 )
