@@ -29,7 +29,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
-from statelake.state_core.formats.metadata.stream_map import map_streams
+from statelake.state_core.formats.metadata.stream_map import map_streams, named_files
 from statelake.state_core.model.handles import (
     EmptySegmentHandle,
     InlineHandle,
@@ -167,6 +167,14 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
         if shapes.get(operator.operator_id) != (operator.parallelism, operator.max_parallelism):
             return f"operator {operator.label!r} is not as the row has it"
     return ""
+
+
+def without_unnamed(record: SnapshotRecord) -> SnapshotRecord:
+    """Return a snapshot without those carried files that only dropped operators had."""
+    if not record.carried:
+        return record
+    named = named_files(read_metadata(record.metadata, "carried _metadata"))
+    return replace(record, carried=[file for file in record.carried if file.blob in named])
 
 
 def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[int, str]]:
