@@ -228,16 +228,25 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
     return parts
 
 
-def keyed_kept_as_bytes(record: SnapshotRecord) -> dict[str, int]:
+def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> dict[str, int]:
     """Return the operators whose keyed state is kept as bytes, by uid or id, with its size.
+
+    Args:
+        record: The snapshot.
+        wanted: Only operators that may be meant by that uid, name, node or id; an id may be
+            shortened.
 
     Raises:
         DamagedLakeError: The snapshot's row contradicts itself.
     """
-    uids = {operator.operator_id: operator.label for operator in record.operators}
+    recorded = {operator.operator_id: operator for operator in record.operators}
     sizes: dict[str, int] = {}
     for operator in carried_metadata(record).operators:
-        label = uids.get(operator.operator_id) or operator.uid or operator.operator_id
+        held = recorded.get(operator.operator_id)
+        label = (held and held.label) or operator.uid or operator.operator_id
+        names = {label, operator.uid} | ({held.name, held.node} if held else set())
+        if not (wanted is None or wanted in names or operator.operator_id.startswith(wanted)):
+            continue
         for subtask in (operator.subtasks or {}).values():
             if subtask.managed_keyed is not None:
                 sizes[label] = sizes.get(label, 0) + keyed_bytes(subtask.managed_keyed)

@@ -178,7 +178,8 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
     assert run("export", *of, "--to", tmp_path / "out").code == 0
     assert keyed_bytes_of(tmp_path / "out") == keyed_bytes_of(unknown)
 
-    for words in (["get", "--key", "user-1"], ["top"]):
+    asked = ["get", "--key", "user-1"]
+    for words in (asked, [*asked, "--operator", OPERATOR[:8]], ["top"]):
         refused = run(*words, *of[:6])
         assert refused.code == 3
         assert f"operator {OPERATOR}: keyed state kept as bytes" in refused.err
