@@ -196,6 +196,8 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
 
     at = of[:4]
     assert run("check", "integrity", *of[:6]).code == 0
+    planned = run("erase", *at[:2], "--key", "user-1", "--request", "r").out
+    assert "keyed state kept as bytes, which only the job can search, in 1 of 1" in planned
     erased = run("erase", *at[:2], "--key", "user-1", "--request", "r", "--yes")
     assert (erased.code, "not searched: state without tables" in erased.err) == (1, True)
     assert run("erase", *at[:2], "--key", "user-1", "--request", "r", "--yes", "--carried",
