@@ -213,6 +213,7 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
         raw = [
             (index, part.raw_operator, part.raw_keyed and replace(part.raw_keyed, handle_id=""))
             for index, part in subtasks
+            if part.raw_operator or part.raw_keyed
         ]
         keyed = [
             (index, replace(part.managed_keyed, handle_id=""))
@@ -222,10 +223,24 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
         size = sum(keyed_bytes(handle) for _, handle in keyed)
         note(operator.operator_id, KEYED, size, keyed)
         note(operator.operator_id, "raw", sum(raw_bytes(part) for _, part in subtasks), raw)
-        buffers = [(index, part.inputs, part.outputs) for index, part in subtasks]
+        buffers = [
+            (index, part.inputs, part.outputs)
+            for index, part in subtasks
+            if part.inputs or part.outputs
+        ]
         size = sum(in_flight_bytes(part) for _, part in subtasks)
         note(operator.operator_id, "in flight", size, buffers)
     return parts
+
+
+def differing_parts(one: SnapshotRecord, other: SnapshotRecord) -> list[str]:
+    """Return the parts of two snapshots' unmanaged state that are not the same, in words."""
+    parts, others = parts_without_tables(one), parts_without_tables(other)
+    return [
+        f"operator {operator} ({what})" if operator else f"({what})"
+        for operator, what in sorted(parts.keys() | others.keys())
+        if parts.get((operator, what)) != others.get((operator, what))
+    ]
 
 
 def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> dict[str, int]:
