@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.recorded_sources import sinks_among, sources_among
+from statelake.pipelines.lake.catalog.recorded_sources import (
+    check_edited_sources,
+    sinks_among,
+    sources_among,
+)
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
 from statelake.pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
 from statelake.pipelines.lake.edit.merging import (
@@ -305,6 +309,7 @@ class _Edit(Derivation):
     rewriter: TableRewriter
     metadata: CheckpointMetadata
     unchanged: bytes  # the parent's metadata
+    merged: SnapshotRecord  # the parent with all that is merged into it
 
     def __init__(self, edit: SnapshotEdit, new_tables: Mapping[str, str]) -> None:
         self.edit = edit
@@ -331,6 +336,10 @@ class _Edit(Derivation):
         self.unchanged = write_metadata(self.metadata)
         self.operators, self.carried = list(record.operators), list(record.carried)
         self._merge()
+        self.merged = replace(
+            record, operators=self.operators, metadata=write_metadata(self.metadata),
+            carried=self.carried,
+        )  # fmt: skip
         self.before = _sizes(self.operators)
         self.labels = {operator.operator_id: operator.label for operator in self.operators}
         self._leave_out_operators()
@@ -367,10 +376,13 @@ class _Edit(Derivation):
         metadata = write_metadata(self.metadata)
         if self.edit.purge or self.edit.expire:
             self._refuse_no_match(metadata)
-        return replace(
+        made = replace(
             record, operators=self.operators, metadata=metadata,
             carried=self.carried, written_bytes=record.written_bytes + self.copied,
         )  # fmt: skip
+        if self.edit.merge:  # of these sources the parent has nothing
+            check_edited_sources(self.rewriter.lake.location, self.merged, made)
+        return made
 
     @property
     def at(self) -> datetime:

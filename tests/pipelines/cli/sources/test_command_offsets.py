@@ -319,6 +319,16 @@ def test_rows_of_a_source_are_edited_as_its_offsets_are(
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
 
 
+def test_rows_of_a_merged_source_do_not_go(tmp_path: Path) -> None:
+    """Of which the parent has nothing: its partitions would have no reader either."""
+    lake = imported(tmp_path, GOLDEN / "files-2.3")
+    import_snapshot(lake, str(KAFKA), "kafka", snapshot_id="s", engine="local")
+    words = ("--merge", "kafka:s", "--purge", "records/SourceReaderState", "subtask = 1")
+    ran = run("edit", "--lake", lake.location, *PLACE, *words)
+    assert (ran.code, ran.out) == (3, "")
+    assert "nobody would read partition orders:" in ran.err
+
+
 def test_rows_of_other_sources_may_go(tmp_path: Path) -> None:
     """A file that no reader has is no fault that can be seen; a source as a whole starts anew."""
     lake = imported(tmp_path, GOLDEN / "files-2.3")
