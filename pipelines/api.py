@@ -1617,7 +1617,7 @@ class LakeSnapshot(Snapshot):
         """Return which operators' keyed state is kept as bytes, whose entries nobody finds.
 
         Args:
-            operator: Only of this operator: its uid or id.
+            operator: Only of this operator: its uid, name or id.
             state: As for `Snapshot.problems_of`: such bytes may have a state of any name.
             keyed: Likewise: it is keyed state.
         """
@@ -1625,8 +1625,7 @@ class LakeSnapshot(Snapshot):
 
         return [
             f"operator {label}: {KEYED}, which are not read; see `import` for the reason"
-            for label in keyed_kept_as_bytes(self.record)
-            if operator in (None, label)
+            for label in keyed_kept_as_bytes(self.record, operator)
         ]
 
     def key_rows(

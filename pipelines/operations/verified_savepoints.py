@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.unmanaged_state import differing_parts
 from statelake.pipelines.lake.export.exporting import ExportResult, export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.names import path_segment
@@ -98,8 +99,8 @@ def verify_savepoint(
 ) -> Verification:
     """Check every byte of a savepoint, restore it into a temporary lake, and compare.
 
-    The comparison is of each state's entries in each key group. The temporary lake is deleted; a
-    sound savepoint is marked as verified.
+    The comparison is of each state's entries in each key group, and of what has no tables. The
+    temporary lake is deleted; a sound savepoint is marked as verified.
 
     Args:
         lake: The lake with the snapshot that was exported.
@@ -119,6 +120,7 @@ def verify_savepoint(
         opened = open_snapshot(savepoint)
         faults += count_faults(Catalog(scratch), restored, opened)
         faults += count_faults(lake, record, opened)
+    faults += [f"{part}: not as the snapshot has it" for part in differing_parts(record, restored)]
     if restored.entries != record.entries:
         faults.append(f"{restored.entries} entries were restored, not {record.entries}")
     if not faults:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from statelake.pipelines.engine import spark_ui
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
 from statelake.pipelines.lake.commits.commit_measures import CommitReport, total
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
@@ -120,6 +121,10 @@ def tables_metadata(lake: Catalog, done: ImportResult) -> Metadata:
         "tables": dg.MetadataValue.md(markdown_table(columns, rows)),
         "preview": dg.MetadataValue.md(_preview(lake, record.operators)),
     }
+    sizes = keyed_kept_as_bytes(record).items()
+    if sizes:
+        lines = [f"operator {label}: {bytes_text(size)}, without tables" for label, size in sizes]
+        metadata[KEYED] = faults_list(lines)
     keyed = [operator for operator in record.operators if operator.states]
     for operator in sorted(keyed, key=lambda each: -each.state_bytes)[:DRAWN_OPERATORS]:
         described = describe_recorded(operator)

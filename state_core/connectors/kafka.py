@@ -32,6 +32,7 @@ Offset: TypeAlias = int | str
 WORDS = ("earliest", "latest", "committed")
 NO_OFFSET = -(1 << 63)
 GREATEST = (1 << 63) - 1
+_GREATEST_PARTITION = (1 << 31) - 1
 _SPLIT_MARKS = {-2: "earliest", -1: "latest", -3: "committed"}
 _OLD_NOT_SET = -915623761776
 _OLD_MARKS = {
@@ -304,14 +305,17 @@ def _read_old_element(source: DataInput, data: bytes) -> OldKafkaElement:
         raise source.fault("no topic")
     topic = read_kryo_ascii(source)
     expected = (31 * _java_hash(topic) + partition) & 0xFFFFFFFF
-    if hash_code & 0xFFFFFFFF != expected or partition < 0:
+    if hash_code & 0xFFFFFFFF != expected or not 0 <= partition <= _GREATEST_PARTITION:
         raise source.fault("no topic and partition")
     head = data[: source.position]
     stored = source.read_long()
     if stored == _OLD_NOT_SET:
         return OldKafkaElement(head, topic, partition, None)
-    marked = _marked(stored, _OLD_MARKS)
-    return OldKafkaElement(head, topic, partition, marked if marked != stored else stored + 1)
+    if stored in _OLD_MARKS:
+        return OldKafkaElement(head, topic, partition, _OLD_MARKS[stored])
+    if not -1 <= stored < GREATEST:  # the next one would be a mark, or no number of 64 bits
+        raise source.fault(f"no offset: {stored}")
+    return OldKafkaElement(head, topic, partition, stored + 1)
 
 
 def zigzag(value: int) -> int:

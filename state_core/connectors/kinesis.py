@@ -40,6 +40,8 @@ _PARENTS = ("parentShardId", "adjacentParentShardId")
 _NO_HASH_KEYS = ("-1", "0")  # what the connector takes for those of a split of version 0
 _NO_SUBCLASS = 2
 _SENTINEL = "_SEQUENCE_NUM"
+_ENDED = f"SHARD_ENDING{_SENTINEL}"
+_MARKS = {_ENDED, *(f"{start}{_SENTINEL}" for start in ("EARLIEST", "LATEST", "AT_TIMESTAMP"))}
 _MOVED_SPLITS, _MOVED_ENUMERATOR = 1, 1  # which all connectors from 5.0 on read
 
 
@@ -129,13 +131,12 @@ def _read_element(source: DataInput) -> KinesisShard:
     number = read_kryo_ascii(source)
     part = zigzag(source.read_varint())
     stream, shard = fields["streamName"], fields["shardId"]
-    if marks != [1, 1] or stream is None or shard is None:
+    is_number = number.isascii() and number.isdigit()
+    if marks != [1, 1] or stream is None or shard is None or not (is_number or number in _MARKS):
         raise source.fault("no sequence number of Kinesis")
-    starts = "after_sequence_number"
-    if number.endswith(_SENTINEL):
-        starts = number.removesuffix(_SENTINEL).lower()
-    shown = None if number.endswith(_SENTINEL) else number if part < 0 else f"{number}-{part}"
-    ended = number.startswith("SHARD_ENDING")
+    starts = "after_sequence_number" if is_number else number.removesuffix(_SENTINEL).lower()
+    shown = None if not is_number else number if part < 0 else f"{number}-{part}"
+    ended = number == _ENDED
     return KinesisShard(None, stream, shard, starts, shown, None, ended, bytes(source.data))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -409,11 +409,19 @@ def _raw_bytes(subtask: SubtaskState, files: StateFiles, partial: bool) -> int:
     return raw_bytes(rest)
 
 
-def without_raw_timers(metadata: CheckpointMetadata, files: StateFiles) -> CheckpointMetadata:
-    """Return the same `_metadata` without timers in raw state, which are states like any other."""
+def without_raw_timers(
+    metadata: CheckpointMetadata, files: StateFiles, kept: Collection[str] = ()
+) -> CheckpointMetadata:
+    """Return the same `_metadata` without timers in raw state, which are states like any other.
+
+    Args:
+        metadata: The `_metadata`.
+        files: Its files.
+        kept: The ids of operators that keep theirs, as their keyed state is kept as bytes.
+    """
 
     def strip(state: OperatorMetadata) -> OperatorMetadata:
-        if state.subtasks is None:
+        if state.subtasks is None or state.operator_id in kept:
             return state
         subtasks = {
             index: replace(part, raw_keyed=None) if is_timers(part.raw_keyed, files) else part

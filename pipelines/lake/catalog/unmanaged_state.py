@@ -29,7 +29,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
-from statelake.state_core.formats.metadata.stream_map import map_streams
+from statelake.state_core.formats.metadata.stream_map import map_streams, named_files
 from statelake.state_core.model.handles import (
     EmptySegmentHandle,
     InlineHandle,
@@ -169,6 +169,14 @@ def _contradiction(metadata: CheckpointMetadata, record: SnapshotRecord) -> str:
     return ""
 
 
+def without_unnamed(record: SnapshotRecord) -> SnapshotRecord:
+    """Return a snapshot without those carried files that only dropped operators had."""
+    if not record.carried:
+        return record
+    named = named_files(read_metadata(record.metadata, "carried _metadata"))
+    return replace(record, carried=[file for file in record.carried if file.blob in named])
+
+
 def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[int, str]]:
     """Return the size and the digest of each part of a snapshot's unmanaged state.
 
@@ -205,6 +213,7 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
         raw = [
             (index, part.raw_operator, part.raw_keyed and replace(part.raw_keyed, handle_id=""))
             for index, part in subtasks
+            if part.raw_operator or part.raw_keyed
         ]
         keyed = [
             (index, replace(part.managed_keyed, handle_id=""))
@@ -214,22 +223,45 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
         size = sum(keyed_bytes(handle) for _, handle in keyed)
         note(operator.operator_id, KEYED, size, keyed)
         note(operator.operator_id, "raw", sum(raw_bytes(part) for _, part in subtasks), raw)
-        buffers = [(index, part.inputs, part.outputs) for index, part in subtasks]
+        buffers = [
+            (index, part.inputs, part.outputs)
+            for index, part in subtasks
+            if part.inputs or part.outputs
+        ]
         size = sum(in_flight_bytes(part) for _, part in subtasks)
         note(operator.operator_id, "in flight", size, buffers)
     return parts
 
 
-def keyed_kept_as_bytes(record: SnapshotRecord) -> dict[str, int]:
+def differing_parts(one: SnapshotRecord, other: SnapshotRecord) -> list[str]:
+    """Return the parts of two snapshots' unmanaged state that are not the same, in words."""
+    parts, others = parts_without_tables(one), parts_without_tables(other)
+    return [
+        f"operator {operator} ({what})" if operator else f"({what})"
+        for operator, what in sorted(parts.keys() | others.keys())
+        if parts.get((operator, what)) != others.get((operator, what))
+    ]
+
+
+def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> dict[str, int]:
     """Return the operators whose keyed state is kept as bytes, by uid or id, with its size.
+
+    Args:
+        record: The snapshot.
+        wanted: Only operators that may be meant by that uid, name, node or id; an id may be
+            shortened.
 
     Raises:
         DamagedLakeError: The snapshot's row contradicts itself.
     """
-    uids = {operator.operator_id: operator.label for operator in record.operators}
+    recorded = {operator.operator_id: operator for operator in record.operators}
     sizes: dict[str, int] = {}
     for operator in carried_metadata(record).operators:
-        label = uids.get(operator.operator_id) or operator.uid or operator.operator_id
+        held = recorded.get(operator.operator_id)
+        label = (held and held.label) or operator.uid or operator.operator_id
+        names = {label, operator.uid} | ({held.name, held.node} if held else set())
+        if not (wanted is None or wanted in names or operator.operator_id.startswith(wanted)):
+            continue
         for subtask in (operator.subtasks or {}).values():
             if subtask.managed_keyed is not None:
                 sizes[label] = sizes.get(label, 0) + keyed_bytes(subtask.managed_keyed)

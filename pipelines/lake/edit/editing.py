@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.recorded_sources import sinks_among, sources_among
+from statelake.pipelines.lake.catalog.recorded_sources import (
+    check_edited_sources,
+    sinks_among,
+    sources_among,
+)
 from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
 from statelake.pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
 from statelake.pipelines.lake.edit.merging import (
@@ -305,6 +309,7 @@ class _Edit(Derivation):
     rewriter: TableRewriter
     metadata: CheckpointMetadata
     unchanged: bytes  # the parent's metadata
+    merged: SnapshotRecord  # the parent with all that is merged into it
 
     def __init__(self, edit: SnapshotEdit, new_tables: Mapping[str, str]) -> None:
         self.edit = edit
@@ -331,6 +336,10 @@ class _Edit(Derivation):
         self.unchanged = write_metadata(self.metadata)
         self.operators, self.carried = list(record.operators), list(record.carried)
         self._merge()
+        self.merged = replace(
+            record, operators=self.operators, metadata=write_metadata(self.metadata),
+            carried=self.carried,
+        )  # fmt: skip
         self.before = _sizes(self.operators)
         self.labels = {operator.operator_id: operator.label for operator in self.operators}
         self._leave_out_operators()
@@ -367,10 +376,13 @@ class _Edit(Derivation):
         metadata = write_metadata(self.metadata)
         if self.edit.purge or self.edit.expire:
             self._refuse_no_match(metadata)
-        return replace(
+        made = replace(
             record, operators=self.operators, metadata=metadata,
             carried=self.carried, written_bytes=record.written_bytes + self.copied,
         )  # fmt: skip
+        if self.edit.merge:  # of these sources the parent has nothing
+            check_edited_sources(self.rewriter.lake.location, self.merged, made)
+        return made
 
     @property
     def at(self) -> datetime:
@@ -529,10 +541,24 @@ class _Edit(Derivation):
             for state, elements in change.elements_by_state().items():
                 operator = self._with_state(change.operator_id)
                 tables = [one.table for one in operator.operator_states if one.name == state]
+                if change.moved and self._deletes_rows(operator, tables):
+                    raise ConflictError(
+                        "rows are deleted of a state whose offsets are set",
+                        place=f"state {operator.label}/{state}",
+                        remedy="delete them in an edit of its own",
+                    )
                 self._transform(operator, tables, ElementsReplaced(elements))
             if change.coordinator is not None:
                 self._set_coordinator(change.operator_id, change.coordinator)
         return sources
+
+    def _deletes_rows(self, operator: OperatorRecord, tables: Sequence[str]) -> bool:
+        """Return whether rows of some tables are purged."""
+        return any(
+            not isinstance(each, ElementsReplaced)
+            for path in tables
+            for each in self.transforms.get((operator.operator_id, path), ())
+        )
 
     def _set_coordinator(self, operator_id: str, data: bytes, name: str = "") -> None:
         for each in self.metadata.operators:
@@ -545,6 +571,7 @@ class _Edit(Derivation):
 
         Raises:
             NotFoundError: There is no such operator, or it has no position.
+            ConflictError: It has been moved to another uid.
             EncodeError: It is no old source, or has a position that the next one can't have.
         """
         operator_id = self._id(name)
@@ -557,6 +584,8 @@ class _Edit(Derivation):
                 " FlinkKafkaConsumer does not write them when its job is stopped with a savepoint:"
                 " take one while it runs, and then cancel it",
             )
+        if operator_id in self.succeeded:
+            raise _two_uids(name)
         found = successor_of(source, uid, self.edit.stream_arns)
         operator = self._with_state(operator_id)
         state = next(one for one in operator.operator_states if one.name == found.state)
@@ -587,7 +616,7 @@ class _Edit(Derivation):
                 raise LakeError(f"operator {old} would have an empty uid", remedy="give another")
             operator_id = by_new[old] if old in by_new and old not in known else self._id(old)
             if operator_id in uids and operator_id in self.succeeded:
-                raise ConflictError(f"operator {old} would have two uids", remedy="give it one")
+                raise _two_uids(old)
             uids[operator_id], by_new[new] = new, operator_id
         self.renamed = {each: operator_id_of_uid(uid) for each, uid in uids.items()}
         counts = Counter(
@@ -672,6 +701,10 @@ def _new_tables(job: str, edit: SnapshotEdit, taken: Sequence[str]) -> dict[str,
             path = path_beside(path, TableRecord(path, 0, ""))
         tables[uid] = path
     return tables
+
+
+def _two_uids(operator: str) -> ConflictError:
+    return ConflictError(f"operator {operator} would have two uids", remedy="give it one")
 
 
 def _cell(value: object) -> str:

@@ -22,6 +22,7 @@ from statelake.pipelines.engine import Engine, Progress, choose_engine
 from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.recorded_sources import check_edited_sources
+from statelake.pipelines.lake.catalog.unmanaged_state import without_unnamed
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.pieces import Piece, Rewritten, Rows
 from statelake.pipelines.lake.edit.subtask_layout import SubtaskLayout
@@ -210,7 +211,7 @@ def derive(
         derived = record.followed_by(
             snapshot_id, derivation.origin, operators, rewriter.written, note
         )
-        derived = derivation.finish(derived)
+        derived = without_unnamed(derivation.finish(derived))
         check_edited_sources(lake.location, record, derived)
         if not dry_run:
             derived = attempt.commit(derived)

@@ -12,6 +12,8 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 
+KINDS = "raw, channel, coordinator or master state, or keyed state kept as bytes"
+
 
 def has_opaque_state(record: SnapshotRecord) -> bool:
     """Return whether a snapshot carries raw, channel, coordinator, master state, or keyed as bytes.

@@ -21,7 +21,7 @@ from statelake.pipelines.lake.edit.selecting import find_state, tables_of
 from statelake.pipelines.lake.edit.sql_editing import refuse_no_condition, rows_where, session_over
 from statelake.pipelines.lake.erase.matching import ErasedKeys, erased_keys, rows_met
 from statelake.pipelines.lake.erase.needles import without_words
-from statelake.pipelines.lake.erase.opaque_state import has_opaque_state
+from statelake.pipelines.lake.erase.opaque_state import KINDS, has_opaque_state
 from statelake.pipelines.lake.erase.requests import ErasureRequest, keyed_digest, words_of
 from statelake.pipelines.lake.erase.task_state import TaskState, all_jobs
 from statelake.pipelines.lake.query.session import Session
@@ -171,7 +171,7 @@ class ErasurePlan(Printed):
             yield f"the note of {snapshot_id} of {job} names it"
         if self.opaque:
             yield (
-                "raw, channel, coordinator or master state, which only the job can search, in"
+                f"{KINDS}, which only the job can search, in"
                 f" {len(self.opaque)} of {self.snapshots} snapshots: {becomes}"
             )
         for state in self.emptied_states:
@@ -454,7 +454,13 @@ class Planner:
             emptied_states=self._emptied_states(shared, found_files),
             elsewhere=self._elsewhere() + of_tasks.elsewhere,
             kept_for=self._kept_for(
-                {(going.table, unit.path) for _, going in found_files for unit in going.units}
+                {(going.table, unit.path) for _, going in found_files for unit in going.units},
+                {
+                    carried.blob
+                    for record in records
+                    for carried in record.carried
+                    if self.asked.carried == "drop"
+                },
             ),
             partial_matches=[
                 f"changelogs/{changelog.name} of {changelog.place}"
@@ -466,14 +472,15 @@ class Planner:
             carried=self.asked.carried,
         )
 
-    def _kept_for(self, going: set[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the other snapshots that have one of some files."""
+    def _kept_for(self, going: set[tuple[str, str]], carried: set[str]) -> list[tuple[str, str]]:
+        """Return the other snapshots that have one of some files, of tables or carried."""
         return [
             (record.job, record.snapshot_id)
             for record in self.others
             if any(
                 (table.path, unit.path) in going for table in record.tables for unit in table.units
             )
+            or any(file.blob in carried for file in record.carried)
         ]
 
     def _refuse_unnamed(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from statelake.pipelines.lake.erase.needles import LEAST_BYTES, mentions
+from statelake.pipelines.lake.erase.opaque_state import KINDS
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.erase.requests import ErasureRequest, words_of
 from statelake.pipelines.lake.erase.task_state import OLD
@@ -48,7 +49,7 @@ def refuse_plan(plan: ErasurePlan, asked: ErasureRequest, *, whole: bool) -> Non
     if plan.opaque and not asked.carried:
         job, snapshot_id = plan.opaque[0]
         raise EncodeError(
-            "raw, channel, coordinator or master state, which only the job can search, in"
+            f"{KINDS}, which only the job can search, in"
             f" {len(plan.opaque)} of {plan.snapshots} snapshots",
             place=f"job {job!r}, snapshot {snapshot_id!r}",
             remedy="give --carried drop to leave it out, or --carried keep if it can't have such "

@@ -534,7 +534,7 @@ class _Import:
         # first the steps that may fail because of the snapshot: a table that is created stays
         files = StateFiles(self.directory, self.allow_external)
         with files.unchanged():
-            stripped = without_raw_timers(self.snapshot.metadata, files)
+            stripped = without_raw_timers(self.snapshot.metadata, files, self.as_bytes)
             metadata, carried = carry_state(
                 stripped, files, self.lake.directory, token, previous, self.as_bytes
             )

@@ -178,7 +178,8 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
     assert run("export", *of, "--to", tmp_path / "out").code == 0
     assert keyed_bytes_of(tmp_path / "out") == keyed_bytes_of(unknown)
 
-    for words in (["get", "--key", "user-1"], ["top"]):
+    asked = ["get", "--key", "user-1"]
+    for words in (asked, [*asked, "--operator", OPERATOR[:8]], ["top"]):
         refused = run(*words, *of[:6])
         assert refused.code == 3
         assert f"operator {OPERATOR}: keyed state kept as bytes" in refused.err
@@ -195,6 +196,8 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
 
     at = of[:4]
     assert run("check", "integrity", *of[:6]).code == 0
+    planned = run("erase", *at[:2], "--key", "user-1", "--request", "r").out
+    assert "keyed state kept as bytes, which only the job can search, in 1 of 1" in planned
     erased = run("erase", *at[:2], "--key", "user-1", "--request", "r", "--yes")
     assert (erased.code, "not searched: state without tables" in erased.err) == (1, True)
     assert run("erase", *at[:2], "--key", "user-1", "--request", "r", "--yes", "--carried",

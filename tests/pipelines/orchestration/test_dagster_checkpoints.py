@@ -26,7 +26,15 @@ from statelake.state_core.commit import CommitMeasures, FileCheckpointLog
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.committed_job import CommittedJob
-from tests.support.lakes import KINDS, WORDS, entries, files_of, import_golden
+from tests.support.lakes import (
+    KINDS,
+    WORDS,
+    entries,
+    files_of,
+    import_as,
+    import_golden,
+    raw_savepoint,
+)
 from tests.support.savepoints.golden_cases import golden_cases
 from tests.support.steps import do_at
 
@@ -220,6 +228,18 @@ def test_a_savepoint_of_another_snapshot_is_no_copy_of_this_one(
     assert (
         verify_savepoint(lake, lake.snapshot("orders", "snap-1"), done.path, "local").faults == []
     )
+
+
+def test_state_without_tables_is_compared(tmp_path: Path) -> None:
+    """By its bytes: nothing else could say that they are others."""
+    lake = Catalog(tmp_path / "lake")
+    import_as(lake, raw_savepoint(tmp_path / "raw"), "s")
+    record, done = take_savepoint(lake, "orders", str(tmp_path / "exports"), engine="local")
+    assert verify_savepoint(lake, record, done.path, "local").faults == []
+    (carried,) = record.carried
+    Path(done.path, carried.blob).write_bytes(bytes(carried.size))
+    (fault,) = verify_savepoint(lake, record, done.path, "local").faults
+    assert fault == f"operator {record.operators[0].operator_id} (raw): not as the snapshot has it"
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 7])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from statelake.pipelines.orchestration.history import history_metadata
 from statelake.pipelines.orchestration.metadata import savepoint_metadata, tables_metadata
 from statelake.pipelines.shown import bytes_text
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.model.handles import InlineHandle, KeyGroupsHandle, KeyGroupsKind
 from tests.support.command import run
-from tests.support.lakes import DEMO, LOCAL, golden
+from tests.support.lakes import DEMO, LOCAL, golden, import_as, raw_savepoint
 
 MONDAY = DEMO / "monday"
 FILLED = "83 of 128"
@@ -62,6 +65,19 @@ def test_inspect_report_dagster_and_python_say_the_same(tmp_path: Path) -> None:
         assert f"{state.entries:,} | {bytes_text(state.size or 0)} |" in metadata["tables"].value
         for page in pages:
             assert f"{state.entries:,} {bytes_text(state.size or 0)}" in text_of(page)
+
+
+def test_dagster_names_keyed_state_without_tables(tmp_path: Path) -> None:
+    """Nothing else in an import's metadata would say that there is some."""
+    lake = Catalog(tmp_path / "lake")
+    record = import_as(lake, raw_savepoint(tmp_path / "raw"), "s")
+    metadata = read_metadata(record.metadata)
+    (subtask, *_) = (metadata.operators[0].subtasks or {}).values()
+    kept = KeyGroupsHandle(KeyGroupsKind.NATIVE, 0, (0,), InlineHandle("heap", bytes(2048)))
+    subtask.managed_keyed = kept
+    with_bytes = replace(record, metadata=write_metadata(metadata))
+    told = tables_metadata(lake, ImportResult(with_bytes, new=False))["keyed state kept as bytes"]
+    assert "operator opstate: 2.0 KiB, without tables" in told.value
 
 
 def test_dagster_reads_nothing_of_a_savepoint_but_its_heads(

@@ -19,6 +19,7 @@ from statelake.state_core.connectors.sources import (
     OLD_KAFKA_STATE,
     READER_STATE,
     Source,
+    SplitBytes,
     SplitElement,
     read_split,
     sources_of,
@@ -111,6 +112,21 @@ def test_kinesis() -> None:
     ]
 
 
+@pytest.mark.parametrize("stored", [-2, -3, -4, -(1 << 63), (1 << 63) - 1])
+def test_what_is_no_offset_becomes_none(stored: int) -> None:
+    """The next number would be a word in the new source, or is too large."""
+    old = source("old-kafka-3.2", OLD_KAFKA_STATE)
+    with pytest.raises(EncodeError, match="is of a form that is not known"):
+        successor_of(replace(old, elements=(SplitElement.of(old_kafka(stored)),)), "new")
+
+
+def test_a_partition_has_a_number_of_32_bits() -> None:
+    """As the new source's state has it; of another the element is not known."""
+    data = bytes.fromhex("5701c3b093fd0f8080808010016162e30000000000000005")  # abc:2147483648
+    split = SplitElement.of(StateElement(OLD_KAFKA_STATE, 0, 0, data)).split
+    assert isinstance(split, SplitBytes)
+
+
 def shard(
     number: int, text: str, part: int = -1, stream: str = "orders", parent: str | None = None
 ) -> SplitElement:
@@ -168,6 +184,8 @@ REFUSED: dict[str, tuple[Sequence[SplitElement | StateElement], str]] = {
         (shard(0, "1" * 20), shard(1, "2" * 20, stream="returns")), "streams (orders, returns)",
     ),
     "two readers of a shard": ((shard(0, "1" * 20), shard(0, "2" * 20)), "is assigned twice"),
+    "no number": ((shard(0, "12-3"),), "position 0 of subtask 0"),
+    "no mark": ((shard(0, "SHARD_ENDING"),), "position 0 of subtask 0"),
     "another stream": ((shard(0, "1" * 20, stream="returns"),), "stream/returns"),
 }  # fmt: skip
 

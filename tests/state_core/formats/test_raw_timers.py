@@ -20,6 +20,7 @@ from statelake.state_core.formats.keyed.timers.raw_timers import (
     raw_spans,
     read_timers_header,
 )
+from statelake.state_core.formats.reader import without_raw_timers
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
 from statelake.state_core.model.snapshot import Operator, Snapshot
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers, heap_timers_lines
@@ -61,6 +62,14 @@ def test_windows_are_namespaces(tmp_path: Path) -> None:
         [operator for operator in snapshot.operators if operator.timers]
     )
     assert all(operator.raw_bytes == 0 for operator in snapshot.operators)
+
+
+def test_timers_stay_beside_state_that_is_kept_as_bytes(tmp_path: Path) -> None:
+    """Such an operator has no tables, in which they would be."""
+    snapshot = open_snapshot(heap_timers("kinds", tmp_path / "chk"))
+    whole, (kinds,) = snapshot.metadata, (each for each in snapshot.operators if each.timers)
+    kept = without_raw_timers(whole, snapshot.files, {kinds.operator_id})
+    assert kept == whole != without_raw_timers(whole, snapshot.files)
 
 
 # ------------------------------------------------------------------------------------- damage

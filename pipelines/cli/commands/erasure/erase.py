@@ -77,7 +77,8 @@ asked_options = gathered(
     "--carried",
     type=click.Choice(["drop", "keep"]),
     default=None,
-    help="What to do with raw, channel, coordinator and master state, which can't be searched.",
+    help="What to do with raw, channel, coordinator and master state, and with keyed state kept as"
+    " bytes, which can't be searched.",
 )
 @snapshot_option(
     "--snapshot",

@@ -319,6 +319,16 @@ def test_rows_of_a_source_are_edited_as_its_offsets_are(
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
 
 
+def test_rows_of_a_merged_source_do_not_go(tmp_path: Path) -> None:
+    """Of which the parent has nothing: its partitions would have no reader either."""
+    lake = imported(tmp_path, GOLDEN / "files-2.3")
+    import_snapshot(lake, str(KAFKA), "kafka", snapshot_id="s", engine="local")
+    words = ("--merge", "kafka:s", "--purge", "records/SourceReaderState", "subtask = 1")
+    ran = run("edit", "--lake", lake.location, *PLACE, *words)
+    assert (ran.code, ran.out) == (3, "")
+    assert "nobody would read partition orders:" in ran.err
+
+
 def test_rows_of_other_sources_may_go(tmp_path: Path) -> None:
     """A file that no reader has is no fault that can be seen; a source as a whole starts anew."""
     lake = imported(tmp_path, GOLDEN / "files-2.3")
@@ -430,6 +440,27 @@ def test_positions_that_do_not_move(
     assert (ran.code, ran.out) == (3, "")
     assert said in ran.err
     assert [summary.snapshot_id for summary in lake.summaries("orders")] == ["s"]
+
+
+def test_positions_move_once(tmp_path: Path) -> None:
+    """Also of a source that is named by its uid, and again by its id."""
+    lake = imported(tmp_path, GOLDEN / "old-kafka-3.2")
+    run("edit", "--lake", lake.location, *PLACE, "--rename-uid", OLD_KAFKA, "old")
+    again = ("--job", "orders", "--parent", "edited", "--snapshot", "again")
+    moves = ("--move-positions", "old", "new", "--move-positions", operator_id_of_uid("old"), "x")
+    ran = run("edit", "--lake", lake.location, *again, *moves)
+    assert (ran.code, ran.out) == (3, "")
+    assert "would have two uids" in ran.err
+
+
+def test_offsets_are_not_set_in_rows_that_go(whole: Callable[[str], Catalog]) -> None:
+    """Nobody is told of an offset that the new snapshot does not have."""
+    lake = whole("old-kafka-3.2")
+    state = f"{OLD_KAFKA}/topic-partition-offset-states"
+    words = ("--set-offsets", "orders:0=7", "--purge", state, "subtask = 1")
+    ran = run("edit", "--lake", lake.location, *PLACE, *words)
+    assert (ran.code, ran.out) == (3, "")
+    assert f"state {state}: rows are deleted of a state whose offsets are set" in ran.err
 
 
 @pytest.mark.parametrize(

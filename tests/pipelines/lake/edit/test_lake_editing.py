@@ -200,6 +200,19 @@ def test_snapshots_of_two_jobs_in_one(lake: Catalog, tmp_path: Path) -> None:
     assert [state.to_arrow() for state in before] == [state.to_arrow() for state in after]
 
 
+def test_what_a_dropped_operator_carried_goes(lake: Catalog, tmp_path: Path) -> None:
+    """It is in no snapshot any more once the parent is dropped, and so in no file."""
+    import_as(lake, raw_savepoint(tmp_path / "raw"), "s")
+    carried = tmp_path / "lake" / "_statelake" / "carried"
+    assert edited(lake, rename={"opstate": "renamed"}).record.carried
+    drop_snapshots(lake, "orders", snapshot_ids=["edited"])
+    assert edited(lake, drop_operators=["opstate"]).record.carried == []
+    assert files_of(carried)
+    drop_snapshots(lake, "orders", snapshot_ids=["s"])
+    assert files_of(carried) == {}
+    assert_whole(lake)
+
+
 def test_an_operator_of_both(lake: Catalog) -> None:
     """Nothing is merged over something else."""
     import_golden(lake, ("s", WORDS))

@@ -28,6 +28,7 @@ from tests.support.lakes import (
     assert_whole,
     exported,
     import_as,
+    raw_savepoint,
     unit_paths,
 )
 from tests.support.people import ALICE, files_with, people_savepoint
@@ -101,6 +102,16 @@ def test_only_snapshots_that_are_named(named: list[str], lake: Catalog, tmp_path
           whole=True)  # fmt: skip
     assert files_with(Path(lake.directory.root), ALICE) == []
     assert_whole(lake)
+
+
+def test_a_carried_file_stays_for_who_was_not_named(tmp_path: Path) -> None:
+    """And the plan says so, as it does of tables."""
+    lake = Catalog(tmp_path / "lake")
+    for name in ("one", "two"):
+        import_as(lake, raw_savepoint(tmp_path / name), name)
+    for carried, kept in (("drop", [("orders", "two")]), ("keep", [])):
+        request = ErasureRequest("r", [ALICE], snapshots=["one"], carried=carried)
+        assert plan_erasure(lake, request).kept_for == kept
 
 
 @pytest.mark.thinned(4)
