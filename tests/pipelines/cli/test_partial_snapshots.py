@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.metadata.stream_map import moved_streams, streams_of
 from statelake.state_core.formats.operator_state.operator_file import OperatorFile
 from statelake.state_core.formats.operator_state.operator_states import OperatorLayout
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from statelake.state_core.model.handles import (
     FileHandle,
     InlineHandle,
@@ -38,6 +41,7 @@ from statelake.state_core.model.handles import (
     SegmentHandle,
     StreamHandle,
 )
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from tests.support.command import Ran, run
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -542,6 +546,30 @@ def test_a_key_that_is_damaged_closes_no_other_state(tmp_path: Path) -> None:
     for each in (ran[1], reported):
         assert each.err.startswith(said)
         assert "what should be a String does not fit in its bytes" in each.err
+
+
+def test_keys_that_no_column_holds_are_looked_for_in_what_can_be_read(tmp_path: Path) -> None:
+    """What is no decimal may be one that no column holds: damaged ones close no other operator."""
+    texts = pa.table({"key": ["5 x"], "value": [1]})
+    prices = pa.table({"key": pa.array([{"f0": Decimal(each)} for each in range(50)],
+                                       pa.struct([("f0", pa.decimal128(9, 2))])),
+                       "value": [1] * 50})  # fmt: skip
+    write_snapshot(tmp_path / "made", [
+        NewOperator("words", "String", (NewKeyedState("count", texts, value="Long"),)),
+        NewOperator("prices", {"row_data": ["DECIMAL(9, 2)"]},
+                    (NewKeyedState("count", prices, value="Long"),)),
+    ])  # fmt: skip
+    asked = ("get", tmp_path / "made", "--key", "5 x")
+    assert [row["value"] for row in run(*asked, "--json").json] == [1]
+    file = max(files_of(tmp_path / "made"), key=lambda each: each.stat().st_size)
+    data = file.read_bytes()
+    file.write_bytes(data[:-200] + b"\x7f" * 150 + data[-50:])
+    ran = run(*asked, "--json")
+    assert (ran.code, [row["value"] for row in ran.json]) == (3, [1])
+    prices_id = operator_id_of_uid("prices")
+    assert ran.err.startswith(f"error: operator {prices_id}, state 'count', ")
+    for uid, code in (("words", 0), ("prices", 3)):
+        assert run(*asked, "--operator", operator_id_of_uid(uid)).code == code
 
 
 def test_expired_keys_that_are_damaged_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
