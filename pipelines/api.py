@@ -1609,6 +1609,7 @@ class LakeSnapshot(Snapshot):
             found.unsearched.append(Unsearched("", "", "", why))
         for label, size in keyed_kept_as_bytes(self.record).items():
             found.unsearched.append(Unsearched(label, "", "", f"{size:,} bytes of {KEYED}"))
+        found.entries_lost += self.problems_of(operator, state, keyed=True)
         return found
 
     def problems_of(

@@ -316,27 +316,47 @@ def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> Odd
         states: The keyed states of its operator.
         key: The operator's key serializer.
         text: The text, as `find` and `top` print keys.
+
+    Raises:
+        SnapshotError: It is in no state that can be read, and others can't be.
     """
     if not (_holds_less(key.arrow_type) and _BEGINS_ODD.match(text)):
         return None
     wanted: list[Any] = [text]
     with suppress(ValueError, RecursionError):
         wanted.append(json.loads(text))
+    lost: StateError | None = None
     for state in states:
-        at = TIMESTAMP_BYTES if state.kind is StateKind.TIMERS else 0
         if RAW_KEY not in state.schema.names:
             continue
-        for batch in state.batches(columns=[KEY_GROUP, KEY, RAW_KEY]):
-            rows = batch.filter(batch.column(RAW_KEY).is_valid())
-            keys = whole_column(state.layout, rows, KEY, RAW_KEY)
-            for row, each in enumerate(keys):
-                if plain(each) in wanted:
-                    source = DataInput(rows.column(RAW_KEY)[row].as_py()[at:])
-                    with whole_values():
-                        key.read(source)
-                    group, shown = (rows.column(name)[row].as_py() for name in (KEY_GROUP, KEY))
-                    encoded = EncodedKey(bytes(source.data[: source.position]), group)
-                    return OddKey(each, shown, encoded)
+        try:
+            found = _odd_key_in(state, key, wanted)
+        except OversizedError:
+            raise
+        except StateError as error:  # others may have it
+            lost = lost or error.within(f"state {state.name!r}")
+            continue
+        if found is not None:
+            return found
+    if lost is not None:
+        raise lost
+    return None
+
+
+def _odd_key_in(state: KeyedState, key: TypeSerializer, wanted: Sequence[Any]) -> OddKey | None:
+    """Return the first key of a state that no column holds, and that is one of those wanted."""
+    at = TIMESTAMP_BYTES if state.kind is StateKind.TIMERS else 0
+    for batch in state.batches(columns=[KEY_GROUP, KEY, RAW_KEY]):
+        rows = batch.filter(batch.column(RAW_KEY).is_valid())
+        keys = whole_column(state.layout, rows, KEY, RAW_KEY)
+        for row, each in enumerate(keys):
+            if plain(each) in wanted:
+                source = DataInput(rows.column(RAW_KEY)[row].as_py()[at:])
+                with whole_values():
+                    key.read(source)
+                group, shown = (rows.column(name)[row].as_py() for name in (KEY_GROUP, KEY))
+                encoded = EncodedKey(bytes(source.data[: source.position]), group)
+                return OddKey(each, shown, encoded)
     return None
 
 
@@ -351,6 +371,7 @@ def keys_of_owners(
     text: str,
     owners: Sequence[tuple[_Owner, TypeSerializer]],
     states_of: Callable[[_Owner], Iterable[KeyedState]],
+    unread: list[tuple[_Owner, StateError]] | None = None,
 ) -> list[tuple[_Owner, Any, OddKey | None]]:
     """Return the operators whose key a text can be, each with the key, or the one found by text.
 
@@ -358,6 +379,8 @@ def keys_of_owners(
         text: The text.
         owners: As for `keys_from_text`.
         states_of: Returns the keyed states of an operator.
+        unread: Gets the operators in which nobody can look for the text, and why; without it, an
+            error is raised.
 
     Raises:
         EncodeError: The text is not a key of any of them.
@@ -373,9 +396,17 @@ def keys_of_owners(
     for owner, key in owners:
         if id(owner) in known:
             found.append((owner, known[id(owner)], None))
-        elif (odd := odd_key(states_of(owner), key, text)) is not None:
+            continue
+        try:
+            odd = odd_key(states_of(owner), key, text)
+        except StateError as error:
+            if unread is None or isinstance(error, OversizedError):
+                raise
+            unread.append((owner, error))
+            continue
+        if odd is not None:
             found.append((owner, odd.value, odd))
-    if refused is not None and not found:
+    if refused is not None and not found and not unread:
         raise refused
     return found
 
@@ -392,18 +423,21 @@ def rows_in_savepoint(
         state: Only of the state of that name.
 
     Returns:
-        One for each operator that can have such a key.
+        One for each operator that can have such a key. If the keys of another can't be read to
+        look for it, its error is behind the last rows.
 
     Raises:
         EncodeError: No operator can have that key.
         NotFoundError: There is no such operator or state, or no keyed state at all.
+        SnapshotError: The keys of the only operators that may have it can't be read.
     """
     owners = [
         (each, next(layout.key for file in each.keyed_files for layout in file.layouts))
         for each in snapshot.keyed_operators(operator, state)
     ]
     rows = []
-    for owner, value, odd in keys_of_owners(text, owners, lambda owner: owner.keyed_states):
+    unread: list[tuple[Operator, StateError]] = []
+    for owner, value, odd in keys_of_owners(text, owners, lambda owner: owner.keyed_states, unread):
         encoded = owner.keyed_files[0].encode_key(value) if odd is None else odd.encoded
         rows.append(
             KeyRows(
@@ -414,7 +448,20 @@ def rows_in_savepoint(
                 _batches(owner, encoded, state),
             )
         )
+    for owner, error in unread:
+        lost = error.within(f"operator {owner.label}")
+        if not rows:
+            raise lost
+        rows[-1] = replace(rows[-1], batches=_ending_in(lost, rows[-1].batches))
     return rows
+
+
+def _ending_in(
+    error: StateError, batches: Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]
+) -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
+    """Yield rows, and raise an error behind them."""
+    yield from batches
+    raise error
 
 
 def _batches(

@@ -85,6 +85,8 @@ def savepoint_report(
         try:
             reported[number], lost = _counted(operator, limit)
             problems += operator.problems_among(lost)
+            keyed = reported[number].keyed_states
+            problems += [each.problem for each in keyed if each.problem and each.name not in lost]
         except StateError as error:
             if not check:
                 raise

@@ -171,6 +171,11 @@ class StateWeights:
             expiry.entries += more.entries
             expiry.size += more.size
 
+    def forget_keys(self) -> None:
+        """Keep sums alone, as which keys are the heaviest can't be shown."""
+        for sums in (self._keys, self._collections):
+            sums.best = {name: best[:0] for name, best in sums.best.items()}
+
     def heaviest(self) -> list[HeavyKey]:
         """Return the keys with the most bytes, the heaviest first."""
         return _heavy_keys(self.layout, self._keys.best[SIZE])
@@ -421,11 +426,12 @@ def weigh_readable(
 ) -> dict[str, StateWeights]:
     """Return what `weigh_operator` does for the states that can be read, whatever the others.
 
-    If reading all of them fails, each is read by itself. `lost` gets the errors of the others.
+    If reading all of them fails, each is read by itself. `lost` gets the errors of the others, and
+    of those whose heaviest keys can't be decoded, which have their sums alone.
     """
     chosen = {state.name for state in operator.keyed_states} if states is None else set(states)
     try:
-        return weigh_operator(operator, most, states=chosen, until=until)
+        return _with_keys(weigh_operator(operator, most, states=chosen, until=until), lost)
     except OversizedError:
         raise  # each state would take as much again
     except StateError:
@@ -436,6 +442,20 @@ def weigh_readable(
                 weighed |= weigh_operator(operator, most, states=(state.name,), until=until)
             except StateError as error:
                 lost[state.name] = error
+    return _with_keys(weighed, lost)
+
+
+def _with_keys(
+    weighed: dict[str, StateWeights], lost: dict[str, StateError]
+) -> dict[str, StateWeights]:
+    """Return the weights, without keys where the heaviest can't be decoded: `lost` says why."""
+    for name, weights in weighed.items():
+        try:
+            for decoded in (weights.heaviest, weights.busiest, weights.longest):
+                decoded()
+        except StateError as error:  # noqa: PERF203 - each has its own
+            lost[name] = error
+            weights.forget_keys()
     return weighed
 
 

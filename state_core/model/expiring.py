@@ -121,7 +121,13 @@ def expired_in_snapshot(
             continue
         weights = weighed[operator][state.name]
         gone = weights.expiries[every.index(life)]
-        found = tuple(_keys(state, gone.until, limit)) if keys else ()
+        try:
+            found = tuple(_keys(state, gone.until, limit)) if keys else ()
+        except StateError as error:
+            if problems is None or isinstance(error, OversizedError):
+                raise
+            problems.append(str(error.within(f"operator {operator}, state {state.name!r}")))
+            found = ()
         states.append(
             ExpiredState(
                 operator, state.name, life, weights.elements or weights.entries, gone.entries,

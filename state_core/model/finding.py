@@ -101,12 +101,15 @@ class Found:
         count: The number of all of them.
         unsearched: The parts that were not searched.
         problems: What could not be read, of a snapshot that is opened as far as it can be.
+        entries_lost: Of which states not all entries are found, and why: what is nowhere else may
+            be among these.
     """
 
     hits: list[Hit] = field(default_factory=list)
     count: int = 0
     unsearched: list[Unsearched] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    entries_lost: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return self.count > 0
@@ -463,6 +466,12 @@ def find_in_snapshot(
         found.count += part.count
         found.unsearched += _unsearched(owner, state, sought, part)
         found.problems += owner.problems_among(part.problems)
+        found.entries_lost += [
+            f"operator {owner.label}, state {each.name!r}: entries that were not found:"
+            f" {part.lost[each.name]}"
+            for each in owner.keyed_states
+            if each.name in part.lost and state in (None, *each.labels)
+        ]
     return found
 
 

@@ -73,10 +73,15 @@ class GroupingSets:
     text: str
 
     def of(self, grouping: Sequence[int]) -> dict[int, frozenset[str]]:
-        """Return the sets, by number; empty if some fields do not tell them."""
+        """Return the sets, by number; empty if some fields do not tell them.
+
+        A field and its cast have one text, and are NULL in other sets.
+        """
         if self.at not in grouping:
             return {}
         present = [index for index in grouping if index != self.at]
+        if len({bare(self.fields[index]) for index in present}) < len(present):
+            return {}
         found = {
             number: frozenset(bare(self.fields[index]) for index in present if index not in absent)
             for number, absent in self.absent.items()

@@ -806,8 +806,12 @@ def _kept_sets(old: NodeStates, new: NodeStates) -> dict[int, int]:
 def _other_sets(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
     """Yield which grouping sets are new, and which are gone."""
     was, now = ({*each.sets.values()} for each in (old, new))
-    if now - was:
-        yield Fate.STARTS_NOW, f"of {_shown_sets(now - was)} all groups are new, and start now"
+    begun = f"of {_shown_sets(now - was)} all groups are new"
+    if now - was and any(state.updates for state in new.states):
+        why = f"{begun}, and what it reads is updated: rows would be retracted that they never had"
+        yield Fate.UNKNOWN, why
+    elif now - was:
+        yield Fate.STARTS_NOW, f"{begun}, and start now"
     if was - now and was & now:
         gone = _shown_sets(was - now)
         yield Fate.KEEPS, f"groups of {gone} are left out, and rows of them that came stay there"
@@ -824,7 +828,7 @@ def _moved_sets(old: NodeStates, new: NodeStates) -> tuple[tuple[int, ...], Fate
     What is in no old set is NULL in all old keys; what is in no new one goes with its groups.
     """
     kept = _kept_sets(old, new)
-    if not kept or len(set(old.keys)) < len(old.keys):
+    if not kept:
         return (), Fate.LOST, "it has other grouping sets"
     keys = tuple(old.keys.index(each) if each in old.keys else -1 for each in new.keys)
     pairs = [(old.key_types[at], new.key_types[i]) for i, at in enumerate(keys) if at >= 0]

@@ -71,6 +71,11 @@ def _unaided(
     numbers = {number: new.sets.get(number, gone) for number, gone in found.sets.items()}
     if numbers != {**found.sets}:
         return Unaided("restores silently groups of one grouping set as another's", wrong=True)
+    if {*new.sets} - {*found.sets} and any(state.updates for state in new.states):
+        return Unaided(
+            "goes on; from groups of the new grouping sets rows are taken that they never had",
+            wrong=True,
+        )
     if each.old is not found and (each.old is None or _meaning(found) != _meaning(new)):
         return Unaided(
             f"restores silently what {found.node.label} of the old job held, which is other state",

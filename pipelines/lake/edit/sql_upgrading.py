@@ -12,7 +12,8 @@ import hashlib
 import posixpath
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -23,7 +24,7 @@ import pyarrow.compute as pc
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, carried_metadata
 from statelake.pipelines.lake.edit.folding import (
     FoldedColumn,
     FoldedRows,
@@ -643,8 +644,14 @@ def plan_sql_upgrade(
         named = (_named_by_topology if no_uids else _named_by_uid)(record, match)
     match = with_held(match, named.old)
     liked = _liked(like, match, named)
+    as_bytes = {
+        operator.operator_id
+        for operator in carried_metadata(record).operators
+        if any(part.managed_keyed is not None for part in (operator.subtasks or {}).values())
+    }
     upgrades = [
-        _operator_upgrade(record, each, named, liked, match.new.flink) for each in match.operators
+        _operator_upgrade(record, each, named, liked, match.new.flink, as_bytes)
+        for each in match.operators
     ]
     return SqlUpgradePlan(match, tuple(upgrades))
 
@@ -819,27 +826,29 @@ def _operator_upgrade(
     named: Named,
     like: Mapping[str, Operator],
     flink: tuple[int, int],
+    as_bytes: AbstractSet[str],
 ) -> OperatorUpgrade:
     old, new = match.old, match.new
     held = {} if old is None else named.old.get(old.node.id, {})
     records = [each for each in record.operators if each.operator_id in held]
     entries = sum(state.entries for each in records for state in each.all_states if _is_kept(state))
+    # of bytes nobody knows the entries, and they are state all the same
+    kept = {each: Identity(each) for each in held if each in as_bytes}
     if old is None or new is None:
-        fate = _new_fate(match, held, records)
-        return OperatorUpgrade(match, entries=entries, fate=fate, why=match.why)
+        fate = Fate.LOST if kept else _new_fate(match, held, records)
+        return OperatorUpgrade(match, kept, entries=entries, fate=fate, why=match.why)
     if match.fate is Fate.LOST:
-        return OperatorUpgrade(match, entries=entries, fate=Fate.LOST, why=match.why)
+        return OperatorUpgrade(match, kept, entries=entries, fate=Fate.LOST, why=match.why)
     identities = _identities(named, held, old.node, new.node)
     nameless = {each for each, name in held.items() if not name} - identities.keys()
     states: list[StateUpgrade] = []
     keys: dict[str, bytes] = {}
     folds: dict[str, FoldUpgrade] = {}
-    why, fate = list(match.why), match.fate
+    than, said = _without_tables(match, held, records, as_bytes)
+    why, fate = [*match.why, *said], worst([match.fate, than])
     if nameless:
         fate = worst([fate, Fate.UNKNOWN])
         why.append(f"its connector gives a uid to what has state, and no plan says which: {_LIKE}")
-    if not records and old.states:
-        why.append(f"the snapshot has no state of {old.node.label}")
     for operator in records:
         identity = identities.get(operator.operator_id)
         if operator.operator_id in nameless:
@@ -872,6 +881,36 @@ def _operator_upgrade(
             if upgrade is not None:
                 states.append(upgrade)
     return OperatorUpgrade(match, identities, tuple(states), keys, entries, fate, tuple(why), folds)
+
+
+def _without_tables(
+    match: OperatorMatch,
+    held: Collection[str],
+    records: Sequence[OperatorRecord],
+    as_bytes: AbstractSet[str],
+) -> tuple[Fate, list[str]]:
+    """Return what becomes of keyed state that has no tables, and what is said of it."""
+    assert match.old is not None  # noqa: S101 - by the caller
+    if as_bytes.isdisjoint(held):
+        missing = not records and match.old.states
+        said = f"the snapshot has no state of {match.old.node.label}"
+        return Fate.KEEPS, [said] if missing else []
+    if _stays(match):
+        return Fate.KEEPS, []
+    return Fate.UNKNOWN, [f"it has {KEYED}, of which nothing can be rewritten"]
+
+
+def _stays(match: OperatorMatch) -> bool:
+    """Return whether nothing of an operator's keys, states and time to live is another."""
+    assert match.new is not None and match.old is not None  # noqa: S101, PT018 - by the caller
+    return (
+        not match.keys
+        and match.old.key_types == match.new.key_types
+        and all(
+            state.same and match.old.has_ttl(state.old.index) == match.new.has_ttl(state.new.index)
+            for state in match.states
+        )
+    )
 
 
 def _identities(

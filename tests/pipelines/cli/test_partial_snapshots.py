@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from statelake.pipelines.ui import pages
 from statelake.pipelines.ui.views import Name, Options, Source
 from statelake.state_core.errors import CorruptSnapshotError, UnreachableFileError
 from statelake.state_core.files.filesystem import ConfinedDirectory
+from statelake.state_core.formats import whole_rows
 from statelake.state_core.formats.keyed.headed_file import HeadedFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -30,6 +32,8 @@ from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.metadata.stream_map import moved_streams, streams_of
 from statelake.state_core.formats.operator_state.operator_file import OperatorFile
 from statelake.state_core.formats.operator_state.operator_states import OperatorLayout
+from statelake.state_core.formats.writing.new_snapshot import write_snapshot
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
 from statelake.state_core.model.handles import (
     FileHandle,
     InlineHandle,
@@ -37,6 +41,7 @@ from statelake.state_core.model.handles import (
     SegmentHandle,
     StreamHandle,
 )
+from statelake.state_core.model.key_groups import operator_id_of_uid
 from tests.support.command import Ran, run
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -517,6 +522,84 @@ def test_no_unreadable_state_closes_another(fixture: str, monkeypatch: pytest.Mo
             }
             if served != right:
                 assert (ran.code, f"state {name!r}" in ran.err) == (3, True)
+
+
+def test_a_key_that_is_damaged_closes_no_other_state(tmp_path: Path) -> None:
+    """Its entry is found, and weighs: a key among the heaviest that can't be shown is named."""
+    whole = copied(FLINK / SMALL[1], tmp_path / "whole")
+    spoiled = copied(FLINK / SMALL[1], tmp_path / "spoiled")
+    (row, *_) = sl.open_snapshot(whole)["tumbling"]["window-contents"].to_arrow().to_pylist()
+    key = bytes([row["key_group"], len(row["key"]) + 1]) + row["key"].encode()
+    (file, *_) = (each for each in files_of(spoiled) if key in each.read_bytes())
+    data = file.read_bytes()
+    file.write_bytes(data.replace(key, key[:1] + b"\x70" + key[2:]))
+    ran = [run("top", each, "--limit", 100, "--json") for each in (whole, spoiled)]
+    assert [each.code for each in ran] == [0, 3]
+    before, after = map(weighed, ran)
+    counted = {"keys": 41}  # the damaged one is another
+    before["tumbling", "window-contents"] |= counted | {"heaviest": [], "busiest": []}
+    assert after == before
+    said = "error: operator tumbling, state 'window-contents', "
+    page = tmp_path / "page.html"
+    reported = run("report", spoiled, "--to", page, "--limit", 100)
+    assert (reported.code, page.exists()) == (3, True)
+    for each in (ran[1], reported):
+        assert each.err.startswith(said)
+        assert "what should be a String does not fit in its bytes" in each.err
+
+
+def test_keys_that_no_column_holds_are_looked_for_in_what_can_be_read(tmp_path: Path) -> None:
+    """What is no decimal may be one that no column holds: damaged ones close no other operator."""
+    texts = pa.table({"key": ["5 x"], "value": [1]})
+    prices = pa.table({"key": pa.array([{"f0": Decimal(each)} for each in range(50)],
+                                       pa.struct([("f0", pa.decimal128(9, 2))])),
+                       "value": [1] * 50})  # fmt: skip
+    write_snapshot(tmp_path / "made", [
+        NewOperator("words", "String", (NewKeyedState("count", texts, value="Long"),)),
+        NewOperator("prices", {"row_data": ["DECIMAL(9, 2)"]},
+                    (NewKeyedState("count", prices, value="Long"),)),
+    ])  # fmt: skip
+    asked = ("get", tmp_path / "made", "--key", "5 x")
+    assert [row["value"] for row in run(*asked, "--json").json] == [1]
+    file = max(files_of(tmp_path / "made"), key=lambda each: each.stat().st_size)
+    data = file.read_bytes()
+    file.write_bytes(data[:-200] + b"\x7f" * 150 + data[-50:])
+    ran = run(*asked, "--json")
+    assert (ran.code, [row["value"] for row in ran.json]) == (3, [1])
+    prices_id = operator_id_of_uid("prices")
+    assert ran.err.startswith(f"error: operator {prices_id}, state 'count', ")
+    for uid, code in (("words", 0), ("prices", 3)):
+        assert run(*asked, "--operator", operator_id_of_uid(uid)).code == code
+
+
+def test_expired_keys_that_are_damaged_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has expired is told by times alone: of keys that can't be listed it is said."""
+
+    def damaged(*_: Any) -> None:
+        raise CorruptSnapshotError("no key")
+
+    whole = FLINK / "kinds-hashmap-canonical-p2-m128-flink2.3.0/savepoint"
+    asked = ("expired", whole, "--ttl", "1d", "--at", "2100-01-01T00:00Z", "--keys", "--json")
+    before = run(*asked)
+    monkeypatch.setattr(whole_rows, "whole_column", damaged)
+    after = run(*asked)
+    assert (before.code, after.code) == (0, 3)
+    assert "operator kinds, state 'session'" in after.err
+    (counted,), (found,) = (each.json["states"] for each in (before, after))
+    assert found == counted | {"keys": []}
+
+
+def test_a_report_without_heaviest_keys_says_what_it_could_not_read(tmp_path: Path) -> None:
+    """State is counted all the same, and counts of damaged state are missing."""
+    spoiled = copied(FLINK / SMALL[1], tmp_path / "spoiled")
+    file = max(files_of(spoiled), key=lambda each: each.stat().st_size)
+    data = file.read_bytes()
+    at = len(data) * 6 // 10
+    file.write_bytes(data[:at] + b"\x7f" * 64 + data[at + 64 :])
+    problems = run("inspect", spoiled, "--json").json["problems"]
+    for limit in (0, 5):
+        ran = run("report", spoiled, "--to", tmp_path / f"{limit}.html", "--limit", limit, "--json")
+        assert (ran.code, ran.json["problems"]) == (3, problems)
 
 
 def test_a_store_that_does_not_answer_is_asked_once(

@@ -156,6 +156,10 @@ def test_commands_serve_the_rest_and_name_the_states(unknown: Path) -> None:
     sought = run("find", "user-3", unknown)
     assert (sought.code, "h.count.buf" in sought.out) == (0, True)
     assert "h.count.buf: entries that were not found" in sought.err + sought.out
+    sought = run("find", "nobody", unknown)
+    assert (sought.code, "nowhere in what was searched" in sought.out) == (3, True)
+    assert f"error: operator {OPERATOR}, state '" in sought.err
+    assert run("find", "nobody", unknown, "--state", "delayed-message-index").code == 1
 
     checked = run("check", "integrity", unknown)
     assert checked.out.startswith("sound as far as it can be read")
@@ -183,7 +187,10 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
         refused = run(*words, *of[:6])
         assert refused.code == 3
         assert f"operator {OPERATOR}: keyed state kept as bytes" in refused.err
-    assert f"{OPERATOR}: 20,965 bytes of keyed state kept" in run("find", "user-1", *of[:6]).out
+    sought = run("find", "nobody", *of[:6])
+    assert f"{OPERATOR}: 20,965 bytes of keyed state kept" in sought.out
+    assert sought.code == 3
+    assert f"operator {OPERATOR}: keyed state kept as bytes" in sought.err
 
     for words in (("--parallelism", 2), ("--max-parallelism", 256)):
         refused = run("export", *of, "--to", tmp_path / "other", *words)

@@ -629,6 +629,59 @@ def test_grouping_sets_are_told_by_their_columns(
     assert not operator.merges
 
 
+def test_a_grouping_set_added_over_updates_is_unknown() -> None:
+    """What takes back a row that came before would be taken from groups that never had it."""
+    old, new = map(grouping_sets_plan, ("a|b", "a|b|ab"))
+    for plan in (old, new):
+        (node,) = (each for each in plan["nodes"] if "aggCalls" in each)
+        node |= {"needRetraction": True, "aggCallNeedRetractions": [True]}
+    match = match_plans(*(parse_plan(json.dumps(plan), "plan") for plan in (old, new)))
+    (operator,) = (each for each in match.operators if each.node.kind == "group-aggregate")
+    assert operator.fate is Fate.UNKNOWN
+    assert "of the grouping set (o.a, o.b) all groups are new, and what it reads is upd" in str(
+        operator.why
+    )
+    assert flink_unaided(match)[match.operators.index(operator)].wrong
+    fewer, _ = _why(new, old, "group-aggregate")
+    assert fewer is Fate.KEEPS
+
+
+def _with_cast(sets: str) -> dict[str, Any]:
+    """The plan of grouping sets of which `c` is `a` as a wider type."""
+    plan = grouping_sets_plan(sets)
+    wider = json.loads(json.dumps(plan["nodes"]).replace("`c` INT", "`c` BIGINT"))
+    columns = list(dict.fromkeys(sets.replace("|", "")))
+    at = {"a": 0, "b": 1, "c": 0}
+    projection: list[dict[str, Any]] = [
+        {"kind": "INPUT_REF", "inputIndex": at[each], "type": "INT"} for each in (*columns,)
+    ]
+    if "c" in columns:
+        cast = {"kind": "CALL", "internalName": "$CAST$1", "type": "BIGINT"}
+        projection[columns.index("c")] = cast | {"operands": [projection[columns.index("c")]]}
+    projection.append({"kind": "INPUT_REF", "inputIndex": 2, "type": "BIGINT"})
+    calc = {"id": 9, "type": "stream-exec-calc_1", "projection": projection,
+            "outputType": wider[0]["outputType"]}  # fmt: skip
+    wider[0]["outputType"] = "ROW<`a` INT, `b` INT, `v` BIGINT>"
+    edges = [{"source": 1, "target": 9}, {"source": 9, "target": 2}, {"source": 2, "target": 6}]
+    return {**plan, "nodes": [wider[0], calc, *wider[1:]], "edges": edges}
+
+
+def test_grouping_sets_of_one_column_twice_are_not_told_apart() -> None:
+    """A column and its cast are NULL in other sets: no group of the one is one of the other."""
+    plans = {sets: _with_cast(sets) for sets in ("a|ab", "a|cb", "a|ac|cb")}
+
+    def fate(old: str, new: str) -> Fate:
+        pair = (parse_plan(json.dumps(plans[each]), "plan") for each in (old, new))
+        (found,) = (each for each in match_plans(*pair).operators if each.old is not None
+                    and each.old.node.kind == "group-aggregate")  # fmt: skip
+        return found.fate
+
+    assert fate("a|ab", "a|cb") is Fate.LOST
+    assert fate("a|cb", "a|ab") is Fate.LOST
+    assert fate("a|cb", "a|cb") is Fate.KEEPS
+    assert fate("a|cb", "a|ac|cb") is Fate.LOST
+
+
 def _mutated(value: Any, random: Random) -> Any:
     """A plan with something in it removed, exchanged, or of another type."""
     if isinstance(value, dict) and value and random.random() < 0.97:

@@ -61,7 +61,8 @@ def find(
     bytes by hex: 0xCAFE. All state is read, in bounded memory; what can't have the value is not
     decoded. What was not searched, such as bytes for a text, is named.
 
-    Exits with 1 if it is nowhere, and with 3 if not all of the state could be read.
+    Exits with 1 if it is nowhere, and with 3 if not all of the state could be read, or it may be
+    among entries that were not found.
 
     \b
     Examples:
@@ -79,6 +80,8 @@ def find(
     else:
         _print(value, found)
     refuse_problems(found.problems)
+    if not found:  # it may be where nobody can look
+        refuse_problems(found.entries_lost)
     answer(yes=bool(found))
 
 

@@ -19,7 +19,9 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.edit.sql_rows import merged_column
 from statelake.pipelines.lake.export.exporting import export_snapshot
+from statelake.pipelines.lake.ingest import importing
 from statelake.pipelines.lake.tables import units
+from statelake.state_core.errors import UnwalkableError
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
@@ -424,6 +426,44 @@ def test_groups_of_grouping_sets_go_to_their_numbers(
     (made,) = sl.open_snapshot(tmp_path / "made").operators
     found = made["accState"].to_arrow().to_pylist()
     assert {(*row["key"].values(), *row["value"].values()) for row in found} == expected
+
+
+@pytest.mark.parametrize(
+    ("sets", "calls", "fate"),
+    [("a|b", 1, ""), ("b|a", 1, "unknown"), ("a|b", 2, "unknown"), ("c|d", 1, "lost")],
+)
+def test_keyed_state_kept_as_bytes_goes_on_only_as_it_is(
+    sets: str, calls: int, fate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it can be rewritten, so that other numbers of sets would be other groups."""
+    files = [tmp_path / "old.json", tmp_path / "new.json"]
+    files[0].write_text(json.dumps(grouping_sets_plan("a|b")))
+    files[1].write_text(json.dumps(grouping_sets_plan(sets, ("SUM", "MAX")[:calls])))
+    key = pa.struct([("f0", pa.int32()), ("f1", pa.int32()), ("f2", pa.int64())])
+    table = pa.table({"key": pa.array([{"f0": 1, "f1": None, "f2": 1}], key),
+                      "value": pa.array([{"f0": 10}])})  # fmt: skip
+    state = NewKeyedState("accState", table, value={"row_data": ["BIGINT"]})
+    operator = NewOperator("6_group-aggregate", {"row_data": ["INT", "INT", "BIGINT NOT NULL"]},
+                           (state,), max_parallelism=128)  # fmt: skip
+    write_snapshot(tmp_path / "savepoint", [operator])
+    lost = UnwalkableError("not all entries are found", states=("accState",), why="nobody knows")
+    attempts = iter([lost])
+
+    def attempt(self: Any, *given: Any) -> Any:
+        for error in attempts:
+            raise error
+        return reading(self, *given)
+
+    reading = importing._Import._attempts
+    monkeypatch.setattr(importing._Import, "_attempts", attempt)
+    monkeypatch.setattr(importing, "not_found", lambda _: lost)
+    shop = sl.Lake(tmp_path / "lake").job("shop")
+    shop.import_snapshot(tmp_path / "savepoint", "monday")
+    done = shop["monday"].sql_upgrade(*files, accept="partly")
+    refusal = f"GroupAggregate[6]: {fate}; --accept lost=GroupAggregate[6]"
+    assert (done.refused, bool(done.made)) == ([refusal] if fate else [], not fate)
+    said = "it has keyed state kept as bytes, of which nothing can be rewritten"
+    assert (said in str(done.operators)) is (fate == "unknown")
 
 
 def versions(savepoint: Path) -> list[dict[str, Any]]:
