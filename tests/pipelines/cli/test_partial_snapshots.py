@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -285,26 +285,31 @@ def test_one_unreadable_file_closes_no_other_state(fixture: str, tmp_path: Path)
     assert sweep(FLINK / fixture, tmp_path, WAYS, each_way=False) > 1
 
 
-EVERY = pytest.mark.parametrize(
-    "fixture",
-    sorted(
-        each.parent
-        for each in FLINK.glob("**/_metadata")
+LONGEST = {"types-hashmap-native-p2-m128-flink2.3.0", "kinds-rocksdb-native-p2-m128-flink2.3.0"}
+
+
+def every(*, nightly: Collection[str]) -> pytest.MarkDecorator:
+    """Each golden savepoint of several files; some of them each night alone."""
+    found = {
+        str(each.parent.relative_to(FLINK)).split("/")[0]: each.parent
+        for each in sorted(FLINK.glob("**/_metadata"))
         if len(list(each.parent.iterdir())) > 1
-    ),
-    ids=lambda path: str(path.relative_to(FLINK)).split("/")[0],
-)  # fmt: skip
+    }
+    marks = {name: [pytest.mark.nightly] if name in nightly else [] for name in found}
+    return pytest.mark.parametrize(
+        "fixture", [pytest.param(path, id=name, marks=marks[name]) for name, path in found.items()]
+    )
 
 
 @pytest.mark.nightly
-@EVERY
+@every(nightly=())
 def test_every_command_serves_what_can_be_read(fixture: Path, tmp_path: Path) -> None:
     """Of every golden savepoint, whichever file is gone."""
     assert sweep(fixture, tmp_path, WAYS[:1], each_way=True, every=True) > 1
 
 
 @pytest.mark.full
-@EVERY
+@every(nightly=LONGEST)
 def test_no_unreadable_file_closes_another_state(fixture: Path, tmp_path: Path) -> None:
     """The same of every golden savepoint, each file in each way."""
     assert sweep(fixture, tmp_path, WAYS, each_way=True) > 1
