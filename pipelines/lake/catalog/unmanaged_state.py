@@ -180,9 +180,8 @@ def without_unnamed(record: SnapshotRecord) -> SnapshotRecord:
 def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[int, str]]:
     """Return the size and the digest of each part of a snapshot's unmanaged state.
 
-    Its place is an operator's id and `coordinator`, `raw`, `in flight` or `keyed state, kept as
-    bytes`; `master` is of no operator. Digests are of bytes and of their subtasks, not of names of
-    files.
+    Its place is an operator's id and `coordinator`, `raw`, `in flight` or `KEYED`; `master` is of
+    no operator. Digests are of bytes and of their subtasks, not of names of files.
 
     Raises:
         DamagedLakeError: The snapshot's row contradicts itself.
@@ -241,6 +240,19 @@ def differing_parts(one: SnapshotRecord, other: SnapshotRecord) -> list[str]:
         for operator, what in sorted(parts.keys() | others.keys())
         if parts.get((operator, what)) != others.get((operator, what))
     ]
+
+
+def ids_kept_as_bytes(record: SnapshotRecord) -> set[str]:
+    """Return the ids of the operators whose keyed state is kept as bytes.
+
+    Raises:
+        DamagedLakeError: The snapshot's row contradicts itself.
+    """
+    return {
+        operator.operator_id
+        for operator in carried_metadata(record).operators
+        if any(part.managed_keyed is not None for part in (operator.subtasks or {}).values())
+    }
 
 
 def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> dict[str, int]:

@@ -24,7 +24,11 @@ import pyarrow.compute as pc
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, carried_metadata
+from statelake.pipelines.lake.catalog.unmanaged_state import (
+    KEYED,
+    carried_metadata,
+    ids_kept_as_bytes,
+)
 from statelake.pipelines.lake.edit.folding import (
     FoldedColumn,
     FoldedRows,
@@ -644,11 +648,7 @@ def plan_sql_upgrade(
         named = (_named_by_topology if no_uids else _named_by_uid)(record, match)
     match = with_held(match, named.old)
     liked = _liked(like, match, named)
-    as_bytes = {
-        operator.operator_id
-        for operator in carried_metadata(record).operators
-        if any(part.managed_keyed is not None for part in (operator.subtasks or {}).values())
-    }
+    as_bytes = ids_kept_as_bytes(record)
     upgrades = [
         _operator_upgrade(record, each, named, liked, match.new.flink, as_bytes)
         for each in match.operators

@@ -18,8 +18,8 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.unmanaged_state import (
     CARRIED_DIRECTORY,
-    carried_metadata,
     digest_of,
+    ids_kept_as_bytes,
 )
 from statelake.pipelines.lake.export.redistributing import plan_elements
 from statelake.pipelines.lake.tables.names import digest_in
@@ -57,11 +57,7 @@ def count_faults(lake: Catalog, record: SnapshotRecord, snapshot: Snapshot) -> l
     """
     faults = []
     operators = {operator.operator_id: operator for operator in record.operators}
-    as_bytes = {
-        operator.operator_id
-        for operator in carried_metadata(record).operators
-        if any(subtask.managed_keyed for subtask in (operator.subtasks or {}).values())
-    }
+    as_bytes = ids_kept_as_bytes(record)
     for operator in snapshot.operators:
         if operator.operator_id in as_bytes:
             operator = replace(operator, keyed_files=(), keyed_states=())  # noqa: PLW2901
