@@ -57,8 +57,7 @@ class NewOffset:
         return partition == (self.topic, self.partition)
 
     def __str__(self) -> str:
-        of_operator = f"{self.operator}/" if self.operator else ""
-        return f"{of_operator}{_text((self.topic, self.partition))}"
+        return _text((self.topic, self.partition), self.operator)
 
 
 def parse_new_offset(text: str) -> NewOffset:
@@ -121,8 +120,7 @@ class NamedPartition:
         return partition[0] == self.topic and self.partition in (None, partition[1])
 
     def __str__(self) -> str:
-        of_operator = f"{self.operator}/" if self.operator else ""
-        return f"{of_operator}{_text((self.topic, self.partition))}"
+        return _text((self.topic, self.partition), self.operator)
 
 
 def parse_partition(text: str) -> NamedPartition:
@@ -557,6 +555,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= len("2147483647")
 
 
-def _text(place: tuple[str, int | None]) -> str:
+def _text(place: tuple[str, int | None], operator: str = "") -> str:
     name, number = place
-    return name if number is None else f"{name}:{number}"
+    text = name if number is None else f"{name}:{number}"
+    return f"{operator}/{text}" if operator else text

@@ -163,8 +163,9 @@ def sql_upgrade(
           --no-old-uids --to savepoint-new
     """
     source.check_target(target, dry_run=dry_run)
-    words: Any = {"map": pairs, "like": like, "no_uids": no_uids, "accept": accept}
-    words["inexact"] = inexact
+    words: Any = {
+        "map": pairs, "like": like, "no_uids": no_uids, "accept": accept, "inexact": inexact,
+    }  # fmt: skip
     plans = plans.within(timeout)
     old_plan, new_plan = plans.read()
     with progress_bar("upgrading", quiet=as_json_) as progress:
