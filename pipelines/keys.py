@@ -100,7 +100,7 @@ class KeyRows:
 
 
 def as_far_as_found(key_rows: KeyRows, lost: Callable[[StateError], None]) -> KeyRows:
-    """Return the same rows without the error behind them, which `lost` is called with."""
+    """Return the same rows; an error behind the last of them is given to `lost`, not raised."""
 
     def batches() -> Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]:
         try:
@@ -308,7 +308,7 @@ def keys_from_text(
 
 
 def odd_key(states: Iterable[KeyedState], key: TypeSerializer, text: str) -> OddKey | None:
-    """Return the key that no column holds, and that is printed like this; None if there is none.
+    """Return the key whose printed form is a text and which no column holds; None without one.
 
     Such a text can't be turned into a key's bytes, so that the keys of all key groups are read.
 

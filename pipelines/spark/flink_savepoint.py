@@ -104,7 +104,8 @@ class FlinkSavepointDataSource(DataSource):
         operator: Uid, name or id; optional if only one operator has keyed state.
         state: The state; optional if there is only one beside timers.
         columns: The columns, separated by commas; by default all but the exact bytes (`raw_key`,
-            `raw_value`) of values that a column can't hold. `is_exact` is whether there are none.
+            `raw_value`) of values that a column can't hold. `is_exact` is true for a row that
+            has no such bytes.
         keyGroups: The key groups: `17`, or `0-63`, or several separated by commas.
         uids: Operator uids to recognise (Flink < 2.0), separated by commas.
         allowExternal: Directories elsewhere that handles may lead to, separated by commas.
@@ -331,7 +332,7 @@ class FlinkSavepointReader(DataSourceReader):
 
 
 def _with_exact(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Add whether columns hold all of each row, if that is asked for."""
+    """Add the column `is_exact` if the schema has it: whether a row has no exact bytes."""
     if IS_EXACT not in schema.names or IS_EXACT in batch.schema.names:
         return batch
     exact = pa.repeat(pa.scalar(True), len(batch))

@@ -301,7 +301,7 @@ def test_a_key_by_kryo_is_known_beside_a_value_of_unknown_end() -> None:
     assert held(file) == {(0, 0): [(key + b"\0", value)]}
 
 
-# a POJO that a program walks, a subclass that none does, and some of both
+# a POJO with a skip program, a subclass without one, and values of both
 DOG = PojoSerializer("acme.Dog", [("name", StringValueSerializer())])
 ANIMAL = PojoSerializer("acme.Animal", [("id", LONG)], registered={"acme.Dog": DOG})
 ANIMALS = [b"\2\0" + struct.pack(">q", 7), b"\x08\0\2\0\2ab"] * 2
