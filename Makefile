@@ -122,6 +122,6 @@ $(READY): pyproject.toml constraints.txt | java
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]' || \
 	  $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m statelake.pipelines.spark.class_archive
+	$(BIN)/python -m statelake.pipelines.spark.class_archiving
 	@mkdir -p $(DAGSTER_HOME) && ln -sf $(CURDIR)/dagster.yaml $(DAGSTER_HOME)/dagster.yaml
 	@touch $@

@@ -29,7 +29,10 @@ from pyspark.sql.streaming import StatefulProcessor
 from benchmarks.measuring import Row, compare, print_table, rate, seconds
 from benchmarks.peer import StateProcessor
 from statelake.pipelines.spark.session import open_session
-from statelake.state_core.backends import (
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     SnapshotTarget,
@@ -38,10 +41,7 @@ from statelake.state_core.backends import (
     restore_backend,
     rocksdb_backend,
 )
-from statelake.state_core.backends.batches import encode_keys, get_many, put_many
-from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.runtime.backends.batches import encode_keys, get_many, put_many
 
 BATCH = 1 << 17
 SMALL_MEMORY = 16 << 20

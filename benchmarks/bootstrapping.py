@@ -22,7 +22,7 @@ import pyarrow.parquet
 from benchmarks.measuring import Row, compare, print_table, rate, seconds
 from benchmarks.peer import StateProcessor
 from statelake import open_snapshot
-from statelake.pipelines.operations.bootstrap import bootstrap
+from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 
 ENTRIES = 5_000_000
 WANTED = 10

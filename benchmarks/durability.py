@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.measuring import Row, compare, print_table, seconds
+from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.operations.bootstrap import bootstrap
 
 ROUNDS = 5
 JOB = "bench"

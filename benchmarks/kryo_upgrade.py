@@ -15,7 +15,7 @@ import pyarrow as pa
 from benchmarks.measuring import Row, print_table, rate, seconds
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.kryo_upgrading import upgrade_kryo
+from statelake.pipelines.lake.change.kryo_upgrading import upgrade_kryo
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot

@@ -19,8 +19,8 @@ from typing import Any
 from benchmarks.small_matters import SMALL
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.retention import Policy, prune
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.operations.retention import Policy, prune
 
 JOB = "bench"
 KEPT = 20

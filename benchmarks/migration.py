@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.measuring import Row, print_table, rate, seconds
 from benchmarks.peer import StateProcessor
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import ValueChange
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.change.changes import ValueChange
+from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.spark.engine import SparkEngine

@@ -25,18 +25,18 @@ import pyarrow.parquet as pq
 
 from benchmarks.measuring import Row, print_table
 from benchmarks.small_matters import PEAK, run
+from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.operations.bootstrap import bootstrap
-from statelake.state_core.backends import (
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     SnapshotTarget,
     heap_backend,
     restore_backend,
     rocksdb_backend,
 )
-from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 
 KEY_BYTES, VALUE_BYTES = 96, 128
 MAX_PARALLELISM = 128

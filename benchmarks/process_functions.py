@@ -26,8 +26,8 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.pipelines.spark.engine import SparkEngine
 from statelake.pipelines.spark.session import open_session
-from statelake.state_core.declarations import StateDeclaration, StateDeclarations
-from statelake.state_core.process import (
+from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
+from statelake.state_core.runtime.process import (
     Collector,
     Job,
     OneInputBatchProcessFunction,

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from benchmarks.measuring import Row, print_table
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.runtime import RunOptions, run_job
-from statelake.state_core.declarations import StateDeclaration, StateDeclarations
-from statelake.state_core.process import (
+from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
+from statelake.state_core.runtime.process import (
     Collector,
     Job,
     OneInputBatchProcessFunction,

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measuring import Row, print_table, rate, seconds
-from statelake.pipelines.engine import choose_engine
+from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.operations.sql_upgrades import upgrade_sql_job
+from statelake.pipelines.sql_jobs.sql_upgrades import upgrade_sql_job
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
 

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.declarations import StateDeclaration, StateDeclarations
-from statelake.state_core.process import (
+from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
+from statelake.state_core.runtime.process import (
     Collector,
     Job,
     NonPartitionedContext,

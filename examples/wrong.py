@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.state_core.declarations import StateDeclaration, StateDeclarations
-from statelake.state_core.process import (
+from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
+from statelake.state_core.runtime.process import (
     Collector,
     Job,
     OneInputStreamProcessFunction,

@@ -49,19 +49,20 @@ from statelake.state_core.printable import printable
 # ruff: noqa: PLC0415
 
 if TYPE_CHECKING:
-    from statelake.pipelines.flink.cluster import FlinkCluster, Report
-    from statelake.pipelines.flink.jars import JarRun
+    from statelake.pipelines.bootstrap.bootstrapping import BootstrapResult
+    from statelake.pipelines.find.copying import CopiedCheckpoints, CopiedSnapshot
+    from statelake.pipelines.find.growth import Growth
+    from statelake.pipelines.find.orphans import Orphans
+    from statelake.pipelines.find.scanning import Scan
     from statelake.pipelines.keys import KeyRows
     from statelake.pipelines.lake.catalog.deletions import Freed
     from statelake.pipelines.lake.catalog.dropping import DropPlan, DropResult
     from statelake.pipelines.lake.catalog.lake_format import LakeFormat, LakeUpgrade
-    from statelake.pipelines.lake.commits.checkpoint_dropping import CheckpointDropResult
-    from statelake.pipelines.lake.commits.checkpoint_migrating import MigratedLog
-    from statelake.pipelines.lake.commits.checkpoint_records import LastCheckpoints, TaskRecord
-    from statelake.pipelines.lake.commits.checkpoint_verifying import VerifiedLog
+    from statelake.pipelines.lake.catalog.retention import Policy, RetentionPlan
+    from statelake.pipelines.lake.change.migrations import Migrations, Outcome, UpgradeOutcome
+    from statelake.pipelines.lake.change.sql_upgrading import NoUids
     from statelake.pipelines.lake.edit.committing import CommitResult
     from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit
-    from statelake.pipelines.lake.edit.sql_upgrading import NoUids
     from statelake.pipelines.lake.erase.audit_records import AuditRecord
     from statelake.pipelines.lake.erase.auditing import AuditResult
     from statelake.pipelines.lake.erase.erasing import ErasureResult
@@ -76,35 +77,37 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.verify.diffing import Differences, SortBy
     from statelake.pipelines.lake.verify.lake_checking import LakeReport
-    from statelake.pipelines.operations.bootstrap import BootstrapResult
-    from statelake.pipelines.operations.canary import CanaryResult, DrillResult
-    from statelake.pipelines.operations.copying import CopiedCheckpoints, CopiedSnapshot
-    from statelake.pipelines.operations.growth import Growth
-    from statelake.pipelines.operations.live_rescaling import RescalePreview, RescaleResult
-    from statelake.pipelines.operations.migrations import Migrations, Outcome, UpgradeOutcome
-    from statelake.pipelines.operations.orphans import Orphans
-    from statelake.pipelines.operations.rescale_steps import RescalePlan
-    from statelake.pipelines.operations.retention import Policy, RetentionPlan
-    from statelake.pipelines.operations.scanning import Scan
-    from statelake.pipelines.operations.sql_scripts import SqlScript
-    from statelake.pipelines.operations.sql_upgrades import SqlChange, SqlUpgrade
+    from statelake.pipelines.live.canary import CanaryResult, DrillResult
+    from statelake.pipelines.live.cluster import FlinkCluster, Report
+    from statelake.pipelines.live.jars import JarRun
+    from statelake.pipelines.live.live_rescaling import RescalePreview, RescaleResult
+    from statelake.pipelines.live.rescale_steps import RescalePlan
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.report.notebook import NotebookResult
     from statelake.pipelines.runtime import RunResult
-    from statelake.state_core.checks.integrity import IntegrityReport, SalvageReport
-    from statelake.state_core.commit import CheckpointLog, StateBackendFactory
+    from statelake.pipelines.sql_jobs.sql_scripts import SqlScript
+    from statelake.pipelines.sql_jobs.sql_upgrades import SqlChange, SqlUpgrade
     from statelake.state_core.connectors.sinks import Sink
     from statelake.state_core.connectors.sources import Source
-    from statelake.state_core.declarations import JobDeclaration
-    from statelake.state_core.declarations.findings import JobFindings
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_compatibility import Verdicts
     from statelake.state_core.formats.layout.state_types import StateTypes, TypeDifferences
     from statelake.state_core.formats.rewriting.recompression import Recompression
+    from statelake.state_core.integrity import IntegrityReport, SalvageReport
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.finding import Found
     from statelake.state_core.plans.plan import Plan
-    from statelake.state_core.process import Job as ProcessJob
+    from statelake.state_core.runtime.commit import CheckpointLog, StateBackendFactory
+    from statelake.state_core.runtime.commit.logs.checkpoint_dropping import CheckpointDropResult
+    from statelake.state_core.runtime.commit.logs.checkpoint_migrating import MigratedLog
+    from statelake.state_core.runtime.commit.logs.checkpoint_records import (
+        LastCheckpoints,
+        TaskRecord,
+    )
+    from statelake.state_core.runtime.commit.logs.checkpoint_verifying import VerifiedLog
+    from statelake.state_core.runtime.declarations import JobDeclaration
+    from statelake.state_core.runtime.declarations.findings import JobFindings
+    from statelake.state_core.runtime.process import Job as ProcessJob
     from statelake.state_core.serializers.framework.base import TypeSerializer
 
 __all__ = [
@@ -153,8 +156,8 @@ def _sql_change(
     Raises:
         EncodeError: There is one plan, or what belongs to plans and none of them.
     """
-    from statelake.pipelines.operations.sql_scripts import SqlPlans
-    from statelake.pipelines.operations.sql_upgrades import SqlChange, read_pairs
+    from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
+    from statelake.pipelines.sql_jobs.sql_upgrades import SqlChange, read_pairs
 
     words = (accept,) if isinstance(accept, str) and accept else tuple(accept)
     uids = tuple(uids)
@@ -606,7 +609,7 @@ class Job:
         Raises:
             NotFoundError: It has no runs.
         """
-        from statelake.pipelines.lake.commits.run_log import RunLog
+        from statelake.pipelines.lake.catalog.run_log import RunLog
 
         directory = RunLog(self.lake.catalog.directory, self.name).checkpoints
         if not directory.exists():
@@ -705,7 +708,7 @@ class Job:
             inexact: Whether to take what columns of a lake show of values that they don't hold in
                 full.
         """
-        from statelake.pipelines.operations.bootstrap import bootstrap
+        from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 
         return bootstrap(
             None, spec, to, sources=sources, parallelism=parallelism,
@@ -768,8 +771,8 @@ class Job:
             DeclarationError: The first one was taken after the last, or `ahead` is no number.
             NotFoundError: There is no such snapshot, or there are fewer than two.
         """
+        from statelake.pipelines.find.growth import KeyChanges, growth_of, recorded
         from statelake.pipelines.lake.verify.diffing import diff_state
-        from statelake.pipelines.operations.growth import KeyChanges, growth_of, recorded
 
         first, last = (None if name is None else self[name] for name in (since, until))
         if first is not None and last is not None and first.taken_at > last.taken_at:
@@ -862,9 +865,9 @@ class Job:
                 full.
             note: Kept with the new snapshots.
         """
-        from statelake.pipelines.lake.edit.changes import Change, read_changes, read_ttl
-        from statelake.pipelines.lake.edit.field_words import FieldWords
-        from statelake.pipelines.operations.migrations import migrate_several
+        from statelake.pipelines.lake.change.changes import Change, read_changes, read_ttl
+        from statelake.pipelines.lake.change.field_words import FieldWords
+        from statelake.pipelines.lake.change.migrations import migrate_several
 
         words = FieldWords.of(
             add_field=add_field, default=default, rename_field=rename_field, drop_field=drop_field,
@@ -883,7 +886,7 @@ class Job:
 
     def not_migrated(self, suffix: str = "-migrated") -> list[str]:
         """Return the ids of the snapshots that no migration with this suffix made."""
-        from statelake.pipelines.operations.migrations import not_migrated
+        from statelake.pipelines.lake.change.migrations import not_migrated
 
         return [*map(SnapshotId, not_migrated(self.lake.catalog, self.name, suffix))]
 
@@ -925,7 +928,7 @@ class Job:
         Args:
             policy: For example `30d all, 1y daily, forever monthly`.
         """
-        from statelake.pipelines.operations.retention import Policy, plan_retention
+        from statelake.pipelines.lake.catalog.retention import Policy, plan_retention
 
         return plan_retention(self.lake.catalog, self.name, Policy.parse(policy))
 
@@ -935,7 +938,7 @@ class Job:
         Args:
             policy: As for `plan_retain`, or parsed.
         """
-        from statelake.pipelines.operations.retention import Policy, prune
+        from statelake.pipelines.lake.catalog.retention import Policy, prune
 
         parsed = Policy.parse(policy) if isinstance(policy, str) else policy
         return prune(self.lake.catalog, self.name, parsed)
@@ -1006,8 +1009,8 @@ class Job:
             savepoint_timeout: The longest time of the savepoint, in seconds.
             timeout: The longest time until the job runs and has completed a checkpoint.
         """
-        from statelake.pipelines.flink.path_map import PathMap
-        from statelake.pipelines.operations.rescale_steps import RescalePlan
+        from statelake.pipelines.find.path_map import PathMap
+        from statelake.pipelines.live.rescale_steps import RescalePlan
 
         plan = RescalePlan(
             self.name, flink_job, program, old or program, savepoints, exports,
@@ -1031,7 +1034,7 @@ class LiveRescale:
 
     def plan(self) -> RescalePreview:
         """Return what `execute` would do; nothing is changed."""
-        from statelake.pipelines.operations.live_rescaling import RescalePreview
+        from statelake.pipelines.live.live_rescaling import RescalePreview
 
         running = self.cluster.job(self.cluster.find_job(self.asked.flink_job).id)
         sql = None if self.asked.sql is None else self.asked.sql.verdict()
@@ -1051,7 +1054,7 @@ class LiveRescale:
             take_over: Whether an earlier call's process, elsewhere, is known to have ended.
             report: Called with the name of each step and its phase: `begins`, `did` or `kept`.
         """
-        from statelake.pipelines.operations.live_rescaling import rescale_job
+        from statelake.pipelines.live.live_rescaling import rescale_job
 
         return rescale_job(
             self.cluster, self.job.lake.catalog, self.asked, roll_back=roll_back,
@@ -1289,8 +1292,8 @@ class LakeSnapshot(Snapshot):
             EncodeError: An argument can't be understood.
             ConflictError: There is a snapshot of the new id that something else made.
         """
-        from statelake.pipelines.lake.edit.kryo_upgrading import new_types
-        from statelake.pipelines.operations.migrations import upgrade_one
+        from statelake.pipelines.lake.change.kryo_upgrading import new_types
+        from statelake.pipelines.lake.change.migrations import upgrade_one
 
         return upgrade_one(
             self._catalog, self.job.name, self.name, f"{self.name}{suffix}",
@@ -1363,7 +1366,7 @@ class LakeSnapshot(Snapshot):
             IncompatibleError: The snapshot is not of the old plan.
             ConflictError: There is a snapshot of the new id that something else made.
         """
-        from statelake.pipelines.operations.sql_upgrades import read_pairs, upgrade_sql_job
+        from statelake.pipelines.sql_jobs.sql_upgrades import read_pairs, upgrade_sql_job
 
         words = [accept] if isinstance(accept, str) else accept
         return upgrade_sql_job(
@@ -1468,9 +1471,9 @@ class LakeSnapshot(Snapshot):
             timeout: Seconds until it must run and have completed a checkpoint.
             report: Called with the awaited event.
         """
-        from statelake.pipelines.flink.path_map import PathMap
+        from statelake.pipelines.find.path_map import PathMap
         from statelake.pipelines.lake.share.sharing import sharing_of
-        from statelake.pipelines.operations.canary import run_canary
+        from statelake.pipelines.live.canary import run_canary
 
         return run_canary(
             cluster, self._catalog, self.job.name, self.name, program, exports,
@@ -1841,18 +1844,18 @@ class Checkpoints:
         Raises:
             NotFoundError: There is no log at the location.
         """
-        from statelake.pipelines.lake.commits.checkpoint_records import open_log
+        from statelake.state_core.runtime.commit.logs.checkpoint_records import open_log
 
         return open_log(self.location)
 
     def list(self) -> LastCheckpoints:
         """Return the last checkpoint of each task, in each version."""
-        from statelake.pipelines.lake.commits.checkpoint_records import (
+        from statelake.state_core.runtime.commit.logs.checkpoint_records import (
             LastCheckpoints,
             last_records,
             read_records,
         )
-        from statelake.state_core.commit.records.clocks import now_millis
+        from statelake.state_core.runtime.commit.records.clocks import now_millis
 
         now, tasks = now_millis(), last_records(read_records(self.log)).values()
         return LastCheckpoints(
@@ -1872,7 +1875,7 @@ class Checkpoints:
         Raises:
             NotFoundError: There is no such record.
         """
-        from statelake.pipelines.lake.commits.checkpoint_records import read_records
+        from statelake.state_core.runtime.commit.logs.checkpoint_records import read_records
 
         for record in reversed(read_records(self.log)):
             if (
@@ -1906,9 +1909,9 @@ class Checkpoints:
             tasks: Only of these tasks.
             all: Whether to verify every record; otherwise the last of each task.
         """
-        from statelake.pipelines.lake.commits.checkpoint_records import open_changelogs
-        from statelake.pipelines.lake.commits.checkpoint_verifying import verify_log
-        from statelake.state_core.commit import BlobStoreBackend, ChangelogBackend
+        from statelake.state_core.runtime.commit import BlobStoreBackend, ChangelogBackend
+        from statelake.state_core.runtime.commit.logs.checkpoint_records import open_changelogs
+        from statelake.state_core.runtime.commit.logs.checkpoint_verifying import verify_log
 
         backends: list[StateBackendFactory] = []
         if blobs:
@@ -1932,7 +1935,7 @@ class Checkpoints:
             keep: The number of records of each task and version that stay.
             blobs: The blob store; without it blobs stay.
         """
-        from statelake.pipelines.lake.commits.checkpoint_dropping import drop_records
+        from statelake.state_core.runtime.commit.logs.checkpoint_dropping import drop_records
 
         return drop_records(self.log, keep, _blob_store(blobs) if blobs else None)
 
@@ -1955,7 +1958,7 @@ class Checkpoints:
         Raises:
             DeclarationError: A changelog is not of that form.
         """
-        from statelake.pipelines.lake.commits.checkpoint_migrating import (
+        from statelake.state_core.runtime.commit.logs.checkpoint_migrating import (
             MigratedLog,
             changelog_of,
             migrate_records,
@@ -1967,8 +1970,8 @@ class Checkpoints:
 
 
 def _blob_store(location: str) -> Any:
-    from statelake.state_core.commit import FileSystemBlobStore
     from statelake.state_core.files.filesystem import Directory
+    from statelake.state_core.runtime.commit import FileSystemBlobStore
 
     return FileSystemBlobStore(Directory(location).confined())
 
@@ -1988,7 +1991,7 @@ def bootstrap(
     progress: Progress | None = None,
 ) -> BootstrapResult:
     """Create a savepoint from tables, without a lake; arguments as for `Job.bootstrap`."""
-    from statelake.pipelines.operations.bootstrap import bootstrap
+    from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 
     return bootstrap(
         None, spec, to, sources=sources, parallelism=parallelism, max_parallelism=max_parallelism,
@@ -2041,7 +2044,7 @@ def check_integrity(
         uids: Operator uids to recognise, for snapshots of before Flink 2.0.
         progress: Called with (done, total) after each slice of keyed state.
     """
-    from statelake.state_core.checks.integrity import check_snapshot
+    from statelake.state_core.integrity import check_snapshot
 
     return check_snapshot(savepoint, allow_external=allow_external, uids=uids, progress=progress)
 
@@ -2063,7 +2066,7 @@ def salvage(
         uids: Operator uids to recognise.
         progress: Called with (done, total).
     """
-    from statelake.state_core.checks.integrity import salvage_snapshot
+    from statelake.state_core.integrity import salvage_snapshot
 
     return salvage_snapshot(
         savepoint, to, allow_external=allow_external, uids=uids, progress=progress
@@ -2094,8 +2097,8 @@ def scan(
     Raises:
         SnapshotError: The directory can't be listed.
     """
-    from statelake.pipelines.flink.path_map import PathMap
-    from statelake.pipelines.operations.scanning import scan
+    from statelake.pipelines.find.path_map import PathMap
+    from statelake.pipelines.find.scanning import scan
 
     return scan(
         directory, job_id=job_id, latest=latest, sound=sound, deep=deep,
@@ -2128,8 +2131,8 @@ def copy_snapshot(
         DeclarationError: The copy would be inside the original, or something else is there.
         SnapshotError: The snapshot is damaged, or a file can't be read or written.
     """
-    from statelake.pipelines.flink.path_map import PathMap
-    from statelake.pipelines.operations.copying import CopyOptions, copy_snapshot
+    from statelake.pipelines.find.copying import CopyOptions, copy_snapshot
+    from statelake.pipelines.find.path_map import PathMap
 
     paths = PathMap.parse(path_map)
     options = CopyOptions(verify, threads, tuple(allow_external), paths)
@@ -2163,8 +2166,8 @@ def copy_checkpoints(
         DeclarationError: The copies would be inside the originals, or another job's are there.
         SnapshotError: A checkpoint is damaged, or a file can't be read or written.
     """
-    from statelake.pipelines.flink.path_map import PathMap
-    from statelake.pipelines.operations.copying import CopyOptions, copy_checkpoints
+    from statelake.pipelines.find.copying import CopyOptions, copy_checkpoints
+    from statelake.pipelines.find.path_map import PathMap
 
     paths = PathMap.parse(path_map)
     options = CopyOptions(verify, threads, tuple(allow_external), paths)
@@ -2196,8 +2199,8 @@ def drill(
         NotFoundError: No snapshot there can be restored.
         ClusterError: The cluster can't be asked.
     """
-    from statelake.pipelines.flink.path_map import PathMap
-    from statelake.pipelines.operations.canary import run_drill
+    from statelake.pipelines.find.path_map import PathMap
+    from statelake.pipelines.live.canary import run_drill
 
     return run_drill(
         cluster, location, program, paths=PathMap.parse(path_map), parallelism=parallelism,
@@ -2230,14 +2233,15 @@ def orphans(
         ClusterError: The cluster can't be asked.
         SnapshotError: The directory can't be listed, or a file can't be deleted.
     """
-    from statelake.pipelines.flink.path_map import PathMap
-    from statelake.pipelines.operations.orphans import asked, check_asked, delete_orphans
-    from statelake.pipelines.operations.orphans import find_orphans as find
+    from statelake.pipelines.find.orphans import check_request, delete_orphans
+    from statelake.pipelines.find.orphans import find_orphans as find
+    from statelake.pipelines.find.path_map import PathMap
+    from statelake.pipelines.live.cluster_view import cluster_jobs
 
-    check_asked(cluster is not None, no_cluster=no_cluster, older_than=older_than)
+    check_request(cluster is not None, no_cluster=no_cluster, older_than=older_than)
     plan = find(
         directory,
-        partial(asked, cluster) if cluster is not None else None,
+        partial(cluster_jobs, cluster) if cluster is not None else None,
         older_than=timedelta(days=7) if older_than is None else older_than,
         paths=PathMap.parse(path_map),
     )
@@ -2350,8 +2354,8 @@ def check_legality(
         allow_non_restored_state: Whether an operator of the savepoint may be gone.
     """
     from statelake.pipelines.lake.verify.legality import check_declared, load_job
-    from statelake.state_core.checks.held_states import held_operators
     from statelake.state_core.formats import open_snapshot
+    from statelake.state_core.runtime.legality.stored_states import held_operators
 
     job, held = load_job(declared) if isinstance(declared, str) else declared, None
     if savepoint is not None:
@@ -2411,7 +2415,7 @@ def diff_types(
     Raises:
         EncodeError: A file is not valid.
     """
-    from statelake.pipelines.lake.edit.changes import read_types
+    from statelake.pipelines.lake.change.changes import read_types
     from statelake.state_core.formats.layout.state_types import StateTypes, differences_of
 
     return differences_of(
@@ -2445,7 +2449,7 @@ def growth(
         SnapshotError: A savepoint can't be opened or read.
         NotFoundError: There are fewer than two.
     """
-    from statelake.pipelines.operations.growth import described, growth_of
+    from statelake.pipelines.find.growth import described, growth_of
     from statelake.state_core.formats import open_snapshot
 
     uids, allow_external = tuple(uids), tuple(allow_external)
@@ -2484,7 +2488,7 @@ def upgrade(
         SnapshotError: The savepoint can't be opened, or something is at `to` already.
         EncodeError: An argument can't be understood.
     """
-    from statelake.pipelines.operations.migrations import values_as_bytes
+    from statelake.pipelines.lake.change.migrations import values_as_bytes
     from statelake.state_core.formats import open_snapshot
 
     place = os.fspath(savepoint)

@@ -1,4 +1,4 @@
-"""Engines that run slices: in this process, or on Spark.
+"""Engines that run slices, and where Spark is configured.
 
 A slice is a plain function of a picklable task, whatever the engine. An engine maps it over tasks
 and returns the results in order; progress is reported as they arrive.
@@ -23,8 +23,6 @@ from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
-
-from statelake.state_core.extras import has_extra
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -131,26 +129,6 @@ def map_largest_first(
 
 def _told_in_bytes(progress: Progress, reached: Sequence[int], done: int, _: int) -> None:
     progress(reached[done], reached[-1])
-
-
-def choose_engine(wanted: Engine | str) -> Engine:
-    """Return the engine of that name; `auto` is Spark if that is configured for a cluster.
-
-    Args:
-        wanted: `auto`, `spark`, `local`, or an engine, which is taken as it is.
-
-    Raises:
-        MissingExtraError: Spark is required, and not installed.
-    """
-    if not isinstance(wanted, str):
-        return wanted
-    if wanted == "local" or (
-        wanted == "auto" and not (cluster_configured() and has_extra("spark"))
-    ):
-        return LocalEngine()
-    from statelake.pipelines.spark.engine import SparkEngine  # noqa: PLC0415 - a JVM only where it is wanted
-
-    return SparkEngine()
 
 
 def cluster_configured() -> bool:

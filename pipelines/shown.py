@@ -21,7 +21,6 @@ from statelake.state_core.printable import bytes_text, printable, printable_json
 
 __all__ = [
     "RAW",
-    "age_text",
     "as_markdown",
     "bytes_text",
     "cell_text",
@@ -64,15 +63,6 @@ _ONE_LINE = json.JSONEncoder(ensure_ascii=False)
 _DURATION = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)")
 _MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MARKUP = re.compile(r"[\\`|\[\]]")
-
-
-def age_text(millis: int) -> str:
-    """Return an age as text for people."""
-    seconds = max(0, millis) // 1000
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
 
 
 def parse_duration(text: str) -> timedelta:

@@ -8,11 +8,8 @@
 `formats/`       Flink's snapshot formats, read and written
 `connectors/`    state of sources: offsets, positions, splits
 `plans/`         compiled plans of Flink SQL: what their state means
-`declarations/`  a job's declarations of its state
-`checks/`        legality, restorability, integrity
-`backends/`      working state: heap and RocksDB
-`process/`       process functions that run on it
-`commit/`        commits of state in two phases (SEP-28)
+`integrity/`     the check of a snapshot for damage, and its salvage
+`runtime/`       jobs of process functions: declarations, legality, working state, commits
 `bounds`         how much of what a snapshot declares is read
 `column_names`   names that every table and query takes
 `errors`         the one tree of errors

@@ -32,6 +32,15 @@ def bytes_text(count: float) -> str:
     raise AssertionError
 
 
+def age_text(millis: int) -> str:
+    """Return an age as text for people."""
+    seconds = max(0, millis) // 1000
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
 def change_text(change: float) -> str:
     """Return by how many bytes something grew, with a sign."""
     return f"{'-' if change < 0 else '+'}{bytes_text(abs(change))}"

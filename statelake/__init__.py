@@ -59,10 +59,10 @@ if TYPE_CHECKING:
         upgrade,
         warm,
     )
-    from statelake.pipelines.flink.cluster import FlinkCluster
-    from statelake.pipelines.flink.jars import JarRun
-    from statelake.pipelines.operations.job_types import job_types
-    from statelake.pipelines.operations.sql_scripts import compile_sql, sql_types
+    from statelake.pipelines.live.cluster import FlinkCluster
+    from statelake.pipelines.live.jars import JarRun
+    from statelake.pipelines.sql_jobs.job_types import job_types
+    from statelake.pipelines.sql_jobs.sql_scripts import compile_sql, sql_types
     from statelake.state_core.errors import StateError
     from statelake.state_core.formats.reader import open_snapshot
     from statelake.state_core.formats.writing.new_snapshot import write_snapshot
@@ -119,16 +119,16 @@ __all__ = [
 
 # imported when first used: each module of this package imports the package, few need all of this
 _MODULES = {
-    "pipelines.flink.cluster": ("FlinkCluster",),
-    "pipelines.flink.jars": ("JarRun",),
+    "pipelines.live.cluster": ("FlinkCluster",),
+    "pipelines.live.jars": ("JarRun",),
     "pipelines.api": (
         "Checkpoints", "Job", "Lake", "LakeSnapshot", "bootstrap", "check_integrity",
         "check_legality", "check_sql", "compress", "copy_checkpoints", "copy_snapshot",
         "diff", "diff_types", "drill", "growth", "in_temporary_lake", "notebook", "orphans",
         "report", "salvage", "scan", "sql_upgrade", "upgrade", "warm",
     ),
-    "pipelines.operations.job_types": ("job_types",),
-    "pipelines.operations.sql_scripts": ("compile_sql", "sql_types"),
+    "pipelines.sql_jobs.job_types": ("job_types",),
+    "pipelines.sql_jobs.sql_scripts": ("compile_sql", "sql_types"),
     "state_core.errors": ("StateError",),
     "state_core.formats.reader": ("open_snapshot",),
     "state_core.formats.writing.new_snapshot": ("write_snapshot",),

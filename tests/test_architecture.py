@@ -31,17 +31,17 @@ STRATA = {
         "state_core.deprecation", "state_core.column_names",
         "state_core.files", "state_core.kernels",
     ),
-    "types": ("state_core.serializers", "state_core.model", "state_core.declarations"),
+    "types": ("state_core.serializers", "state_core.model"),
     "snapshots": (
         "state_core", "state_core.formats", "state_core.connectors", "state_core.plans",
-        "state_core.checks",
+        "state_core.integrity",
     ),
-    "runtime": ("state_core.backends", "state_core.process", "state_core.commit"),
+    "runtime": ("state_core.runtime",),
     "lake": ("pipelines", "pipelines.lake"),
     "faces": (
-        "pipelines.api", "pipelines.flink", "pipelines.spark", "pipelines.runtime",
-        "pipelines.operations", "pipelines.report", "pipelines.ui", "pipelines.orchestration",
-        "pipelines.cli",
+        "pipelines.api", "pipelines.bootstrap", "pipelines.find", "pipelines.spark",
+        "pipelines.sql_jobs", "pipelines.live", "pipelines.runtime", "pipelines.report",
+        "pipelines.ui", "pipelines.orchestration", "pipelines.cli",
     ),
 }  # fmt: skip
 STRATUM_OF = {unit: stratum for stratum, units in STRATA.items() for unit in units}
@@ -50,7 +50,8 @@ LATE = {
     ("state_core.model", "state_core.connectors"): "an open snapshot has its sources and sinks",
     ("state_core.model", "state_core.formats"): "and its records in flight and heaviest keys",
     ("state_core.formats", "state_core.plans"): "a snapshot is opened with the names of its plan",
-    ("pipelines.engine", "pipelines.spark"): "Spark is loaded when it is asked for",
+    ("pipelines.engine_choice", "pipelines.spark"): "Spark is loaded where it is chosen",
+    ("pipelines.bootstrap", "pipelines.spark"): "or where a source needs it",
     ("pipelines.cli.demo", "pipelines.cli.commands"): "the demo runs commands as a user would",
 }
 # What the command may import when it runs, and why; imports for types alone do not count.
@@ -61,7 +62,7 @@ COMMAND_IMPORTS = {
     "state_core.files.toml": "how settings are read",
     "pipelines.engine": "the variables that Spark's session reads",
     "pipelines.keys": "keys as text",
-    "pipelines.operations.sql_scripts": "plans and scripts are named as in Dagster's settings",
+    "pipelines.sql_jobs.sql_scripts": "plans and scripts are named as in Dagster's settings",
     "pipelines.shown": "values as text",
     "pipelines.times": "durations as text",
     "pipelines.yaml_lines": "the file of --kryo",
@@ -70,7 +71,8 @@ COMMAND_IMPORTS = {
     "state_core.extras": "which extra is missing",
     "state_core.deprecation": "warnings of old names",
     "state_core.serializers.framework.plugins": "a user's own serializers, before a file is read",
-    "pipelines.flink": "a live cluster: `statelake.FlinkCluster` and its options",
+    "pipelines.find.path_map": "paths of a cluster, an option",
+    "pipelines.live": "a live cluster: `statelake.FlinkCluster` and its options",
     "pipelines.lake.share.mask_file": "an invalid mask is refused before a savepoint is read",
     "pipelines.lake.share.sampling": "a share is parsed as in Dagster's settings",
     "pipelines.ui": "the pages in the browser, which only a command serves",
@@ -82,23 +84,24 @@ DAGSTER_IMPORTS = {
     "pipelines.api": "the Python interface",
     "pipelines.orchestration": "its own modules",
     "pipelines.engine": "progress, and the address of Spark's UI",
-    "pipelines.flink": "a live cluster, as in its settings",
+    "pipelines.find.path_map": "paths of a cluster, in its settings",
+    "pipelines.live": "a live cluster, as in its settings",
     "pipelines.report.drawing": "pictures of metadata are those of a report",
     "pipelines.shown": "values as text",
     "pipelines.lake.catalog": "a partition is the exact id of a snapshot, and no other name of it",
-    "pipelines.lake.commits.commit_measures": "costs of commits, which no command shows",
+    "pipelines.runtime.commit_measures": "costs of commits, which no command shows",
     "pipelines.lake.erase": "requests in files, approved by people: a way of its own",
     "pipelines.lake.ingest.import_targets": "tables of a job before its first import",
     "pipelines.lake.query.session": "errors of DuckDB, which repeat the words of a request",
     "pipelines.lake.share.sampling": "a share is parsed as on the command line",
     "pipelines.lake.tables": "tables are assets, with counts and a preview of each",
     "pipelines.lake.verify": "counts alone are compared; a declared job is loaded",
-    "pipelines.operations.live_rescaling": "the name of an outcome",
-    "pipelines.operations.retention": "a policy in the settings",
-    "pipelines.operations.sql_scripts": "plans and scripts are named as on the command line",
-    "pipelines.operations.verified_savepoints": "restored elsewhere; no command does that",
-    "state_core.checks.legality": "declarations of process functions, before they run",
-    "state_core.commit.records.clocks": "milliseconds of reports",
+    "pipelines.live.live_rescaling": "the name of an outcome",
+    "pipelines.lake.catalog.retention": "a policy in the settings",
+    "pipelines.sql_jobs.sql_scripts": "plans and scripts are named as on the command line",
+    "pipelines.lake.verify.verified_savepoints": "restored elsewhere; no command does that",
+    "state_core.runtime.legality.rules": "declarations of process functions, before they run",
+    "state_core.runtime.commit.records.clocks": "milliseconds of reports",
     "state_core.errors": "errors, which become failures",
     "state_core.extras": "which extra is missing",
     "state_core.files": "locations below others",
@@ -108,9 +111,9 @@ DAGSTER_IMPORTS = {
 }
 # neighbours that are apart, though no order of theirs says so
 APART = (
-    ("state_core.backends.heap", "state_core.backends.rocksdb"),
-    ("state_core.checks", "state_core.connectors"),
-    ("pipelines.flink", "pipelines.spark"),
+    ("state_core.runtime.backends.heap", "state_core.runtime.backends.rocksdb"),
+    ("state_core.connectors", "state_core.integrity"),
+    ("pipelines.live", "pipelines.spark"),
     *(
         (f"state_core.formats.keyed.{one}", f"state_core.formats.keyed.{other}")
         for one, other in combinations(("unified", "heap", "rocksdb", "changelog"), 2)
@@ -119,7 +122,7 @@ APART = (
 FORBIDDEN = {
     "state_core": ("pyspark", "delta", "deltalake", "dagster", "pipelines"),
     "pipelines.lake": ("pyspark", "dagster"),
-    "pipelines.flink": ("pyspark", "dagster"),
+    "pipelines.live": ("pyspark", "dagster"),
     "pipelines.report": ("pyspark", "dagster"),
     "pipelines.ui": ("pyspark", "dagster"),
     "pipelines.spark": ("dagster",),
@@ -149,11 +152,15 @@ USERS_OWN = "its paths are a user's: of the command line, a spec in Python or YA
 OWN_WORKING = "a directory of its own, made by this process, and names held against a pattern"
 PATHS_BY_HAND = {
     # what a module may do with paths itself, and why no path out of data gets there
-    "state_core.backends.rocksdb.rocksdb_backend": ({"pathlib", "shutil", ".mkdir"}, OWN_WORKING),
-    "state_core.backends.rocksdb.checkpoints": (
+    "state_core.runtime.backends.rocksdb.rocksdb_backend": (
+        {"pathlib", "shutil", ".mkdir"}, OWN_WORKING,
+    ),
+    "state_core.runtime.backends.rocksdb.checkpoints": (
         {"pathlib", "shutil", ".iterdir"}, OWN_WORKING,
     ),
-    "state_core.commit.stores.local_disk": ({"pathlib"}, "it says where its directory is; no more"),
+    "state_core.runtime.commit.stores.local_disk": (
+        {"pathlib"}, "it says where its directory is; no more",
+    ),
     "state_core.files.held_directories": (
         {"pathlib", "shutil", ".mkdir", "os.open", "os.scandir"}, OWN_WORKING,
     ),
@@ -179,9 +186,9 @@ PATHS_BY_HAND = {
     "pipelines.engine": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.query.limits": ({"pathlib", ".read_text"}, "files of the kernel"),
     "pipelines.ui.process": ({"pathlib", ".read_text"}, "a file of the kernel"),
-    "pipelines.operations.bootstrap": ({"pathlib", "Directory"}, USERS_OWN),
-    "pipelines.flink.connection": ({"pathlib"}, USERS_OWN),
-    "pipelines.flink.path_map": ({"Directory"}, USERS_OWN),
+    "pipelines.bootstrap.bootstrapping": ({"pathlib", "Directory"}, USERS_OWN),
+    "pipelines.live.connection": ({"pathlib"}, USERS_OWN),
+    "pipelines.find.path_map": ({"Directory"}, USERS_OWN),
     "pipelines.cli.standard_files": ({"os.open"}, "the null device"),
     "pipelines.cli.settings": (
         {"pathlib", "os.open"}, USERS_OWN,
@@ -196,23 +203,23 @@ PATHS_BY_HAND = {
     "pipelines.spark.packing": ({"pathlib", "os.walk"}, "files of what is installed here"),
     "pipelines.cli.demo.run": ({"pathlib", "shutil"}, USERS_OWN),
     "pipelines.cli.demo.dagster_step": ({"pathlib", ".mkdir", ".write_text"}, USERS_OWN),
-    "pipelines.lake.bootstrap.bootstrap_spec": ({"pathlib"}, USERS_OWN),
+    "pipelines.bootstrap.bootstrap_spec": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.catalog.recorded_sources": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.edit.keeping": ({"pathlib"}, USERS_OWN),
     "pipelines.lake.share.mask_file": ({"pathlib"}, USERS_OWN),
-    "pipelines.lake.commits.checkpoint_records": ({"Directory"}, USERS_OWN),
+    "state_core.runtime.commit.logs.checkpoint_records": ({"Directory"}, USERS_OWN),
     "pipelines.lake.verify.legality": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.verify.lake_checking": ({"pathlib", ".read_text"}, USERS_OWN),
     "pipelines.lake.tables.names": ({"Directory"}, "the last name of a path of its user's"),
-    "pipelines.lake.bootstrap.sources": (
+    "pipelines.bootstrap.sources": (
         {"pathlib", "Directory", "DeltaTable", ".filesystem", ".get_file_info",
          ".open_input_stream"}, USERS_OWN,
     ),
-    "pipelines.operations.job_types": ({"pathlib"}, USERS_OWN),
-    "pipelines.operations.java_programs": (
+    "pipelines.sql_jobs.job_types": ({"pathlib"}, USERS_OWN),
+    "pipelines.sql_jobs.java_programs": (
         {"pathlib"}, "the user's own Flink, and classes in the cache",
     ),
-    "pipelines.operations.sql_scripts": ({"pathlib", ".write_text"}, USERS_OWN),
+    "pipelines.sql_jobs.sql_scripts": ({"pathlib", ".write_text"}, USERS_OWN),
     "state_core.plans.plan": ({"open"}, USERS_OWN),
     "state_core.formats.contents": ({"open"}, USERS_OWN),
     "pipelines.yaml_lines": ({"pathlib", ".read_text"}, USERS_OWN),
@@ -238,16 +245,17 @@ PATHS_BY_HAND = {
         ({".read_text"}, "files of the package itself"),
     ),
     "pipelines.runtime.sources": ({"Directory", "DeltaTable"}, USERS_OWN),
-    "pipelines.operations.orphans": (
+    "pipelines.find.orphans": (
         {"Directory", "os.path.realpath"},
         "paths of a cluster, by a map that refuses what names a server",
     ),
-    "pipelines.operations.rescale_steps": ({"Directory"}, USERS_OWN),
-    "pipelines.operations.copying": ({"Directory", "os.path.realpath"}, USERS_OWN),
-    "pipelines.operations.scanning": ({"Directory", "os.path.realpath"}, USERS_OWN),
-    "pipelines.operations.verified_savepoints": ({"Directory"}, USERS_OWN),
+    "pipelines.live.rescale_steps": ({"Directory"}, USERS_OWN),
+    "pipelines.find.copying": ({"Directory", "os.path.realpath"}, USERS_OWN),
+    "pipelines.find.scanning": ({"Directory", "os.path.realpath"}, USERS_OWN),
+    "pipelines.lake.verify.verified_savepoints": ({"Directory"}, USERS_OWN),
     "pipelines.java": ({"pathlib", "shutil", ".mkdir"}, USERS_OWN),
-    "pipelines.spark.class_archive": ({"pathlib", ".mkdir"}, USERS_OWN),
+    "pipelines.spark.class_archive": ({"pathlib"}, USERS_OWN),
+    "pipelines.spark.class_archiving": ({"pathlib", ".mkdir"}, USERS_OWN),
     "pipelines.spark.frames": ({"Directory"}, USERS_OWN),
     "pipelines.spark.jars": ({"pathlib", "shutil", ".write_text"}, USERS_OWN),
     "pipelines.spark.session": ({"pathlib", ".mkdir"}, USERS_OWN),

@@ -7,13 +7,13 @@
 `ingest/`       a snapshot into tables
 `share/`        a sample of a snapshot, and its values masked
 `export/`       tables into a savepoint, at any parallelism
-`edit/`         snapshots made of others: committed, edited, purged, merged, migrated
+`edit/`         snapshots made of others: committed, edited, purged, merged
+`change/`       snapshots whose values, types or queries change
 `erase/`        what is asked for goes out of all snapshots, and proof of it
 `verify/`       integrity, legality, compatibility, differences
-`bootstrap/`    a savepoint of tables that someone has
 `keys/`         one key, and what changed of it
-`commits/`      what running tasks keep in a lake
 ==============  =====================================================================
 
-A new operation on snapshots is a module in `edit/`. Nothing here imports Spark or Dagster.
+A new operation on rows is a module in `edit/`, and one on types or queries in `change/`. Nothing
+here imports Spark or Dagster.
 """

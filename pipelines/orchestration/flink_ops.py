@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from statelake.pipelines.operations.live_rescaling import RESCALED, RescaleResult
+from statelake.pipelines.live.live_rescaling import RESCALED, RescaleResult
 from statelake.pipelines.orchestration.live_job import LostJob, live_job, shown_in_flink
 from statelake.pipelines.orchestration.metadata import markdown_table, savepoint_metadata
 from statelake.pipelines.orchestration.resources import public_location

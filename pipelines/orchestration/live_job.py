@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from statelake.pipelines.api import drill
-from statelake.pipelines.flink.cluster import FlinkCluster, Report
-from statelake.pipelines.flink.connection import ConnectionSettings
-from statelake.pipelines.flink.jars import JarRun
-from statelake.pipelines.flink.path_map import PathMap
+from statelake.pipelines.find.path_map import PathMap
+from statelake.pipelines.live.cluster import FlinkCluster, Report
+from statelake.pipelines.live.connection import ConnectionSettings
+from statelake.pipelines.live.jars import JarRun
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.settings import (
     CanarySettings,
@@ -26,7 +26,7 @@ from statelake.state_core.errors import ClusterError, NotFoundError
 from statelake.state_core.files.storage_options import location_below
 
 if TYPE_CHECKING:
-    from statelake.pipelines.operations.canary import CanaryResult, DrillResult
+    from statelake.pipelines.live.canary import CanaryResult, DrillResult
 
 # a sensor has a minute for up to four calls
 LOOK_SECONDS = 6.0

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from statelake.pipelines.engine import spark_ui
 from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
-from statelake.pipelines.lake.commits.commit_measures import CommitReport, total
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, StateRecord
 from statelake.pipelines.lake.tables.table_rows import group_sizes, table_rows
 from statelake.pipelines.orchestration.resources import public_location
 from statelake.pipelines.report.drawing import commit_charts, key_group_chart
+from statelake.pipelines.runtime.commit_measures import CommitReport, total
 from statelake.pipelines.shown import (
     RAW,
     as_markdown,
@@ -34,19 +34,19 @@ from statelake.state_core.printable import printable
 if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.catalog import Catalog
     from statelake.pipelines.lake.catalog.dropping import DropResult
-    from statelake.pipelines.lake.commits.checkpoint_migrating import TaskMigration
+    from statelake.pipelines.lake.change.migrations import Outcome, UpgradeOutcome
     from statelake.pipelines.lake.export.exporting import ExportResult
     from statelake.pipelines.lake.export.rescaling import OperatorPlan
     from statelake.pipelines.lake.ingest.importing import ImportResult
     from statelake.pipelines.lake.verify.lake_checking import LakeReport
-    from statelake.pipelines.operations.migrations import Outcome, UpgradeOutcome
-    from statelake.pipelines.operations.sql_upgrades import SqlUpgrade
-    from statelake.pipelines.operations.verified_savepoints import Verification
+    from statelake.pipelines.lake.verify.verified_savepoints import Verification
     from statelake.pipelines.runtime import RunResult
-    from statelake.state_core.declarations.findings import Finding
+    from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
     from statelake.state_core.formats.layout.state_compatibility import StateVerdict
     from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.model.snapshot import Snapshot
+    from statelake.state_core.runtime.commit.logs.checkpoint_migrating import TaskMigration
+    from statelake.state_core.runtime.declarations.findings import Finding
 
 PREVIEW_ROWS = 5
 SHOWN_SUBTASKS = 32

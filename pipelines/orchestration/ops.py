@@ -4,10 +4,9 @@ import dagster as dg
 from pydantic import Field
 
 from statelake.pipelines import api
-from statelake.pipelines.lake.commits.commit_measures import CommitReports, total
+from statelake.pipelines.lake.catalog.retention import Policy
 from statelake.pipelines.lake.verify.legality import load_runnable
-from statelake.pipelines.operations.retention import Policy
-from statelake.pipelines.operations.verified_savepoints import (
+from statelake.pipelines.lake.verify.verified_savepoints import (
     Verification,
     keep_savepoints,
     take_savepoint,
@@ -24,11 +23,12 @@ from statelake.pipelines.orchestration.metadata import (
 from statelake.pipelines.orchestration.progress import LoggedProgress
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.state_job import StateJob
-from statelake.state_core.checks.legality import check_job
-from statelake.state_core.commit.records.clocks import now_millis
+from statelake.pipelines.runtime.commit_measures import CommitReports, total
 from statelake.state_core.errors import SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.printable import printable
+from statelake.state_core.runtime.commit.records.clocks import now_millis
+from statelake.state_core.runtime.legality.rules import check_job
 
 
 class CompressionConfig(dg.Config):

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import ConfigDict, Field, model_validator
 
+from statelake.pipelines.lake.catalog.retention import Policy
 from statelake.pipelines.lake.share.sampling import parse_share
-from statelake.pipelines.operations.retention import Policy
-from statelake.pipelines.operations.sql_scripts import SqlPlans
 from statelake.pipelines.shown import parse_duration
+from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
 
 
 class CheckSeverity(dg.Resolvable, dg.Model):

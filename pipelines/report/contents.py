@@ -11,7 +11,7 @@ from statelake.state_core.model.description import OperatorDescription
 from statelake.state_core.printable import Printed, bytes_text
 
 if TYPE_CHECKING:
-    from statelake.pipelines.operations.growth import Growth
+    from statelake.pipelines.find.growth import Growth
 
 DETAILED = 50  # operators with details, so that the page stays readable
 DETAILED_STATES = 200  # the states of one operator with details

@@ -20,7 +20,7 @@ from statelake.state_core.model.description import Load
 from statelake.state_core.model.key_groups import key_group_ranges
 
 if TYPE_CHECKING:
-    from statelake.pipelines.operations.growth import Growth
+    from statelake.pipelines.find.growth import Growth
 
 BARS, TIMES = 256, 96  # more bars can't be distinguished
 FEWEST = 24  # the fewest places of a chart, so that single bars do not fill the page

@@ -25,7 +25,7 @@ from statelake.state_core.model.description import OperatorDescription, StateDes
 from statelake.state_core.printable import change_text
 
 if TYPE_CHECKING:
-    from statelake.pipelines.operations.growth import Growth
+    from statelake.pipelines.find.growth import Growth
 
 SHOWN_OPERATORS = 500
 SHOWN_SUBTASKS = 100

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
-from statelake.pipelines.lake.commits.run_log import SAVEPOINT, Plan, Prepared, output_directory
+from statelake.pipelines.lake.catalog.run_log import SAVEPOINT, Plan, Prepared, output_directory
 from statelake.pipelines.runtime.commits import CommitTargets, CommitTask, SubtaskName
 from statelake.pipelines.runtime.exchange import Exchanged, ExchangeTask, OperatorInput, exchange
 from statelake.pipelines.runtime.sources import Split
@@ -21,8 +21,6 @@ from statelake.pipelines.runtime.subtasks import (
     SubtaskTask,
     run_subtask,
 )
-from statelake.state_core.backends.states.operator_state import assign_operator_state
-from statelake.state_core.commit import CheckpointV2
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -34,8 +32,10 @@ from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.formats.writing.writer import SavepointDirectory
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.model.snapshot import Operator
-from statelake.state_core.process import Job
-from statelake.state_core.process.jobs import TIMERS, OperatorNode, SourceNode
+from statelake.state_core.runtime.backends.states.operator_state import assign_operator_state
+from statelake.state_core.runtime.commit import CheckpointV2
+from statelake.state_core.runtime.process import Job
+from statelake.state_core.runtime.process.jobs import TIMERS, OperatorNode, SourceNode
 
 METADATA_VERSION = 6
 

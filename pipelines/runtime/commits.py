@@ -18,15 +18,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from statelake.pipelines.lake.commits.checkpoint_records import open_changelogs
-from statelake.pipelines.lake.commits.run_log import Plan
+from statelake.pipelines.lake.catalog.run_log import Plan
 from statelake.pipelines.lake.tables.names import stream_of
 from statelake.pipelines.runtime.subtask_store import (
     METADATA_VERSION,
     SubtaskFiles,
     SubtaskStore,
 )
-from statelake.state_core.commit import (
+from statelake.state_core.errors import CommitError, StateError
+from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import (
+    CheckpointMetadata,
+    OperatorMetadata,
+    SubtaskState,
+)
+from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.runtime.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     CheckpointId,
@@ -47,20 +54,13 @@ from statelake.state_core.commit import (
     TaskStart,
     TaskStores,
 )
-from statelake.state_core.commit.contract.futures import done
-from statelake.state_core.commit.records.records import (
+from statelake.state_core.runtime.commit.contract.futures import done
+from statelake.state_core.runtime.commit.logs.checkpoint_records import open_changelogs
+from statelake.state_core.runtime.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
     Checkpoint,
 )
-from statelake.state_core.errors import CommitError, StateError
-from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
-from statelake.state_core.formats.metadata.checkpoint_metadata import (
-    CheckpointMetadata,
-    OperatorMetadata,
-    SubtaskState,
-)
-from statelake.state_core.model.key_groups import operator_id_of_uid
 
 LAKE, BLOB, CHANGELOG = "lake", "blob", "changelog"
 FACTORIES = {BLOB: BLOB_STORE_FACTORY, CHANGELOG: CHANGELOG_FACTORY}

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.pipelines.runtime.sources import Split, batches_of
-from statelake.state_core.declarations.jobs import StreamKind
 from statelake.state_core.errors import KeyGroupError, LakeError, StateError
 from statelake.state_core.files.filesystem import ConfinedDirectory
 from statelake.state_core.model.key_groups import key_group_ranges, key_groups_of_hashes
-from statelake.state_core.process.jobs import Input, OperatorNode
+from statelake.state_core.runtime.declarations.jobs import StreamKind
+from statelake.state_core.runtime.process.jobs import Input, OperatorNode
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
 # columns that precede a record's own

@@ -20,19 +20,19 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
-from statelake.pipelines.engine import Engine, Progress, choose_engine
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.attempts import Heartbeat, refuse_during_erasure
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.processes import this_process
+from statelake.pipelines.lake.catalog.run_log import Plan, Prepared, RunLog, Turn, output_directory
 from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot
-from statelake.pipelines.lake.commits.checkpoint_records import SNAPSHOT_FACTORY
-from statelake.pipelines.lake.commits.commit_measures import CommitReports
-from statelake.pipelines.lake.commits.run_log import Plan, Prepared, RunLog, Turn, output_directory
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.records import differing_copies
 from statelake.pipelines.lake.verify.legality import check_declared, held_of_record
 from statelake.pipelines.runtime.attempt import RunAttempt
+from statelake.pipelines.runtime.commit_measures import CommitReports
 from statelake.pipelines.runtime.commits import (
     LAKE,
     MOST_DELAY,
@@ -59,9 +59,6 @@ from statelake.pipelines.runtime.sources import (
     latest_offset,
     splits_between,
 )
-from statelake.state_core.checks.legality import listed
-from statelake.state_core.commit import CheckpointV2
-from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.errors import (
     ConflictError,
     LakeError,
@@ -76,7 +73,11 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from statelake.state_core.printable import Printed, Table, bytes_text
-from statelake.state_core.process import Job
+from statelake.state_core.runtime.commit import CheckpointV2
+from statelake.state_core.runtime.commit.logs.checkpoint_records import SNAPSHOT_FACTORY
+from statelake.state_core.runtime.commit.records.records import BLOB_STORE_FACTORY
+from statelake.state_core.runtime.legality.rules import listed
+from statelake.state_core.runtime.process import Job
 
 STEPS = (
     "planned", "restored", "processed", "state written", "prepared", "output committed",

@@ -16,7 +16,7 @@ from posixpath import dirname
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 
-from statelake.pipelines.lake.commits.run_log import OUTPUT_DIRECTORY, output_directory
+from statelake.pipelines.lake.catalog.run_log import OUTPUT_DIRECTORY, output_directory
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from statelake.pipelines.lake.tables.tables import files_of, open_table
 from statelake.state_core.errors import ConflictError, IncompatibleError

@@ -24,7 +24,7 @@ from statelake.pipelines.lake.tables.tables import log_path
 from statelake.state_core.errors import LakeError, NotALakeError, StateError, UnreadableTableError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from statelake.state_core.files.storage_options import storage_options
-from statelake.state_core.process.jobs import SourceNode
+from statelake.state_core.runtime.process.jobs import SourceNode
 
 LOG = logging.getLogger(__name__)
 Offset: TypeAlias = "dict[str, Any]"

@@ -28,7 +28,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.state_core.commit import LocalDisk, PersistentStore, PosixDisk
 from statelake.state_core.errors import CommitError, CorruptSnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.keyed.headed_file import HeadedFile
@@ -59,6 +58,7 @@ from statelake.state_core.model.handles import (
 )
 from statelake.state_core.model.key_groups import key_groups_of, prefix_bytes
 from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.runtime.commit import LocalDisk, PersistentStore, PosixDisk
 
 METADATA_FILE = "_metadata"
 METADATA_VERSION = 6

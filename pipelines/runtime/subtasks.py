@@ -24,7 +24,14 @@ import pyarrow.parquet as pq
 from statelake.pipelines.runtime.commits import CommitTask, PreparedCommit, prepare_commit
 from statelake.pipelines.runtime.exchange import records_of
 from statelake.pipelines.runtime.subtask_store import SubtaskFiles
-from statelake.state_core.backends import (
+from statelake.state_core.errors import EncodeError, ProcessError, StateError
+from statelake.state_core.files.filesystem import ConfinedDirectory
+from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
+from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.writing.new_states import USER_TIMERS
+from statelake.state_core.model.handles import KeyedHandle, OperatorHandle
+from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     OperatorStateBackend,
@@ -33,18 +40,16 @@ from statelake.state_core.backends import (
     restore_backend,
     rocksdb_backend,
 )
-from statelake.state_core.backends.states.operator_state import AssignedElements
-from statelake.state_core.declarations.jobs import sides_of
-from statelake.state_core.errors import EncodeError, ProcessError, StateError
-from statelake.state_core.files.filesystem import ConfinedDirectory
-from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata, SubtaskState
-from statelake.state_core.formats.metadata.state_files import StateFiles
-from statelake.state_core.formats.writing.new_states import USER_TIMERS
-from statelake.state_core.model.handles import KeyedHandle, OperatorHandle
-from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.process import Backends, Collector, ProcessOperator, RuntimeContext
-from statelake.state_core.process.jobs import OperatorNode
-from statelake.state_core.process.located_keys import locate_keys
+from statelake.state_core.runtime.backends.states.operator_state import AssignedElements
+from statelake.state_core.runtime.declarations.jobs import sides_of
+from statelake.state_core.runtime.process import (
+    Backends,
+    Collector,
+    ProcessOperator,
+    RuntimeContext,
+)
+from statelake.state_core.runtime.process.jobs import OperatorNode
+from statelake.state_core.runtime.process.located_keys import locate_keys
 
 BACKENDS = {"heap": heap_backend, "rocksdb": rocksdb_backend}
 BATCH_FUNCTION_ROWS = 1 << 20

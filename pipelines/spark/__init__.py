@@ -2,7 +2,7 @@
 
 =================  ==================================================================
 `session`          the session, and its settings; `jars` fetches Delta's
-`class_archive`    Spark's classes in a file, which shortens its start
+`class_archive`    Spark's classes in a file, which shortens its start; `class_archiving` makes it
 `engine`           slices of work as Spark tasks; `worker_daemon` starts workers with modules loaded
 `packing`          statelake as an archive, for executors without it
 `frames`           tables of a lake as data frames

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException, PythonException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
-from statelake.pipelines.lake.bootstrap.bootstrap_columns import (
+from statelake.pipelines.bootstrap.bootstrap_columns import (
     RowPlan,
     SourceBatch,
     expressions_in,
@@ -24,8 +24,8 @@ from statelake.pipelines.lake.bootstrap.bootstrap_columns import (
     source_columns,
     with_expressions,
 )
-from statelake.pipelines.lake.bootstrap.bootstrap_slice import spill_rows
-from statelake.pipelines.lake.bootstrap.sources import BootstrapSource
+from statelake.pipelines.bootstrap.bootstrap_slice import spill_rows
+from statelake.pipelines.bootstrap.sources import BootstrapSource
 from statelake.pipelines.spark.object_stores import spark_path
 from statelake.pipelines.spark.sql import QUERY_LOGGERS
 from statelake.state_core.errors import EncodeError, StateError

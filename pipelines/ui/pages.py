@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlencode
 
+from statelake.pipelines.find.growth import Growth
 from statelake.pipelines.lake.tables.records import taken_text
 from statelake.pipelines.lake.verify.diffing import Differences
-from statelake.pipelines.operations.growth import Growth
 from statelake.pipelines.report.drawing import key_group_chart, subtask_chart
 from statelake.pipelines.report.markup import Html, table, tag
 from statelake.pipelines.report.page import growth_answer, growth_tables

@@ -27,6 +27,8 @@ from statelake.pipelines.api import (
     in_temporary_lake,
     scan,
 )
+from statelake.pipelines.find.growth import Growth
+from statelake.pipelines.find.scanning import FoundSnapshot
 from statelake.pipelines.keys import KeyRows, as_far_as_found, key_table, rows_in_savepoint
 from statelake.pipelines.lake.erase.audit_records import AuditRecord, broken_record
 from statelake.pipelines.lake.erase.planning import ErasurePlan
@@ -38,8 +40,6 @@ from statelake.pipelines.lake.share.mask_file import Mask
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, StateRecord
 from statelake.pipelines.lake.verify.diffing import Differences
-from statelake.pipelines.operations.growth import Growth
-from statelake.pipelines.operations.scanning import FoundSnapshot
 from statelake.pipelines.shown import TIMES, bytes_text, cell_text, json_rows, json_text
 from statelake.pipelines.ui.query_pool import PLACE
 from statelake.state_core.errors import (

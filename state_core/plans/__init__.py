@@ -14,6 +14,6 @@
 `naming`       names of a snapshot's operators, keys and columns
 =============  ============================================================================
 
-Nothing here reads entries. `pipelines.lake.edit.sql_upgrading` holds a match to the states of a
+Nothing here reads entries. `pipelines.lake.change.sql_upgrading` holds a match to the states of a
 snapshot, and rewrites them.
 """

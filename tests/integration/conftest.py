@@ -10,7 +10,7 @@ import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.operations import java_programs
+from statelake.pipelines.sql_jobs import java_programs
 from statelake.state_core.errors import StateError
 from tests.integration.flink.live_cluster import LiveFlink
 from tests.integration.flink.oracle import FlinkOracle

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.pipelines.engine import LocalEngine, choose_engine
+from statelake.pipelines.engine import LocalEngine
+from statelake.pipelines.engine_choice import choose_engine
 from statelake.state_core.errors import MissingExtraError
 
 

@@ -11,9 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 from statelake import open_snapshot
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.change.changes import ValueChange
+from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot

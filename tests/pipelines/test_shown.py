@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.pipelines.shown import age_text, bytes_text, from_plain, plain
+from statelake.pipelines.shown import bytes_text, from_plain, plain
+from statelake.state_core.printable import age_text
 
 ENTRIES = [("a", 1), ("b", None)]
 

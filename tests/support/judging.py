@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from statelake.state_core.checks.integrity import (
+from statelake.state_core.integrity import (
     IntegrityReport,
     SalvageReport,
     check_snapshot,

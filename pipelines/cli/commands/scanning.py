@@ -15,7 +15,7 @@ from statelake.pipelines.cli.commands.terminal import json_option, progress_bar,
 from statelake.pipelines.cli.commands.times import Duration, Since
 from statelake.pipelines.cli.options import allow_external_option, answer, configured_option
 from statelake.pipelines.cli.settings import FILE, is_trusted
-from statelake.pipelines.flink.path_map import PathMap
+from statelake.pipelines.find.path_map import PathMap
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.printable import printable
 

@@ -24,8 +24,8 @@ from statelake.pipelines.cli.options import (
 from statelake.state_core.errors import EncodeError
 
 if TYPE_CHECKING:
-    from statelake.pipelines.lake.edit.sql_upgrading import NoUids
-    from statelake.pipelines.operations.sql_scripts import SqlPlans
+    from statelake.pipelines.lake.change.sql_upgrading import NoUids
+    from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -41,7 +41,7 @@ def _plans(
     flink_version: str,
     classpath: tuple[str, ...],
 ) -> SqlPlans:
-    from statelake.pipelines.operations.sql_scripts import SqlPlans  # noqa: PLC0415 - not for --help
+    from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans  # noqa: PLC0415 - not for --help
 
     try:
         return SqlPlans.named(

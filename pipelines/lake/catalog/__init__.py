@@ -16,6 +16,8 @@
 `reading`             consistent reads of snapshots, while others erase and drop
 `holds`               snapshots that may not be dropped, and why
 `dropping`            drop snapshots, and delete the files that only they needed
+`retention`           which snapshots a policy keeps
+`run_log`             runs of process functions: planned, prepared and done
 `deletions`           delete files that are no longer needed: named in the log, or found by a sweep
 ====================  ===============================================================
 

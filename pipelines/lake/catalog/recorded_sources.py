@@ -183,7 +183,7 @@ def offsets_at(
         CommitError: No broker answers, or a partition does not exist.
     """
     require_extra("kafka")
-    from statelake.state_core.commit.backends.kafka import KafkaCluster  # noqa: PLC0415 - only when wanted
+    from statelake.state_core.runtime.commit.backends.kafka import KafkaCluster  # noqa: PLC0415 - only when wanted
 
     record = lake.snapshot(job, snapshot_id)
     sources = recorded_sources(lake.location, record)

@@ -1,4 +1,4 @@
-"""Snapshots made of others: edited tables committed, states renamed, purged, merged, migrated.
+"""Snapshots made of others: edited tables committed, states renamed, purged, merged.
 
 ====================  ===============================================================
 `rewriting`           the engine: `derive`, and tables rewritten piece by piece, through transforms
@@ -13,13 +13,6 @@
 `keeping`             the transform by which only listed keys stay
 `source_rows`         the transforms by which sources get other splits, or become new ones
 `merging`             operators of another snapshot, or of another job
-`migrating`           the transform by which values become those of other serializers
-`kryo_upgrading`      what Flink 1's Kryo wrote, for Flink 2
-`sql_upgrading`       Flink SQL's state, for a changed query
-`folding`             new columns of an aggregate, computed from the rows that another node holds
-`sql_rows`            rows of one key merged, and rows of which typed columns say all
-`changes`             the file in which a user says what types become
-`field_words`         the same in words: fields added, renamed, dropped
 ====================  ===============================================================
 
 A new operation on rows is a module here with a `Transform`: what becomes of some rows of one state,

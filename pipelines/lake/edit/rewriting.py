@@ -18,7 +18,8 @@ from typing import Any, ClassVar, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.pipelines.engine import Engine, Progress, choose_engine
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.recorded_sources import check_edited_sources

@@ -27,22 +27,12 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.commits.checkpoint_records import read_records
-from statelake.pipelines.lake.commits.run_log import RunLog
+from statelake.pipelines.lake.catalog.run_log import RunLog
 from statelake.pipelines.lake.erase.needles import needles_of, whole_forms
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.erase.searching import Searcher, unpacked, unpacked_table
 from statelake.pipelines.lake.tables.names import OLD_AREAS, RUNS, areas_of, stream_of
 from statelake.pipelines.lake.tables.records import SnapshotRecord
-from statelake.state_core.commit import (
-    CheckpointV2,
-    FileChangelogs,
-    FileCheckpointLog,
-    FileSystemBlobStore,
-)
-from statelake.state_core.commit.backends.blob_store import folder_of
-from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
-from statelake.state_core.commit.records.serdes import read_changelog_marker
 from statelake.state_core.errors import (
     ConflictError,
     NotFoundError,
@@ -50,6 +40,19 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.runtime.commit import (
+    CheckpointV2,
+    FileChangelogs,
+    FileCheckpointLog,
+    FileSystemBlobStore,
+)
+from statelake.state_core.runtime.commit.backends.blob_store import folder_of
+from statelake.state_core.runtime.commit.logs.checkpoint_records import read_records
+from statelake.state_core.runtime.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+)
+from statelake.state_core.runtime.commit.records.serdes import read_changelog_marker
 
 RUNS_INSTANCE = "1"  # the instance id of a job in its runs' records
 OLD = "tables of tasks that a version before this one wrote"

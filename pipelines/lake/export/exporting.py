@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from statelake.pipelines.engine import Engine, Progress, choose_engine
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.unmanaged_state import (

@@ -19,7 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.pipelines.engine import Engine, Progress, choose_engine
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.attempts import Attempt, BasisChangedError
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, carry_state, keyed_as_bytes

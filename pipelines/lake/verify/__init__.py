@@ -7,7 +7,8 @@
 `compatibility`       check that a job with other types would restore it
 `diffing`             compare two snapshots; `operator_diffing`: their operator
                       state
+`verified_savepoints` export savepoints, restore them as a test, and prune the old ones
 ====================  ===============================================================
 
-A new check before a deploy goes into `state_core/checks`; here it is applied to a lake.
+A new rule goes into `state_core/runtime/legality`; here it is applied to a lake.
 """

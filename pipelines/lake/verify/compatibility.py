@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
-from statelake.pipelines.lake.edit.changes import ValueChange, read_changes, resolve_change
+from statelake.pipelines.lake.change.changes import ValueChange, read_changes, resolve_change
 from statelake.pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.keyed_states import with_value

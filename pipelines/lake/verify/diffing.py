@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.pipelines.engine import Engine, Progress, choose_engine
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.unmanaged_state import parts_without_tables

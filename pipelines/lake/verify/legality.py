@@ -1,6 +1,6 @@
 """Check a declared job by the rules, and against a snapshot that it is to restore.
 
-The rules are in `state_core.checks.legality`, the comparison in `state_core.checks.restore_checks`.
+The rules and the comparison are in `state_core/runtime/legality/`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
-from statelake.state_core.checks.held_states import HeldOperator, HeldState
-from statelake.state_core.checks.legality import check_job
-from statelake.state_core.checks.restore_checks import check_restore
-from statelake.state_core.declarations import JobDeclaration, job_from_json
-from statelake.state_core.declarations.findings import JobFindings
 from statelake.state_core.errors import DeclarationError
-from statelake.state_core.process.jobs import Job
+from statelake.state_core.runtime.declarations import JobDeclaration, job_from_json
+from statelake.state_core.runtime.declarations.findings import JobFindings
+from statelake.state_core.runtime.legality.restore_checks import check_restore
+from statelake.state_core.runtime.legality.rules import check_job
+from statelake.state_core.runtime.legality.stored_states import HeldOperator, HeldState
+from statelake.state_core.runtime.process.jobs import Job
 from statelake.state_core.serializers.framework.plugins import load_plugin
 
 _REMEDY = "name it MODULE:JOB, FILE.py:JOB, or a file of JSON that ends in .json"
@@ -66,7 +66,7 @@ def load_runnable(named: str) -> Job:
     if not isinstance(job, Job):
         raise DeclarationError(
             f"it is {_article(job)}, not a Job", place=named,
-            remedy="name a statelake.state_core.process.Job, or a function that gives one",
+            remedy="name a statelake.state_core.runtime.process.Job, or a function that gives one",
         )  # fmt: skip
     return job
 

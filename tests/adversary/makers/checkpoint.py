@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from statelake.state_core.commit import FileCheckpointLog
-from statelake.state_core.commit.records.records import (
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.runtime.commit import FileCheckpointLog
+from statelake.state_core.runtime.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
 )
-from statelake.state_core.files.filesystem import Directory
 from tests.adversary.makers.lake import filled
 from tests.adversary.makers.scene import Maker, Scene
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.state_core.declarations import (
+from statelake.state_core.runtime.declarations import (
     RedistributionStrategy,
     StateDeclaration,
     StateDeclarations,
 )
-from statelake.state_core.process import (
+from statelake.state_core.runtime.process import (
     Collector,
     Job,
     OneInputStreamProcessFunction,

@@ -22,8 +22,6 @@ from statelake import NewKeyedState, NewOperator, NewOperatorState, write_snapsh
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.runtime import RunOptions, run_job
-from statelake.state_core.commit import FileCheckpointLog
-from statelake.state_core.declarations import to_json
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -32,6 +30,8 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from statelake.state_core.model.handles import FileHandle, OperatorHandle, RelativeHandle
+from statelake.state_core.runtime.commit import FileCheckpointLog
+from statelake.state_core.runtime.declarations import to_json
 from tests.adversary.makers.orders_job import orders as orders_job
 from tests.support.jobs.committed_job import CommittedJob
 

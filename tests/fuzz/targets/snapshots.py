@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from statelake import open_snapshot
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.key_weights import heaviest_key, weigh_operator
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
@@ -22,6 +21,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     write_metadata,
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.integrity import check_snapshot
 from statelake.state_core.model.handles import (
     ChangelogFileHandle,
     ChangelogHandle,

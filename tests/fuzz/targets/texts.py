@@ -11,19 +11,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from statelake.pipelines.bootstrap.bootstrap_spec import read_bootstrap_spec
 from statelake.pipelines.cli.settings import KEYS as SETTING_KEYS
 from statelake.pipelines.cli.settings import configured
 from statelake.pipelines.keys import key_from_text
-from statelake.pipelines.lake.bootstrap.bootstrap_spec import read_bootstrap_spec
-from statelake.pipelines.lake.edit.changes import read_changes
+from statelake.pipelines.lake.catalog.retention import Policy
+from statelake.pipelines.lake.change.changes import read_changes
 from statelake.pipelines.lake.share.mask_file import read_mask
-from statelake.pipelines.operations.retention import Policy
 from statelake.pipelines.orchestration.erasure.request_files import RequestDirectory
 from statelake.pipelines.yaml_lines import read_yaml
-from statelake.state_core.checks.legality import check_job
-from statelake.state_core.commit.records import serdes, snapshot_index
-from statelake.state_core.declarations.json_forms import from_json, job_from_json, to_json
 from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.runtime.commit.records import serdes, snapshot_index
+from statelake.state_core.runtime.declarations.json_forms import from_json, job_from_json, to_json
+from statelake.state_core.runtime.legality.rules import check_job
 from statelake.state_core.serializers.framework.plugins import forget_declarations
 from statelake.state_core.serializers.framework.registry import write_serializer_snapshot
 from statelake.state_core.serializers.kryo.decoding import declare_classes

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing_extensions import Self
 
 from statelake import open_snapshot
-from statelake.pipelines.flink.cluster import FlinkCluster
-from statelake.pipelines.flink.connection import ConnectionSettings
+from statelake.pipelines.live.cluster import FlinkCluster
+from statelake.pipelines.live.connection import ConnectionSettings
 from statelake.pipelines.spark.jars import require_java, resolve_jars
 from statelake.state_core.errors import StateError
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled

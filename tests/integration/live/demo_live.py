@@ -22,7 +22,7 @@ from rich.rule import Rule
 from statelake.pipelines.cli.commands.flink.group import flink
 from statelake.pipelines.cli.commands.queries.sql import sql
 from statelake.pipelines.cli.demo.steps import Steps
-from statelake.pipelines.operations.live_rescaling import PUT_BACK, RESCALED
+from statelake.pipelines.live.live_rescaling import PUT_BACK, RESCALED
 from tests.integration.flink.live_cluster import (
     TASK_MANAGERS,
     VERSION,

@@ -10,12 +10,12 @@ import os
 import sys
 from typing import Any
 
-from statelake.pipelines.flink.cluster import FlinkCluster
-from statelake.pipelines.flink.connection import ConnectionSettings
-from statelake.pipelines.flink.jars import JarRun
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.operations.live_rescaling import rescale_job
-from statelake.pipelines.operations.rescale_steps import RescalePlan
+from statelake.pipelines.live.cluster import FlinkCluster
+from statelake.pipelines.live.connection import ConnectionSettings
+from statelake.pipelines.live.jars import JarRun
+from statelake.pipelines.live.live_rescaling import rescale_job
+from statelake.pipelines.live.rescale_steps import RescalePlan
 
 __all__ = ["KILLED", "plan_of"]
 

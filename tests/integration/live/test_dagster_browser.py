@@ -19,10 +19,10 @@ import pytest
 import yaml
 from playwright.sync_api import Page, expect
 
-from statelake.pipelines.flink.cluster import FlinkCluster
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.live.cluster import FlinkCluster
 from tests.integration.flink.live_cluster import LiveFlink
 from tests.support.browser import chromium
 from tests.support.dagster_api import DagsterApi, DagsterRun

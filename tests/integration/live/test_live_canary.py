@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from statelake.pipelines.flink.cluster import FlinkCluster
+from statelake.pipelines.live.cluster import FlinkCluster
 from tests.integration.flink.live_cluster import LiveFlink
 from tests.support.command import run
 

@@ -11,8 +11,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from statelake.pipelines.flink.cluster import FlinkCluster
-from statelake.pipelines.operations.rescale_steps import STEPS, WAY_BACK
+from statelake.pipelines.live.cluster import FlinkCluster
+from statelake.pipelines.live.rescale_steps import STEPS, WAY_BACK
 from statelake.pipelines.orchestration.component import StateLake
 from statelake.pipelines.orchestration.settings import (
     CanarySettings,

@@ -12,8 +12,8 @@ import pytest
 
 import statelake as sl
 from statelake import open_snapshot
-from statelake.pipelines.flink.answers import FlinkJobDetails
-from statelake.pipelines.flink.cluster import FlinkCluster, new_id
+from statelake.pipelines.live.answers import FlinkJobDetails
+from statelake.pipelines.live.cluster import FlinkCluster, new_id
 from statelake.state_core.errors import ClusterError, FlinkJobError, NotFoundError
 from tests.integration.flink.live_cluster import VERSION, LiveFlink, counted, examples_jar
 from tests.support.command import run

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from statelake.pipelines.flink.cluster import FlinkCluster
-from statelake.pipelines.flink.jars import JarRun
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.operations.live_rescaling import LEFT, PUT_BACK, RESCALED, rescale_job
-from statelake.pipelines.operations.rescale_journal import ended_journals
-from statelake.pipelines.operations.rescale_steps import STEPS, WAY_BACK, RescalePlan
+from statelake.pipelines.live.cluster import FlinkCluster
+from statelake.pipelines.live.jars import JarRun
+from statelake.pipelines.live.live_rescaling import LEFT, PUT_BACK, RESCALED, rescale_job
+from statelake.pipelines.live.rescale_journal import ended_journals
+from statelake.pipelines.live.rescale_steps import STEPS, WAY_BACK, RescalePlan
 from statelake.state_core.errors import ConflictError, FlinkJobError, NotFoundError, StateError
 from tests.integration.flink.live_cluster import LiveFlink, counted
 from tests.integration.live.killed_rescale import KILLED, plan_of
@@ -32,7 +32,7 @@ states:
   counter/count: {type: String, expressions: CAST(old AS STRING)}
 """
 TEXT_JOB = """
-from statelake.state_core.declarations import (
+from statelake.state_core.runtime.declarations import (
     JobDeclaration, RedistributionStrategy, StateDeclarations, StreamKind, declare_operator,
 )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import statelake as sl
-from statelake.pipelines.flink.cluster import FlinkCluster
+from statelake.pipelines.live.cluster import FlinkCluster
 from tests.integration.conftest import started
 from tests.integration.flink.distribution import JAVA_SOURCES, flink_home
 from tests.integration.flink.live_cluster import LiveFlink, jar_of

@@ -12,7 +12,7 @@ import yaml
 
 import statelake as sl
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.kryo_upgrading import upgrade_kryo
+from statelake.pipelines.lake.change.kryo_upgrading import upgrade_kryo
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.errors import StateError

@@ -12,15 +12,6 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.state_core.backends import (
-    BackendConfiguration,
-    KeyedStateBackend,
-    SnapshotTarget,
-    StateDescriptor,
-    TimeToLive,
-)
-from statelake.state_core.backends.restoring import restore_backend
-from statelake.state_core.backends.states.operator_state import OperatorStateBackend
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -31,6 +22,15 @@ from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.writing.writer import SavepointDirectory
 from statelake.state_core.model.key_groups import key_group_of, operator_id_of_uid, subtask_of
 from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.runtime.backends import (
+    BackendConfiguration,
+    KeyedStateBackend,
+    SnapshotTarget,
+    StateDescriptor,
+    TimeToLive,
+)
+from statelake.state_core.runtime.backends.restoring import restore_backend
+from statelake.state_core.runtime.backends.states.operator_state import OperatorStateBackend
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.jobs.backend_cases import BACKENDS, Clock, descriptor, write_savepoint
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases

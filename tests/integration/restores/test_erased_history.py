@@ -12,16 +12,16 @@ import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
-from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.change.changes import ValueChange
+from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.verify.integrity import stored_faults
 from statelake.pipelines.runtime import RunOptions, run_job
-from statelake.state_core.commit import FileCheckpointLog
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.runtime.commit import FileCheckpointLog
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.integration.flink.people import restored_people

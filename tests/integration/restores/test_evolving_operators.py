@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.change.changes import ValueChange
+from statelake.pipelines.lake.change.migrations import migrate_one
 from statelake.pipelines.lake.export.exporting import export_snapshot
-from statelake.pipelines.operations.migrations import migrate_one
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.integration.flink.evolving import ask, operators_restored
 from tests.support.lakes import LOCAL, import_as

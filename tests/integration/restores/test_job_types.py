@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import statelake as sl
-from statelake.pipelines.operations.job_types import manifest_class
+from statelake.pipelines.sql_jobs.job_types import manifest_class
 from statelake.state_core.errors import DeclarationError, FlinkJobError, MissingFileError
 from tests.integration.flink.distribution import JAVA_SOURCES, compiled, flink_home, flink_jars
 from tests.integration.flink.oracle import NEW_SOURCES, SOURCES, FlinkOracle, modules_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
+from statelake.state_core.integrity import check_snapshot, salvage_snapshot
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.lakes import golden
 from tests.support.savepoints.damaged import damaged

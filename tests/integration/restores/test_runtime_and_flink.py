@@ -16,10 +16,10 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.runtime import RunOptions, run_job
-from statelake.state_core.declarations import StateDeclaration, StateDeclarations
-from statelake.state_core.declarations.states import RedistributionStrategy
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.process import (
+from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
+from statelake.state_core.runtime.declarations.states import RedistributionStrategy
+from statelake.state_core.runtime.process import (
     Collector,
     Job,
     NonPartitionedContext,

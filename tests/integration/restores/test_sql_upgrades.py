@@ -24,7 +24,7 @@ from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.operations.sql_upgrades import SqlUpgrade, upgrade_sql_job
+from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade, upgrade_sql_job
 from statelake.state_core.plans.matching import Fate
 from tests.integration.flink.generated_queries import (
     COLUMNS,

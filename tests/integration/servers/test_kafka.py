@@ -11,25 +11,28 @@ import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.runtime import STEPS, RunOptions, run_job
-from statelake.state_core.commit import (
+from statelake.state_core.errors import CommitError
+from statelake.state_core.runtime.commit import (
     ChangelogBackend,
     CheckpointId,
     CheckpointManager,
     CheckpointV2,
     StateBackendFactory,
 )
-from statelake.state_core.commit.backends.changelog import Change
-from statelake.state_core.commit.backends.kafka import (
+from statelake.state_core.runtime.commit.backends.changelog import Change
+from statelake.state_core.runtime.commit.backends.kafka import (
     KafkaChangelogs,
     KafkaCheckpointLog,
     KafkaCluster,
 )
-from statelake.state_core.commit.records.records import CHANGELOG_FACTORY, SystemStreamPartition
-from statelake.state_core.errors import CommitError
+from statelake.state_core.runtime.commit.records.records import (
+    CHANGELOG_FACTORY,
+    SystemStreamPartition,
+)
 from tests.integration.jvm_server import free_ports
 from tests.integration.kafka.broker import KafkaBroker
 from tests.integration.s3.proxy import S3Proxy
-from tests.state_core.commit.test_backend_contract import (  # noqa: F401 - they are run here too
+from tests.state_core.runtime.commit.test_backend_contract import (  # noqa: F401 - they are run here too
     World,
     test_a_restore_is_interrupted,
     test_a_restore_is_interrupted_in_the_middle,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from statelake.state_core.commit import ChangelogBackend
-from statelake.state_core.commit.backends.kafka import (
+from statelake.state_core.runtime.commit import ChangelogBackend
+from statelake.state_core.runtime.commit.backends.kafka import (
     KafkaChangelogs,
     KafkaCheckpointLog,
     KafkaCluster,

@@ -13,20 +13,6 @@ import pyarrow.compute as pc
 import pytest
 
 from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
-from statelake.state_core.checks.integrity import (
-    FaultKind,
-    IntegrityReport,
-    check_snapshot,
-    salvage_snapshot,
-)
-from statelake.state_core.commit import (
-    BlobStoreBackend,
-    CheckpointId,
-    CheckpointManager,
-    CheckpointV2,
-    FileCheckpointLog,
-    FileSystemBlobStore,
-)
 from statelake.state_core.errors import (
     ChangedFileError,
     DeletedBlobError,
@@ -36,8 +22,22 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
+from statelake.state_core.integrity import (
+    FaultKind,
+    IntegrityReport,
+    check_snapshot,
+    salvage_snapshot,
+)
+from statelake.state_core.runtime.commit import (
+    BlobStoreBackend,
+    CheckpointId,
+    CheckpointManager,
+    CheckpointV2,
+    FileCheckpointLog,
+    FileSystemBlobStore,
+)
 from tests.integration.s3.proxy import KEY, SECRET, S3Proxy
-from tests.state_core.commit.test_backend_contract import (  # noqa: F401 - they are run here too
+from tests.state_core.runtime.commit.test_backend_contract import (  # noqa: F401 - they are run here too
     World,
     test_a_restore_is_interrupted,
     test_a_restore_is_interrupted_in_the_middle,

@@ -21,7 +21,7 @@ from typing import Any
 import obstore.store
 import pytest
 
-from statelake.pipelines.operations.copying import COPYING
+from statelake.pipelines.find.copying import COPYING
 from statelake.state_core.files import object_stores
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
 from statelake.state_core.formats.metadata.stream_map import streams_of
@@ -30,7 +30,7 @@ from tests.integration.s3 import relay as relays
 from tests.integration.s3.faults import seeded_by_request
 from tests.integration.s3.proxy import ENVIRONMENT
 from tests.integration.s3.relay import Fault, Plan, Relay, Request
-from tests.pipelines.operations.test_copying import held, without_places
+from tests.pipelines.find.test_copying import held, without_places
 from tests.support.command import Ran, run
 from tests.support.fake_store import FakeStore
 from tests.support.savepoints.checkpoint_trees import FAMILIES, made_tree

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.integrity import check_snapshot
 from tests.integration.s3.faults import seeded_faults
 from tests.integration.s3.proxy import S3Proxy
 from tests.integration.s3.relay import Fault, Relay, Request

@@ -17,24 +17,24 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow import csv
 
 from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
+from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.ingest.large_slice_tasks import PieceTask
 from statelake.pipelines.lake.tables import units
-from statelake.pipelines.operations.bootstrap import bootstrap
-from statelake.pipelines.operations.verified_savepoints import (
+from statelake.pipelines.lake.verify.verified_savepoints import (
     keep_savepoints,
     take_savepoint,
     verify_savepoint,
 )
 from statelake.pipelines.runtime.sources import Split, batches_of, latest_offset, splits_between
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.errors import ChangedFileError, ConflictError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.storage_options import storage_options
-from statelake.state_core.process.jobs import SourceNode
+from statelake.state_core.integrity import check_snapshot
+from statelake.state_core.runtime.process.jobs import SourceNode
 from tests.integration.s3.proxy import KEY, SECRET, S3Proxy
 from tests.support.command import run
 from tests.support.engines import Interrupted, Noting

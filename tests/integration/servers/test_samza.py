@@ -11,8 +11,9 @@ import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.runtime import RunOptions, run_job
-from statelake.state_core.commit import FileCheckpointLog, PosixDisk, TaskStores
-from statelake.state_core.commit.records.records import (
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.runtime.commit import FileCheckpointLog, PosixDisk, TaskStores
+from statelake.state_core.runtime.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
     ChangelogMarker,
@@ -22,7 +23,7 @@ from statelake.state_core.commit.records.records import (
     CheckpointV2,
     SystemStreamPartition,
 )
-from statelake.state_core.commit.records.serdes import (
+from statelake.state_core.runtime.commit.records.serdes import (
     read_changelog_marker,
     read_checkpoint_v1,
     read_checkpoint_v2,
@@ -32,7 +33,7 @@ from statelake.state_core.commit.records.serdes import (
     write_checkpoint_v2,
     write_key,
 )
-from statelake.state_core.commit.records.snapshot_index import (
+from statelake.state_core.runtime.commit.records.snapshot_index import (
     DirIndex,
     FileBlob,
     FileIndex,
@@ -43,7 +44,6 @@ from statelake.state_core.commit.records.snapshot_index import (
     successor,
     write_snapshot_index,
 )
-from statelake.state_core.files.filesystem import Directory
 from tests.integration.samza.distribution import ask_samza
 from tests.support.jobs.alert_orders import alerts_module, feed
 from tests.support.jobs.commit_tasks import GROUPER, Job

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
+from statelake.pipelines.bootstrap import bootstrapping as bootstrap
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.operations import bootstrap
 from statelake.state_core.errors import SnapshotError
 from tests.support.command import run
 from tests.support.lakes import entries

@@ -12,7 +12,7 @@ import pytest
 from statelake.pipelines.cli.main import main
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.state_core.declarations import to_json
+from statelake.state_core.runtime.declarations import to_json
 from tests.support.jobs import declared_jobs
 from tests.support.savepoints.golden_cases import golden_cases
 
@@ -116,7 +116,7 @@ def test_a_job_can_be_a_file(
     text = to_json(declared_jobs.ILLEGAL)
     (tmp_path / "job.json").write_text(text, "utf-8")
     (tmp_path / "job_of_a_test.py").write_text(
-        "from statelake.state_core.declarations import job_from_json\n"
+        "from statelake.state_core.runtime.declarations import job_from_json\n"
         f"class Jobs:\n    JOB = job_from_json({text!r})\n",
         "utf-8",
     )

@@ -13,16 +13,22 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.commits.checkpoint_records import SNAPSHOT_FACTORY, read_records
-from statelake.state_core.commit import (
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.runtime.commit import (
     CheckpointId,
     CheckpointManager,
     CheckpointV2,
     FileCheckpointLog,
     FileSystemBlobStore,
 )
-from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
-from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.runtime.commit.logs.checkpoint_records import (
+    SNAPSHOT_FACTORY,
+    read_records,
+)
+from statelake.state_core.runtime.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+)
 from tests.support.command import run
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, state_rows
 from tests.support.jobs.committed_job import GROUPER, INPUT, CommittedJob

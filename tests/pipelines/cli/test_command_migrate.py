@@ -11,7 +11,7 @@ import pytest
 from statelake import Lake, open_snapshot
 from statelake.pipelines.cli.main import main
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.errors import DeclarationError
 from tests.support.command import run as run_apart

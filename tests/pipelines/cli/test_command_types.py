@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from statelake import Lake, diff_types, open_snapshot
-from statelake.pipelines.lake.edit.changes import read_changes
+from statelake.pipelines.lake.change.changes import read_changes
 from statelake.state_core.errors import EncodeError, IncompatibleError, NotFoundError
 from statelake.state_core.serializers.framework.compatibility import Verdict
 from tests.support.command import run

@@ -17,8 +17,8 @@ from deltalake import DeltaTable
 
 import statelake as sl
 from statelake import open_snapshot
+from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.operations.bootstrap import bootstrap
 from statelake.state_core.errors import EncodeError, PluginError
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.serializers import Decoder, register_decoder

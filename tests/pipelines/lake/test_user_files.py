@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from statelake.pipelines.lake.bootstrap.bootstrap_spec import read_bootstrap_spec
-from statelake.pipelines.lake.edit.changes import read_changes
+from statelake.pipelines.bootstrap.bootstrap_spec import read_bootstrap_spec
+from statelake.pipelines.lake.change.changes import read_changes
 from statelake.pipelines.lake.tables.names import check_names
 from statelake.state_core.errors import LakeError, StateError
 from statelake.state_core.serializers.type_spec import parse_type

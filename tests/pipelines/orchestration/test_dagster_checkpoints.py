@@ -12,9 +12,8 @@ import dagster as dg
 import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.commits.commit_measures import CommitReports, total
-from statelake.pipelines.operations import verified_savepoints as savepoints
-from statelake.pipelines.operations.verified_savepoints import (
+from statelake.pipelines.lake.verify import verified_savepoints as savepoints
+from statelake.pipelines.lake.verify.verified_savepoints import (
     keep_savepoints,
     take_savepoint,
     verify_savepoint,
@@ -22,9 +21,10 @@ from statelake.pipelines.operations.verified_savepoints import (
 from statelake.pipelines.orchestration import ops
 from statelake.pipelines.orchestration.definitions import definitions
 from statelake.pipelines.orchestration.resources import Locations
-from statelake.state_core.commit import CommitMeasures, FileCheckpointLog
+from statelake.pipelines.runtime.commit_measures import CommitReports, total
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.runtime.commit import CommitMeasures, FileCheckpointLog
 from tests.support.jobs.committed_job import CommittedJob
 from tests.support.lakes import (
     KINDS,

@@ -15,8 +15,8 @@ import dagster as dg
 import pytest
 
 from statelake.pipelines.api import drill as rehearse
-from statelake.pipelines.flink.cluster import FlinkCluster
-from statelake.pipelines.flink.jars import JarRun
+from statelake.pipelines.live.cluster import FlinkCluster
+from statelake.pipelines.live.jars import JarRun
 from statelake.pipelines.orchestration.component import StateLake
 from statelake.pipelines.orchestration.settings import (
     CanarySettings,

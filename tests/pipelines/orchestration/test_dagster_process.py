@@ -17,8 +17,8 @@ from tests.support.jobs.alert_orders import EXAMPLE, expected, feed, sink_rows
 pytestmark = pytest.mark.usefixtures("own_registry")
 
 WRONG = """
-from statelake.state_core.declarations import StateDeclarations
-from statelake.state_core.process import Job, OneInputStreamProcessFunction
+from statelake.state_core.runtime.declarations import StateDeclarations
+from statelake.state_core.runtime.process import Job, OneInputStreamProcessFunction
 
 COUNT = StateDeclarations.value_state("count", "Long")
 

@@ -17,7 +17,7 @@ from statelake.pipelines.orchestration.metadata import (
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.report.drawing import key_group_chart
 from statelake.pipelines.shown import as_markdown
-from statelake.state_core.declarations.findings import Finding, Severity
+from statelake.state_core.runtime.declarations.findings import Finding, Severity
 from tests.support.lakes import WORDS
 
 ODD = "a|b\n<img src=x>![p](http://x)`\x1b[31m\u202e&"

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.operations.growth import (
+from statelake.pipelines.find.growth import (
     GroupGrowth,
     Growth,
     Size,

@@ -16,10 +16,10 @@ from deltalake import write_deltalake
 from statelake import Lake
 from statelake.pipelines.runtime import RunOptions, RunResult, run_job
 from statelake.pipelines.runtime.metrics import HELP, write_metrics
-from statelake.state_core.declarations import StateDeclarations
 from statelake.state_core.errors import CommitError, ProcessError, StateError
 from statelake.state_core.printable import bytes_text
-from statelake.state_core.process import Job, OneInputStreamProcessFunction
+from statelake.state_core.runtime.declarations import StateDeclarations
+from statelake.state_core.runtime.process import Job, OneInputStreamProcessFunction
 from tests.support.command import run
 from tests.support.jobs.alert_orders import EXAMPLE, alerts_module, feed, sink_rows
 
@@ -191,8 +191,8 @@ def test_no_further_run_begins_when_it_is_to_stop(tmp_path: Path) -> None:
 INTERRUPTED = """
 import os, signal
 from pathlib import Path
-from statelake.state_core.declarations import StateDeclarations
-from statelake.state_core.process import Job, OneInputStreamProcessFunction
+from statelake.state_core.runtime.declarations import StateDeclarations
+from statelake.state_core.runtime.process import Job, OneInputStreamProcessFunction
 
 COUNT = StateDeclarations.value_state("count", "Long")
 HERE = Path(__file__).parent

@@ -13,23 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.commits.checkpoint_records import SNAPSHOT_FACTORY
-from statelake.pipelines.lake.commits.commit_measures import CommitReports
-from statelake.pipelines.lake.commits.run_log import Plan
+from statelake.pipelines.lake.catalog.run_log import Plan
 from statelake.pipelines.lake.tables.names import stream_of
 from statelake.pipelines.runtime import RunOptions, commits, run_job
+from statelake.pipelines.runtime.commit_measures import CommitReports
 from statelake.pipelines.runtime.commits import CommitTargets, checkpoint_manager
 from statelake.pipelines.runtime.subtask_store import SubtaskFiles, SubtaskStore
-from statelake.state_core.commit import CheckpointV2, FileChangelogs, FileSystemBlobStore
-from statelake.state_core.commit.backends.blob_backend import read_index
-from statelake.state_core.commit.records.records import (
-    BLOB_STORE_FACTORY,
-    CHANGELOG_FACTORY,
-)
-from statelake.state_core.commit.records.snapshot_index import DirIndex, write_snapshot_index
 from statelake.state_core.errors import CommitError, StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
+from statelake.state_core.runtime.commit import CheckpointV2, FileChangelogs, FileSystemBlobStore
+from statelake.state_core.runtime.commit.backends.blob_backend import read_index
+from statelake.state_core.runtime.commit.logs.checkpoint_records import SNAPSHOT_FACTORY
+from statelake.state_core.runtime.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+)
+from statelake.state_core.runtime.commit.records.snapshot_index import (
+    DirIndex,
+    write_snapshot_index,
+)
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
 alerts = alerts_module()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from statelake.pipelines.lake.catalog.processes import this_process
-from statelake.pipelines.lake.commits.run_log import Plan, Prepared, RunLog, Turn, output_directory
+from statelake.pipelines.lake.catalog.run_log import Plan, Prepared, RunLog, Turn, output_directory
 from statelake.pipelines.runtime.sinks import discard_attempts
 from statelake.state_core.errors import ConflictError, StateError, UnsafePathError
 from statelake.state_core.files.filesystem import Directory

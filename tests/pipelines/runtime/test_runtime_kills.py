@@ -15,7 +15,7 @@ import pytest
 
 from statelake.pipelines.lake.catalog.attempts import Heartbeat
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.commits.run_log import RunLog
+from statelake.pipelines.lake.catalog.run_log import RunLog
 from statelake.pipelines.lake.erase.erasing import erase
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.runtime import STEPS, RunOptions, run_job

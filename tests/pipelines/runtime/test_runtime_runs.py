@@ -18,7 +18,7 @@ from statelake.state_core.errors import (
     LegalityError,
     NotFoundError,
 )
-from statelake.state_core.process import Job
+from statelake.state_core.runtime.process import Job
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
 alerts = alerts_module()

@@ -23,12 +23,12 @@ from statelake.pipelines.runtime.subtask_store import (
     _changes,
     changes_between,
 )
-from statelake.state_core.commit import PosixDisk
 from statelake.state_core.errors import CommitError, CorruptSnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import write_metadata
 from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.handles import FileHandle, KeyGroupsHandle, RelativeHandle
+from statelake.state_core.runtime.commit import PosixDisk
 from tests.support.jobs.doubles import MemoryDisk
 from tests.support.savepoints.golden_cases import GOLDEN as FOLDER
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from statelake import open_snapshot
-from statelake.pipelines.operations.bootstrap import bootstrap
+from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 from statelake.state_core.errors import EncodeError, StateError, UnreadableTableError
 from tests.support.command import run
 from tests.support.lakes import entries

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from statelake.pipelines import java
-from statelake.pipelines.engine import choose_engine
+from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.spark import class_archive, jars
 from statelake.pipelines.spark.session import open_session
 from statelake.pipelines.spark.worker_daemon import preload

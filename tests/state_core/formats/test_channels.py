@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake import open_snapshot
-from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.errors import CorruptSnapshotError, SnapshotError, UnsupportedFormatError
 from statelake.state_core.files.file_sources import ByteSource, InlineSource
 from statelake.state_core.files.wire import DataOutput
@@ -31,6 +30,7 @@ from statelake.state_core.formats.channels import (
     records_in_flight,
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.model.channels import Channel, ChannelFile
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.serializers.type_spec import parse_type

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.formats.layout.meta_info import (
@@ -19,6 +18,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
 )
+from statelake.state_core.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.model.handles import DistributionMode, IncrementalHandle, KeyGroupsHandle
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from tests.support.lakes import entries, golden

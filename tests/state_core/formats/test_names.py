@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
 )
+from statelake.state_core.integrity import check_snapshot
 from tests.support.lakes import golden
 from tests.support.savepoints.damaged import damaged
 from tests.support.savepoints.snapshot_damage import inlined

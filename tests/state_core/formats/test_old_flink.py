@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import pytest
 
 from statelake import open_snapshot
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.files.filesystem import InlineSource
 from statelake.state_core.files.wire import DataInput
@@ -33,6 +32,7 @@ from statelake.state_core.formats.layout.meta_info import (
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.state_core.integrity import check_snapshot
 from statelake.state_core.model.handles import DistributionMode, KeyGroupsHandle, KeyGroupsKind
 from statelake.state_core.model.snapshot import Operator
 from statelake.state_core.serializers.basic.numbers import LongSerializer

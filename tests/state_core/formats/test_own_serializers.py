@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from statelake import open_snapshot
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.errors import UnwalkableError
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
@@ -17,6 +16,7 @@ from statelake.state_core.formats.layout.meta_info import (
     parse_state_meta_info,
     write_state_meta_info,
 )
+from statelake.state_core.integrity import check_snapshot
 from statelake.state_core.model.snapshot import Operator
 from tests.support.savepoints.own_savepoint import FORMS, OWN_CLASSES, own_lines, own_savepoint
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake import open_snapshot
-from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.errors import CorruptSnapshotError, StateError
 from statelake.state_core.files.filesystem import InlineSource
 from statelake.state_core.formats.keyed.headed_file import Head
@@ -21,6 +20,7 @@ from statelake.state_core.formats.keyed.timers.raw_timers import (
     read_timers_header,
 )
 from statelake.state_core.formats.reader import without_raw_timers
+from statelake.state_core.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
 from statelake.state_core.model.snapshot import Operator, Snapshot
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers, heap_timers_lines

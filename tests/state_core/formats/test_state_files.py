@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from statelake import open_snapshot
-from statelake.state_core.checks.integrity import FaultKind, check_snapshot
 from statelake.state_core.errors import (
     CorruptSnapshotError,
     MissingFileError,
@@ -24,6 +23,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.filesystem import ByteSource, Directory
 from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.integrity import FaultKind, check_snapshot
 from statelake.state_core.model.handles import (
     EmptySegmentHandle,
     FileHandle,

@@ -6,16 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from statelake.state_core.backends import (
-    BackendConfiguration,
-    KeyedStateBackend,
-    SnapshotTarget,
-    StateDescriptor,
-    TimeToLive,
-    heap_backend,
-    restore_backend,
-    rocksdb_backend,
-)
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -26,6 +16,16 @@ from statelake.state_core.formats.writing.writer import SavepointDirectory
 from statelake.state_core.model.handles import KeyedHandle
 from statelake.state_core.model.key_groups import key_group_ranges, operator_id_of_uid
 from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.runtime.backends import (
+    BackendConfiguration,
+    KeyedStateBackend,
+    SnapshotTarget,
+    StateDescriptor,
+    TimeToLive,
+    heap_backend,
+    restore_backend,
+    rocksdb_backend,
+)
 
 MakeBackend = Callable[[BackendConfiguration], KeyedStateBackend]
 # RocksDB syncs its files whenever a state is made: memory is quicker at that than a disk

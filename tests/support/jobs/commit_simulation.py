@@ -11,7 +11,8 @@ import random
 from dataclasses import dataclass
 from functools import cached_property
 
-from statelake.state_core.commit import (
+from statelake.state_core.errors import StateError
+from statelake.state_core.runtime.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     CheckpointId,
@@ -26,17 +27,19 @@ from statelake.state_core.commit import (
     TaskStart,
     TaskStores,
 )
-from statelake.state_core.commit.backends.blob_backend import read_index
-from statelake.state_core.commit.backends.blob_store import folder_of
-from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
-from statelake.state_core.commit.records.serdes import (
+from statelake.state_core.runtime.commit.backends.blob_backend import read_index
+from statelake.state_core.runtime.commit.backends.blob_store import folder_of
+from statelake.state_core.runtime.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+)
+from statelake.state_core.runtime.commit.records.serdes import (
     read_checkpoint_v1,
     read_checkpoint_v2,
     read_key,
     upgrade,
 )
-from statelake.state_core.commit.records.snapshot_index import reachable_blobs
-from statelake.state_core.errors import StateError
+from statelake.state_core.runtime.commit.records.snapshot_index import reachable_blobs
 from tests.support.jobs.commit_steps import STEPS
 from tests.support.jobs.commit_world import Fate, KilledError, Pool, Remote
 from tests.support.jobs.doubles import (

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from statelake.state_core.commit import (
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.runtime.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     CheckpointManager,
@@ -26,7 +27,6 @@ from statelake.state_core.commit import (
     TaskStart,
     TaskStores,
 )
-from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.doubles import MemoryBackend, changelogs_of, parse_settings, segments
 
 GROUPER = "org.apache.samza.container.grouper.stream.GroupByPartitionFactory"

@@ -12,10 +12,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from statelake.state_core.commit import (
+from statelake.state_core.runtime.commit import (
     SystemStreamPartition,
 )
-from statelake.state_core.commit.backends.changelog import Change, Changelog, never_cancel
+from statelake.state_core.runtime.commit.backends.changelog import Change, Changelog, never_cancel
 from tests.support.jobs.doubles import (
     MemoryBackend,
     MemoryBlobStore,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from statelake.state_core.commit import (
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.runtime.commit import (
     BlobStoreBackend,
     ChangelogBackend,
     CheckpointLog,
@@ -20,7 +21,6 @@ from statelake.state_core.commit import (
     TaskStart,
     TaskStores,
 )
-from statelake.state_core.files.filesystem import Directory
 from tests.support.jobs.doubles import changelogs_of, parse_settings, segments
 
 __all__ = ["GROUPER", "INPUT", "CommittedJob"]

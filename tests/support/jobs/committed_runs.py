@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from statelake.pipelines.lake.commits.run_log import RunLog
+from statelake.pipelines.lake.catalog.run_log import RunLog
 from statelake.pipelines.runtime.commits import (
     CommitTargets,
     RestoreTask,
@@ -18,11 +18,11 @@ from statelake.pipelines.runtime.subtask_store import (
     SubtaskFiles,
     SubtaskStore,
 )
-from statelake.state_core.commit import PosixDisk
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.process import Job
+from statelake.state_core.runtime.commit import PosixDisk
+from statelake.state_core.runtime.process import Job
 
 
 def assert_alike(job: Job, lake: Path, commit_to: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from statelake.state_core.declarations import (
+from statelake.state_core.runtime.declarations import (
     JobDeclaration,
     ListStateDeclaration,
     RedistributionStrategy,

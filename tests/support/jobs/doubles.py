@@ -13,7 +13,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 
-from statelake.state_core.commit import (
+from statelake.state_core.errors import (
+    CommitError,
+    CorruptSnapshotError,
+    MissingFileError,
+    UnsafePathError,
+)
+from statelake.state_core.files.confinement import shortened
+from statelake.state_core.runtime.commit import (
     Changelog,
     Checkpoint,
     CheckpointId,
@@ -32,19 +39,15 @@ from statelake.state_core.commit import (
     TaskContext,
     TaskRestoreManager,
 )
-from statelake.state_core.commit.backends.blob_store import CHUNK, THIRTY_DAYS_MS, deleted
-from statelake.state_core.commit.backends.changelog import Change, compacted, never_cancel
-from statelake.state_core.commit.contract.futures import done, then
-from statelake.state_core.commit.records.clocks import now_millis
-from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY, CHANGELOG_FACTORY
-from statelake.state_core.commit.stores.local_disk import FileAttributes, join
-from statelake.state_core.errors import (
-    CommitError,
-    CorruptSnapshotError,
-    MissingFileError,
-    UnsafePathError,
+from statelake.state_core.runtime.commit.backends.blob_store import CHUNK, THIRTY_DAYS_MS, deleted
+from statelake.state_core.runtime.commit.backends.changelog import Change, compacted, never_cancel
+from statelake.state_core.runtime.commit.contract.futures import done, then
+from statelake.state_core.runtime.commit.records.clocks import now_millis
+from statelake.state_core.runtime.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
 )
-from statelake.state_core.files.confinement import shortened
+from statelake.state_core.runtime.commit.stores.local_disk import FileAttributes, join
 
 MEMORY_FACTORY = "memory"
 SHORT_NAMES = {"blob_store": BLOB_STORE_FACTORY, "changelog": CHANGELOG_FACTORY}

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from statelake.state_core.backends import BackendConfiguration, OperatorStateBackend, heap_backend
-from statelake.state_core.declarations import (
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.runtime.backends import (
+    BackendConfiguration,
+    OperatorStateBackend,
+    heap_backend,
+)
+from statelake.state_core.runtime.declarations import (
     OperatorDeclaration,
     RedistributionStrategy,
     StateDeclaration,
@@ -13,8 +18,7 @@ from statelake.state_core.declarations import (
     StreamKind,
     declare_operator,
 )
-from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.process import (
+from statelake.state_core.runtime.process import (
     Backends,
     Collector,
     NonPartitionedContext,

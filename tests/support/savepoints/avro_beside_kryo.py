@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 import statelake as sl
-from statelake.pipelines.lake.edit.migrating import value_type
+from statelake.pipelines.lake.change.migrating import value_type
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.avro.serializer import (
     AvroSerializer,

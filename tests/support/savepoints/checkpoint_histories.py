@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from os import utime
 from pathlib import Path
 
-from statelake.pipelines.flink.answers import Checkpoint, Checkpoints, FlinkJob
+from statelake.pipelines.live.answers import Checkpoint, Checkpoints, FlinkJob
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,

@@ -12,8 +12,8 @@ from typing import Any
 
 from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import ValueChange
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.change.changes import ValueChange
+from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_states import parse_keyed_state

@@ -6,9 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 from statelake import NewKeyedState, NewOperatorState
-from statelake.state_core.checks.held_states import HeldOperator, HeldState
-from statelake.state_core.checks.restore_checks import check_restore
-from statelake.state_core.declarations import (
+from statelake.state_core.files.wire import DataOutput
+from statelake.state_core.formats.layout.meta_info import (
+    StateMetaInfo,
+    serializer_entry,
+    write_state_meta_info,
+)
+from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.runtime.declarations import (
     BroadcastStateDeclaration,
     JobDeclaration,
     ListStateDeclaration,
@@ -21,14 +26,9 @@ from statelake.state_core.declarations import (
     StreamKind,
     declare_operator,
 )
-from statelake.state_core.declarations.findings import Finding
-from statelake.state_core.files.wire import DataOutput
-from statelake.state_core.formats.layout.meta_info import (
-    StateMetaInfo,
-    serializer_entry,
-    write_state_meta_info,
-)
-from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.runtime.declarations.findings import Finding
+from statelake.state_core.runtime.legality.restore_checks import check_restore
+from statelake.state_core.runtime.legality.stored_states import HeldOperator, HeldState
 from statelake.state_core.serializers.type_spec import parse_type
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.edit.migrating import value_type
+from statelake.pipelines.lake.change.migrating import value_type
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from statelake.state_core.backends import BackendConfiguration, restore_backend, rocksdb_backend
-from statelake.state_core.backends.rocksdb import rocksdb_backend as module
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
 from statelake.state_core.model.key_groups import key_group_ranges
+from statelake.state_core.runtime.backends import (
+    BackendConfiguration,
+    restore_backend,
+    rocksdb_backend,
+)
+from statelake.state_core.runtime.backends.rocksdb import rocksdb_backend as module
 from tests.support.jobs.backend_cases import MEMORY, write_savepoint
 from tests.support.rocksdb_databases import Settings
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from statelake import open_snapshot
-from statelake.pipelines.lake.edit.migrating import value_type
+from statelake.pipelines.lake.change.migrating import value_type
 from statelake.state_core.formats.keyed.unified.unified_file import UnifiedKeyedFile
 from statelake.state_core.formats.layout.keyed_states import layout_of, with_value
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata

@@ -31,7 +31,7 @@ from statelake.pipelines.cli.options import (
 
 if TYPE_CHECKING:
     from statelake.pipelines.cli.options import ShareOptions
-    from statelake.pipelines.flink.jars import JarRun
+    from statelake.pipelines.live.jars import JarRun
 
 
 @click.command()

@@ -15,13 +15,13 @@ from rich.console import Console
 from statelake.pipelines.cli.commands.times import Duration
 from statelake.pipelines.cli.options import configured_option, gathered
 from statelake.pipelines.cli.settings import FILE, is_trusted
-from statelake.pipelines.flink.jars import JarRun
+from statelake.pipelines.live.jars import JarRun
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.extras import require_extra
 from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
-    from statelake.pipelines.flink.cluster import FlinkCluster
+    from statelake.pipelines.live.cluster import FlinkCluster
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -104,8 +104,8 @@ def connected(url: str) -> Iterator[FlinkCluster]:
             file would get them.
     """
     require_extra("flink")
-    from statelake.pipelines.flink.cluster import FlinkCluster  # noqa: PLC0415 - requests only when wanted
-    from statelake.pipelines.flink.connection import ConnectionSettings  # noqa: PLC0415 - the same
+    from statelake.pipelines.live.cluster import FlinkCluster  # noqa: PLC0415 - requests only when wanted
+    from statelake.pipelines.live.connection import ConnectionSettings  # noqa: PLC0415 - the same
 
     context = click.get_current_context()
     of_file = context.get_parameter_source("flink") is ParameterSource.DEFAULT_MAP

@@ -21,7 +21,7 @@ from statelake.pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
-from statelake.pipelines.shown import age_text
+from statelake.state_core.printable import age_text
 
 
 @click.command()

@@ -23,11 +23,11 @@ from statelake.pipelines.cli.commands.sql_upgrade import optional_plan_options
 from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.commands.times import Duration
 from statelake.pipelines.cli.options import answer, engine_option, job_option, lake_option
-from statelake.pipelines.flink.jars import JarRun
+from statelake.pipelines.live.jars import JarRun
 
 if TYPE_CHECKING:
-    from statelake.pipelines.lake.edit.sql_upgrading import NoUids
-    from statelake.pipelines.operations.sql_scripts import SqlPlans
+    from statelake.pipelines.lake.change.sql_upgrading import NoUids
+    from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
 
 
 @click.command()

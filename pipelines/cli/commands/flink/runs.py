@@ -15,7 +15,7 @@ from statelake.pipelines.cli.commands.flink.connecting import (
     timeout_option,
 )
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, tell
-from statelake.pipelines.flink.jars import JarRun, Jars
+from statelake.pipelines.live.jars import JarRun, Jars
 
 
 @click.command()

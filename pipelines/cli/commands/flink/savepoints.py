@@ -26,7 +26,7 @@ from statelake.pipelines.cli.options import (
     gathered,
     lake_is_meant,
 )
-from statelake.pipelines.flink.path_map import PathMap
+from statelake.pipelines.find.path_map import PathMap
 from statelake.state_core.errors import StateError
 
 if TYPE_CHECKING:

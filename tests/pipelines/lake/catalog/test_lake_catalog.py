@@ -20,7 +20,6 @@ from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogVersion
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.lake_format import FORMAT_KEY
-from statelake.pipelines.lake.commits.commit_measures import CommitReports
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.pipelines.lake.tables.records import (
     SNAPSHOT_SCHEMA,
@@ -32,7 +31,7 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
     UnitRecord,
 )
-from statelake.state_core.commit import CommitMeasures
+from statelake.pipelines.runtime.commit_measures import CommitReports
 from statelake.state_core.errors import (
     ConflictError,
     LakeFormatError,
@@ -41,6 +40,7 @@ from statelake.state_core.errors import (
     SnapshotError,
 )
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.runtime.commit import CommitMeasures
 from tests.support.lakes import add_row, forge_claim, remove_rows
 from tests.support.steps import Step, do_at
 

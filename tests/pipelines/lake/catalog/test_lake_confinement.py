@@ -19,10 +19,10 @@ from statelake.pipelines.lake.catalog import claims
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
-from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.change.changes import ValueChange
+from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.erase.erasing import erase
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.export.exporting import export_snapshot

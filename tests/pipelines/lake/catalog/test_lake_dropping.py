@@ -10,9 +10,9 @@ import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
-from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.change.changes import ValueChange
+from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_states import value_snapshot

@@ -27,7 +27,6 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
 from statelake.pipelines.lake.catalog.holds import hold_snapshot
-from statelake.pipelines.lake.commits.commit_measures import CommitReports
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from statelake.pipelines.lake.erase import audit_records as audit_records_module
@@ -46,7 +45,7 @@ from statelake.pipelines.lake.tables.names import (
 )
 from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
 from statelake.pipelines.lake.tables.tables import StateTable
-from statelake.state_core.commit import CommitMeasures
+from statelake.pipelines.runtime.commit_measures import CommitReports
 from statelake.state_core.errors import (
     ConflictError,
     DamagedLakeError,
@@ -55,6 +54,7 @@ from statelake.state_core.errors import (
     StateError,
 )
 from statelake.state_core.files.held_directories import LOG_PREFIX
+from statelake.state_core.runtime.commit import CommitMeasures
 from tests.support.forged_lakes import NAME, TOKEN, USUAL_CLAIMS, Scene, make_scene
 from tests.support.lakes import (
     LOCAL,

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 import statelake as sl
+from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.change.sql_upgrading import SqlRows
 from statelake.pipelines.lake.edit.rewriting import layout_of, pieces_of
 from statelake.pipelines.lake.edit.sql_editing import session_over
-from statelake.pipelines.lake.edit.sql_upgrading import SqlRows
 from statelake.pipelines.lake.query.session import QueryError
 from statelake.pipelines.lake.query.statements import columns_used, parse_statement
-from statelake.pipelines.operations.bootstrap import bootstrap
 from statelake.state_core.errors import InexactError, NoMatchError
 from tests.support.command import run
 from tests.support.lakes import assert_whole, exported, golden, import_golden, kept_files

@@ -16,10 +16,10 @@ import pytest
 from statelake import open_snapshot
 from statelake.pipelines.engine import Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.change.changes import ValueChange
+from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
     Derivation,

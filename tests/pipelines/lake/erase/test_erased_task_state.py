@@ -17,7 +17,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.catalog.dropping import clean_lake, drop_snapshots
 from statelake.pipelines.lake.catalog.processes import this_process
-from statelake.pipelines.lake.commits.run_log import RunLog
+from statelake.pipelines.lake.catalog.run_log import RunLog
 from statelake.pipelines.lake.erase.audit_records import audit_records
 from statelake.pipelines.lake.erase.auditing import audit_erasure
 from statelake.pipelines.lake.erase.erasing import STEPS, Erasure, erase, plan_erasure
@@ -25,15 +25,6 @@ from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.erase.task_state import OLD
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.pipelines.runtime.commits import checkpoint_manager
-from statelake.state_core.commit import (
-    CheckpointId,
-    CheckpointV2,
-    FileChangelogs,
-    FileCheckpointLog,
-    SystemStreamPartition,
-)
-from statelake.state_core.commit.backends.changelog import Change, Changelog
-from statelake.state_core.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.errors import (
     ConflictError,
     EncodeError,
@@ -43,6 +34,15 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.confinement import ConfinedTree
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.runtime.commit import (
+    CheckpointId,
+    CheckpointV2,
+    FileChangelogs,
+    FileCheckpointLog,
+    SystemStreamPartition,
+)
+from statelake.state_core.runtime.commit.backends.changelog import Change, Changelog
+from statelake.state_core.runtime.commit.records.records import BLOB_STORE_FACTORY
 from tests.support.jobs.alert_orders import alerts_module, state_rows
 from tests.support.jobs.committed_job import CommittedJob
 from tests.support.lakes import import_as

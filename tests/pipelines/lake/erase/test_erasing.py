@@ -18,10 +18,10 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.holds import hold_snapshot, release_snapshot
-from statelake.pipelines.lake.edit.changes import ValueChange
+from statelake.pipelines.lake.change.changes import ValueChange
+from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.erase.audit_records import audit_records, broken_record
 from statelake.pipelines.lake.erase.erasing import (

@@ -23,11 +23,11 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.share.mask_file import read_mask
 from statelake.pipelines.lake.share.sharing import Sharing
 from statelake.pipelines.lake.tables import unit_writer
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.formats.keyed.unified import unified_file
 from statelake.state_core.formats.writing import spills
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperator
+from statelake.state_core.integrity import check_snapshot
 from statelake.state_core.model.key_groups import key_groups_of_hashes
 from tests.support.lakes import edit
 

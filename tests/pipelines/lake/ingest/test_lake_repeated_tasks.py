@@ -9,8 +9,8 @@ import pytest
 
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import ValueChange
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.change.changes import ValueChange
+from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.state_core.files.filesystem import Directory

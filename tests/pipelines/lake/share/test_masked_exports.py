@@ -19,7 +19,6 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.share.mask_file import read_mask
 from statelake.pipelines.lake.share.sampling import Sample
 from statelake.pipelines.lake.share.sharing import Sharing
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.errors import (
     EncodeError,
     NotFoundError,
@@ -27,6 +26,7 @@ from statelake.state_core.errors import (
     UnsupportedFormatError,
 )
 from statelake.state_core.files.compression import IDENTIFIER
+from statelake.state_core.integrity import check_snapshot
 from tests.support.lakes import (
     KINDS,
     LOCAL,

@@ -15,9 +15,9 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.share.sampling import Sample
 from statelake.pipelines.lake.share.sharing import Sharing
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.integrity import check_snapshot
 from statelake.state_core.model.handles import InlineHandle, KeyGroupsHandle
 from tests.support.lakes import LOCAL, entries, import_as
 

@@ -12,12 +12,12 @@ import pytest
 
 import statelake as sl
 from statelake import open_snapshot
+from statelake.pipelines.find.growth import described
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.changes import ValueChange
-from statelake.pipelines.lake.edit.migrating import migrate_snapshot
+from statelake.pipelines.lake.change.changes import ValueChange
+from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.verify import diffing
 from statelake.pipelines.lake.verify.diffing import StateDifference, diff_snapshots
-from statelake.pipelines.operations.growth import described
 from statelake.state_core.errors import DeclarationError, NotFoundError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_states import value_snapshot

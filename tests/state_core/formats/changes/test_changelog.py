@@ -15,7 +15,6 @@ from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.errors import (
     CorruptSnapshotError,
     StateError,
@@ -32,6 +31,7 @@ from statelake.state_core.formats.keyed.changelog.change_tables import (
 )
 from statelake.state_core.formats.keyed.changelog.changelog_file import ChangelogKeyedFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.integrity import check_snapshot
 from statelake.state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.state_core.checks.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.model.handles import (
     ChangelogByteHandle,
     ChangelogFileHandle,

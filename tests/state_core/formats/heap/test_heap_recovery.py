@@ -14,7 +14,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from statelake import open_snapshot
-from statelake.state_core.checks.integrity import check_snapshot
 from statelake.state_core.formats.keyed.heap.heap_recovery import (
     AmbiguousError,
     Chains,
@@ -23,6 +22,7 @@ from statelake.state_core.formats.keyed.heap.heap_recovery import (
     recover_states,
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.integrity import check_snapshot
 from statelake.state_core.model.handles import InlineHandle, KeyGroupsHandle, RelativeHandle
 from statelake.state_core.model.key_groups import key_group_of
 from statelake.state_core.serializers.basic.numbers import LongSerializer

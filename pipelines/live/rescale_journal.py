@@ -1,0 +1,226 @@
+"""The journal of a rescale of a live job, kept in the lake, by which it resumes after a kill.
+
+::
+
+    _statelake/rescales/<job>/<time>.json    one rescale, written whole after each step
+
+Who may write into the lake may have written it, so it can do little: it names no cluster, no JAR
+and no directory. Paths in it are below directories that the caller names, and its jobs must be
+those that the caller means. Arguments of programs are not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.catalog.processes import (
+    is_gone,
+    is_this_process,
+    read_note,
+    this_process,
+)
+from statelake.pipelines.lake.tables.names import path_segment
+from statelake.pipelines.lake.tables.record_rules import Rule, between
+from statelake.pipelines.live.answers import is_id
+from statelake.pipelines.live.cluster import new_id
+from statelake.state_core.errors import ConflictError
+from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
+
+JOURNALS = "_statelake/rescales"
+LONGEST_TEXT = 2000
+_SEGMENT = re.compile(r"[\w-][\w.-]*", re.ASCII)
+_NAME = re.compile(r"\d{8}T\d{12}", re.ASCII)
+
+_TEXT = Rule(lambda value: isinstance(value, str), "text")
+_ID = Rule(lambda value: isinstance(value, str) and is_id(value), "an id of Flink's")
+_PARALLELISM = Rule(
+    lambda value: type(value) is int and between(0, MAX_PARALLELISM_LIMIT).kept(value),
+    "a parallelism",
+)
+_STEPS = Rule(
+    lambda value: (
+        isinstance(value, list)
+        and all(
+            isinstance(step, dict)
+            and step.keys() == {"step", "at", "did"}
+            and all(isinstance(text, str) for text in step.values())
+            for step in value
+        )
+    ),
+    "steps",
+)
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(("flink_job", "trigger", "new_job", "old_again"), _ID),
+    **dict.fromkeys(("parallelism", "max_parallelism", "old_parallelism"), _PARALLELISM),
+    **dict.fromkeys(("snapshot", "migrated", "failure", "outcome"), _TEXT),
+    "savepoint": Rule(
+        lambda value: (
+            isinstance(value, str) and (not value or _SEGMENT.fullmatch(value) is not None)
+        ),
+        "a directory's name",
+    ),
+    "steps": _STEPS,
+}
+
+
+@dataclass
+class Journal:
+    """One rescale.
+
+    Attributes:
+        name: Its time, by which it is called.
+        flink_job: The job that is stopped.
+        trigger: The id of its savepoint's operation.
+        new_job: The id that the job gets when it is run rescaled.
+        old_again: The id that it gets when it is put back.
+        parallelism: The new parallelism; 0 to leave it.
+        max_parallelism: The new maximum parallelism; 0 to leave it.
+        old_parallelism: The parallelism before.
+        savepoint: The savepoint, below the directory for savepoints; empty before it is there.
+        snapshot: Its snapshot in the lake.
+        migrated: The snapshot that is exported.
+        steps: What was done, in this order: `step`, `at`, `did`.
+        failure: Why it is put back; empty while it is not.
+        outcome: How it ended; empty while it has not.
+    """
+
+    name: str
+    flink_job: str
+    parallelism: int
+    max_parallelism: int
+    old_parallelism: int
+    trigger: str = field(default_factory=new_id)
+    new_job: str = field(default_factory=new_id)
+    old_again: str = field(default_factory=new_id)
+    savepoint: str = ""
+    snapshot: str = ""
+    migrated: str = ""
+    steps: list[dict[str, str]] = field(default_factory=list)
+    failure: str = ""
+    outcome: str = ""
+
+    @property
+    def savepoint_directory(self) -> str:
+        """Where its savepoint is put, and nothing else."""
+        return f"rescale-{self.name}"
+
+    @property
+    def export_directory(self) -> str:
+        """Its export: another name, as both may be in the same directory."""
+        return f"rescaled-{self.name}"
+
+    def has_done(self, step: str) -> bool:
+        """Return whether a step was recorded."""
+        return any(done["step"] == step for done in self.steps)
+
+    def record(self, lake: Catalog, job: str, step: str, did: str) -> None:
+        """Keep that a step was done."""
+        at = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self.steps.append({"step": step, "at": at, "did": did[:LONGEST_TEXT]})
+        self.write(lake, job)
+
+    def write(self, lake: Catalog, job: str) -> None:
+        """Write it whole, with the process that is at work on it."""
+        self.failure = self.failure[:LONGEST_TEXT]
+        note = asdict(self) | this_process()
+        lake.directory.write(_path(job, self.name), json.dumps(note, indent=1).encode())
+
+
+def _path(job: str, name: str = "") -> str:
+    above = f"{JOURNALS}/{path_segment(job)}"
+    return f"{above}/{name}.json" if name else above
+
+
+def _journals(lake: Catalog, job: str) -> list[tuple[Journal, dict[str, Any]]]:
+    """All of a job, the oldest first, each with the process that wrote it.
+
+    Raises:
+        DamagedLakeError: A file is no journal.
+    """
+    journals = []
+    for file in lake.directory.names(_path(job)):
+        name = file.removesuffix(".json")
+        if name == file or not _NAME.fullmatch(name):
+            continue  # not yet whole, or none of ours
+        note = read_note(lake.directory, _path(job, name), _RULES)
+        journal = Journal(name, **{key: note[key] for key in _fields()})
+        journals.append((journal, note))
+    return journals
+
+
+def _fields() -> list[str]:
+    return [name for name in Journal.__dataclass_fields__ if name != "name"]
+
+
+def ended_journals(lake: Catalog, job: str) -> list[Journal]:
+    """The rescales of a job that ended, the oldest first."""
+    return [journal for journal, _ in _journals(lake, job) if journal.outcome]
+
+
+def open_journal(lake: Catalog, job: str, *, take_over: bool = False) -> Journal | None:
+    """The rescale of a job that has not ended, if there is one.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        take_over: Whether the process that began it is known to be gone, as it can't be seen from
+            another machine.
+
+    Raises:
+        ConflictError: Another process is at work on it.
+        DamagedLakeError: There is a journal that no rescale wrote.
+    """
+    for journal, note in _journals(lake, job):
+        if journal.outcome:
+            continue
+        if not (is_this_process(note) or is_gone(note) or take_over):
+            raise ConflictError(
+                f"a rescale of job {job!r} is at work: process {note['process']} on {note['host']}",
+                place=lake.directory.uri,
+                remedy="wait for it; if that process is gone for certain, --take-over goes on"
+                " with it",
+            )
+        return journal
+    return None
+
+
+def start_journal(
+    lake: Catalog,
+    job: str,
+    *,
+    flink_job: str,
+    parallelism: int,
+    max_parallelism: int,
+    old_parallelism: int,
+) -> Journal:
+    """Begin the journal of a rescale.
+
+    Args:
+        lake: The lake.
+        job: The job in the lake.
+        flink_job: The job on the cluster.
+        parallelism: The new parallelism; 0 to leave it.
+        max_parallelism: The new maximum parallelism; 0 to leave it.
+        old_parallelism: The parallelism before.
+
+    Raises:
+        ConflictError: Another began at the same moment.
+    """
+    name = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S%f}"
+    journal = Journal(name, flink_job, parallelism, max_parallelism, old_parallelism)
+    journal.write(lake, job)
+    others = [other for other, _ in _journals(lake, job) if not other.outcome]
+    if any(other.name != name for other in others):
+        lake.directory.delete(_path(job, name))
+        raise ConflictError(
+            f"another rescale of job {job!r} began at this moment",
+            place=lake.directory.uri,
+            remedy="see what came of it, and call again",
+        )
+    return journal

@@ -1,0 +1,454 @@
+"""The upgrade of a Flink SQL job whose query changed: the verdict, and the new snapshot.
+
+The verdict says of each operator and column what the new job finds, beside what Flink would do by
+itself. Nothing is made of what is lost, unknown or ambiguous, unless each is accepted by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.change.sql_upgrading import (
+    OLD,
+    Identity,
+    NoUids,
+    OperatorUpgrade,
+    SqlUpgradePlan,
+    plan_sql_upgrade,
+    upgrade_sql,
+    with_numbers_of,
+)
+from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
+from statelake.state_core.errors import (
+    ConflictError,
+    EncodeError,
+    IncompatibleError,
+    NotFoundError,
+)
+from statelake.state_core.formats import open_snapshot
+from statelake.state_core.plans.matching import Fate, match_plans
+from statelake.state_core.plans.plan import Plan, read_plan
+from statelake.state_core.plans.states import NodeStates
+from statelake.state_core.plans.unaided import Unaided, flink_unaided
+from statelake.state_core.printable import Printed, Table
+
+NOT_KNOWN = Unaided("")
+OTHER_IDS = Unaided("refuses: cannot map it; with --allowNonRestoredState begins empty")
+PARTLY, FILTER, LOST = "partly", "filter", "lost="
+MOST_TITLE = 100
+SUFFIX = "-sql"
+
+
+@dataclass(frozen=True)
+class ColumnVerdict:
+    """What becomes of a column: its name, its fate, and the reason if it does not keep."""
+
+    name: str
+    fate: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class OperatorVerdict:
+    """What becomes of the state of an operator.
+
+    Attributes:
+        operator: The operator of the new job, or of the old one if none goes on from it.
+        query: Flink's description of it.
+        goes_on_from: The old operator; empty if no operator goes on from it, or it is new.
+        fate: The worst fate of its state and columns.
+        entries: The entries that the old operator has.
+        why: Reasons, each a sentence.
+        columns: Its columns.
+        left_out: What the old operator held and the new one does not.
+        flink: What Flink does by itself; empty if that is not known.
+        flink_wrong: Whether Flink by itself would run on, with wrong results.
+    """
+
+    operator: str
+    query: str
+    goes_on_from: str
+    fate: str
+    entries: int
+    why: list[str] = field(default_factory=list)
+    columns: list[ColumnVerdict] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    flink: str = ""
+    flink_wrong: bool = False
+
+
+@dataclass(frozen=True)
+class SqlUpgrade(Printed):
+    """The verdict on the upgrade of a snapshot, and what was made.
+
+    Attributes:
+        snapshot: The snapshot.
+        made: The snapshot or savepoint from which the new job goes on; empty if none was made.
+        operators: The verdict on each operator with state.
+        refused: What stands in the way, with the word that accepts it; empty if nothing does.
+        dry_run: Whether this is only a verdict.
+        before: Whether it was made before, by the same upgrade.
+    """
+
+    snapshot: str
+    made: str
+    operators: list[OperatorVerdict]
+    refused: list[str] = field(default_factory=list)
+    dry_run: bool = False
+    before: bool = False
+
+    @property
+    def keeps(self) -> bool:
+        """Whether nothing is lost, unknown, or counted by another filter."""
+        bad = (Fate.FILTER.value, Fate.UNKNOWN.value, Fate.LOST.value)
+        return all(each.fate not in bad for each in self.operators)
+
+    @property
+    def right(self) -> bool:
+        """Whether nothing is lost, and Flink by itself gives no wrong results in silence."""
+        return self.keeps and not any(each.flink_wrong for each in self.operators)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return {
+            "snapshot": self.snapshot,
+            "made": self.made,
+            "operators": [asdict(each) for each in self.operators],
+            "refused": self.refused,
+        }
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        rows = [
+            (each.operator, each.goes_on_from or "-", each.fate, f"{each.entries:,}", each.flink)
+            for each in self.operators
+        ]
+        now = f", now {self.made}" if self.made else ""
+        now += " (upgraded before)" if self.before else ""
+        columns = ("<operator", "<goes on from", "<state", ">entries", "<Flink by itself")
+        yield Table(f"{self.snapshot}{now}", columns, rows)
+        if not any(each.why or any(c.why for c in each.columns) for each in self.operators):
+            yield "the new job goes on as if it had run from the beginning"
+        yield from self.details()
+
+    def details(self) -> Iterator[str]:
+        """Yield the reasons, and what stands in the way."""
+        for each in self.operators:
+            details = [*each.why, *(f"`{c.name}` {c.fate}: {c.why}" for c in each.columns if c.why)]
+            details += [f"left out: {', '.join(each.left_out)}"] if each.left_out else []
+            if details:
+                yield f"{each.operator} {each.query}"
+                yield from (f"  {detail}" for detail in details)
+        for refusal in self.refused:
+            yield f"to be accepted: {refusal}" if self.dry_run else f"refused: {refusal}"
+        if self.refused and not self.dry_run:
+            yield "nothing was made"
+
+
+def read_pairs(given: str | Sequence[str]) -> dict[int, int]:
+    """Return the pairs of nodes that a user gives, `OLD=NEW` each.
+
+    Raises:
+        EncodeError: One has another form.
+    """
+    pairs: dict[int, int] = {}
+    for text in [given] if isinstance(given, str) else given:
+        old, _, new = text.partition("=")
+        if not old.strip().isdecimal() or not new.strip().isdecimal():
+            raise EncodeError(
+                f"--map {text}", remedy="write the numbers of two nodes, OLD=NEW, such as 5=7"
+            )
+        if pairs.setdefault(int(old), int(new)) != int(new):
+            raise EncodeError(
+                f"--map {text}, and {int(old)}={pairs[int(old)]}",
+                remedy="an operator's state goes on in one operator: say one pair",
+            )
+    return pairs
+
+
+@dataclass(frozen=True)
+class SqlChange:
+    """The change of a job's SQL, of which a rescale is given the plans.
+
+    Attributes:
+        plans: The plans of the job that runs, and of the one that is to go on.
+        pairs: Pairs of nodes that the user gives.
+        accept: As for `refusals_of`.
+        like: A savepoint of the new job, whose types are taken; empty without one.
+        no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
+        uids: Uids of operators of which a savepoint of Flink 1 has hashes.
+    """
+
+    plans: SqlPlans
+    pairs: Mapping[int, int] = field(default_factory=dict)
+    accept: tuple[str, ...] = ()
+    like: str = ""
+    no_uids: NoUids = False
+    uids: tuple[str, ...] = ()
+
+    def verdict(self) -> SqlUpgrade:
+        """Return what becomes of each operator by the plans alone, before there is a savepoint.
+
+        Raises:
+            DeclarationError: A plan can't be understood.
+            StateError: A script can't be compiled.
+        """
+        old, new = map(read_plan, self.plans.read())
+        match = match_plans(old, new, self.pairs)
+        # each old operator may have state; its id is not known, nor that of the new one
+        operators = [
+            OperatorUpgrade(
+                each, {each.old.node.label: Identity("")} if each.old is not None else {},
+                fate=each.fate, why=each.why,
+            )
+            for each in match.operators
+        ]  # fmt: skip
+        plan = SqlUpgradePlan(match, tuple(operators))
+        verdicts = verdicts_of(plan, no_uids=self.no_uids)
+        return SqlUpgrade("", "", verdicts, refusals_of(plan, self.accept), dry_run=True)
+
+    def upgrade(
+        self, lake: Catalog, job: str, snapshot_id: str, *, engine: Engine | str = "auto"
+    ) -> SqlUpgrade:
+        """Make the snapshot from which the new job goes on, once.
+
+        Raises:
+            IncompatibleError: Something stands in the way that the plans alone did not tell.
+        """
+        done = upgrade_sql_job(
+            lake, job, snapshot_id, snapshot_id + SUFFIX, *self.plans.read(), pairs=self.pairs,
+            like=self.like or None, accept=self.accept, no_uids=self.no_uids, engine=engine,
+        )  # fmt: skip
+        refuse_unless_accepted(done)
+        return done
+
+
+def refuse_unless_accepted(verdict: SqlUpgrade) -> None:
+    """Refuse a verdict that has something that was not accepted.
+
+    Raises:
+        IncompatibleError: There is something.
+    """
+    if verdict.refused:
+        raise IncompatibleError(
+            f"the new SQL does not keep all state: {'; '.join(verdict.refused)}",
+            remedy="see `check sql`; accept each by the words above, or say which nodes are the"
+            " same, --map OLD=NEW",
+        )
+
+
+def judge_sql(
+    record: SnapshotRecord,
+    old_plan: str | os.PathLike[str] | Plan,
+    new_plan: str | os.PathLike[str] | Plan,
+    *,
+    pairs: Mapping[int, int] | None = None,
+    like: str | os.PathLike[str] | None = None,
+    no_uids: NoUids = False,
+) -> SqlUpgradePlan:
+    """Return what becomes of each operator of a snapshot.
+
+    Args:
+        record: The snapshot.
+        old_plan: The compiled plan of the job that took it.
+        new_plan: That of the job that is to go on from it.
+        pairs: Pairs of nodes that the user gives.
+        like: A savepoint of the new job, whose types are taken.
+        no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
+
+    Raises:
+        DeclarationError: A plan can't be understood.
+        IncompatibleError: The snapshot is not of the old plan.
+    """
+    old = read_plan(old_plan)
+    if not no_uids:
+        old = with_numbers_of(record, old)
+    match = match_plans(old, read_plan(new_plan), pairs)
+    known = None if like is None else open_snapshot(like)
+    return plan_sql_upgrade(record, match, known, no_uids=no_uids)
+
+
+def verdicts_of(plan: SqlUpgradePlan, *, no_uids: NoUids = False) -> list[OperatorVerdict]:
+    """Return the verdict on each operator, as people read it; without those that have no state."""
+    # without uids Flink goes by the topology, of which the nodes' numbers say nothing
+    if no_uids:
+        unaided = [OTHER_IDS if no_uids == OLD else NOT_KNOWN] * len(plan.operators)
+    else:
+        unaided = flink_unaided(plan.plans)
+    verdicts = []
+    for each, flink in zip(plan.operators, unaided, strict=True):
+        match = each.match
+        if match.old is None and match.new is not None and not _has_state(match.new):
+            continue
+        if (
+            not each.entries
+            and (each.worst is Fate.KEEPS or not each.operators)
+            and not _misses(each)
+        ):
+            continue
+        node = match.node
+        verdicts.append(
+            OperatorVerdict(
+                node.label, _short(node.title),
+                match.old.node.label if match.old is not None and match.new is not None else "",
+                each.worst.value, each.entries, list(each.why),
+                [
+                    ColumnVerdict(column.column.name, column.fate.value, column.why)
+                    for column in match.column_matches
+                    if not column.column.is_view
+                ],
+                sorted({column.name for state in match.states for column in state.left_out}),
+                flink.says,
+                flink_wrong=flink.wrong,
+            )
+        )  # fmt: skip
+    return verdicts
+
+
+def _misses(upgrade: OperatorUpgrade) -> bool:
+    """Return whether an operator is new, below one that goes on."""
+    return upgrade.match.old is None and bool(upgrade.why)
+
+
+def _has_state(states: NodeStates) -> bool:
+    return bool(states.states) or states.identity
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_TITLE else f"{text[:MOST_TITLE]}..."
+
+
+def refusals_of(plan: SqlUpgradePlan, accept: Sequence[str]) -> list[str]:
+    """Return what stands in the way of an upgrade, and was not accepted.
+
+    Args:
+        plan: The plan.
+        accept: `partly` for what starts now or is null in old rows, `filter`, and `lost=OPERATOR`
+            for each operator whose state may be lost.
+
+    Raises:
+        EncodeError: A word is not known.
+        NotFoundError: There is no such operator.
+    """
+    for word in accept:
+        if word not in (PARTLY, FILTER) and not word.startswith(LOST):
+            raise EncodeError(
+                f"--accept {word}", remedy=f"accept {PARTLY}, {FILTER} or lost=OPERATOR"
+            )
+    lost = _losses(accept)
+    labels = {label for each in plan.operators for label in each.match.labels}
+    for name in lost - labels:
+        raise NotFoundError(
+            f"no operator {name!r}", remedy=f"there are: {', '.join(sorted(labels))}"
+        )
+    refused = []
+    for each in plan.operators:
+        if each.match.labels & lost or not (each.entries or each.operators or _misses(each)):
+            continue
+        fates = {each.fate, *(column.fate for column in each.match.column_matches)}
+        for fate in sorted(fates, key=lambda fate: -fate.rank):
+            accepted: str | None = {
+                Fate.STARTS_NOW: PARTLY, Fate.NULL: PARTLY, Fate.FILTER: FILTER,
+                Fate.LOST: LOST + each.match.label, Fate.UNKNOWN: LOST + each.match.label,
+            }.get(fate)  # fmt: skip
+            if accepted is not None and accepted not in accept:
+                refused.append(f"{each.match.label}: {fate.value}; --accept {accepted}")
+    return refused
+
+
+def _losses(accept: Sequence[str]) -> set[str]:
+    """Return the operators whose state may be lost."""
+    return {word.removeprefix(LOST) for word in accept if word.startswith(LOST)}
+
+
+def left_out(plan: SqlUpgradePlan, accept: Sequence[str]) -> SqlUpgradePlan:
+    """Return the plan without the state of operators whose loss was accepted."""
+    lost = _losses(accept)
+    operators = [
+        replace(each, operators={}, states=(), folds={})
+        if each.match.labels & lost or each.fate is Fate.LOST
+        else each
+        for each in plan.operators
+    ]
+    return SqlUpgradePlan(plan.plans, tuple(operators))
+
+
+def upgrade_sql_job(
+    lake: Catalog,
+    job: str,
+    snapshot_id: str,
+    target: str,
+    old_plan: str | os.PathLike[str] | Plan,
+    new_plan: str | os.PathLike[str] | Plan,
+    *,
+    pairs: Mapping[int, int] | None = None,
+    like: str | os.PathLike[str] | None = None,
+    accept: Sequence[str] = (),
+    no_uids: NoUids = False,
+    dry_run: bool = False,
+    inexact: bool = False,
+    note: str = "",
+    engine: Engine | str = "auto",
+    progress: Progress | None = None,
+) -> SqlUpgrade:
+    """Make a snapshot from which the job of a changed query goes on.
+
+    Args:
+        lake: The lake.
+        job: The job.
+        snapshot_id: The snapshot.
+        target: The id of the new one.
+        old_plan: The compiled plan of the job that took it.
+        new_plan: That of the job that is to go on.
+        pairs: Pairs of nodes that the user gives.
+        like: A savepoint of the new job, whose types are taken.
+        accept: As for `refusals_of`.
+        no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
+        dry_run: Whether only the verdict is returned.
+        inexact: Whether rows are rewritten by what columns show of values that they don't hold in
+            full.
+        note: Kept with the new snapshot.
+        engine: `auto`, `spark`, `local`, or an engine.
+        progress: Called with (done, total) after each task of a table.
+
+    Raises:
+        DeclarationError: A plan can't be understood.
+        IncompatibleError: The snapshot is not of the old plan.
+        ConflictError: There is a snapshot of the new id that something else made.
+    """
+    plan = judge_sql(lake.snapshot(job, snapshot_id), old_plan, new_plan, pairs=pairs, like=like,
+                     no_uids=no_uids)  # fmt: skip
+    verdicts = verdicts_of(plan, no_uids=no_uids)
+    refused = refusals_of(plan, accept)
+    if dry_run or refused:
+        return SqlUpgrade(snapshot_id, "", verdicts, refused, dry_run)
+    going_on = left_out(plan, accept)
+
+    def before() -> SqlUpgrade:
+        made = lake.snapshot(job, target)
+        if made.parent != snapshot_id or made.applied != going_on.digest():
+            raise ConflictError(
+                f"job {job!r} has a snapshot {target!r} already, which is not what this upgrade"
+                f" makes of {snapshot_id!r}",
+                remedy="choose another --suffix, or drop that snapshot first",
+            )
+        return SqlUpgrade(snapshot_id, target, verdicts, before=True)
+
+    if lake.has(job, target):
+        return before()
+    try:
+        upgrade_sql(
+            lake, job, snapshot_id, target, going_on, inexact=inexact, note=note, engine=engine,
+            progress=progress,
+        )  # fmt: skip
+    except ConflictError:
+        if not lake.has(job, target):
+            raise
+        return before()  # another has made it meanwhile
+    return SqlUpgrade(snapshot_id, target, verdicts)

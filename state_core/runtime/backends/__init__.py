@@ -1,0 +1,44 @@
+"""State backends: the working keyed state and operator state of a subtask.
+
+==================  ================================================================
+`states/`           value, list, map, reducing and aggregating state, timers, time to live
+`backend`           `KeyedStateBackend`: the keyed state of one subtask
+`heap/`             working state in memory, snapshots by reference
+`rocksdb/`          working state in RocksDB, checkpoints of its files
+`batches`           many keys at once, as Arrow columns
+`restoring`         restore from handles of any kind, rescaled or not
+==================  ================================================================
+
+Another backend is a package beside `heap/`, named in `states/configuration`.
+
+Spec: FLIP-41.
+"""
+
+from statelake.state_core.runtime.backends.backend import KeyedStateBackend
+from statelake.state_core.runtime.backends.heap.heap_backend import heap_backend
+from statelake.state_core.runtime.backends.restoring import restore_backend
+from statelake.state_core.runtime.backends.rocksdb.rocksdb_backend import rocksdb_backend
+from statelake.state_core.runtime.backends.states.configuration import BackendConfiguration
+from statelake.state_core.runtime.backends.states.descriptors import StateDescriptor, TimeToLive
+from statelake.state_core.runtime.backends.states.operator_state import (
+    OperatorStateBackend,
+    assign_operator_state,
+)
+from statelake.state_core.runtime.backends.states.snapshots import SnapshotTarget, SnapshotTask
+from statelake.state_core.runtime.backends.states.timers import InternalTimerService, Timer
+
+__all__ = [
+    "BackendConfiguration",
+    "InternalTimerService",
+    "KeyedStateBackend",
+    "OperatorStateBackend",
+    "SnapshotTarget",
+    "SnapshotTask",
+    "StateDescriptor",
+    "TimeToLive",
+    "Timer",
+    "assign_operator_state",
+    "heap_backend",
+    "restore_backend",
+    "rocksdb_backend",
+]

@@ -1,0 +1,307 @@
+"""A keyed state backend: the working state of one subtask of an operator.
+
+It is composed of a storage (the tables), a registry (the states), and two strategies, one for
+savepoints and one for checkpoints. `heap_backend` and `rocksdb_backend` compose these; nothing
+inherits from a backend.
+
+Source: `AbstractKeyedStateBackend`, `KeyedStateBackend` in `org.apache.flink.runtime.state`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from typing_extensions import Self
+
+from statelake.state_core.errors import IncompatibleError, NotFoundError, did_you_mean
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.writing.new_states import USER_TIMERS, NewKeyedState, TypeOf
+from statelake.state_core.model.handles import KeyedHandle
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.runtime.backends.states.configuration import BackendConfiguration
+from statelake.state_core.runtime.backends.states.descriptors import StateDescriptor
+from statelake.state_core.runtime.backends.states.keys import KeyContext, split_key
+from statelake.state_core.runtime.backends.states.registry import (
+    RegisteredState,
+    StateRegistry,
+    same_info,
+)
+from statelake.state_core.runtime.backends.states.snapshots import (
+    SnapshotStrategy,
+    SnapshotTarget,
+    SnapshotTask,
+    take_snapshot,
+)
+from statelake.state_core.runtime.backends.states.states import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
+from statelake.state_core.runtime.backends.states.tables import Table, ValueTable
+from statelake.state_core.runtime.backends.states.timer_queues import TimerElements
+from statelake.state_core.runtime.backends.states.timers import (
+    InternalTimerQueue,
+    InternalTimerService,
+)
+from statelake.state_core.runtime.backends.states.ttl import (
+    LastAccess,
+    TtlAggregateFunction,
+    TtlAggregatingState,
+    TtlListState,
+    TtlMapState,
+    TtlReducingState,
+    TtlValueState,
+    ttl_reduce,
+)
+
+AnyState: TypeAlias = (
+    "ValueState | ListState | MapState | ReducingState | AggregatingState"
+    " | TtlValueState | TtlListState | TtlMapState | TtlReducingState | TtlAggregatingState"
+)
+VOID_NAMESPACE = "VoidNamespace"
+
+
+class Storage(Protocol):
+    """A storage of tables."""
+
+    def create_table(self, name: str, layout: KeyedLayout) -> Table:
+        """Create a table for a state."""
+
+    def create_queue(self, table: Any) -> TimerElements:
+        """Create a queue over a table of timers."""
+
+    def close(self) -> None:
+        """Close the storage."""
+
+
+@dataclass(frozen=True)
+class BackendParts:
+    """The parts of a backend."""
+
+    registry: StateRegistry
+    storage: Storage
+    savepoints: SnapshotStrategy[Any]
+    checkpoints: SnapshotStrategy[Any]
+
+
+class KeyedStateBackend:
+    """The keyed state of one subtask.
+
+    Args:
+        configuration: Keys, key groups, clock.
+        parts: The parts of the backend.
+
+    Attributes:
+        context: The current key.
+    """
+
+    def __init__(self, configuration: BackendConfiguration, parts: BackendParts) -> None:
+        self.configuration = configuration
+        self.registry = parts.registry
+        self.storage = parts.storage
+        self.savepoints = parts.savepoints
+        self.checkpoints = parts.checkpoints
+        self.context = KeyContext(
+            parts.registry.key_serializer, configuration.max_parallelism, configuration.key_groups
+        )
+        self._states: dict[str, tuple[StateDescriptor, AnyState]] = {}
+        self._queues: dict[str, InternalTimerQueue] = {}
+        self._services: dict[str, InternalTimerService] = {}
+
+    # ------------------------------------------------------------------------- keys
+
+    @property
+    def current_key(self) -> Any:
+        """The current key."""
+        return self.context.key
+
+    def set_current_key(self, key: Any) -> None:
+        """Set the current key of all states.
+
+        Raises:
+            KeyGroupError: The key belongs to another subtask, or its hash can't be derived.
+        """
+        self.context.set(key)
+
+    def keys(self, state: str, namespace: Any = None) -> Iterator[Any]:
+        """Yield the keys that have an entry in a state, in a namespace.
+
+        Raises:
+            NotFoundError: There is no such state.
+        """
+        for key, own_namespace in self.keys_and_namespaces(state):
+            if own_namespace == namespace:
+                yield key
+
+    def keys_and_namespaces(self, state: str) -> Iterator[tuple[Any, Any]]:
+        """Yield the keys that have an entry in a state, with their namespaces.
+
+        Raises:
+            NotFoundError: There is no such state.
+        """
+        registered = self.registered(state)
+        groups = self.configuration.key_groups
+        for group in range(groups.first, groups.last + 1):
+            for composite in registered.table.keys(group):
+                yield split_key(registered.layout, composite)
+
+    def apply_to_all_keys(
+        self, state: str, function: Callable[[Any], None], namespace: Any = None
+    ) -> None:
+        """Call a function for every key that has an entry in a state, with that key current.
+
+        Args:
+            state: The name of the state.
+            function: Called with the key; it may change any state.
+            namespace: The namespace of the state.
+
+        Raises:
+            NotFoundError: There is no such state.
+        """
+        context = self.context
+        before = context.key, context.group, context.encoded
+        try:
+            for key in self.keys(state, namespace):
+                context.set(key)
+                function(key)
+        finally:
+            context.key, context.group, context.encoded = before
+
+    def registered(self, state: str) -> RegisteredState:
+        """Return a registered state by name.
+
+        Raises:
+            NotFoundError: There is no such state.
+        """
+        try:
+            return self.registry.states[state]
+        except KeyError:
+            known = self.registry.states
+            raise NotFoundError(
+                f"no state {state!r}",
+                remedy=f"there are: {', '.join(map(repr, known)) or 'none'}"
+                f"{did_you_mean(state, known)}",
+            ) from None
+
+    # ------------------------------------------------------------------------- states
+
+    def state(self, descriptor: StateDescriptor, namespace: TypeOf = VOID_NAMESPACE) -> AnyState:
+        """Return a state, created at the first call; the same object for the same descriptor.
+
+        Args:
+            descriptor: The descriptor of the state.
+            namespace: The type of its namespaces.
+
+        Raises:
+            IncompatibleError: A restored or registered state of that name is not compatible.
+            EncodeError: A type is invalid.
+        """
+        known = self._states.get(descriptor.name)
+        if known is not None and known[0] == descriptor:
+            return known[1]
+        info = descriptor.meta_info(self.registry.key.snapshot, namespace)
+        if known is not None and not same_info(self.registered(descriptor.name).info, info):
+            raise IncompatibleError(
+                "the state was requested before with another descriptor",
+                place=f"state {descriptor.name!r}",
+            )
+        new_state = self._made(descriptor, self.registry.register(info))
+        self._states[descriptor.name] = descriptor, new_state
+        return new_state
+
+    def _made(self, descriptor: StateDescriptor, registered: RegisteredState) -> AnyState:
+        ttl = descriptor.ttl
+        access = None if ttl is None else LastAccess(ttl, self.configuration.clock)
+        table: Any = registered.table
+        parts = descriptor.name, self.context, registered.layout, table
+        if descriptor.kind is StateKind.LIST:
+            elements = ListState(*parts)
+            return elements if access is None else TtlListState(elements, access)
+        if descriptor.kind is StateKind.MAP:
+            entries = MapState(*parts)
+            return entries if access is None else TtlMapState(entries, access)
+        if descriptor.kind is StateKind.REDUCING and descriptor.reduce is not None:
+            if access is None:
+                return ReducingState(*parts, descriptor.reduce)
+            reduce = ttl_reduce(descriptor.reduce, access)
+            return TtlReducingState(ReducingState(*parts, reduce), access)
+        if descriptor.kind is StateKind.AGGREGATING and descriptor.aggregate is not None:
+            if access is None:
+                return AggregatingState(*parts, descriptor.aggregate)
+            aggregate = TtlAggregateFunction(descriptor.aggregate, access)
+            return TtlAggregatingState(AggregatingState(*parts, aggregate), access)
+        value = ValueState(*parts)
+        return value if access is None else TtlValueState(value, access)
+
+    # ------------------------------------------------------------------------- timers
+
+    def timer_queue(
+        self, domain: str, service: str = USER_TIMERS, namespace: TypeOf = VOID_NAMESPACE
+    ) -> InternalTimerQueue:
+        """Return the queue of one service's timers, of `event` or of `processing` time.
+
+        Raises:
+            IncompatibleError: The restored queue has namespaces of another type.
+        """
+        asked = NewKeyedState.timers(domain, (), namespace=namespace, service=service)
+        info = asked.meta_info(self.registry.key.snapshot)
+        existing = self._queues.get(info.name)
+        if existing is not None and same_info(self.registered(info.name).info, info):
+            return existing
+        registered = self.registry.register(info)
+        table: ValueTable = registered.table  # type: ignore[assignment]
+        elements = self.storage.create_queue(table)
+        queue = InternalTimerQueue(self.context, registered.layout, table, elements)
+        self._queues[info.name] = queue
+        return queue
+
+    def timer_service(
+        self, service: str = USER_TIMERS, namespace: TypeOf = VOID_NAMESPACE
+    ) -> InternalTimerService:
+        """Return the timer service of that name."""
+        if service not in self._services:
+            # the order in which Flink registers them
+            processing = self.timer_queue("processing", service, namespace)
+            event = self.timer_queue("event", service, namespace)
+            self._services[service] = InternalTimerService(
+                self.context, event, processing, self.configuration.clock
+            )
+        return self._services[service]
+
+    # ------------------------------------------------------------------------- snapshots
+
+    def snapshot(
+        self, target: SnapshotTarget, *, savepoint: bool = False
+    ) -> SnapshotTask[KeyedHandle | None]:
+        """Take a snapshot: the synchronous part is done when this returns.
+
+        Args:
+            target: The target of the snapshot.
+            savepoint: Whether to write the unified format, which every backend restores.
+
+        Returns:
+            The asynchronous part, to be run in any thread while the job continues.
+        """
+        return take_snapshot(self.savepoints if savepoint else self.checkpoints, target)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Note that the job's checkpoint of that number is complete."""
+        self.checkpoints.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Note that the job's checkpoint of that number was aborted."""
+        self.checkpoints.notify_checkpoint_aborted(checkpoint_id)
+
+    def close(self) -> None:
+        """Release all resources outside memory; no state can be used any more."""
+        self.storage.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,248 @@
+"""Many keys at once: columns of keys, and of their values.
+
+The kernels that write snapshots compute the key bytes of entries for a whole column, and convert
+values from and to Arrow; in between there is one look-up for each key. For value, reducing and
+aggregating state (their values, or accumulators), and lists::
+
+    batch = encode_keys(backend, state, keys)               # a column
+    before = get_many(batch)                                # null without a value
+    put_many(batch, pc.add(pc.fill_null(before, 0), sums))  # null removes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelake.state_core.errors import EncodeError
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.formats.writing.rehash import assign_key_groups
+from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.runtime.backends.backend import AnyState, KeyedStateBackend
+from statelake.state_core.runtime.backends.states.states import MapState, State
+from statelake.state_core.runtime.backends.states.tables import ListTable, ValueTable, cut_pieces
+from statelake.state_core.runtime.backends.states.ttl import LastAccess
+from statelake.state_core.serializers.framework.columns import Cursor, I64Array, U8Array
+
+
+@dataclass(frozen=True)
+class KeyBatch:
+    """A column of keys, with their bytes in one state's entries.
+
+    Attributes:
+        layout: The layout of the state's entries.
+        table: The table of the state.
+        access: Checks the times of values, if they expire.
+        groups: The key group of each key.
+        keys: The bytes of each key.
+    """
+
+    layout: KeyedLayout
+    table: ValueTable | ListTable
+    access: LastAccess | None
+    groups: list[int]
+    keys: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def value_type(self) -> pa.DataType:
+        """The type of the columns of values."""
+        return self.layout.schema.field("value").type
+
+
+def encode_keys(
+    backend: KeyedStateBackend,
+    state: AnyState,
+    keys: pa.Array | pa.ChunkedArray,
+    namespaces: pa.Array | pa.ChunkedArray | None = None,
+) -> KeyBatch:
+    """Return the bytes of many keys in a state's entries.
+
+    Args:
+        backend: The backend of the state.
+        state: The state, of any kind but a map.
+        keys: The keys, one per row.
+        namespaces: The namespace of each key; may be left out if the type has one value.
+
+    Raises:
+        EncodeError: A key or namespace is invalid.
+        KeyGroupError: A key belongs to another subtask.
+    """
+    inner: Any = state if isinstance(state, State) else state.original
+    place = f"state {inner.name!r}"
+    layout: KeyedLayout = inner.layout
+    if isinstance(inner, MapState) or layout.opaque_key:
+        raise EncodeError("its keys can't be read or written as a column", place=place)
+    count = len(keys)
+    columns = {
+        "key": _column(keys, layout.key.arrow_type, place),
+        "namespace": pa.nulls(count, layout.namespace.arrow_type)
+        if namespaces is None
+        else _column(namespaces, layout.namespace.arrow_type, place),
+    }
+    if columns["key"].null_count:
+        raise EncodeError("a key is null", place=place, remedy="remove it: no key in Flink is")
+    schema = pa.schema([field for field in layout.schema if field.name not in ("value", "ttl")])
+    batch = pa.RecordBatch.from_arrays(
+        [
+            columns[field.name] if field.name in columns
+            else pa.array(np.zeros(count, np.int32)) if field.name == "key_group"
+            else pa.nulls(count, field.type)
+            for field in schema
+        ],
+        schema=schema,
+    )  # fmt: skip
+    rows = StateRows(0, inner.name, layout, batch)
+    groups = assign_key_groups(rows, backend.configuration.max_parallelism)
+    backend.configuration.check_key_groups(groups, place)
+    access = None if isinstance(state, State) else state.access
+    encoded = layout.key_writer(batch).to_binary()
+    return KeyBatch(layout, inner.table, access, groups.tolist(), _pieces(encoded))
+
+
+def get_many(batch: KeyBatch) -> pa.Array:
+    """Return the value of each key; null without one, or if it has expired."""
+    stored = batch.table.get_many(batch.groups, batch.keys)
+    present = np.fromiter((value is not None for value in stored), np.uint8, len(stored))
+    encoded = [value for value in stored if value is not None]
+    lengths = np.zeros(len(stored), np.int64)
+    lengths[present != 0] = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    bounds = np.zeros(len(stored) + 1, np.int64)
+    np.cumsum(lengths, out=bounds[1:])
+    data = np.frombuffer(b"".join(encoded), np.uint8)
+    columns = _decoded(batch.layout, data, bounds, present)
+    if batch.access is None:
+        return columns[0]
+    values, times = columns
+    now = batch.access.clock()
+    if batch.layout.kind is StateKind.LIST:
+        return _living_elements(batch, values, times, now)
+    expired = pc.fill_null(pc.less_equal(times, now - batch.access.ttl.millis), False)
+    if batch.access.ttl.return_expired:
+        shown = values
+    else:
+        shown = pc.if_else(expired, pa.scalar(None, values.type), values)
+    if batch.access.ttl.on_read:
+        _renew(batch, pc.if_else(expired, pa.scalar(None, values.type), values))
+    else:
+        _remove(batch, expired)
+    return shown
+
+
+def put_many(batch: KeyBatch, values: pa.Array | pa.ChunkedArray) -> None:
+    """Set the value of each key; null or an empty list removes it.
+
+    If a key occurs twice, the last value counts.
+
+    Args:
+        batch: The keys.
+        values: The value of each key.
+
+    Raises:
+        EncodeError: A value is invalid.
+    """
+    layout = batch.layout
+    column = _column(values, batch.value_type, "values")
+    if len(column) != len(batch):
+        raise EncodeError(f"{len(column)} values for {len(batch)} keys")
+    present = column.is_valid()
+    if layout.kind is StateKind.LIST:
+        present = pc.and_(present, pc.fill_null(pc.greater(pc.list_value_length(column), 0), False))
+        if column.filter(present).flatten().null_count:
+            raise EncodeError("an element is null, and no element of a list in Flink is")
+    some = column if present.false_count == 0 else column.filter(present)
+    schema = pa.schema(
+        [field for field in layout.schema if field.name in ("value", "ttl", "raw_value")]
+    )
+    columns = {"value": some, "raw_value": pa.nulls(len(some), pa.binary())}
+    if batch.access is not None:
+        columns["ttl"] = _times(layout, some, batch.access.clock())
+    rows = pa.RecordBatch.from_arrays([columns[field.name] for field in schema], schema=schema)
+    written: list[bytes | None] = list(_pieces(layout.value_writer(rows).to_binary()))
+    if len(written) < len(batch):
+        given = iter(written)
+        written = [next(given) if value else None for value in present.to_pylist()]
+    batch.table.put_many(batch.groups, batch.keys, written)
+
+
+def _column(values: pa.Array | pa.ChunkedArray, kind: pa.DataType, place: str) -> pa.Array:
+    column = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if column.type == kind:
+        return column
+    try:
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise EncodeError(
+            f"the column is {column.type}, not {kind} ({error})", place=place
+        ) from error
+
+
+def _pieces(encoded: pa.Array) -> list[bytes]:
+    """Return the bytes of each row."""
+    _, offsets, data = encoded.buffers()
+    bounds = np.frombuffer(offsets, np.int64, len(encoded) + 1).tolist()
+    whole = b"" if data is None else data.to_pybytes()
+    return cut_pieces(whole, bounds[:-1], bounds[1:])
+
+
+def _decoded(
+    layout: KeyedLayout, data: U8Array, bounds: I64Array, present: U8Array
+) -> list[pa.Array]:
+    """Return the columns of the values, null for absent rows."""
+    every = bool(present.all())
+    starts, ends = bounds[:-1], bounds[1:]
+    if not every:
+        rows = np.flatnonzero(present)
+        starts, ends = starts[rows], ends[rows]
+    cursor = Cursor(data, starts.copy(), ends.copy(), lambda at: f"byte {at} of a batch")
+    columns = layout.decode_values(cursor)
+    if every:
+        return columns
+    places = np.cumsum(present, dtype=np.int64) - 1
+    which = pa.array(places, mask=present == 0)
+    return [column.take(which) for column in columns]
+
+
+def _times(layout: KeyedLayout, values: pa.Array, now: int) -> pa.Array:
+    if layout.kind is not StateKind.LIST:
+        return pa.array(np.full(len(values), now, np.int64))
+    lengths = np.asarray(pc.list_value_length(values))
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))).astype(np.int32)
+    times = pa.array(np.full(int(offsets[-1]), now, np.int64))
+    return pa.ListArray.from_arrays(pa.array(offsets), times)
+
+
+def _living_elements(batch: KeyBatch, values: pa.Array, times: pa.Array, now: int) -> pa.Array:
+    """Return lists without their expired elements; null if all have expired."""
+    assert batch.access is not None  # noqa: S101 - by the caller
+    ttl = batch.access.ttl
+    shown: list[Any] = []
+    for value, time in zip(values.to_pylist(), times.to_pylist(), strict=True):
+        pairs = zip(value or (), time or (), strict=True)
+        living = [element for element, at in pairs if not ttl.expired(at, now)]
+        shown.append(living or None)
+    kept = pa.array(shown, batch.value_type)
+    if ttl.on_read:
+        _renew(batch, kept)
+    else:
+        _remove(batch, pc.and_(values.is_valid(), kept.is_null()))
+    return values if ttl.return_expired else kept
+
+
+def _renew(batch: KeyBatch, living: pa.Array) -> None:
+    """Renew the times of values that were read, and remove those that have expired."""
+    put_many(batch, living)
+
+
+def _remove(batch: KeyBatch, dead: pa.Array) -> None:
+    rows = np.flatnonzero(np.asarray(dead.cast(pa.uint8()))).tolist()
+    if rows:
+        groups, keys = [batch.groups[row] for row in rows], [batch.keys[row] for row in rows]
+        batch.table.put_many(groups, keys, [None] * len(rows))

@@ -1,0 +1,304 @@
+"""Tables in memory, whose snapshots are taken by reference: copy on write.
+
+Each key group of a state is one dictionary. In its synchronous part a snapshot only keeps
+references to the dictionaries; if a key group changes while the snapshot needs it, its dictionary
+is copied first, once. The dictionaries contain bytes, which never change; a list's elements and a
+map's entries are in their own containers, copied by the same rule.
+
+Source: `CopyOnWriteStateMap`, `CopyOnWriteStateTable` in `org.apache.flink.runtime.state.heap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from threading import Lock
+from typing import Any, TypeAlias, TypeVar
+
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.model.handles import KeyGroupRange
+from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.runtime.backends.states.keys import namespace_ends, runs_of_groups
+from statelake.state_core.runtime.backends.states.tables import DELIMITER, cut_pieces, within
+
+Frozen: TypeAlias = "list[dict[bytes, Any]]"
+Item = TypeVar("Item")
+
+CHUNK_ROWS = 1 << 11
+
+
+class SnapshotVersions:
+    """The versions of the snapshots that are being written.
+
+    Attributes:
+        current: The number of snapshots taken so far.
+        required: Objects of an older version must be copied before they are changed.
+    """
+
+    __slots__ = ("_live", "_lock", "current", "required")
+
+    def __init__(self) -> None:
+        self.current = 0
+        self.required = 0
+        self._live: set[int] = set()
+        self._lock = Lock()  # a snapshot ends in the thread that wrote it
+
+    def take(self) -> int:
+        """Begin a snapshot, and return its version."""
+        with self._lock:
+            self.current += 1
+            self._live.add(self.current)
+            self.required = self.current
+            return self.current
+
+    def release(self, version: int) -> None:
+        """End a snapshot, and release its version."""
+        with self._lock:
+            self._live.discard(version)
+            self.required = max(self._live, default=0)
+
+
+class _Elements(list[bytes]):
+    """The list elements of a key, in pieces of one or several, with their version."""
+
+    __slots__ = ("version",)
+    version: int
+
+
+class _UserMap(dict[bytes, bytes]):
+    """The map of a key, with its version."""
+
+    __slots__ = ("version",)
+    version: int
+
+
+class _HeapTable:
+    """The dictionaries of one state."""
+
+    def __init__(self, versions: SnapshotVersions, key_groups: KeyGroupRange) -> None:
+        self.versions = versions
+        self.key_groups = key_groups
+        self.first = key_groups.first
+        self.groups: list[dict[bytes, Any]] = [{} for _ in range(len(key_groups))]
+        self.group_versions = [versions.current] * len(key_groups)
+
+    def freeze(self) -> Frozen:
+        """Return the current dictionaries, for the snapshot that was just begun."""
+        return self.groups.copy()
+
+    def keys(self, group: int) -> Iterator[bytes]:
+        """Yield the keys of a key group, which may change meanwhile."""
+        return iter(list(self.groups[group - self.first]))
+
+    def items(self, group: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries of a key group."""
+        for keys, values in self.chunks(self.groups[group - self.first]):
+            yield from zip(keys, values, strict=True)
+
+    def _writable(self, group: int) -> dict[bytes, Any]:
+        """Return the dictionary of a key group, copied if a snapshot needs it."""
+        index = group - self.first
+        if self.group_versions[index] < self.versions.required:
+            self.groups[index] = self.groups[index].copy()
+            self.group_versions[index] = self.versions.current
+        return self.groups[index]
+
+    def _discard(self, group: int, key: bytes) -> None:
+        if key in self.groups[group - self.first]:
+            del self._writable(group)[key]
+
+    @staticmethod
+    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield keys and values of a dictionary in the form of a snapshot."""
+        raise NotImplementedError
+
+
+class HeapValueTable(_HeapTable):
+    """A table of one value for each key."""
+
+    def get(self, group: int, key: bytes) -> bytes | None:
+        """Return the value of a key; None without a value."""
+        value: bytes | None = self.groups[group - self.first].get(key)
+        return value
+
+    def put(self, group: int, key: bytes, value: bytes) -> None:
+        """Set the value of a key."""
+        self._writable(group)[key] = value
+
+    def remove(self, group: int, key: bytes) -> None:
+        """Remove a key."""
+        self._discard(group, key)
+
+    def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of many keys."""
+        dictionaries, first = self.groups, self.first
+        return [
+            dictionaries[group - first].get(key) for group, key in zip(groups, keys, strict=True)
+        ]
+
+    def put_many(
+        self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
+    ) -> None:
+        """Set the values of many keys; None removes a value."""
+        for group in set(groups):
+            self._writable(group)
+        dictionaries, first = self.groups, self.first
+        for group, key, value in zip(groups, keys, values, strict=True):
+            if value is None:
+                dictionaries[group - first].pop(key, None)
+            else:
+                dictionaries[group - first][key] = value
+
+    def load(self, entries: Entries) -> None:
+        """Add many entries."""
+        entries = within(entries, self.key_groups)
+        data = entries.data.tobytes()
+        keys = cut_pieces(data, entries.key_start.tolist(), entries.key_end.tolist())
+        values = cut_pieces(data, entries.value_start.tolist(), entries.value_end.tolist())
+        for group, start, end in runs_of_groups(entries):
+            self._writable(group).update(zip(keys[start:end], values[start:end], strict=True))
+
+    @staticmethod
+    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield keys and values as they are."""
+        yield from zip(in_pieces(entries), in_pieces(entries.values()), strict=True)
+
+
+class HeapListTable(_HeapTable):
+    """A table of one list for each key."""
+
+    def get(self, group: int, key: bytes) -> bytes | None:
+        """Return the elements."""
+        stored = self.groups[group - self.first].get(key)
+        return None if stored is None else DELIMITER.join(stored)
+
+    def put(self, group: int, key: bytes, value: bytes) -> None:
+        """Set the elements of a key."""
+        self._writable(group)[key] = self._made([value])
+
+    def remove(self, group: int, key: bytes) -> None:
+        """Remove a key."""
+        self._discard(group, key)
+
+    def append(self, group: int, key: bytes, elements: bytes) -> None:
+        """Append elements to those of a key."""
+        entries = self._writable(group)
+        stored = entries.get(key)
+        if stored is None:
+            entries[key] = self._made([elements])
+            return
+        if stored.version < self.versions.required:
+            stored = entries[key] = self._made(stored)
+        stored.append(elements)
+
+    def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of many keys."""
+        return [self.get(group, key) for group, key in zip(groups, keys, strict=True)]
+
+    def put_many(
+        self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
+    ) -> None:
+        """Set the values of many keys; None removes a value."""
+        for group, key, value in zip(groups, keys, values, strict=True):
+            if value is None:
+                self.remove(group, key)
+            else:
+                self.put(group, key, value)
+
+    def load(self, entries: Entries) -> None:
+        """Add many entries."""
+        entries = within(entries, self.key_groups)
+        data = entries.data.tobytes()
+        keys = cut_pieces(data, entries.key_start.tolist(), entries.key_end.tolist())
+        values = cut_pieces(data, entries.value_start.tolist(), entries.value_end.tolist())
+        self.put_many(entries.group_of.tolist(), keys, values)
+
+    def _made(self, pieces: list[bytes]) -> _Elements:
+        elements = _Elements(pieces)
+        elements.version = self.versions.current
+        return elements
+
+    @staticmethod
+    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield keys and lists, with the pieces of each list joined."""
+        for keys, lists in zip(in_pieces(entries), in_pieces(entries.values()), strict=True):
+            yield keys, [DELIMITER.join(list_) for list_ in lists]
+
+
+class HeapMapTable(_HeapTable):
+    """A table of one map for each key.
+
+    Args:
+        versions: The versions of snapshots.
+        key_groups: The key groups of this subtask.
+        layout: The layout of entries, which finds the user key in an entry's key.
+    """
+
+    def __init__(
+        self, versions: SnapshotVersions, key_groups: KeyGroupRange, layout: KeyedLayout
+    ) -> None:
+        super().__init__(versions, key_groups)
+        self.layout = layout
+
+    def get(self, group: int, key: bytes, user_key: bytes) -> bytes | None:
+        """Return the value of a user key; None without a value."""
+        user_map: _UserMap | None = self.groups[group - self.first].get(key)
+        return None if user_map is None else user_map.get(user_key)
+
+    def put(self, group: int, key: bytes, user_key: bytes, value: bytes) -> None:
+        """Set the value of a user key."""
+        self._writable_map(group, key)[user_key] = value
+
+    def remove(self, group: int, key: bytes, user_key: bytes) -> None:
+        """Remove a user key; with its last entry the map itself."""
+        if self.get(group, key, user_key) is None:
+            return
+        user_map = self._writable_map(group, key)
+        del user_map[user_key]
+        if not user_map:
+            del self._writable(group)[key]
+
+    def entries(self, group: int, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield all current entries of a key."""
+        return iter(list(self.groups[group - self.first].get(key, {}).items()))
+
+    def is_empty(self, group: int, key: bytes) -> bool:
+        """Return whether the key has no entries."""
+        return key not in self.groups[group - self.first]
+
+    def clear(self, group: int, key: bytes) -> None:
+        """Remove all entries of a key."""
+        self._discard(group, key)
+
+    def load(self, entries: Entries) -> None:
+        """Add many entries."""
+        entries = within(entries, self.key_groups)
+        data = entries.data.tobytes()
+        middles = namespace_ends(self.layout, entries).tolist()
+        keys = cut_pieces(data, entries.key_start.tolist(), middles)
+        user_keys = cut_pieces(data, middles, entries.key_end.tolist())
+        values = cut_pieces(data, entries.value_start.tolist(), entries.value_end.tolist())
+        for group, *entry in zip(entries.group_of.tolist(), keys, user_keys, values, strict=True):
+            self.put(group, *entry)
+
+    def _writable_map(self, group: int, key: bytes) -> _UserMap:
+        entries = self._writable(group)
+        user_map: _UserMap | None = entries.get(key)
+        if user_map is None or user_map.version < self.versions.required:
+            user_map = entries[key] = _UserMap(user_map or {})
+            user_map.version = self.versions.current
+        return user_map
+
+    @staticmethod
+    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Yield keys and values, one for each entry of a map."""
+        for pairs in in_pieces(entries.items()):
+            keys = [key + user_key for key, user_map in pairs for user_key in user_map]
+            yield keys, [value for _, user_map in pairs for value in user_map.values()]
+
+
+def in_pieces(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield slices of a few entries, which stay in the processor's cache for a second look."""
+    rest = iter(items)
+    while piece := list(islice(rest, CHUNK_ROWS)):
+        yield piece

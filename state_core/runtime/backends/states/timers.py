@@ -1,0 +1,181 @@
+"""Timers of an operator: registered under the current key, and fired in order of their times.
+
+A service has two queues, one of event time and one of processing time, which are states of the
+backend: they are in its snapshots, under the names that Flink gives them.
+
+Source: `InternalTimerServiceImpl`, `InternalTimeServiceManagerImpl`, `TimerHeapInternalTimer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from statelake.state_core.errors import KeyGroupError
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.runtime.backends.states.keys import KeyContext
+from statelake.state_core.runtime.backends.states.tables import ValueTable
+from statelake.state_core.runtime.backends.states.timer_queues import TimerElements
+from statelake.state_core.serializers.composite.wrappers import TimerSerializer
+
+NO_WATERMARK = -(1 << 63)
+
+
+@dataclass(frozen=True)
+class Timer:
+    """A timer: its time, key and namespace."""
+
+    timestamp: int
+    key: Any
+    namespace: Any = None
+
+
+class InternalTimerQueue:
+    """A queue of timers, of all keys of the subtask.
+
+    Args:
+        context: The current key, and the key groups.
+        layout: The layout of timers.
+        table: The table of timers.
+        elements: The queue of their bytes.
+    """
+
+    def __init__(
+        self,
+        context: KeyContext,
+        layout: KeyedLayout,
+        table: ValueTable,
+        elements: TimerElements,
+    ) -> None:
+        self.context = context
+        self.table = table
+        self.elements = elements
+        self._serializer = TimerSerializer(layout.key, layout.namespace)
+
+    def add(self, timer: Timer) -> None:
+        """Add a timer, unless it exists."""
+        self.elements.add(*self._located(timer))
+
+    def remove(self, timer: Timer) -> None:
+        """Remove a timer, if it exists."""
+        self.elements.remove(*self._located(timer))
+
+    def peek(self) -> Timer | None:
+        """Return the first timer; None without timers."""
+        first = self.elements.peek()
+        return None if first is None else self._read(first[1])
+
+    def poll(self) -> Timer | None:
+        """Remove and return the first timer; None without timers."""
+        first = self.elements.peek()
+        if first is None:
+            return None
+        self.elements.remove(*first)
+        return self._read(first[1])
+
+    def poll_until(self, timestamp: int) -> Timer | None:
+        """Remove and return the first timer, None if it is later than `timestamp`."""
+        first = self.elements.peek()
+        if first is None or int.from_bytes(first[1][:8], "big") + NO_WATERMARK > timestamp:
+            return None
+        self.elements.remove(*first)
+        return self._read(first[1])
+
+    def of_key_group(self, group: int) -> list[Timer]:
+        """Return the timers of a key group, unordered."""
+        return [self._read(element) for element in self.table.keys(group)]
+
+    def __iter__(self) -> Iterator[Timer]:
+        groups = self.context.key_groups
+        for group in range(groups.first, groups.last + 1):
+            yield from self.of_key_group(group)
+
+    def __len__(self) -> int:
+        groups = self.context.key_groups
+        return sum(
+            sum(1 for _ in self.table.keys(group)) for group in range(groups.first, groups.last + 1)
+        )
+
+    def _located(self, timer: Timer) -> tuple[int, bytes]:
+        current = timer.key is self.context.key and self.context.group >= 0
+        group = self.context.group if current else self.context.locate(timer.key)[0]
+        out = DataOutput()
+        self._serializer.write((timer.timestamp, timer.key, timer.namespace), out)
+        return group, out.to_bytes()
+
+    def _read(self, element: bytes) -> Timer:
+        timer = self._serializer.read(DataInput(element, "timer"))
+        return Timer(timer["timestamp"], timer["key"], timer["namespace"])
+
+
+class InternalTimerService:
+    """The timers of one service, in event and in processing time.
+
+    Args:
+        context: The current key, which is set before a timer fires.
+        event: The queue of event time.
+        processing: The queue of processing time.
+        clock: Returns the processing time.
+    """
+
+    def __init__(
+        self,
+        context: KeyContext,
+        event: InternalTimerQueue,
+        processing: InternalTimerQueue,
+        clock: Callable[[], int],
+    ) -> None:
+        self.context = context
+        self.event = event
+        self.processing = processing
+        self.clock = clock
+        self.current_watermark = NO_WATERMARK
+
+    def current_processing_time(self) -> int:
+        """Return the time of the clock."""
+        return self.clock()
+
+    def register_event_time_timer(self, timestamp: int, namespace: Any = None) -> None:
+        """Fire for the current key when the watermark reaches that time."""
+        self.event.add(self._timer(timestamp, namespace))
+
+    def delete_event_time_timer(self, timestamp: int, namespace: Any = None) -> None:
+        """Delete the timer of event time of the current key at that time."""
+        self.event.remove(self._timer(timestamp, namespace))
+
+    def register_processing_time_timer(self, timestamp: int, namespace: Any = None) -> None:
+        """Fire for the current key when the clock reaches that time."""
+        self.processing.add(self._timer(timestamp, namespace))
+
+    def delete_processing_time_timer(self, timestamp: int, namespace: Any = None) -> None:
+        """Delete the timer of processing time of the current key at that time."""
+        self.processing.remove(self._timer(timestamp, namespace))
+
+    def advance_watermark(self, timestamp: int) -> Iterator[Timer]:
+        """Yield the timers of event time that are due, each with its key as the current one.
+
+        Timers that are registered meanwhile and are due fire too.
+        """
+        self.current_watermark = timestamp
+        return self._due(self.event, timestamp)
+
+    def advance_processing_time(self, timestamp: int) -> Iterator[Timer]:
+        """Yield the timers of processing time that are due, each with its key as current."""
+        return self._due(self.processing, timestamp)
+
+    def next_processing_time(self) -> int | None:
+        """Return the time of the next timer of processing time; None without timers."""
+        timer = self.processing.peek()
+        return None if timer is None else timer.timestamp
+
+    def _due(self, queue: InternalTimerQueue, timestamp: int) -> Iterator[Timer]:
+        while (timer := queue.poll_until(timestamp)) is not None:
+            self.context.set(timer.key)
+            yield timer
+
+    def _timer(self, timestamp: int, namespace: Any) -> Timer:
+        if self.context.group < 0:
+            raise KeyGroupError("a timer needs a current key")
+        return Timer(timestamp, self.context.key, namespace)

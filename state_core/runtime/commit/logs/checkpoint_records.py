@@ -1,0 +1,255 @@
+"""The records of a checkpoint log, decoded, for every kind of log."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from statelake.state_core.errors import CheckpointRecordError, NotFoundError
+from statelake.state_core.extras import require_extra
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.printable import Printed, Table, age_text
+from statelake.state_core.runtime.commit import (
+    Changelogs,
+    Checkpoint,
+    CheckpointId,
+    CheckpointLog,
+    CheckpointLogKey,
+    CheckpointV2,
+    FileChangelogs,
+    FileCheckpointLog,
+    LogRecord,
+)
+from statelake.state_core.runtime.commit.records.records import (
+    BLOB_STORE_FACTORY,
+    CHANGELOG_FACTORY,
+)
+from statelake.state_core.runtime.commit.records.serdes import (
+    read_checkpoint_v1,
+    read_checkpoint_v2,
+    read_key,
+)
+
+KAFKA = "kafka://"
+# of records of runs: its marker is the id of a snapshot of the lake
+SNAPSHOT_FACTORY = "statelake.snapshot"
+SHORT = {
+    BLOB_STORE_FACTORY: "blob_store", CHANGELOG_FACTORY: "changelog", SNAPSHOT_FACTORY: "lake",
+}  # fmt: skip
+_RUN = re.compile(r"run-(\d{8,12})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A checkpoint in a log.
+
+    Attributes:
+        record: The encoded record.
+        key: Its key.
+        checkpoint: Its checkpoint.
+    """
+
+    record: LogRecord
+    key: CheckpointLogKey
+    checkpoint: Checkpoint
+
+    @property
+    def task(self) -> str:
+        """The task's name."""
+        return self.key.task
+
+    @property
+    def id(self) -> CheckpointId | None:
+        """The commit's id, if the record has one."""
+        if isinstance(self.checkpoint, CheckpointV2):
+            return self.checkpoint.id
+        ids = []
+        for written in self.checkpoint.offsets.values():
+            head, separator, _ = (written or "").partition(":")
+            try:
+                ids += [CheckpointId.parse(head)] if separator else []
+            except CheckpointRecordError:
+                continue  # an input's offset may have any form
+        return max(ids, default=None)
+
+    @property
+    def backends(self) -> dict[str, list[str]]:
+        """The stores for which each backend has a marker."""
+        if not isinstance(self.checkpoint, CheckpointV2):
+            return {}
+        return {factory: sorted(markers) for factory, markers in self.checkpoint.markers.items()}
+
+    @property
+    def snapshot(self) -> str:
+        """The snapshot of the lake with its state; empty if no run wrote it."""
+        if not isinstance(self.checkpoint, CheckpointV2):
+            return ""
+        return next(iter(self.checkpoint.markers.get(SNAPSHOT_FACTORY, {}).values()), "")
+
+    @property
+    def run(self) -> int | None:
+        """The number of the run that wrote it; None if no run did."""
+        found = _RUN.fullmatch(self.snapshot)
+        return int(found[1]) if found else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the record as JSON."""
+        return {
+            "offset": self.record.offset,
+            "appended_at": self.record.appended_at,
+            "key": json.loads(self.record.key),
+            "checkpoint": json.loads(self.record.message),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LastCheckpoints(Printed):
+    """The last checkpoint of each task, in each version.
+
+    Attributes:
+        records: The checkpoints, by task and version.
+        at: The time at which ages are measured, in milliseconds since 1970.
+    """
+
+    records: list[TaskRecord]
+    at: int
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return them as JSON can hold them."""
+        return [
+            {
+                "task": each.task,
+                "grouper": each.key.grouper,
+                "version": each.checkpoint.version,
+                "checkpoint": None if each.id is None else str(each.id),
+                "offset": each.record.offset,
+                "appended_at": each.record.appended_at,
+                "age_ms": self.at - each.record.appended_at,
+                "markers": each.backends,
+                "run": each.run,
+                "snapshot": each.snapshot or None,
+            }
+            for each in self.records
+        ]
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        tasks = f"{len({(each.key.grouper, each.task) for each in self.records})} tasks"
+        if all(each.snapshot for each in self.records):
+            columns = ("<task", ">run", "<snapshot", "<backends", "<checkpoint", ">age")
+            yield Table(tasks, columns, [
+                (each.task, str(each.run or ""), each.snapshot,
+                 ", ".join(SHORT.get(name, name) for name in each.backends), str(each.id),
+                 age_text(self.at - each.record.appended_at))
+                for each in self.records
+            ])  # fmt: skip
+            return
+        rows = [
+            (each.task, str(each.checkpoint.version), str(each.id or ""),
+             age_text(self.at - each.record.appended_at),
+             "; ".join(f"{SHORT.get(name, name)}: {', '.join(stores)}"
+                       for name, stores in each.backends.items()),
+             str(each.record.offset))
+            for each in self.records
+        ]  # fmt: skip
+        columns = ("<task", ">version", "<checkpoint", ">age", "<markers", ">offset")
+        yield Table(tasks, columns, rows)
+
+
+def open_log(location: str) -> CheckpointLog:
+    """Open the log at a place: a directory, or `kafka://HOST:PORT/TOPIC`.
+
+    Raises:
+        NotFoundError: There is no log at the location.
+    """
+    if location.startswith(KAFKA):
+        return _topic(location)
+    directory = Directory(location)
+    if any(name.endswith(".record") for name in directory.names()):
+        return FileCheckpointLog(directory)
+    raise NotFoundError(
+        "no checkpoint log: not a directory of records",
+        place=directory.uri,
+        remedy="name the directory that has the records in it",
+    )
+
+
+def open_changelogs(location: str) -> Changelogs:
+    """Return the changelogs of a cluster, `kafka://HOST:PORT`, or of a directory."""
+    if not location.startswith(KAFKA):
+        return FileChangelogs(location)
+    changelogs: Changelogs = _kafka().KafkaChangelogs(
+        _cluster(location.removeprefix(KAFKA).strip("/"))
+    )
+    return changelogs
+
+
+def _topic(location: str) -> CheckpointLog:
+    servers, _, topic = location.removeprefix(KAFKA).partition("/")
+    if not servers or not topic:
+        raise NotFoundError(f"{location!r} names no topic", remedy=f"{KAFKA}HOST:PORT/TOPIC")
+    log: CheckpointLog = _kafka().KafkaCheckpointLog(_cluster(servers), topic)
+    return log
+
+
+def _cluster(servers: str) -> Any:
+    return _kafka().KafkaCluster(servers, {"log_level": 0})
+
+
+def _kafka() -> Any:
+    require_extra("kafka")
+    return importlib.import_module("statelake.state_core.runtime.commit.backends.kafka")
+
+
+def read_records(log: CheckpointLog) -> list[TaskRecord]:
+    """Return every checkpoint of a known version, in the order of the log.
+
+    Raises:
+        CheckpointRecordError: A record is broken.
+    """
+    records = (record_of(record) for record in log.read())
+    return [record for record in records if record is not None]
+
+
+def record_of(record: LogRecord) -> TaskRecord | None:
+    """Decode a record; None if its type is not known.
+
+    Raises:
+        CheckpointRecordError: The record is broken.
+    """
+    try:
+        key = read_key(record.key)
+        if key.version is None:
+            return None
+        read = read_checkpoint_v1 if key.version == 1 else read_checkpoint_v2
+        return TaskRecord(record, key, read(record.message))
+    except CheckpointRecordError as error:
+        raise error.within(f"record {record.offset} of the checkpoint log") from error
+
+
+def last_records(
+    records: Iterable[TaskRecord], tasks: Iterable[str] = ()
+) -> dict[tuple[str, str], dict[int, TaskRecord]]:
+    """Return the last record of each version, by grouper and task.
+
+    Args:
+        records: In the order of the log.
+        tasks: Only these; all by default.
+
+    Raises:
+        NotFoundError: A task has no record.
+    """
+    wanted = set(tasks)
+    versions_by_task: dict[tuple[str, str], dict[int, TaskRecord]] = {}
+    for record in records:
+        if not wanted or record.task in wanted:
+            versions = versions_by_task.setdefault((record.key.grouper, record.task), {})
+            versions[record.checkpoint.version] = record
+    missing = sorted(wanted - {task for _, task in versions_by_task})
+    if missing:
+        raise NotFoundError(f"no record of task {missing[0]!r}", remedy="list the log's tasks")
+    return dict(sorted(versions_by_task.items(), key=lambda item: (item[0][1], item[0][0])))

@@ -1,0 +1,319 @@
+"""Check whether a declared job would restore from a snapshot, without losing state.
+
+`legality` checks a job against the rules alone; this module checks it against the states of a
+savepoint or of the lake. It is a fault if Flink refuses, or accepts and loses state, such as a
+state that begins empty because its content is of another form. An accepted surprise is a warning.
+
+Source: `DefaultOperatorStateBackend` (modes, compatibility), `StateAssignmentOperation`
+(parallelism, missing operators); keyed state as in `formats.layout.state_compatibility`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from statelake.state_core.formats.layout.meta_info import (
+    BackendStateType,
+    StateMetaInfo,
+)
+from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
+from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOperatorState
+from statelake.state_core.model.key_groups import operator_id_of_uid
+from statelake.state_core.runtime.declarations.findings import Finding, Severity
+from statelake.state_core.runtime.declarations.jobs import (
+    JobDeclaration,
+    OperatorDeclaration,
+    StreamKind,
+)
+from statelake.state_core.runtime.declarations.states import (
+    AggregatingStateDeclaration,
+    BroadcastStateDeclaration,
+    ListStateDeclaration,
+    MapStateDeclaration,
+    RedistributionMode,
+    RedistributionStrategy,
+    ReducingStateDeclaration,
+    StateDeclaration,
+    ValueStateDeclaration,
+)
+from statelake.state_core.runtime.declarations.type_descriptors import TypeDescriptor
+from statelake.state_core.runtime.legality.stored_states import HeldOperator, HeldState
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
+from statelake.state_core.serializers.type_spec import parse_type
+
+UNION_LIMIT = 256 << 20
+VOID_NAMESPACE = "VoidNamespace"
+_LISTS = ("SPLIT list", "UNION list")
+_LOST = "Flink looks for it elsewhere, and the state begins empty"
+
+
+def check_restore(
+    job: JobDeclaration,
+    held: Iterable[HeldOperator],
+    *,
+    allow_missing: bool = False,
+    union_limit: int = UNION_LIMIT,
+) -> list[Finding]:
+    """Check a declared job against the snapshot that it is to restore.
+
+    Args:
+        job: The declaration.
+        held: The operators of the snapshot.
+        allow_missing: Whether an operator may be missing (`--allowNonRestoredState`).
+        union_limit: The size in bytes, over all subtasks, above which a UNION list gets a warning.
+    """
+    operators = {operator.operator_id: operator for operator in held}
+    findings: list[Finding] = []
+    for operator in job.operators:
+        before = operators.pop(operator_id_of_uid(operator.uid), None)
+        if before is not None:
+            findings += _Check(operator, before, union_limit).findings()
+        elif operator.declared:
+            problem = "the snapshot has no state of it, and it begins with none"
+            remedy = "if it should, look for another uid"
+            severity = Severity.WARNING
+            findings.append(
+                Finding(severity, "new_operator", operator.uid, problem, remedy, operator.function)
+            )
+    return findings + [
+        _gone(operator, allow_missing) for operator in operators.values() if operator.states
+    ]
+
+
+def _gone(operator: HeldOperator, allowed: bool) -> Finding:
+    names = ", ".join(repr(state.meta.name) for state in operator.states)
+    return Finding(
+        Severity.WARNING if allowed else Severity.FAULT,
+        "missing_operator",
+        operator.label,
+        f"the job has no such operator, and the snapshot has its states {names}",
+        "declare it, or restore with --allowNonRestoredState, which drops them",
+    )
+
+
+@dataclass(frozen=True)
+class _Check:
+    """An operator, both declared and in the snapshot."""
+
+    operator: OperatorDeclaration
+    held: HeldOperator
+    union_limit: int
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield all findings, those about the whole operator first."""
+        yield from self.parallelism()
+        yield from self.key()
+        declared = {declaration.name: declaration for declaration, _ in self.operator.declared}
+        by_name: dict[str, list[HeldState]] = {}
+        for state in self.held.states:
+            by_name.setdefault(state.meta.name, []).append(state)
+        for name, declaration in declared.items():
+            yield from self.state(declaration, by_name.get(name, []))
+        for name, several in by_name.items():
+            if name not in declared:
+                for state in several:
+                    yield from self.undeclared(name, state)
+
+    def parallelism(self) -> Iterator[Finding]:
+        """Check the max parallelism, which never changes."""
+        count, groups = self.operator.parallelism, self.held.max_parallelism
+        if count is not None and count > groups:
+            problem = f"a parallelism of {count}, and the snapshot has {groups} key groups"
+            yield self.fault("parallelism", problem, f"make it {groups} at most, or rehash")
+        declared = self.operator.max_parallelism
+        if declared is not None and declared != groups:
+            problem = f"a maximum parallelism of {declared}, and the snapshot's is {groups}"
+            yield self.fault("max_parallelism", problem, f"leave it at {groups}, or rehash")
+
+    def key(self) -> Iterator[Finding]:
+        """Check the key serializer: entries are found by the bytes of their key."""
+        before, after = self.held.key, self.operator.key_type
+        if before is None or StreamKind.KEYED not in self.operator.inputs:
+            return
+        if after is None:
+            problem = f"the key's type is not declared, and not compared with {before.type_name}"
+            yield self.warning("key", problem, "declare the operator's key")
+            return
+        (result,) = check_operators(
+            [OperatorSchema("", before)], [OperatorSchema("", after.snapshot())]
+        )
+        yield from self.judged("key", result.result, "write the state anew, by its new key")
+
+    def state(self, declared: StateDeclaration, held: list[HeldState]) -> Iterator[Finding]:
+        """Check one declared state against those of its name."""
+        form = _form(declared)
+        same = [state for state in held if state.form in (form, "keyed unknown")]
+        same = [state for state in same if state.keyed == form.startswith("keyed")]
+        if same:
+            yield from self.same(declared, same[0])
+        elif held:
+            yield self.changed(declared, held[0], form)
+        else:
+            problem = f"the snapshot has no {form} state of that name, and it begins empty"
+            yield self.warning(
+                "new_state", problem, "if it should not, look for its name", declared
+            )
+
+    def changed(self, declared: StateDeclaration, held: HeldState, form: str) -> Finding:
+        """Return the fault of another kind, another redistribution, or another form of state."""
+        problem = f"{held.form} state in the snapshot, declared as {form} state"
+        remedy = f"declare it as {held.form} state, or give the new one another name"
+        if held.keyed and form.startswith("keyed"):
+            return self.fault("kind", f"{problem}: a state keeps its kind", remedy, declared)
+        if held.form in _LISTS and form in _LISTS:
+            how = held.form.removesuffix(" list")
+            remedy = f"redistribute_by {how}, or give the new one another name"
+            return self.fault("redistribution", f"{problem}: Flink refuses", remedy, declared)
+        return self.fault("redistribution", f"{problem}: {_LOST}", remedy, declared)
+
+    def same(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
+        """Check the types of a state, and the rules of its kind."""
+        remedy = "declare the type that it has, or migrate the state first"
+        yield from self.judged("type", self.types(declared, held), remedy, declared)
+        if held.form == "UNION list":
+            yield from self.union(declared, held)
+        if held.disagreeing:
+            who = ", ".join(map(str, held.disagreeing))
+            problem = f"its copies differ, those of the subtasks {who} from the first"
+            remedy = "let one subtask's copy count: the broadcast side wrote unlike things"
+            yield self.warning("identical", problem, remedy, declared)
+
+    def types(self, declared: StateDeclaration, held: HeldState) -> Compatibility:
+        """Return the compatibility of the serializers."""
+        name = declared.name
+        if held.keyed:
+            key = self.held.key or parse_type("Void")
+            old = OperatorSchema("", key, {name: held.meta})
+            new = OperatorSchema("", key, {name: _keyed_meta(declared, key)})
+        else:
+            old = OperatorSchema("", None, operator_states={name: held.meta})
+            new = OperatorSchema("", None, operator_states={name: _operator_meta(declared)})
+        (*_, result) = check_operators([old], [new])
+        return result.result
+
+    def union(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
+        """Check the size of a UNION list, which every subtask gets in full."""
+        count = self.operator.parallelism or self.held.parallelism
+        whole = held.state_bytes * count
+        if count > 1 and whole >= self.union_limit:
+            problem = (
+                f"{held.elements:,} elements of {_size(held.state_bytes)} go to each of {count}"
+                f" subtasks: {held.elements * count:,} elements of {_size(whole)} on restore"
+            )
+            remedy = "keep what a subtask needs and drop the rest, or use SPLIT"
+            yield self.warning("union_memory", problem, remedy, declared)
+
+    def undeclared(self, name: str, held: HeldState) -> Iterator[Finding]:
+        """Check a state that is not declared; timers never are."""
+        if held.meta.kind is BackendStateType.PRIORITY_QUEUE:
+            return
+        keyed = {StreamKind.KEYED, StreamKind.GLOBAL} & set(self.operator.inputs)
+        if held.keyed and not keyed:
+            problem = f"{held.form} state over {self.operator.streams}: nothing restores it"
+            fate = "the next savepoint is without it"
+        else:
+            problem = f"{held.form} state that is not declared"
+            fate = "it is restored and kept, and nobody reads it"
+        yield Finding(
+            Severity.WARNING,
+            "extra_state",
+            self.operator.uid,
+            f"{problem}; {fate}",
+            "declare it, or drop it from the snapshot",
+            self.operator.function,
+            name,
+        )
+
+    def judged(
+        self, rule: str, result: Compatibility, remedy: str, state: StateDeclaration | None = None
+    ) -> Iterator[Finding]:
+        """Yield a finding for a compatibility of serializers."""
+        reasons = "; ".join(map(str, result.reasons))
+        if result.verdict is Verdict.INCOMPATIBLE:
+            yield self.fault(rule, reasons, remedy, state)
+        elif result.verdict is Verdict.UNKNOWN:
+            yield self.warning(rule, f"not to be told from here: {reasons}", "", state)
+        elif result.verdict is Verdict.COMPATIBLE_AFTER_MIGRATION:
+            yield self.warning(rule, f"migrated on restore: {reasons}", "", state)
+
+    def fault(
+        self, rule: str, problem: str, remedy: str, state: StateDeclaration | None = None
+    ) -> Finding:
+        """Return a finding that stops the restore, or loses state."""
+        return self._finding(Severity.FAULT, rule, problem, remedy, state)
+
+    def warning(
+        self, rule: str, problem: str, remedy: str, state: StateDeclaration | None = None
+    ) -> Finding:
+        """Return a finding that deserves a look."""
+        return self._finding(Severity.WARNING, rule, problem, remedy, state)
+
+    def _finding(
+        self,
+        severity: Severity,
+        rule: str,
+        problem: str,
+        remedy: str,
+        state: StateDeclaration | None,
+    ) -> Finding:
+        name = "" if state is None else state.name
+        own = self.operator
+        return Finding(severity, rule, own.uid, problem, remedy, own.function, name, own.streams)
+
+
+def _form(declared: StateDeclaration) -> str:
+    """Return the form of a declared state, as in `HeldState.form`."""
+    if isinstance(declared, BroadcastStateDeclaration):
+        return "broadcast"
+    moves = declared.redistribution_mode is RedistributionMode.REDISTRIBUTABLE
+    if isinstance(declared, ListStateDeclaration) and moves:
+        split = declared.redistribution_strategy is RedistributionStrategy.SPLIT
+        return "SPLIT list" if split else "UNION list"
+    return f"keyed {declared.kind}"
+
+
+def _value_type(declared: StateDeclaration) -> TypeDescriptor:
+    """Return the stored type: a list's element, a map's value, an accumulator."""
+    if isinstance(declared, AggregatingStateDeclaration):
+        return declared.accumulator_type
+    if isinstance(declared, MapStateDeclaration | BroadcastStateDeclaration):
+        return declared.value_type
+    known = ValueStateDeclaration | ListStateDeclaration | ReducingStateDeclaration
+    assert isinstance(declared, known)  # noqa: S101 - there are no other kinds
+    return declared.type
+
+
+def _operator_meta(declared: StateDeclaration) -> StateMetaInfo:
+    """Return the meta info of operator state that a job with this declaration would register."""
+    if isinstance(declared, BroadcastStateDeclaration):
+        mode, key = "broadcast", declared.key_type.snapshot()
+        return NewOperatorState(
+            declared.name, (), mode, _value_type(declared).snapshot(), key
+        ).meta_info()
+    mode = _form(declared).removesuffix(" list").lower()
+    return NewOperatorState(declared.name, (), mode, _value_type(declared).snapshot()).meta_info()
+
+
+def _keyed_meta(declared: StateDeclaration, key: TypeSerializerSnapshot) -> StateMetaInfo:
+    """Return the meta info of keyed state that a job with this declaration would register."""
+    user_key = declared.key_type.snapshot() if isinstance(declared, MapStateDeclaration) else ""
+    return NewKeyedState(
+        declared.name,
+        (),
+        declared.kind,
+        _value_type(declared).snapshot(),
+        user_key,
+        VOID_NAMESPACE,
+        declared.ttl is not None,
+    ).meta_info(key)
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes, rounded for people."""
+    amount, unit = float(count), 0
+    units = ("B", "KiB", "MiB", "GiB", "TiB")
+    while amount >= 1024 and unit < len(units) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.0f} {units[unit]}" if unit == 0 else f"{amount:.1f} {units[unit]}"

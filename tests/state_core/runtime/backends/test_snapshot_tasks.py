@@ -1,0 +1,200 @@
+"""The two parts of a snapshot: what is prepared is released, whatever happens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from statelake.state_core.errors import MissingFileError, SnapshotError
+from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
+from statelake.state_core.formats.writing.writer import SavepointDirectory
+from statelake.state_core.runtime.backends import KeyedStateBackend, SnapshotTarget
+from statelake.state_core.runtime.backends.states.snapshots import SnapshotRun, merge_by_key_group
+from statelake.state_core.runtime.backends.states.tables import entries_of
+from tests.support.jobs.backend_cases import MakeBackend, descriptor, restored_at
+
+
+class Counted:
+    """A strategy's resources, counted."""
+
+    def __init__(self, strategy: Any) -> None:
+        self.prepared = self.released = 0
+        prepare = strategy.sync_prepare_resources
+
+        def counting(checkpoint_id: int) -> Any:
+            resources = prepare(checkpoint_id)
+            release = resources.release
+            self.prepared += 1
+
+            def released() -> None:
+                self.released += 1
+                release()
+
+            resources.release = released
+            return resources
+
+        strategy.sync_prepare_resources = counting
+
+
+@pytest.fixture
+def filled(backend: KeyedStateBackend) -> KeyedStateBackend:
+    """A backend with 500 keys."""
+    value: Any = backend.state(descriptor("value"))
+    for number in range(500):
+        backend.set_current_key(f"key {number}")
+        value.update(number)
+    return backend
+
+
+@pytest.mark.parametrize("savepoint", [True, False])
+def test_resources_are_released_behind_success(
+    filled: KeyedStateBackend, tmp_path: Path, savepoint: bool
+) -> None:
+    """Once, and not before the asynchronous part."""
+    counted = Counted(filled.savepoints if savepoint else filled.checkpoints)
+    target = SnapshotTarget(1, Directory(tmp_path / "chk-1"), Directory(tmp_path / "shared"))
+    task = filled.snapshot(target, savepoint=savepoint)
+    assert (counted.prepared, counted.released) == (1, 0)
+    assert task.run() is not None
+    task.cancel()
+    assert (counted.prepared, counted.released) == (1, 1)
+    with pytest.raises(SnapshotError, match="before"):
+        task.run()
+
+
+@pytest.mark.parametrize("savepoint", [True, False])
+def test_resources_are_released_behind_failure(
+    filled: KeyedStateBackend, tmp_path: Path, savepoint: bool
+) -> None:
+    """What can't be written is an error, and nothing is held; the next one goes well."""
+    counted = Counted(filled.savepoints if savepoint else filled.checkpoints)
+    (tmp_path / "file").write_text("in the way")
+    blocked = Directory(tmp_path / "file" / "below")
+    with pytest.raises((SnapshotError, OSError)):
+        filled.snapshot(SnapshotTarget(1, blocked, blocked), savepoint=savepoint).run()
+    assert (counted.prepared, counted.released) == (1, 1)
+    target = SnapshotTarget(2, Directory(tmp_path / "chk-2"), Directory(tmp_path / "shared"))
+    assert filled.snapshot(target, savepoint=savepoint).run() is not None
+
+
+def test_resources_are_released_when_cancelled(filled: KeyedStateBackend, tmp_path: Path) -> None:
+    """A cancelled snapshot writes nothing, and can't be run."""
+    counted = Counted(filled.savepoints)
+    task = filled.snapshot(SnapshotTarget(1, Directory(tmp_path)), savepoint=True)
+    task.cancel()
+    task.cancel()
+    assert (counted.prepared, counted.released) == (1, 1)
+    with pytest.raises(SnapshotError, match="cancelled"):
+        task.run()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_snapshot_is_written_while_the_job_goes_on(
+    filled: KeyedStateBackend, make_backend: MakeBackend, tmp_path: Path
+) -> None:
+    """Another thread writes what was there, while this one changes every key."""
+    value: Any = filled.state(descriptor("value"))
+    task = filled.snapshot(SnapshotTarget(1, Directory(tmp_path)), savepoint=True)
+    handles: list[Any] = []
+    writer = Thread(target=lambda: handles.append(task.run()))
+    writer.start()
+    for number in range(500):
+        filled.set_current_key(f"key {number}")
+        value.update(None if number % 2 else -number)
+    writer.join()
+    (restored,) = restored_at(make_backend, handles, tmp_path, 1)
+    with restored:
+        again: Any = restored.state(descriptor("value"))
+        for number in range(500):
+            restored.set_current_key(f"key {number}")
+            assert again.value() == number
+
+
+def test_no_state_is_no_file(backend: KeyedStateBackend, tmp_path: Path) -> None:
+    """Where no state is registered, there is no handle, as in Flink."""
+    assert backend.snapshot(SnapshotTarget(1, Directory(tmp_path)), savepoint=True).run() is None
+    backend.state(descriptor("value"))
+    handle: Any = backend.snapshot(SnapshotTarget(2, Directory(tmp_path)), savepoint=True).run()
+    assert set(handle.offsets) == {0}
+
+
+def test_a_savepoint_is_not_written_over(filled: KeyedStateBackend, tmp_path: Path) -> None:
+    """A directory with something in it is refused before the snapshot is begun."""
+    (tmp_path / "something").write_text("")
+    with pytest.raises(SnapshotError, match="not empty"):
+        SavepointDirectory(tmp_path)
+    assert filled.current_key == "key 499"
+
+
+def test_of_two_savepoints_at_one_place_the_first_stays(wordcount: Path, tmp_path: Path) -> None:
+    """The second is refused in a sentence, and leaves nothing."""
+    metadata = read_metadata((wordcount / "_metadata").read_bytes())
+    metadata = replace(metadata, operators=[])
+    first, second = (SavepointDirectory(tmp_path / "savepoint") for _ in range(2))
+    first.commit(metadata)
+    written = (tmp_path / "savepoint" / "_metadata").read_bytes()
+    with pytest.raises(SnapshotError, match="another has written there meanwhile"):
+        second.commit(metadata)
+    second.abandon()
+    assert [path.name for path in tmp_path.iterdir()] == ["savepoint"]
+    assert (tmp_path / "savepoint" / "_metadata").read_bytes() == written
+
+
+def test_what_a_dead_export_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    """Not what one that lives has written by then, to the same place or to another."""
+    places = [tmp_path / "savepoint", tmp_path / "savepoint", tmp_path / "other"]
+    dead, living, other = (SavepointDirectory(place) for place in places)
+    for target in (dead, living, other):
+        target.directory.write("file", b"state")
+    dead._release()  # as the system does it for a process that is killed
+    following = SavepointDirectory(tmp_path / "savepoint")
+    left = {target.directory.root for target in (living, other, following)}
+    assert {str(path) for path in tmp_path.iterdir()} == left
+    assert living.directory.read("file") == b"state"
+
+
+def test_a_savepoint_that_misses_a_file_is_not_made(wordcount: Path, tmp_path: Path) -> None:
+    """As when somebody else has removed it from what is being written."""
+    target = SavepointDirectory(tmp_path / "savepoint")
+    with pytest.raises(MissingFileError):
+        target.commit(read_metadata((wordcount / "_metadata").read_bytes()))
+    target.abandon()
+    assert list(tmp_path.iterdir()) == []
+
+
+class Runs:
+    """An iterator of one state over the given key groups, one entry a run."""
+
+    def __init__(self, state_id: int, groups: list[int]) -> None:
+        self.state_id = state_id
+        self.groups = groups
+
+    def __iter__(self) -> Any:
+        for group in self.groups:
+            entries = entries_of(self.state_id, group, [b"k"], [b"v"])
+            yield SnapshotRun(group, self.state_id, entries)
+
+
+def test_iterators_are_merged_by_key_group() -> None:
+    """Key groups ascend, states within them; beginnings and ends are marked."""
+    merged = list(merge_by_key_group([Runs(0, [1, 1, 3]), Runs(1, []), Runs(2, [0, 1, 3])]))
+    assert [(step.run.key_group, step.run.state_id) for step in merged] == [
+        (0, 2), (1, 0), (1, 0), (1, 2), (3, 0), (3, 2)
+    ]  # fmt: skip
+    marks = [
+        (step.new_key_group, step.new_state, step.state_ends, step.key_group_ends)
+        for step in merged
+    ]
+    assert marks == [
+        (True, True, True, True),
+        (True, True, False, False),
+        (False, False, True, False),
+        (False, True, True, True),
+        (True, True, True, False),
+        (False, True, True, True),
+    ]
