@@ -530,7 +530,7 @@ def examine(
         traits=_traits(metadata, streams, kind),
         checkpoint_id=metadata.checkpoint_id,
         bytes=size,
-        incremental_bytes=max(0, size - sum(map(_carried_bytes, metadata.operators))),
+        incremental_bytes=max(0, size - sum(map(_unmanaged_bytes, metadata.operators))),
         parallelism=max((each.parallelism for each in metadata.operators), default=0),
         operators=len(metadata.operators),
         files=len(files.needed),
@@ -705,7 +705,7 @@ def _state_bytes(operator: OperatorMetadata) -> int:
     return coordinator + sum(map(subtask_bytes, (operator.subtasks or {}).values()))
 
 
-def _carried_bytes(operator: OperatorMetadata) -> int:
+def _unmanaged_bytes(operator: OperatorMetadata) -> int:
     """Return the bytes of earlier checkpoints, which Flink's checkpointed size is without."""
     carried = 0
     for subtask in (operator.subtasks or {}).values():

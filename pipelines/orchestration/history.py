@@ -141,6 +141,6 @@ def _contents(record: SnapshotRecord) -> dict[str, _Contents]:
             contents[table.path] = _Contents(
                 sum(state.entries for state in inside),
                 sum(state.state_bytes for state in inside),
-                frozenset(unit.path for unit in table.units),
+                frozenset(file.path for file in table.units),
             )
     return contents

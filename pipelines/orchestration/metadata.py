@@ -115,8 +115,8 @@ def tables_metadata(lake: Catalog, done: ImportResult) -> Metadata:
         "dagster/row_count": record.entries,
         "state (bytes)": record.state_bytes,
         "written (bytes)": record.written_bytes,
-        "files written": done.written_units,
-        "files kept from the previous snapshot": done.kept_units,
+        "files written": done.written_files,
+        "files kept from the previous snapshot": done.kept_files,
         "lake": dg.MetadataValue.path(lake.directory.uri),
         "tables": dg.MetadataValue.md(markdown_table(columns, rows)),
         "preview": dg.MetadataValue.md(_preview(lake, record.operators)),
@@ -155,7 +155,7 @@ def table_metadata(
     """
     metadata = {}
     by_size = sorted(
-        (-sum(unit.size for unit in table.units), table.path) for table in record.tables
+        (-sum(file.size for file in table.units), table.path) for table in record.tables
     )
     drawn = {path for _, path in by_size[:DRAWN_TABLES]}
     for operator in record.operators:
@@ -173,7 +173,7 @@ def table_metadata(
                 "dagster/uri": stored.uri,
                 "dagster/table_name": table.path,
                 "state (bytes)": sum(state.state_bytes for state in states),
-                "files (bytes)": sum(unit.size for unit in table.units),
+                "files (bytes)": sum(file.size for file in table.units),
                 "files": len(table.units),
                 "version": table.version,
                 "operator": printable(operator.label),
@@ -233,19 +233,19 @@ def _preview(lake: Catalog, operators: list[OperatorRecord]) -> str:
     parts = []
     for operator in operators:
         for state in operator.operator_states:
-            units = operator.table_of(state).units[:1]
-            batch = read_operator_rows(lake.location, state, units)
+            files = operator.table_of(state).units[:1]
+            batch = read_operator_rows(lake.location, state, files)
             _, layout = parse_operator_state(state.meta_info)
             parts.append(f"**{as_markdown(state.table)}**\n\n{_first_rows(batch, layout)}")
         for table in operator.keyed_tables:
             if not table.units:
                 continue
-            unit = table.units[0]
+            file = table.units[0]
             reader = table_rows(lake.location, operator, table)
             parts += [
                 f"**{as_markdown(table.path)}** ({as_markdown(rows.name)})\n\n"
                 f"{_first_rows(rows.batch, rows.layout)}"
-                for rows in reader.read(KeyGroupRange(unit.first, unit.last))
+                for rows in reader.read(KeyGroupRange(file.first, file.last))
             ]
     return "\n\n".join(parts)
 

@@ -176,7 +176,7 @@ class TestChoice:
         """A program's own session on a cluster is used; its own on this machine is not needed."""
         context = SimpleNamespace(_active_spark_context=SimpleNamespace(master=master))
         monkeypatch.setitem(sys.modules, "pyspark", SimpleNamespace(SparkContext=context))
-        monkeypatch.setattr("statelake.pipelines.engine.has_extra", lambda _: True)
+        monkeypatch.setattr("statelake.pipelines.engine_choice.has_extra", lambda _: True)
         chosen = choose_engine("auto")
         assert getattr(chosen, "name", chosen) == engine
 

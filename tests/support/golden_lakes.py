@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from statelake import Lake, NewKeyedState, NewOperator, NewOperatorState, write_snapshot
-from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables import file_spans as units
 from tests.support.lakes import tiny_pieces
 from tests.support.savepoints.golden_cases import GOLDEN
 

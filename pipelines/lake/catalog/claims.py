@@ -22,11 +22,11 @@ from typing import Any, TypeAlias
 
 from statelake.pipelines.lake.catalog.processes import PROCESS_RULES
 from statelake.pipelines.lake.tables.names import (
-    is_carried_name,
     is_edited_file,
     is_table_of,
     is_token,
     is_unit_path,
+    is_unmanaged_name,
     token_of,
 )
 from statelake.pipelines.lake.tables.record_rules import TEXT, TEXTS, Rule, broken_rule
@@ -338,7 +338,7 @@ def _problem_of(name: str, claim: Claim) -> str:
         if not (token_of(path) or is_edited_file(path))
     ]
     others += [token for token in claim.tokens if not is_token(token)]
-    others += [name for name in claim.carried if not is_carried_name(name)]
+    others += [name for name in claim.carried if not is_unmanaged_name(name)]
     return f"{others[0]!r:.200} is no file or table of job {claim.job!r}" if others else ""
 
 

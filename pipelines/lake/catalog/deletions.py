@@ -31,17 +31,17 @@ from deltalake.exceptions import CommitFailedError
 from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion
 from statelake.pipelines.lake.catalog.claims import DeletionClaim
 from statelake.pipelines.lake.catalog.processes import read_note
-from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY
+from statelake.pipelines.lake.catalog.unmanaged_state import UNMANAGED_DIRECTORY
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY, read_entry
 from statelake.pipelines.lake.tables.names import (
     AREAS,
     RUNS,
     SNAPSHOTS,
-    is_carried_name,
     is_edited_file,
     is_table_path,
     is_token,
+    is_unmanaged_name,
     token_in,
     token_of,
     version_in,
@@ -204,7 +204,7 @@ def carry_out(lake: Catalog, claim: DeletionClaim) -> Freed:
     for path, cut in claim.logs.items():
         freed += looks.follow(partial(_clean_log, lake.table(path), cut))
     if claim.carried or claim.tokens:
-        freed += sweep_carried(lake, claim.carried, claim.tokens)
+        freed += sweep_unmanaged(lake, claim.carried, claim.tokens)
     for token in claim.tokens:
         lake.directory.delete(f"{ALIVE}/{token}")
     return freed
@@ -340,11 +340,11 @@ def _delete(table: StateTable, files: Mapping[str, int]) -> Freed:
 def named_files(records: Iterable[SnapshotRecord], path: str) -> set[str]:
     """Return the files of a table that some snapshots have."""
     return {
-        unit.path
+        file.path
         for record in records
         for table in record.tables
         if table.path == path
-        for unit in table.units
+        for file in table.units
     }
 
 
@@ -387,7 +387,7 @@ def _show_newest(
         return None
     kept = [held for record in records for held in record.tables if held.path == table.path]
     shown = {file.path for file in files_of(latest)}
-    if any(shown == {unit.path for unit in held.units} for held in kept):
+    if any(shown == {data_file.path for data_file in held.units} for held in kept):
         return latest
     maker = table.maker(latest.version())
     is_edited = not maker or maker.startswith(UNDO)
@@ -396,7 +396,7 @@ def _show_newest(
     newest = kept[-1] if kept else None
     table.replace_files(
         (latest if newest is None else table.require(newest.version)).schema(),
-        [] if newest is None else [TableFile.of(unit) for unit in newest.units],
+        [] if newest is None else [TableFile.of(data_file) for data_file in newest.units],
         partition_by=_partition_of(latest),
         attempt=DROP,
     )
@@ -459,7 +459,7 @@ def _edit_leftovers(table: StateTable, latest: DeltaTable | None) -> list[tuple[
     return leftovers
 
 
-def sweep_carried(
+def sweep_unmanaged(
     lake: Catalog,
     names: Collection[str] | None = None,
     tokens: Collection[str] = (),
@@ -475,8 +475,8 @@ def sweep_carried(
         dry_run: Only count them.
     """
     present = [
-        (path.removeprefix(f"{CARRIED_DIRECTORY}/"), size)
-        for path, size in lake.directory.files_below(CARRIED_DIRECTORY)
+        (path.removeprefix(f"{UNMANAGED_DIRECTORY}/"), size)
+        for path, size in lake.directory.files_below(UNMANAGED_DIRECTORY)
     ]
     if names is not None:
         present = [
@@ -494,9 +494,9 @@ def sweep_carried(
     for name, size in present:
         # an open attempt may still name a file that no snapshot has
         may_come = token_in(name) in version.claims.attempts
-        if is_carried_name(name) and name not in needed and not may_come:
+        if is_unmanaged_name(name) and name not in needed and not may_come:
             if not dry_run:
-                lake.directory.delete(f"{CARRIED_DIRECTORY}/{name}")
+                lake.directory.delete(f"{UNMANAGED_DIRECTORY}/{name}")
             freed += Freed(1, size)
     return freed
 

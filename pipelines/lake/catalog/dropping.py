@@ -31,7 +31,6 @@ from statelake.pipelines.lake.catalog.deletions import (
     finish_deletions,
     log_cuts,
     remove_left_directories,
-    sweep_carried,
     sweep_catalog,
     sweep_notes,
     sweep_parts,
@@ -39,6 +38,7 @@ from statelake.pipelines.lake.catalog.deletions import (
     sweep_runs,
     sweep_signs,
     sweep_tables,
+    sweep_unmanaged,
     table_paths,
 )
 from statelake.pipelines.lake.catalog.snapshot_names import absent_snapshot
@@ -172,10 +172,10 @@ def bytes_freed(going: Iterable[SnapshotRecord], staying: Iterable[SnapshotRecor
 def _sizes(records: Iterable[SnapshotRecord]) -> dict[tuple[str, str], int]:
     """Return the bytes of each file that some snapshots need, by table (or `CARRIED`) and path."""
     sizes = {
-        (table.path, unit.path): unit.size
+        (table.path, file.path): file.size
         for record in records
         for table in record.tables
-        for unit in table.units
+        for file in table.units
     }
     return sizes | {
         (CARRIED, carried.blob): carried.size for record in records for carried in record.carried
@@ -221,7 +221,7 @@ def drop_snapshots(
     lake.transact_to_free(decide)
     freed = finish_deletions(lake, {job})
     lake.reserve()
-    freed += sweep_tables(lake, job, tables) + sweep_carried(lake) + sweep_rows(lake, SNAPSHOTS)
+    freed += sweep_tables(lake, job, tables) + sweep_unmanaged(lake) + sweep_rows(lake, SNAPSHOTS)
     freed += sweep_runs(lake, job) + sweep_catalog(lake)
     logs = [f"{path}/{LOG_DIRECTORY}" for path in (*tables, SNAPSHOTS)]
     freed += sweep_parts(lake, [*logs, "_statelake"])
@@ -329,7 +329,7 @@ def _drop(
 def _contents(records: Iterable[SnapshotRecord]) -> set[tuple[str, frozenset[str]]]:
     """Return the tables of some snapshots, each with the files that it has in one of them."""
     return {
-        (table.path, frozenset(unit.path for unit in table.units))
+        (table.path, frozenset(file.path for file in table.units))
         for record in records
         for table in record.tables
     }
@@ -389,7 +389,7 @@ def clean_lake(lake: Catalog, exports: Iterable[str] = (), *, dry_run: bool = Tr
     for path in (SNAPSHOTS, ERASURE_RECORDS):
         freed += done(partial(sweep_rows, lake, path, dry_run=dry_run))
     freed += done(partial(sweep_catalog, lake, dry_run=dry_run))
-    freed += sweep_carried(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)
+    freed += sweep_unmanaged(lake, dry_run=dry_run) + sweep_signs(lake, dry_run=dry_run)
     freed += sweep_notes(lake, dry_run=dry_run)
     freed += remove_left_directories(exports, dry_run=dry_run)
     freed += sweep_parts(lake, [""], dry_run=dry_run)

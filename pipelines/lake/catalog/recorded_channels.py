@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata, carried_source
+from statelake.pipelines.lake.catalog.unmanaged_state import unmanaged_metadata, unmanaged_source
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.files.filesystem import Directory
@@ -23,9 +23,9 @@ def recorded_channels(lake: Directory, record: SnapshotRecord) -> list[Channel]:
     Raises:
         LakeError: The carried `_metadata` can't be read.
     """
-    operators = carried_metadata(record).operators
+    operators = unmanaged_metadata(record).operators
     labels = {operator.operator_id: operator.label for operator in record.operators}
-    return channels_among(operators, lambda handle: carried_source(handle, lake), labels)
+    return channels_among(operators, lambda handle: unmanaged_source(handle, lake), labels)
 
 
 def recorded_value(record: SnapshotRecord, operator: str, state: str) -> TypeSerializer:

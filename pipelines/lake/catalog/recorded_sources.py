@@ -8,7 +8,7 @@ from pathlib import Path
 
 from statelake.pipelines.keys import lines_of
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.catalog.unmanaged_state import unmanaged_metadata
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.state_core.connectors.elements import StateElement
@@ -34,7 +34,7 @@ def recorded_sources(lake: str, record: SnapshotRecord) -> list[Source]:
     Raises:
         LakeError: A table, or the carried `_metadata`, can't be read.
     """
-    return sources_among(lake, record.operators, carried_metadata(record).operators)
+    return sources_among(lake, record.operators, unmanaged_metadata(record).operators)
 
 
 def sources_among(
@@ -83,7 +83,7 @@ def check_edited_sources(lake: str, before: SnapshotRecord, after: SnapshotRecor
     sources = {source.operator_id: source for source in recorded_sources(lake, after)}
     changed = [had[path][0] for path in edited]
     owners = [each for each in before.operators if each.operator_id in changed]
-    for source in sources_among(lake, owners, carried_metadata(before).operators):
+    for source in sources_among(lake, owners, unmanaged_metadata(before).operators):
         new = sources.get(ids.get(source.operator_id, source.operator_id))
         if source.operator_id in changed and new is not None:
             check_readers(source, new)

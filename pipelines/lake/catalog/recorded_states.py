@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.tables.data_files import table_columns
+from statelake.pipelines.lake.tables.file_spans import KEY_GROUP
 from statelake.pipelines.lake.tables.key_rows import QUEUE_COLUMNS, read_key, sought_key
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import (
@@ -21,7 +23,7 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import (
     TableRows,
-    open_unit,
+    open_data_file,
     parse_recorded,
     rows_of_groups,
     rows_of_queue,
@@ -29,8 +31,6 @@ from statelake.pipelines.lake.tables.table_rows import (
     typed_rows,
 )
 from statelake.pipelines.lake.tables.tables import table_directory
-from statelake.pipelines.lake.tables.unit_writer import table_columns
-from statelake.pipelines.lake.tables.units import KEY_GROUP
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
 from statelake.state_core.model.snapshot import KeyedState, Operator, OperatorState, columns_of
@@ -88,9 +88,9 @@ class RecordedState(KeyedState):
             sought = sought_key(table, value)
             found = [
                 rows
-                for unit in table.units
-                if sought.may_be_in(unit)
-                for _, rows in read_key(table, unit, sought)
+                for file in table.units
+                if sought.may_be_in(file)
+                for _, rows in read_key(table, file, sought)
             ]
             return pa.concat_tables([self.schema.empty_table(), *found])
 
@@ -112,12 +112,12 @@ class RecordedState(KeyedState):
         if key_groups is not None:
             every = [*ranges_of(key_groups)]
         pieces: list[tuple[TableRows, KeyGroupRange | None]] = []
-        for unit in sorted(rows.units, key=lambda unit: unit.first):
-            one = replace(rows, units=(unit,))
+        for file in sorted(rows.units, key=lambda file: file.first):
+            one = replace(rows, units=(file,))
             pieces += [
                 (one, wanted)
                 for wanted in every
-                if wanted is None or (wanted.first <= unit.last and wanted.last >= unit.first)
+                if wanted is None or (wanted.first <= file.last and wanted.last >= file.first)
             ]
         return pieces
 
@@ -127,16 +127,16 @@ def _batches(
 ) -> list[pa.RecordBatch]:
     """Return the rows of one file that are of some key groups."""
     rows, key_groups = piece
-    (unit,) = rows.units
+    (data_file,) = rows.units
     state, layout = rows.parse(rows.states[0][1])
     wanted = columns_of(layout.schema, columns).names
     needed = pa.schema(
         [each for each in table_columns(state) if each.name in (KEY_GROUP, *QUEUE_COLUMNS, *wanted)]
     )
-    place = table_directory(rows.lake, rows.path).full(unit.path)
-    with open_unit(rows.lake, rows.path, unit, whole=True) as file:
+    place = table_directory(rows.lake, rows.path).full(data_file.path)
+    with open_data_file(rows.lake, rows.path, data_file, whole=True) as file:
         table = file.read(columns=rows.partitioning.file_schema(needed).names)
-    typed = typed_rows(table, unit, needed, rows.partitioning, place)
+    typed = typed_rows(table, data_file, needed, rows.partitioning, place)
     groups = key_groups or KeyGroupRange(0, rows.max_parallelism - 1)
     chosen = rows_of_queue(rows_of_groups(typed, groups), state).select(wanted)
     return list(chosen.to_batches())
@@ -160,8 +160,8 @@ class RecordedOperatorState(OperatorState):
 
         def read(record: SnapshotRecord) -> Iterator[pa.RecordBatch]:
             operator, state = self._held(record)
-            for unit in sorted(operator.table_of(state).units, key=lambda unit: unit.first):
-                batch = read_operator_rows(self.lake.location, state, [unit])
+            for file in sorted(operator.table_of(state).units, key=lambda file: file.first):
+                batch = read_operator_rows(self.lake.location, state, [file])
                 yield batch if columns is None else batch.select(list(columns))
 
         return SnapshotReading(self.lake, self.record).each(read)

@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from statelake.pipelines.lake.tables.names import carried_name, digest_in
-from statelake.pipelines.lake.tables.records import CarriedFile, SnapshotRecord
+from statelake.pipelines.lake.tables.names import digest_in, unmanaged_name
+from statelake.pipelines.lake.tables.records import SnapshotRecord, UnmanagedFile
 from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.files.filesystem import ByteSource, Directory, InlineSource
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
@@ -40,7 +40,7 @@ from statelake.state_core.model.handles import (
     keyed_bytes,
 )
 
-CARRIED_DIRECTORY = "_statelake/carried"
+UNMANAGED_DIRECTORY = "_statelake/carried"
 FIRST_WRITABLE_VERSION = 3
 KEYED = "keyed state kept as bytes"
 BLOCK_BYTES = 8 << 20
@@ -53,7 +53,7 @@ def carry_state(
     token: str,
     previous: SnapshotRecord | None = None,
     keyed: Collection[str] = (),
-) -> tuple[bytes, list[CarriedFile]]:
+) -> tuple[bytes, list[UnmanagedFile]]:
     """Keep unmanaged state in the lake.
 
     Args:
@@ -67,7 +67,7 @@ def carry_state(
     Returns:
         A `_metadata` of unmanaged state only, whose handles name the kept files, and those files.
     """
-    carried: dict[str, CarriedFile] = {}
+    carried: dict[str, UnmanagedFile] = {}
     kept_as: dict[tuple[str, int, int], str] = {}
     known = {digest_in(file.blob): file.blob for file in previous.carried} if previous else {}
 
@@ -79,11 +79,11 @@ def carry_state(
         if piece not in kept_as:
             kept_as[piece] = _keep(source, lake, token, known)
         blob = kept_as[piece]
-        carried[blob] = CarriedFile(source.name, blob, source.size)
+        carried[blob] = UnmanagedFile(source.name, blob, source.size)
         return RelativeHandle(blob, source.size)
 
     kept = map_streams(without_tables(metadata, keyed), keep, keyed=True)
-    lake.sync_files(f"{CARRIED_DIRECTORY}/{blob}" for blob in carried)
+    lake.sync_files(f"{UNMANAGED_DIRECTORY}/{blob}" for blob in carried)
     kept = replace(kept, version=max(kept.version, FIRST_WRITABLE_VERSION))
     return write_metadata(kept), list(carried.values())
 
@@ -120,7 +120,7 @@ def keyed_as_bytes(subtask: SubtaskState) -> bool:
     return isinstance(keyed, KeyGroupsHandle) and not nested
 
 
-def carried_metadata(record: SnapshotRecord) -> CheckpointMetadata:
+def unmanaged_metadata(record: SnapshotRecord) -> CheckpointMetadata:
     """Return the `_metadata` of a snapshot's unmanaged state, from its row.
 
     Raises:
@@ -195,7 +195,7 @@ def parts_without_tables(record: SnapshotRecord) -> dict[tuple[str, str], tuple[
             return replace(handle, path=digest_in(handle.path))
         return handle
 
-    metadata = map_streams(carried_metadata(record), content, keyed=True)
+    metadata = map_streams(unmanaged_metadata(record), content, keyed=True)
     parts: dict[tuple[str, str], tuple[int, str]] = {}
 
     def note(operator: str, what: str, size: int, said: object) -> None:
@@ -250,7 +250,7 @@ def ids_kept_as_bytes(record: SnapshotRecord) -> set[str]:
     """
     return {
         operator.operator_id
-        for operator in carried_metadata(record).operators
+        for operator in unmanaged_metadata(record).operators
         if any(part.managed_keyed is not None for part in (operator.subtasks or {}).values())
     }
 
@@ -268,7 +268,7 @@ def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> di
     """
     recorded = {operator.operator_id: operator for operator in record.operators}
     sizes: dict[str, int] = {}
-    for operator in carried_metadata(record).operators:
+    for operator in unmanaged_metadata(record).operators:
         held = recorded.get(operator.operator_id)
         label = (held and held.label) or operator.uid or operator.operator_id
         names = {label, operator.uid} | ({held.name, held.node} if held else set())
@@ -280,18 +280,18 @@ def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> di
     return sizes
 
 
-def carried_source(handle: StreamHandle, lake: Directory) -> ByteSource:
+def unmanaged_source(handle: StreamHandle, lake: Directory) -> ByteSource:
     """Return the bytes of a handle in a carried `_metadata`.
 
     Args:
-        handle: A handle that `carried_metadata` has accepted.
+        handle: A handle that `unmanaged_metadata` has accepted.
         lake: The lake's directory.
 
     Raises:
         MissingFileError: The file does not exist.
     """
     if isinstance(handle, RelativeHandle):
-        return lake.source(f"{CARRIED_DIRECTORY}/{handle.path}")
+        return lake.source(f"{UNMANAGED_DIRECTORY}/{handle.path}")
     return InlineSource("carried _metadata", getattr(handle, "data", b""))
 
 
@@ -306,7 +306,7 @@ def blocks_of(carried: str, lake: Directory) -> Iterator[bytes]:
         MissingFileError: The file does not exist.
         DamagedLakeError: The bytes differ from the name's digest, which is known only at the end.
     """
-    path, digest = f"{CARRIED_DIRECTORY}/{carried}", hashlib.sha256()
+    path, digest = f"{UNMANAGED_DIRECTORY}/{carried}", hashlib.sha256()
     for block in _blocks(lake.source(path)):
         digest.update(block.data)
         yield block.tobytes()
@@ -321,8 +321,8 @@ def _keep(source: ByteSource, lake: Directory, token: str, known: dict[str, str]
     """Return the name of a file with these bytes in the lake: a known one, or a new copy."""
     digest = digest_of(source)
     if digest not in known or not _is_whole(known[digest], lake):
-        name = known[digest] = carried_name(digest, token)
-        with lake.open_output(f"{CARRIED_DIRECTORY}/{name}") as file:
+        name = known[digest] = unmanaged_name(digest, token)
+        with lake.open_output(f"{UNMANAGED_DIRECTORY}/{name}") as file:
             for block in _blocks(source):
                 file.write(block.data)
     return known[digest]
@@ -330,7 +330,7 @@ def _keep(source: ByteSource, lake: Directory, token: str, known: dict[str, str]
 
 def _is_whole(name: str, lake: Directory) -> bool:
     """Return whether a carried file exists, and its bytes have the digest in its name."""
-    path = f"{CARRIED_DIRECTORY}/{name}"
+    path = f"{UNMANAGED_DIRECTORY}/{name}"
     return lake.is_file(path) and digest_of(lake.source(path)) == digest_in(name)
 
 

@@ -32,13 +32,13 @@ from statelake.pipelines.lake.edit.rewriting import (
     piece_of,
     slices_of,
 )
+from statelake.pipelines.lake.tables.data_files import write_row_groups
+from statelake.pipelines.lake.tables.file_spans import KEY_GROUP, FileSpan
 from statelake.pipelines.lake.tables.names import new_folder
 from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
-from statelake.pipelines.lake.tables.records import UnitRecord, by_span
-from statelake.pipelines.lake.tables.table_rows import TableRows, open_unit
+from statelake.pipelines.lake.tables.records import DataFile, by_span
+from statelake.pipelines.lake.tables.table_rows import TableRows, open_data_file
 from statelake.pipelines.lake.tables.tables import table_directory
-from statelake.pipelines.lake.tables.unit_writer import write_row_groups
-from statelake.pipelines.lake.tables.units import KEY_GROUP, Unit
 from statelake.pipelines.times import phase
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import (
@@ -61,7 +61,7 @@ COLUMNS = {Place.KEY: KEY, Place.USER_KEY: USER_KEY, Place.VALUE: VALUE}
 COUNT = Added("count", -1)
 BLOCK = 1 << 20  # rows of a join that are made at a time
 # of each new piece the files that have rows of it, and the row group
-Parts: TypeAlias = "tuple[tuple[tuple[UnitRecord, int], ...], ...]"
+Parts: TypeAlias = "tuple[tuple[tuple[DataFile, int], ...], ...]"
 # what rows come to by group, in the order of key groups; and each view's entries
 Folded: TypeAlias = "tuple[pa.Table, list[StateRows]]"
 _WITHOUT = (
@@ -122,7 +122,7 @@ class FoldTask:
         upgrade: What is computed.
         target: The layout of the aggregate's new table.
         views: Those of the views' tables.
-        units: The pieces of all of these.
+        spans: The pieces of all of these.
         prefix: The directory of new files, below that of all data.
     """
 
@@ -131,11 +131,11 @@ class FoldTask:
     upgrade: FoldUpgrade
     target: KeyGroupLayout
     views: tuple[KeyGroupLayout, ...]
-    units: tuple[Unit, ...]
+    spans: tuple[FileSpan, ...]
     prefix: str
 
 
-Staged: TypeAlias = "tuple[UnitRecord, list[int]] | None"
+Staged: TypeAlias = "tuple[DataFile, list[int]] | None"
 
 
 def stage_folded(
@@ -162,12 +162,12 @@ def stage_folded(
     Raises:
         IncompatibleError: A group of them is not among the aggregate's.
     """
-    units = tuple(piece.unit for piece in pieces)
+    spans = tuple(piece.span for piece in pieces)
     held = [piece_of(files) for files in by_span(sources[0].units).values()]
     tasks = [
         FoldTask(
-            tuple(sources), KeyGroupRange(part[0].unit.first, part[-1].unit.last), upgrade, target,
-            tuple(views), units, rewriter.token,
+            tuple(sources), KeyGroupRange(part[0].span.first, part[-1].span.last), upgrade, target,
+            tuple(views), spans, rewriter.token,
         )
         for part in slices_of(held)
         if part
@@ -181,13 +181,13 @@ def stage_folded(
         if parts and not piece.files:
             raise IncompatibleError(
                 f"{upgrade.fold.label} keeps rows of groups that the aggregate does not have",
-                place=target.place(piece.unit), remedy=_REMEDY,
+                place=target.place(piece.span), remedy=_REMEDY,
             )  # fmt: skip
     return found[0], found[1:]
 
 
 def _by_piece(staged: Sequence[Staged], pieces: int) -> Parts:
-    parts: list[list[tuple[UnitRecord, int]]] = [[] for _ in range(pieces)]
+    parts: list[list[tuple[DataFile, int]]] = [[] for _ in range(pieces)]
     for each in staged:
         if each is not None:
             for row_group, index in enumerate(each[1]):
@@ -209,7 +209,7 @@ def fold_rows(task: FoldTask) -> list[Staged]:
             staged: list[Staged] = [_stage(task, added)]
             for layout, rows in zip(task.views, views, strict=True):
                 path = f"{new_folder(f'{task.prefix}/{STAGED}')}/folded"
-                staged.append(layout.stage([rows], task.units, path))
+                staged.append(layout.stage([rows], task.spans, path))
     except StateError as error:
         raise error.within(task.sources[0].path) from error
     except pa.ArrowException as error:
@@ -221,7 +221,7 @@ def fold_rows(task: FoldTask) -> list[Staged]:
 
 def _stage(task: FoldTask, added: pa.Table) -> Staged:
     groups = added.column(KEY_GROUP).to_numpy()
-    firsts = [unit.first for unit in task.units]
+    firsts = [span.first for span in task.spans]
     bounds = [*np.searchsorted(groups, firsts).tolist(), len(added)]
     held = [index for index in range(len(firsts)) if bounds[index] < bounds[index + 1]]
     if not held:
@@ -231,7 +231,7 @@ def _stage(task: FoldTask, added: pa.Table) -> Staged:
     directory = table_directory(task.target.after.lake, task.target.after.path)
     path, size = write_row_groups(directory, path, parts)
     last = task.target.after.max_parallelism - 1
-    return UnitRecord(path, NO_PARTITION, 0, last, len(added), size, b""), held
+    return DataFile(path, NO_PARTITION, 0, last, len(added), size, b""), held
 
 
 # --------------------------------------------------------------------------- rows that are held
@@ -529,7 +529,7 @@ class FoldedRows(Transform):
         upgrade: What is computed.
         target: The layout of the aggregate's new table.
         views: Those of the views' tables.
-        units: The pieces of these.
+        spans: The pieces of these.
         added: The staged files of what rows come to, by piece.
         entries: Those of each view.
     """
@@ -537,7 +537,7 @@ class FoldedRows(Transform):
     upgrade: FoldUpgrade
     target: KeyGroupLayout
     views: tuple[KeyGroupLayout, ...]
-    units: tuple[Unit, ...]
+    spans: tuple[FileSpan, ...]
     added: Parts
     entries: tuple[Parts, ...]
 
@@ -553,7 +553,7 @@ class FoldedRows(Transform):
         refuse_inexact(rows, KEY, _WITHOUT)
         keys = key_bytes(rows)
         group = batch.column(KEY_GROUP)[0].as_py()
-        at = next(index for index, unit in enumerate(self.units) if unit.last >= group)
+        at = next(index for index, span in enumerate(self.spans) if span.last >= group)
         added = self._added_at(at)
         found = pc.index_in(keys, added[KEY].combine_chunks())
         self._refuse_other_rows(rows, added, found)
@@ -583,8 +583,8 @@ class FoldedRows(Transform):
         """Return what all rows of a piece's groups come to, each once."""
         table = self.target.after
         parts = []
-        for unit, row_group in self.added[at]:
-            with open_unit(table.lake, table.path, unit) as file:
+        for data_file, row_group in self.added[at]:
+            with open_data_file(table.lake, table.path, data_file) as file:
                 parts.append(file.read_row_group(row_group))
         if not parts:
             none = pa.array([], pa.int64())
@@ -622,7 +622,7 @@ class FoldedRows(Transform):
         assert function in EXTREMES  # noqa: S101 - others have no view
         fields = [kind.field(index) for index in range(kind.num_fields)]
         staged = self.entries[view][at]
-        read = self.views[view].read(staged_piece(self.units[at], staged)) if staged else []
+        read = self.views[view].read(staged_piece(self.spans[at], staged)) if staged else []
         values, sizes = pa.nulls(len(keys), fields[0].type), pa.nulls(len(keys), pa.int64())
         if read:
             (rows,) = read
@@ -637,7 +637,7 @@ class FoldedRows(Transform):
         return pa.StructArray.from_arrays(children, fields=fields)
 
 
-def staged_piece(unit: Unit, parts: Sequence[tuple[UnitRecord, int]]) -> Piece:
+def staged_piece(span: FileSpan, parts: Sequence[tuple[DataFile, int]]) -> Piece:
     """Return the piece of a view's new table whose rows are in these row groups."""
     files, row_groups = zip(*parts, strict=True)
-    return Piece(unit, (), tuple(files), row_groups=tuple((each,) for each in row_groups))
+    return Piece(span, (), tuple(files), row_groups=tuple((each,) for each in row_groups))

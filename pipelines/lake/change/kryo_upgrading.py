@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, carried_metadata
+from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, unmanaged_metadata
 from statelake.pipelines.lake.change.migrating import refuse_disagreeing, value_type
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import (
@@ -287,7 +287,7 @@ def _planned_first(
     def beside(what: str, why: str, held: Callable[[SubtaskState], object]) -> list[Upgraded]:
         return [
             Upgraded(labels.get(each.operator_id, each.operator_id), what, 0, why)
-            for each in carried_metadata(record).operators
+            for each in unmanaged_metadata(record).operators
             if any(map(held, (each.subtasks or {}).values()))
         ]
 

@@ -26,8 +26,8 @@ from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.unmanaged_state import (
     KEYED,
-    carried_metadata,
     ids_kept_as_bytes,
+    unmanaged_metadata,
 )
 from statelake.pipelines.lake.change.folding import (
     FoldedColumn,
@@ -56,6 +56,7 @@ from statelake.pipelines.lake.edit.rewriting import (
     pieces_of,
 )
 from statelake.pipelines.lake.edit.selecting import refuse_cut_channels
+from statelake.pipelines.lake.tables.file_spans import FileSpan
 from statelake.pipelines.lake.tables.names import path_segment
 from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
 from statelake.pipelines.lake.tables.records import (
@@ -65,7 +66,6 @@ from statelake.pipelines.lake.tables.records import (
     TableRecord,
 )
 from statelake.pipelines.lake.tables.table_rows import HeldState, table_rows
-from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.column_names import plain_names
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import (
@@ -666,7 +666,7 @@ def with_numbers_of(record: SnapshotRecord, plan: Plan) -> Plan:
     return numbered_as(
         plan,
         {each.operator_id: uids.get(each.operator_id) or each.uid
-         for each in carried_metadata(record).operators},
+         for each in unmanaged_metadata(record).operators},
     )  # fmt: skip
 
 
@@ -728,7 +728,7 @@ def _with_state(record: SnapshotRecord) -> dict[str, str]:
     return {
         # Flink would hold an operator without state to its maximum parallelism
         each.operator_id: tables.get(each.operator_id) or each.uid
-        for each in carried_metadata(record).operators
+        for each in unmanaged_metadata(record).operators
         if has_state(each, set(tables))
     }
 
@@ -779,7 +779,7 @@ def _by_topology(record: SnapshotRecord, plan: Plan) -> tuple[Shape, dict[int, d
         IncompatibleError: The snapshot's ids are not those of the plan's topology.
     """
     held = _with_state(record)
-    every = [each.operator_id for each in carried_metadata(record).operators]
+    every = [each.operator_id for each in unmanaged_metadata(record).operators]
     keyed = [each.operator_id for each in record.operators if each.states]
     shape = shape_in(plan, held, every, keyed)
     if shape is None:
@@ -943,7 +943,7 @@ def _holding(
     Raises:
         IncompatibleError: What it holds is not all that the aggregate has counted.
     """
-    for carried in carried_metadata(record).operators:
+    for carried in unmanaged_metadata(record).operators:
         if any(part.inputs or part.outputs for part in (carried.subtasks or {}).values()):
             raise IncompatibleError(
                 "rows are in flight between operators, which some have counted and others not",
@@ -1236,7 +1236,7 @@ class _SqlUpgrade(Derivation):
         self, record: SnapshotRecord, rewriter: TableRewriter | None = None
     ) -> Sequence[OperatorRecord]:
         """Leave out operators and states that do not go on."""
-        self.metadata = carried_metadata(record)
+        self.metadata = unmanaged_metadata(record)
         going = {each.operator_id for each in self.metadata.operators} - set(self.identities)
         refuse_cut_channels(self.metadata.operators, going)
         self.metadata.operators = [
@@ -1280,7 +1280,7 @@ class _SqlUpgrade(Derivation):
         assert isinstance(target, KeyGroupLayout)  # noqa: S101 - of keyed state
         pieces = [replace(each, staged=None) for each in target.new_pieces(table.units)]
         if not pieces:  # without rows
-            pieces = [Piece(Unit(NO_PARTITION, 0, operator.max_parallelism - 1), ())]
+            pieces = [Piece(FileSpan(NO_PARTITION, 0, operator.max_parallelism - 1), ())]
         views = []
         for each in fold.views:
             operator, layout = self._with_view(operator, each, table)
@@ -1294,13 +1294,13 @@ class _SqlUpgrade(Derivation):
             for side in fold.fold.sides
         ]  # fmt: skip
         added, entries = stage_folded(rewriter, fold, sources, target, views, pieces)
-        units = tuple(each.unit for each in pieces)
-        rows = FoldedRows(fold, target, tuple(views), units, added, tuple(entries))
+        spans = tuple(each.span for each in pieces)
+        rows = FoldedRows(fold, target, tuple(views), spans, added, tuple(entries))
         self.folded[table.path] = TableChange(
             target, [each for each in pieces if each.files], [*change.transforms, rows]
         )
         for layout, parts in zip(views, entries, strict=True):
-            staged = [staged_piece(*each) for each in zip(units, parts, strict=True) if each[1]]
+            staged = [staged_piece(*each) for each in zip(spans, parts, strict=True) if each[1]]
             self.folded[layout.after.path] = TableChange(layout, staged, [MergedCounts()])
         return operator
 
@@ -1496,7 +1496,7 @@ class _SqlUpgrade(Derivation):
         name = self._name(operator.operator_id, operator.name)
         # fingerprints have the names of states in them: the next import writes such files anew
         tables = [
-            replace(table, units=[replace(unit, fingerprint=b"", parts=[]) for unit in table.units])
+            replace(table, units=[replace(file, fingerprint=b"", parts=[]) for file in table.units])
             if table.path in renamed_in else table
             for table in operator.tables
         ]  # fmt: skip

@@ -20,7 +20,7 @@ from statelake.pipelines.lake.catalog.recorded_sources import (
     sinks_among,
     sources_among,
 )
-from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.catalog.unmanaged_state import unmanaged_metadata
 from statelake.pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
 from statelake.pipelines.lake.edit.merging import (
     merge_operators,
@@ -51,10 +51,10 @@ from statelake.pipelines.lake.edit.source_rows import (
 )
 from statelake.pipelines.lake.tables.names import check_names, operator_table
 from statelake.pipelines.lake.tables.records import (
-    CarriedFile,
     OperatorRecord,
     SnapshotRecord,
     TableRecord,
+    UnmanagedFile,
 )
 from statelake.state_core.connectors.offsets import (
     DroppedPartition,
@@ -315,7 +315,7 @@ class _Edit(Derivation):
         self.edit = edit
         self.new_tables = new_tables  # of sources that go on for old ones, by their uids
         self.operators: list[OperatorRecord] = []
-        self.carried: list[CarriedFile] = []
+        self.carried: list[UnmanagedFile] = []
         self.before: dict[tuple[str, str], tuple[int, int]] = {}
         self.labels: dict[str, str] = {}
         self.transforms: dict[tuple[str, str], list[Transform]] = {}
@@ -332,7 +332,7 @@ class _Edit(Derivation):
     def begin(self, record: SnapshotRecord, rewriter: TableRewriter) -> Sequence[OperatorRecord]:
         """Merge and drop operators and states, and collect the transforms of the others."""
         self.record, self.rewriter = record, rewriter
-        self.metadata = carried_metadata(record)
+        self.metadata = unmanaged_metadata(record)
         self.unchanged = write_metadata(self.metadata)
         self.operators, self.carried = list(record.operators), list(record.carried)
         self._merge()
@@ -410,7 +410,7 @@ class _Edit(Derivation):
         for job, snapshot_id in self.edit.merge:
             lake, token = self.rewriter.lake, self.rewriter.token
             other = lake.snapshot(job, snapshot_id)
-            theirs = carried_metadata(other).operators
+            theirs = unmanaged_metadata(other).operators
             self.metadata.operators = union_of_operators(
                 (self.metadata.operators, {operator.operator_id for operator in self.operators}),
                 (theirs, {operator.operator_id for operator in other.operators}),
@@ -679,11 +679,11 @@ def changed_states(
     before: Sequence[OperatorRecord], after: Sequence[OperatorRecord]
 ) -> list[StateChange]:
     """Return the states whose files have changed; operators and states are the same."""
-    units = {table.path: table.units for operator in before for table in operator.tables}
+    files = {table.path: table.units for operator in before for table in operator.tables}
     sizes, now = _sizes(before), _sizes(after)
     changes = []
     for operator in after:
-        edited = {table.path for table in operator.tables if table.units != units[table.path]}
+        edited = {table.path for table in operator.tables if table.units != files[table.path]}
         for state in operator.all_states:
             if state.table in edited:
                 key = operator.operator_id, state.name

@@ -19,9 +19,9 @@ from typing_extensions import Self
 from statelake.pipelines.keys import KEY_LINES, key_from_text, lines_of
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import Transform, kept_rows
+from statelake.pipelines.lake.tables.file_spans import FileSpan
 from statelake.pipelines.lake.tables.records import OperatorRecord
 from statelake.pipelines.lake.tables.table_rows import table_rows
-from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import (
     EncodeError,
     NoMatchError,
@@ -52,30 +52,30 @@ class ListedKeys(Transform):
     key_groups: npt.NDArray[np.int32] | None
     max_parallelism: int
 
-    def none_in(self, unit: Unit) -> bool:
-        """Return whether none of the keys can be in a unit."""
-        return self.key_groups is not None and not self._in(unit, self.key_groups).any()
+    def none_in(self, span: FileSpan) -> bool:
+        """Return whether none of the keys can be in a span."""
+        return self.key_groups is not None and not self._in(span, self.key_groups).any()
 
-    def of_unit(self, unit: Unit) -> Self:
-        """Return the same transform for only those keys that can be in a unit."""
+    def of_span(self, span: FileSpan) -> Self:
+        """Return the same transform for only those keys that can be in a span."""
         if self.key_groups is None:
             return self
-        there = self._in(unit, self.key_groups)
+        there = self._in(span, self.key_groups)
         keys = self.keys.filter(pa.array(there))
         return replace(self, keys=keys, key_groups=self.key_groups[there])
 
     @staticmethod
-    def _in(unit: Unit, key_groups: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-        return (unit.first <= key_groups) & (key_groups <= unit.last)
+    def _in(span: FileSpan, key_groups: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+        return (span.first <= key_groups) & (key_groups <= span.last)
 
 
 @dataclass(frozen=True, eq=False)
 class KeptKeys(ListedKeys):
     """Keep only the rows of listed keys."""
 
-    def foresee(self, unit: Unit) -> bool | None:
+    def foresee(self, span: FileSpan) -> bool | None:
         """Foresee that no row stays where none of the keys can be."""
-        return False if self.none_in(unit) else None
+        return False if self.none_in(span) else None
 
     def apply(self, rows: Rows) -> Rows:
         """Keep the rows of the keys, and all operator state, which has no keys."""

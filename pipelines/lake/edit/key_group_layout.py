@@ -13,24 +13,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.pipelines.lake.edit.pieces import Counts, Piece, Rewritten
-from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
-from statelake.pipelines.lake.tables.records import (
-    OperatorRecord,
-    StateRecord,
-    TableRecord,
-    UnitRecord,
-    key_group_records,
-)
-from statelake.pipelines.lake.tables.table_rows import HeldState, TableRows, open_unit, table_rows
-from statelake.pipelines.lake.tables.tables import TableFile, table_directory
-from statelake.pipelines.lake.tables.unit_writer import (
-    UnitWriter,
+from statelake.pipelines.lake.tables.data_files import (
+    DataFileWriter,
     in_order,
     table_batch,
     table_columns,
     write_row_groups,
 )
-from statelake.pipelines.lake.tables.units import KEY_GROUP, Partitioning, Unit
+from statelake.pipelines.lake.tables.file_spans import KEY_GROUP, FileSpan, Partitioning
+from statelake.pipelines.lake.tables.operator_tables import NO_PARTITION
+from statelake.pipelines.lake.tables.records import (
+    DataFile,
+    OperatorRecord,
+    StateRecord,
+    TableRecord,
+    key_group_records,
+)
+from statelake.pipelines.lake.tables.table_rows import (
+    HeldState,
+    TableRows,
+    open_data_file,
+    table_rows,
+)
+from statelake.pipelines.lake.tables.tables import TableFile, table_directory
 from statelake.state_core.errors import EncodeError, KeyGroupError, UnknownHashError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.rewriting.value_migration import validate_rows
@@ -99,13 +104,11 @@ class KeyGroupLayout:
         (_, held), *_ = self.after.states
         return self.partitioning.table_schema(table_columns(self.after.parse(held)[0]))
 
-    def place(self, unit: Unit) -> str:
+    def place(self, span: FileSpan) -> str:
         """Return the name of a part of the table in messages."""
-        return f"{self.after.path}, key groups {unit.key_groups}"
+        return f"{self.after.path}, key groups {span.key_groups}"
 
-    def edited_pieces(
-        self, files: Sequence[UnitRecord], edited: Sequence[TableFile]
-    ) -> list[Piece]:
+    def edited_pieces(self, files: Sequence[DataFile], edited: Sequence[TableFile]) -> list[Piece]:
         """Return the pieces of the table whose files differ from the snapshot's.
 
         A piece extends from the start of one of the snapshot's files to the start of the next. A
@@ -115,44 +118,44 @@ class KeyGroupLayout:
             KeyGroupError: A file is in a partition without key groups, or a row has no key group.
         """
         starts = sorted({file.partition for file in files})
-        replaced: dict[Unit, list[UnitRecord]] = {}
-        staged: dict[Unit, list[UnitRecord]] = {}
+        replaced: dict[FileSpan, list[DataFile]] = {}
+        staged: dict[FileSpan, list[DataFile]] = {}
         for file in files:
             replaced.setdefault(self._piece_of(file.partition, starts), []).append(file)
         for new in edited:
             # a set: rows of several buckets may be in one piece
-            for unit in {self._piece_of(part, starts) for part in self._partitions_of(new)}:
-                staged.setdefault(unit, []).append(_staged(new, unit))
+            for span in {self._piece_of(part, starts) for part in self._partitions_of(new)}:
+                staged.setdefault(span, []).append(_staged(new, span))
         return [
-            Piece(unit, tuple(replaced.get(unit, ())), tuple(staged.get(unit, ())), edited=True)
-            for unit in sorted({**replaced, **staged}, key=lambda unit: unit.first)
-            if _paths(replaced.get(unit, ())) != _paths(staged.get(unit, ()))
+            Piece(span, tuple(replaced.get(span, ())), tuple(staged.get(span, ())), edited=True)
+            for span in sorted({**replaced, **staged}, key=lambda span: span.first)
+            if _paths(replaced.get(span, ())) != _paths(staged.get(span, ()))
         ]
 
-    def new_pieces(self, files: Sequence[UnitRecord]) -> list[Piece]:
+    def new_pieces(self, files: Sequence[DataFile]) -> list[Piece]:
         """Return the pieces of a table whose rows go to any key group: each replaces its files."""
         starts = sorted({file.partition for file in files})
         if self.partitioning.column == KEY_GROUP:
             starts = list(range(self.after.max_parallelism)) if starts else []
-        replaced: dict[Unit, list[UnitRecord]] = {
+        replaced: dict[FileSpan, list[DataFile]] = {
             self._piece_of(start, starts): [] for start in starts
         }
         for file in files:
             replaced[self._piece_of(file.partition, starts)].append(file)
-        return [Piece(unit, tuple(held), ()) for unit, held in replaced.items()]
+        return [Piece(span, tuple(held), ()) for span, held in replaced.items()]
 
     def stage(
-        self, states: Sequence[StateRows], units: Sequence[Unit], path: str
-    ) -> tuple[UnitRecord, list[int]] | None:
-        """Write rows that have new key groups to a file, a row group for each unit.
+        self, states: Sequence[StateRows], spans: Sequence[FileSpan], path: str
+    ) -> tuple[DataFile, list[int]] | None:
+        """Write rows that have new key groups to a file, a row group for each span.
 
         Args:
             states: The rows, a state at a time.
-            units: The key groups of the new pieces, in order.
+            spans: The key groups of the new pieces, in order.
             path: The file's path below that of all data.
 
         Returns:
-            The file, and the units that have a row group; None if there are no rows.
+            The file, and the spans that have a row group; None if there are no rows.
         """
         kinds = {index: self.after.parse(held)[0] for index, held in self.after.states}
         batches = [table_batch(kinds[rows.state], rows.batch) for rows in states if len(rows.batch)]
@@ -160,7 +163,7 @@ class KeyGroupLayout:
             return None
         rows = in_order(pa.Table.from_batches(batches))
         groups = rows.column(KEY_GROUP).to_numpy()
-        bounds = np.searchsorted(groups, [unit.first for unit in units]).tolist()
+        bounds = np.searchsorted(groups, [span.first for span in spans]).tolist()
         held = []
         parts = []
         for index, (first, end) in enumerate(pairwise([*bounds, len(rows)])):
@@ -169,14 +172,14 @@ class KeyGroupLayout:
                 parts.append(rows.slice(first, end - first))
         path, size = write_row_groups(self._directory, path, parts)
         last = self.after.max_parallelism - 1
-        return UnitRecord(path, NO_PARTITION, 0, last, len(rows), size, b""), held
+        return DataFile(path, NO_PARTITION, 0, last, len(rows), size, b""), held
 
     def _partitions_of(self, file: TableFile) -> list[int]:
         """Return the partition of a file; if that is null, the partitions of its rows."""
         if file.partition != NO_PARTITION or self.partitioning.column == KEY_GROUP:
             return [file.partition]
-        unit = UnitRecord(file.path, NO_PARTITION, 0, 0, file.rows, file.size, b"")
-        with open_unit(self.after.lake, self.after.path, unit) as opened:
+        data_file = DataFile(file.path, NO_PARTITION, 0, 0, file.rows, file.size, b"")
+        with open_data_file(self.after.lake, self.after.path, data_file) as opened:
             groups = opened.read(columns=[KEY_GROUP]).column(KEY_GROUP).unique().to_pylist()
         most = self.after.max_parallelism - 1
         wrong = [group for group in groups if group is None or not 0 <= group <= most]
@@ -188,7 +191,7 @@ class KeyGroupLayout:
             )
         return sorted({self.partitioning.partition_of(group) for group in groups})
 
-    def _piece_of(self, partition: int, starts: Sequence[int]) -> Unit:
+    def _piece_of(self, partition: int, starts: Sequence[int]) -> FileSpan:
         """Return the key groups of the piece of a partition.
 
         Args:
@@ -205,11 +208,11 @@ class KeyGroupLayout:
                 remedy="a row must keep its key group; for a new key, compute it",
             )
         if partitioning.column == KEY_GROUP:
-            return Unit(partition, partition, partition)
+            return FileSpan(partition, partition, partition)
         bounds = [0, *starts[1:], behind]
         at = bisect_right(bounds, partition)
         last = min(partitioning.first_of(bounds[at]), self.after.max_parallelism) - 1
-        return Unit(bounds[at - 1], partitioning.first_of(bounds[at - 1]), last)
+        return FileSpan(bounds[at - 1], partitioning.first_of(bounds[at - 1]), last)
 
     def read(self, piece: Piece) -> list[StateRows]:
         """Return the rows of a piece in order of key group, a state at a time.
@@ -223,14 +226,14 @@ class KeyGroupLayout:
             table, files = self.after, piece.staged
         if piece.row_groups:
             parts = replace(table, units=files)
-            return parts.read_parts(piece.row_groups, piece.unit.key_groups)
-        states = replace(table, units=files).read(piece.unit.key_groups)
+            return parts.read_parts(piece.row_groups, piece.span.key_groups)
+        states = replace(table, units=files).read(piece.span.key_groups)
         if piece.edited:
             stored = sum(file.rows for file in files if file.rows >= 0)
             missing = stored - sum(len(rows.batch) for rows in states)
             if missing > 0:
                 raise KeyGroupError(
-                    f"{missing} rows in the partition of key groups {piece.unit.key_groups} are of"
+                    f"{missing} rows in the partition of key groups {piece.span.key_groups} are of"
                     " another",
                     place=table.path,
                     remedy="a row's key group follows from its key, and its file from that: leave"
@@ -263,39 +266,44 @@ class KeyGroupLayout:
             check_key_groups(rows, self.after.max_parallelism)
 
     def write(
-        self, states: Sequence[StateRows], unit: Unit, prefix: str, *, read_back: bool = False
+        self,
+        states: Sequence[StateRows],
+        file_span: FileSpan,
+        prefix: str,
+        *,
+        read_back: bool = False,
     ) -> Rewritten:
         """Encode rows as Flink would, measure them, and write them as one file.
 
         Args:
-            states: The unit's rows in order of key group, a state at a time.
-            unit: The key groups that the file may hold.
+            states: The span's rows in order of key group, a state at a time.
+            file_span: The key groups that the file may hold.
             prefix: The directory of new files, below that of all data.
             read_back: Whether every value is read back from its bytes.
 
         Raises:
             EncodeError: A value can't be written back to Flink, or comes back as another.
-            KeyGroupError: A row is not in the unit's key groups.
+            KeyGroupError: A row is not in the span's key groups.
         """
         kinds = {index: self.after.parse(held)[0] for index, held in self.after.states}
         names = [kind.name for kind in kinds.values()]
-        measure = Measure(names, unit.key_groups)
-        writer = UnitWriter(self._directory, prefix, self.partitioning)
+        measure = Measure(names, file_span.key_groups)
+        writer = DataFileWriter(self._directory, prefix, self.partitioning)
         for rows in states:
             if len(rows.batch):
                 entries = encode_rows(rows, prefix_bytes(self.after.max_parallelism))
-                _check_within(rows.batch, unit)
+                _check_within(rows.batch, file_span)
                 if read_back:
                     values = entries.value_start.copy(), entries.value_end
                     validate_rows(rows, Cursor(entries.data, *values, entries.place))
                 measure.add(entries)
-                writer.append(table_batch(kinds[rows.state], rows.batch), unit.last)
-        path, size = writer.close(unit.last)
+                writer.append(table_batch(kinds[rows.state], rows.batch), file_span.last)
+        path, size = writer.close(file_span.last)
         counts = {name: key_group_records(measure.sums(name)) for name in names}
         if not path:
             return Rewritten((), counts)
-        span = measure.span(names, unit.key_groups)
-        file = UnitRecord(
+        span = measure.span(names, file_span.key_groups)
+        file = DataFile(
             path,
             self.partitioning.partition_of(span.first),
             span.first,
@@ -339,21 +347,21 @@ class KeyGroupLayout:
         return state.with_key_groups([*kept, *counts.get(state.name, ())])
 
 
-def _staged(file: TableFile, unit: Unit) -> UnitRecord:
+def _staged(file: TableFile, span: FileSpan) -> DataFile:
     """Return the record of a file that a user wrote, which may have rows of a whole piece."""
     rows = (
         -1 if file.partition == NO_PARTITION else file.rows
     )  # it may also have rows of other pieces
-    return UnitRecord(file.path, file.partition, unit.first, unit.last, rows, file.size, b"")
+    return DataFile(file.path, file.partition, span.first, span.last, rows, file.size, b"")
 
 
-def _paths(files: Sequence[UnitRecord]) -> set[str]:
+def _paths(files: Sequence[DataFile]) -> set[str]:
     return {file.path for file in files}
 
 
-def _check_within(batch: pa.RecordBatch, unit: Unit) -> None:
+def _check_within(batch: pa.RecordBatch, span: FileSpan) -> None:
     """Check that rows, which are in order of key group, are in the key groups of their file."""
     groups = batch.column(KEY_GROUP)
     first, last = groups[0].as_py(), groups[len(groups) - 1].as_py()
-    if first < unit.first or last > unit.last:
+    if first < span.first or last > span.last:
         raise KeyGroupError(f"rows of key groups {first} to {last}, which are of another file")

@@ -10,10 +10,10 @@ from dataclasses import replace
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.names import areas_of
 from statelake.pipelines.lake.tables.records import (
+    DataFile,
     OperatorRecord,
     SnapshotRecord,
     TableRecord,
-    UnitRecord,
 )
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, StateTable
 from statelake.state_core.errors import ConflictError
@@ -57,7 +57,7 @@ def merge_operators(
                 tables.append(table)
                 continue
             copied = _copy_table(lake, job, snapshot_id, other.job, table, token, taken)
-            written += sum(unit.size for unit in copied.units)
+            written += sum(file.size for file in copied.units)
             tables.append(copied)
         paths = {old.path: new.path for old, new in zip(operator.tables, tables, strict=True)}
         operators.append(
@@ -171,8 +171,8 @@ def copy_table(
         path = _free(path_beside(path, table), table, taken)
         target = lake.table(path)
     with ThreadPoolExecutor(COPIERS) as pool:
-        units = list(pool.map(lambda unit: _copy_unit(source, target, unit, token), table.units))
-    copied = replace(table, path=path, units=units)
+        files = list(pool.map(lambda file: _copy_file(source, target, file, token), table.units))
+    copied = replace(table, path=path, units=files)
     schema = source.require(table.version).schema()
     return target.record_files(copied, schema, token, snapshot_id)
 
@@ -185,8 +185,8 @@ def _path_in(job: str, other: str, path: str) -> str:
     return f"{posixpath.dirname(areas_of(job)[0])}/{path}"
 
 
-def _copy_unit(source: StateTable, target: StateTable, unit: UnitRecord, token: str) -> UnitRecord:
+def _copy_file(source: StateTable, target: StateTable, file: DataFile, token: str) -> DataFile:
     """Copy one file under the attempt's name."""
-    path = f"{DATA_DIRECTORY}/{token}/{posixpath.basename(unit.path)}"
-    target.directory.write(path, source.directory.read(unit.path))
-    return replace(unit, path=path)
+    path = f"{DATA_DIRECTORY}/{token}/{posixpath.basename(file.path)}"
+    target.directory.write(path, source.directory.read(file.path))
+    return replace(file, path=path)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from statelake.pipelines.lake.tables.records import UnitRecord
-from statelake.pipelines.lake.tables.units import Unit
+from statelake.pipelines.lake.tables.file_spans import FileSpan
+from statelake.pipelines.lake.tables.records import DataFile
 from statelake.state_core.errors import InexactError
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.formats.writing.unified_encode import StateRows
@@ -22,7 +22,7 @@ class Piece:
     """Some files of a table that one new file replaces.
 
     Attributes:
-        unit: The new file's partition, and the key groups or subtasks that it may hold.
+        span: The new file's partition, and the key groups or subtasks that it may hold.
         files: The snapshot's files that are replaced.
         staged: The files to read instead, which SQL or a user wrote, with the new types of the
             table. None if the rows are those of `files`.
@@ -30,9 +30,9 @@ class Piece:
         row_groups: Those of each of `staged` that are read; all, if this is empty.
     """
 
-    unit: Unit
-    files: tuple[UnitRecord, ...]
-    staged: tuple[UnitRecord, ...] | None = None
+    span: FileSpan
+    files: tuple[DataFile, ...]
+    staged: tuple[DataFile, ...] | None = None
     edited: bool = False
     row_groups: tuple[tuple[int, ...], ...] = ()
 
@@ -52,6 +52,6 @@ class Rewritten:
         refused: The rows for which it was not written, as columns do not hold their values.
     """
 
-    files: tuple[UnitRecord, ...]
+    files: tuple[DataFile, ...]
     counts: Counts | None = None
     refused: InexactError | None = None

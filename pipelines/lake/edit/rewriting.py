@@ -27,17 +27,17 @@ from statelake.pipelines.lake.catalog.unmanaged_state import without_unnamed
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.pieces import Piece, Rewritten, Rows
 from statelake.pipelines.lake.edit.subtask_layout import SubtaskLayout
+from statelake.pipelines.lake.tables.file_spans import FileSpan
 from statelake.pipelines.lake.tables.names import check_names, new_folder
 from statelake.pipelines.lake.tables.records import (
+    DataFile,
     OperatorRecord,
     SnapshotRecord,
     TableRecord,
-    UnitRecord,
     by_span,
 )
-from statelake.pipelines.lake.tables.table_rows import null_counts, open_unit
+from statelake.pipelines.lake.tables.table_rows import null_counts, open_data_file
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
-from statelake.pipelines.lake.tables.units import Unit
 from statelake.pipelines.times import Stopwatch, Times, phase
 from statelake.state_core.errors import ConflictError, InexactError, StateError
 from statelake.state_core.formats.rewriting.value_migration import (
@@ -70,8 +70,8 @@ class Transform:
     keeps_count: ClassVar[bool] = False
     reads_back: ClassVar[bool] = False
 
-    def foresee(self, unit: Unit) -> bool | None:
-        """Return what is known of a unit's rows before they are read.
+    def foresee(self, span: FileSpan) -> bool | None:
+        """Return what is known of a span's rows before they are read.
 
         Returns:
             True if all rows stay as they are, False if none stays, None if they must be read.
@@ -248,9 +248,9 @@ def pieces_of(table: TableRecord) -> list[Piece]:
     return [piece_of(files) for files in by_span(table.units).values()]
 
 
-def piece_of(files: Sequence[UnitRecord]) -> Piece:
+def piece_of(files: Sequence[DataFile]) -> Piece:
     """Return the piece of all files of the same key groups, or subtasks."""
-    return Piece(Unit(files[0].partition, files[0].first, files[0].last), tuple(files))
+    return Piece(FileSpan(files[0].partition, files[0].first, files[0].last), tuple(files))
 
 
 @dataclass(frozen=True)
@@ -261,18 +261,18 @@ class MoveTask:
         layout: The table's layout.
         transforms: The transforms of the rows, in order.
         pieces: What is read.
-        units: The key groups of the new pieces, in order.
+        spans: The key groups of the new pieces, in order.
         prefix: The directory of new files, below that of all data.
     """
 
     layout: KeyGroupLayout
     transforms: tuple[Transform, ...]
     pieces: tuple[Piece, ...]
-    units: tuple[Unit, ...]
+    spans: tuple[FileSpan, ...]
     prefix: str
 
 
-def move_pieces(task: MoveTask) -> list[tuple[UnitRecord, list[int]]]:
+def move_pieces(task: MoveTask) -> list[tuple[DataFile, list[int]]]:
     """Sort the rows of a task's pieces by their new key groups, and write those of each piece.
 
     Returns:
@@ -286,9 +286,9 @@ def move_pieces(task: MoveTask) -> list[tuple[UnitRecord, list[int]]]:
             after = [_transformed(task.transforms, rows) for rows in before]
             with phase("wrote"):
                 path = f"{new_folder(f'{task.prefix}/{STAGED}')}/moved"
-                written = layout.stage(after, task.units, path)
+                written = layout.stage(after, task.spans, path)
         except StateError as error:
-            raise error.within(layout.place(piece.unit)) from error
+            raise error.within(layout.place(piece.span)) from error
         staged += [] if written is None else [written]
     return staged
 
@@ -372,15 +372,15 @@ class TableRewriter:
         """
         assert isinstance(layout, KeyGroupLayout)  # noqa: S101 - only those have key groups
         new = layout.new_pieces(table.units)
-        units = tuple(piece.unit for piece in new)
+        spans = tuple(piece.span for piece in new)
         tasks = [
-            MoveTask(layout, tuple(moves), part, units, self.token) for part in slices_of(pieces)
+            MoveTask(layout, tuple(moves), part, spans, self.token) for part in slices_of(pieces)
         ]
         done = self.stopwatch.map(
             self.engine, move_pieces, tasks, [0] * len(tasks), self.progress,
             rest="transformed", name=_slice_name,
         )  # fmt: skip
-        staged: list[list[tuple[UnitRecord, int]]] = [[] for _ in new]
+        staged: list[list[tuple[DataFile, int]]] = [[] for _ in new]
         for file, held in (each for of_task in done for each in of_task):
             for row_group, index in enumerate(held):
                 staged[index].append((file, row_group))
@@ -443,7 +443,7 @@ class TableRewriter:
         for piece, result in zip(pieces, results, strict=True):
             if result.counts is not None:
                 self.written += sum(file.size for file in result.files)
-                moved.update(range(piece.unit.first, piece.unit.last + 1))
+                moved.update(range(piece.span.first, piece.span.last + 1))
                 for state, counted in result.counts.items():
                     counts.setdefault(state, []).extend(counted)
         replaced = {file.path for piece in pieces for file in piece.files}
@@ -476,7 +476,7 @@ def slices_of(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
 
 def _slice_name(task: RewriteTask | MoveTask) -> str:
     """Return the name of a slice in messages."""
-    places = [task.layout.place(piece.unit) for piece in task.pieces]
+    places = [task.layout.place(piece.span) for piece in task.pieces]
     return " to ".join(dict.fromkeys([*places[:1], *places[-1:]]))
 
 
@@ -506,7 +506,7 @@ def rewrite_or_refuse(task: RewriteTask) -> list[Rewritten]:
 def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
     """Read, transform and write one piece, unless its files remain as they are."""
     layout, transforms = task.layout, task.transforms
-    foreseen = [transform.foresee(piece.unit) for transform in transforms]
+    foreseen = [transform.foresee(piece.span) for transform in transforms]
     if transforms and all(foreseen) and piece.staged is None:
         return Rewritten(piece.files)
     if False in foreseen:
@@ -535,11 +535,11 @@ def _rewrite_piece(task: RewriteTask, piece: Piece) -> Rewritten:
             _refuse_new_nulls(task, piece, after)
             after = [without_left_bytes(rows) for rows in after]
         with phase("wrote"):
-            return layout.write(after, piece.unit, task.prefix, read_back=task.read_back)
+            return layout.write(after, piece.span, task.prefix, read_back=task.read_back)
     except InexactError:
         raise
     except StateError as error:
-        raise error.within(layout.place(piece.unit)) from error
+        raise error.within(layout.place(piece.span)) from error
 
 
 def _refuse_new_nulls(task: RewriteTask, piece: Piece, after: Iterable[Any]) -> None:
@@ -555,7 +555,7 @@ def _refuse_new_nulls(task: RewriteTask, piece: Piece, after: Iterable[Any]) -> 
         for path in null_value_fields(rows):
             found.pop(path, None)
     for file in task.table.units if found else ():
-        with open_unit(task.lake, task.table.path, file) as opened:
+        with open_data_file(task.lake, task.table.path, file) as opened:
             counts = null_counts(opened)
         found = {path: null for path, null in found.items() if not null.was_written(counts)}
     for null in found.values():

@@ -15,20 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.pipelines.lake.edit.pieces import Counts, Piece, Rewritten
+from statelake.pipelines.lake.tables.file_spans import FileSpan
 from statelake.pipelines.lake.tables.names import new_folder
 from statelake.pipelines.lake.tables.operator_tables import (
     NO_PARTITION,
     read_operator_rows,
-    write_operator_unit,
+    write_operator_file,
 )
 from statelake.pipelines.lake.tables.records import (
+    DataFile,
     OperatorRecord,
     OperatorStateRecord,
     SubtaskRecord,
-    UnitRecord,
 )
 from statelake.pipelines.lake.tables.tables import TableFile, table_directory
-from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
@@ -69,20 +69,18 @@ class SubtaskLayout:
         """The columns of the new table."""
         return parse_operator_state(self.after.meta_info)[0].schema
 
-    def place(self, unit: Unit) -> str:
+    def place(self, span: FileSpan) -> str:
         """Return how messages name this part of the table."""
-        return f"{self.after.table}, subtasks {unit.first} to {unit.last}"
+        return f"{self.after.table}, subtasks {span.first} to {span.last}"
 
-    def edited_pieces(
-        self, files: Sequence[UnitRecord], edited: Sequence[TableFile]
-    ) -> list[Piece]:
+    def edited_pieces(self, files: Sequence[DataFile], edited: Sequence[TableFile]) -> list[Piece]:
         """Return the whole table as one piece: an element may have moved to any subtask."""
-        unit = Unit(NO_PARTITION, 0, 0 if self.broadcast else self.parallelism - 1)
+        span = FileSpan(NO_PARTITION, 0, 0 if self.broadcast else self.parallelism - 1)
         staged = tuple(
-            UnitRecord(file.path, NO_PARTITION, unit.first, unit.last, file.rows, file.size, b"")
+            DataFile(file.path, NO_PARTITION, span.first, span.last, file.rows, file.size, b"")
             for file in edited
         )
-        return [Piece(unit, tuple(files), staged, edited=True)]
+        return [Piece(span, tuple(files), staged, edited=True)]
 
     def read(self, piece: Piece) -> list[ElementRows]:
         """Return all rows of a piece; those of a list by subtask and position.
@@ -121,7 +119,7 @@ class SubtaskLayout:
             )
 
     def write(
-        self, states: Sequence[ElementRows], unit: Unit, prefix: str, *, read_back: bool = False
+        self, states: Sequence[ElementRows], span: FileSpan, prefix: str, *, read_back: bool = False
     ) -> Rewritten:
         """Write one state: see `KeyGroupLayout.write`."""
         (rows,) = states
@@ -132,7 +130,7 @@ class SubtaskLayout:
         if self.broadcast:  # one copy, which is encoded in one piece
             counts = [SubtaskRecord(0, len(batch), int(lengths.sum()))]
         else:
-            _check_within(batch.column("subtask"), unit.first, unit.last)
+            _check_within(batch.column("subtask"), span.first, span.last)
             indexes = batch.column("subtask").to_numpy()
             counts = [
                 SubtaskRecord(
@@ -144,10 +142,10 @@ class SubtaskLayout:
             ]
         if not len(batch):
             return Rewritten((), {rows.name: counts})
-        name = f"{new_folder(prefix)}/subtask-{unit.first:05d}"
+        name = f"{new_folder(prefix)}/subtask-{span.first:05d}"
         directory = table_directory(self.lake, self.after.table)
-        path, size = write_operator_unit(directory, name, rows.layout.schema, [batch])
-        file = UnitRecord(path, unit.partition, unit.first, unit.last, len(batch), size, b"")
+        path, size = write_operator_file(directory, name, rows.layout.schema, [batch])
+        file = DataFile(path, span.partition, span.first, span.last, len(batch), size, b"")
         return Rewritten((file,), {rows.name: counts})
 
     def recorded(self, operator: OperatorRecord, moved: set[int], counts: Counts) -> OperatorRecord:

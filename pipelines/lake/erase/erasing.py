@@ -49,7 +49,11 @@ from statelake.pipelines.lake.catalog.catalog import (
 )
 from statelake.pipelines.lake.catalog.catalog_rows import rows_replaced
 from statelake.pipelines.lake.catalog.claims import AttemptClaim, Claims, ErasureClaim
-from statelake.pipelines.lake.catalog.deletions import finish_deletions, named_files, sweep_carried
+from statelake.pipelines.lake.catalog.deletions import (
+    finish_deletions,
+    named_files,
+    sweep_unmanaged,
+)
 from statelake.pipelines.lake.catalog.dropping import tables_of_job
 from statelake.pipelines.lake.catalog.holds import refuse_held
 from statelake.pipelines.lake.catalog.processes import is_gone, is_this_process, this_process
@@ -84,9 +88,9 @@ from statelake.pipelines.lake.erase.task_state import TaskState, all_jobs
 from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY
 from statelake.pipelines.lake.tables.names import is_edited_file, token_of
 from statelake.pipelines.lake.tables.records import (
+    DataFile,
     OperatorRecord,
     SnapshotRecord,
-    UnitRecord,
     by_span,
 )
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, sync_attempt
@@ -100,7 +104,7 @@ STEPS = (
 )  # fmt: skip
 SWITCH = STEPS.index("switch")
 LOG = logging.getLogger(__name__)
-_UNIT_FIELDS = ("path", "partition", "first", "last", "rows", "size")
+_FILE_FIELDS = ("path", "partition", "first", "last", "rows", "size")
 # changed rows and deletion vectors, in files of Delta's engines
 _CHANGES = re.compile(r"_change_data/.+\.parquet|([\w=-]+/)?deletion_vector_[\w-]+\.bin", re.ASCII)
 
@@ -293,7 +297,7 @@ class Erasure:
         )  # fmt: skip
         self.files: list[FoundFile] = []
         self.rewritten: list[Rewritten] = []
-        self.replaced: dict[str, dict[str, UnitRecord | None]] = {}
+        self.replaced: dict[str, dict[str, DataFile | None]] = {}
         self.records: dict[str, list[SnapshotRecord]] = {}
         self.added: AuditRecord | None = None
         self._said: Mapping[str, Any] = {}
@@ -463,7 +467,9 @@ class Erasure:
         """Map each old file to its new one, so that the erasure can continue after a crash."""
         for file, rewritten_file in zip(self.files, self.rewritten, strict=True):
             replaced = self.replaced.setdefault(file.table, {})
-            replaced.update(zip_longest((unit.path for unit in file.units), rewritten_file.files))
+            replaced.update(
+                zip_longest((data_file.path for data_file in file.units), rewritten_file.files)
+            )
         # the catalog names them before a log does
         sync_attempt(self.lake.directory, self.replaced, self.token)
 
@@ -519,23 +525,23 @@ class Erasure:
         self, operator: OperatorRecord, results: Mapping[tuple[str, str], Rewritten]
     ) -> OperatorRecord:
         for table in operator.tables:
-            units: list[UnitRecord] = []
+            data_files: list[DataFile] = []
             moved: set[int] = set()
             counts: dict[str, list[Any]] = {}
             for (first, last), files in by_span(table.units).items():
                 rewritten = results.get((table.path, files[0].path))
                 if rewritten is None:
-                    units += files
+                    data_files += files
                     continue
-                units += rewritten.files
+                data_files += rewritten.files
                 moved.update(range(first, last + 1))
                 for state, counted in (rewritten.counts or {}).items():
                     counts.setdefault(state, []).extend(counted)
             if moved:
                 layout = layout_of(self.lake, operator, table)
-                units.sort(key=lambda unit: unit.first)
+                data_files.sort(key=lambda file: file.first)
                 recorded = layout.recorded(operator, moved, counts)
-                operator = recorded.with_table(replace(table, units=units))
+                operator = recorded.with_table(replace(table, units=data_files))
         return operator
 
     def rewrite_logs(self) -> None:
@@ -575,7 +581,7 @@ class Erasure:
                     directory.delete(name)
         finish_deletions(self.lake, self.claim.jobs)
         self.lake.delete_old_rows(self.claim.jobs)
-        sweep_carried(self.lake)
+        sweep_unmanaged(self.lake)
 
     def erase_task_state(self) -> None:
         """Erase from the state of runs and tasks; it may be repeated."""
@@ -647,24 +653,23 @@ def _digests(records: Mapping[str, Sequence[SnapshotRecord]]) -> dict[tuple[str,
     }
 
 
-def _shown(unit: UnitRecord) -> dict[str, Any]:
-    return {name: getattr(unit, name) for name in _UNIT_FIELDS}
+def _shown(file: DataFile) -> dict[str, Any]:
+    return {name: getattr(file, name) for name in _FILE_FIELDS}
 
 
-def _units(files: Mapping[str, Any]) -> dict[str, UnitRecord | None]:
+def _units(files: Mapping[str, Any]) -> dict[str, DataFile | None]:
     return {
-        old: None if new is None else UnitRecord(**new, fingerprint=b"")
-        for old, new in files.items()
+        old: None if new is None else DataFile(**new, fingerprint=b"") for old, new in files.items()
     }
 
 
 def _named(records: Iterable[SnapshotRecord]) -> set[tuple[str, str]]:
     """Return table and path of every file of some snapshots."""
     return {
-        (table.path, unit.path)
+        (table.path, file.path)
         for record in records
         for table in record.tables
-        for unit in table.units
+        for file in table.units
     }
 
 

@@ -31,7 +31,7 @@ from statelake.pipelines.lake.tables.log_entries import (
     read_entry,
 )
 from statelake.pipelines.lake.tables.parquet_seals import check_whole
-from statelake.pipelines.lake.tables.records import UnitRecord
+from statelake.pipelines.lake.tables.records import DataFile
 from statelake.pipelines.lake.tables.table_log import (
     checkpoint_actions,
     checkpoint_name,
@@ -43,7 +43,7 @@ from statelake.pipelines.lake.tables.table_log import (
 from statelake.pipelines.lake.tables.tables import ATTEMPT_KEY, SNAPSHOT_KEY, StateTable, TableFile
 from statelake.state_core.errors import DamagedLakeError, StateError, UnreadableTableError
 
-Replaced: TypeAlias = "Mapping[str, UnitRecord | None]"
+Replaced: TypeAlias = "Mapping[str, DataFile | None]"
 
 KEPT_OF_COMMITS = ("timestamp", "operation", "engineInfo", "clientVersion", "txnId", ATTEMPT_KEY)
 KEPT_STATISTICS = ("minValues", "maxValues", "nullCount")
@@ -212,8 +212,8 @@ def _values(action: Action) -> dict[str, str]:
     return dict(old.get("partitionValues") or {})
 
 
-def _addition(unit: UnitRecord, action: Action) -> Action:
-    file = TableFile.of(unit)
+def _addition(data_file: DataFile, action: Action) -> Action:
+    file = TableFile.of(data_file)
     statistics: dict[str, Any] = {"numRecords": file.rows}
     if file.key_groups is not None and file.partition >= 0:
         least, most = file.key_groups
@@ -226,11 +226,11 @@ def _addition(unit: UnitRecord, action: Action) -> Action:
     return {"add": {**action["add"], **changed}}
 
 
-def _removal(unit: UnitRecord, action: Action) -> Action:
+def _removal(file: DataFile, action: Action) -> Action:
     (old,) = (action[kind] for kind in ("add", "remove") if kind in action)
     return {
         "remove": {
-            "path": unit.path, "dataChange": True, "size": unit.size,
+            "path": file.path, "dataChange": True, "size": file.size,
             "deletionTimestamp": old.get("deletionTimestamp") or old.get("modificationTime") or 0,
             "extendedFileMetadata": True, "partitionValues": _values(action),
         }

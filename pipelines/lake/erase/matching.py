@@ -15,8 +15,8 @@ from statelake.pipelines.lake.edit.keeping import ListedKeys, key_groups_of_keys
 from statelake.pipelines.lake.edit.pieces import Rows
 from statelake.pipelines.lake.edit.rewriting import Transform, kept_rows
 from statelake.pipelines.lake.edit.sql_editing import ChangedRows
+from statelake.pipelines.lake.tables.file_spans import FileSpan
 from statelake.pipelines.lake.tables.records import OperatorRecord
-from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import EncodeError, UnknownHashError
 from statelake.state_core.formats.layout.keyed_layout import KEY
 from statelake.state_core.formats.layout.keys import encode_keys, key_serializer_of
@@ -29,9 +29,9 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 class ErasedKeys(ListedKeys):
     """Drop the rows of the keys, in keyed state and timers; operator state has no keys."""
 
-    def foresee(self, unit: Unit) -> bool | None:
+    def foresee(self, span: FileSpan) -> bool | None:
         """Return True, as all rows stay, for a file that can hold no key."""
-        return True if self.none_in(unit) else None
+        return True if self.none_in(span) else None
 
     def apply(self, rows: Rows) -> Rows:
         """Drop the rows of the keys."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from statelake.pipelines.lake.catalog.unmanaged_state import carried_metadata
+from statelake.pipelines.lake.catalog.unmanaged_state import unmanaged_metadata
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     OperatorMetadata,
@@ -21,13 +21,13 @@ def has_opaque_state(record: SnapshotRecord) -> bool:
     Raises:
         DamagedLakeError: Its carried `_metadata` is not valid.
     """
-    metadata = carried_metadata(record)
+    metadata = unmanaged_metadata(record)
     return bool(record.carried or metadata.masters) or any(map(_is_opaque, metadata.operators))
 
 
 def without_opaque_state(record: SnapshotRecord) -> SnapshotRecord:
     """Return the snapshot without opaque state: the job begins without it."""
-    metadata = carried_metadata(record)
+    metadata = unmanaged_metadata(record)
     operators = [_stripped(operator) for operator in metadata.operators]
     bare = replace(metadata, operators=operators, masters=[])
     return replace(record, metadata=write_metadata(bare), carried=[])

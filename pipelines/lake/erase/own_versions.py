@@ -14,10 +14,10 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.rewriting import layout_of
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.tables.records import (
+    DataFile,
     OperatorRecord,
     SnapshotRecord,
     TableRecord,
-    UnitRecord,
 )
 
 
@@ -26,7 +26,7 @@ def give_own_versions(
     asked: ErasureRequest,
     records: Mapping[str, Sequence[SnapshotRecord]],
     kept: set[tuple[str, str]],
-    replaced: Mapping[str, Mapping[str, UnitRecord | None]],
+    replaced: Mapping[str, Mapping[str, DataFile | None]],
     token: str,
 ) -> list[SnapshotRecord]:
     """Create table versions with the files of snapshots; it may be repeated.
@@ -70,7 +70,7 @@ def _shown(
 ) -> TableRecord:
     """Return a table at a version with its files, which is created unless it exists."""
     opened = lake.table(table.path)
-    paths = {unit.path for unit in table.units}
+    paths = {data_file.path for data_file in table.units}
     for version in {table.version, opened.require().version()}:
         if version >= 0 and {file.path for file in opened.files(version)} == paths:
             return replace(table, version=version)

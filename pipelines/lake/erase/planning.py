@@ -25,14 +25,14 @@ from statelake.pipelines.lake.erase.opaque_state import KINDS, has_opaque_state
 from statelake.pipelines.lake.erase.requests import ErasureRequest, keyed_digest, words_of
 from statelake.pipelines.lake.erase.task_state import TaskState, all_jobs
 from statelake.pipelines.lake.query.session import Session
+from statelake.pipelines.lake.tables.file_spans import FileSpan
 from statelake.pipelines.lake.tables.records import (
+    DataFile,
     OperatorRecord,
     SnapshotRecord,
     TableRecord,
-    UnitRecord,
     by_span,
 )
-from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError, did_you_mean
 from statelake.state_core.printable import Printed, Table, bytes_text
 
@@ -50,7 +50,7 @@ class FoundFile:
     """
 
     table: str
-    units: tuple[UnitRecord, ...]
+    units: tuple[DataFile, ...]
     rows: Mapping[str, int]
     dropped: int
     task: RewriteTask
@@ -224,7 +224,7 @@ KeyNames: TypeAlias = tuple[tuple[str, ...], ...]
 class _SharedFile:
     """A file that snapshots share, or several of the same key groups; and one of the snapshots."""
 
-    units: tuple[UnitRecord, ...]
+    units: tuple[DataFile, ...]
     record: SnapshotRecord
     operator: OperatorRecord
     table: TableRecord
@@ -318,8 +318,8 @@ class Planner:
         looked_at: list[_SharedFile] = []
         for file in shared:
             piece = piece_of(file.units)
-            transforms = self._transforms(file, piece.unit)
-            if transforms and not all(transform.foresee(piece.unit) for transform in transforms):
+            transforms = self._transforms(file, piece.span)
+            if transforms and not all(transform.foresee(piece.span) for transform in transforms):
                 layout = layout_of(self.lake, file.operator, file.table)
                 tasks.append(
                     RewriteTask(
@@ -341,10 +341,10 @@ class Planner:
         for record in self._all():
             for operator in record.operators:
                 for table in operator.tables:
-                    for units in by_span(table.units).values():
-                        name = table.path, *(unit.path for unit in units)
+                    for data_files in by_span(table.units).values():
+                        name = table.path, *(file.path for file in data_files)
                         if name not in files:
-                            files[name] = _SharedFile(tuple(units), record, operator, table)
+                            files[name] = _SharedFile(tuple(data_files), record, operator, table)
                         files[name].owners.append((record.job, record.snapshot_id))
         return list(files.values())
 
@@ -352,7 +352,7 @@ class Planner:
         for records in self.records.values():
             yield from records
 
-    def _transforms(self, file: _SharedFile, unit: Unit) -> list[Transform]:
+    def _transforms(self, file: _SharedFile, span: FileSpan) -> list[Transform]:
         transforms: list[Transform] = []
         operator = file.operator
         if self.asked.keys and file.table.path in {state.table for state in operator.states}:
@@ -362,7 +362,7 @@ class Planner:
                 self._keys[name], fitting = erased_keys(operator, self.asked.keys, names)
                 self._fitting |= fitting
             if len(self._keys[name].keys):
-                transforms.append(self._keys[name].of_unit(unit))
+                transforms.append(self._keys[name].of_span(span))
         for state_name, predicate in self.asked.where.items():
             with suppress(NotFoundError):
                 owner, state = find_state([operator], state_name, file.record.snapshot_id)
@@ -441,7 +441,7 @@ class Planner:
             ),
             rows=sum(entry.rows for entry in states.values()),
             files=sum(len(going.units) for _, going in found_files),
-            file_bytes=sum(unit.size for _, going in found_files for unit in going.units),
+            file_bytes=sum(data_file.size for _, going in found_files for data_file in going.units),
             snapshots_found=sorted(everywhere),
             notes=[
                 (record.job, record.snapshot_id)
@@ -454,7 +454,11 @@ class Planner:
             emptied_states=self._emptied_states(shared, found_files),
             elsewhere=self._elsewhere() + of_tasks.elsewhere,
             kept_for=self._kept_for(
-                {(going.table, unit.path) for _, going in found_files for unit in going.units},
+                {
+                    (going.table, data_file.path)
+                    for _, going in found_files
+                    for data_file in going.units
+                },
                 {
                     carried.blob
                     for record in records
@@ -478,7 +482,9 @@ class Planner:
             (record.job, record.snapshot_id)
             for record in self.others
             if any(
-                (table.path, unit.path) in going for table in record.tables for unit in table.units
+                (table.path, data_file.path) in going
+                for table in record.tables
+                for data_file in table.units
             )
             or any(file.blob in carried for file in record.carried)
         ]
@@ -501,7 +507,7 @@ class Planner:
         """Return the states that would have no rows left after a predicate."""
         rows: Counter[str] = Counter()
         for file in shared:
-            rows[file.table.path] += sum(unit.rows for unit in file.units)
+            rows[file.table.path] += sum(data_file.rows for data_file in file.units)
         going: Counter[str] = Counter()
         for _, found_file in found_files:
             going[found_file.table] += found_file.dropped
@@ -545,5 +551,5 @@ def _rows_going(task: RewriteTask) -> tuple[dict[str, int], int]:
                     met[rows.name] += rows_met(transform, len(before.batch), len(after.batch))
             dropped += len(rows.batch) - len(after.batch)
     except StateError as error:
-        raise error.within(task.layout.place(piece.unit)) from error
+        raise error.within(task.layout.place(piece.span)) from error
     return dict(met), dropped

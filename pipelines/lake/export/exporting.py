@@ -18,7 +18,7 @@ from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.unmanaged_state import (
     KEYED,
     blocks_of,
-    carried_metadata,
+    unmanaged_metadata,
 )
 from statelake.pipelines.lake.export.channel_state import (
     dropped_records,
@@ -184,7 +184,7 @@ class _Export:
 
     def run(self, version: int | None, progress: Progress | None) -> ExportResult:
         """Write state files, carry unmanaged state, and commit."""
-        metadata = carried_metadata(self.record)
+        metadata = unmanaged_metadata(self.record)
         metadata.version = version or self._default_version()
         left_out: list[str] = []
         if self.drop_channel_state:

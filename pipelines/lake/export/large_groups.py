@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelake.pipelines.lake.tables.records import UnitRecord
-from statelake.pipelines.lake.tables.table_rows import TableRows, open_unit, typed_rows
+from statelake.pipelines.lake.tables.data_files import table_columns
+from statelake.pipelines.lake.tables.file_spans import KEY_GROUP
+from statelake.pipelines.lake.tables.records import DataFile
+from statelake.pipelines.lake.tables.table_rows import TableRows, open_data_file, typed_rows
 from statelake.pipelines.lake.tables.tables import table_directory
-from statelake.pipelines.lake.tables.unit_writer import table_columns
-from statelake.pipelines.lake.tables.units import KEY_GROUP
 from statelake.state_core.errors import LakeError
 from statelake.state_core.formats.writing.spills import LAST_OF_RUN
 from statelake.state_core.formats.writing.unified_encode import (
@@ -86,31 +86,31 @@ def _pieces_of_table(table: TableRows, key_group: int, piece_bytes: int) -> list
     if StateKind.TIMERS in kinds:
         return whole  # several states in one file
     sizes = [
-        (unit, row_group, size)
-        for unit in table.units
-        for row_group, size in _row_groups(table, unit, key_group).items()
+        (file, row_group, size)
+        for file in table.units
+        for row_group, size in _row_groups(table, file, key_group).items()
     ]
     if sum(size for _, _, size in sizes) <= piece_bytes or len(sizes) == 1:
         return whole
-    cut: list[tuple[UnitRecord, list[int], int]] = []
-    for unit, row_group, size in sizes:
-        if cut and cut[-1][0] is unit and cut[-1][2] + size <= piece_bytes:
+    cut: list[tuple[DataFile, list[int], int]] = []
+    for file, row_group, size in sizes:
+        if cut and cut[-1][0] is file and cut[-1][2] + size <= piece_bytes:
             _, row_groups, total = cut.pop()
-            cut.append((unit, [*row_groups, row_group], total + size))
+            cut.append((file, [*row_groups, row_group], total + size))
         else:
-            cut.append((unit, [row_group], size))
+            cut.append((file, [row_group], size))
     return [
         GroupPiece(
-            key_group, replace(table, units=(unit,)), tuple(row_groups), total,
+            key_group, replace(table, units=(file,)), tuple(row_groups), total,
             begins_state=index == 0, ends_state=index == len(cut) - 1,
         )
-        for index, (unit, row_groups, total) in enumerate(cut)
+        for index, (file, row_groups, total) in enumerate(cut)
     ]  # fmt: skip
 
 
-def _row_groups(table: TableRows, unit: UnitRecord, key_group: int) -> dict[int, int]:
+def _row_groups(table: TableRows, data_file: DataFile, key_group: int) -> dict[int, int]:
     """Return the row groups that may have rows of a key group, with their bytes in memory."""
-    with open_unit(table.lake, table.path, unit) as file:
+    with open_data_file(table.lake, table.path, data_file) as file:
         metadata = file.metadata
         paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
         sizes = {}
@@ -183,15 +183,15 @@ def _by_row_group(piece: GroupPiece, row_groups: Sequence[int]) -> Iterator[Stat
         LakeError: A row group has no row of the key group.
     """
     table = piece.table
-    ((index, held),), (unit,) = table.states, table.units
+    ((index, held),), (data_file,) = table.states, table.units
     state, layout = table.parse(held)
     columns = table_columns(state)
     names = table.partitioning.file_schema(columns).names
-    place = table_directory(table.lake, table.path).full(unit.path)
-    with open_unit(table.lake, table.path, unit) as file:
+    place = table_directory(table.lake, table.path).full(data_file.path)
+    with open_data_file(table.lake, table.path, data_file) as file:
         for row_group in row_groups:
             read = file.read_row_group(row_group, columns=names)
-            rows = typed_rows(read, unit, columns, table.partitioning, place)
+            rows = typed_rows(read, data_file, columns, table.partitioning, place)
             matching = pc.equal(rows.column(KEY_GROUP), piece.key_group)
             if not pc.all(matching).as_py():
                 rows = rows.filter(matching)

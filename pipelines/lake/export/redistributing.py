@@ -18,7 +18,7 @@ import pyarrow as pa
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.lake.share.sharing import SharedRows
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
-from statelake.pipelines.lake.tables.records import OperatorRecord, OperatorStateRecord, UnitRecord
+from statelake.pipelines.lake.tables.records import DataFile, OperatorRecord, OperatorStateRecord
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.meta_info import parse_state_meta_info
@@ -51,7 +51,7 @@ class _Source:
     """One state, and the files with its rows."""
 
     state: OperatorStateRecord
-    units: tuple[UnitRecord, ...]
+    units: tuple[DataFile, ...]
 
 
 @dataclass(frozen=True)
@@ -203,12 +203,12 @@ class _Rows:
         read = {
             part.subtask for plan in task.plans for part in plan.get(state.name, []) if len(part)
         }
-        units = [
-            unit
-            for unit in source.units
-            if state.broadcast or any(unit.first <= index <= unit.last for index in read)
+        files = [
+            file
+            for file in source.units
+            if state.broadcast or any(file.first <= index <= file.last for index in read)
         ]
-        batch = read_operator_rows(task.lake, source.state, units)
+        batch = read_operator_rows(task.lake, source.state, files)
         if task.shared is not None:
             batch = task.shared.apply(ElementRows(state.name, layout, batch)).batch
         elements = layout.encode(batch)

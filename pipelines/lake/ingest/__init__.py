@@ -10,5 +10,5 @@
 `import_targets`      the tables of an import, and their files in the previous snapshot
 ====================  ===============================================================
 
-How rows become files is `tables/unit_writer`.
+How rows become files is `tables/data_files`.
 """

@@ -16,11 +16,11 @@ from functools import cached_property, lru_cache
 import pyarrow as pa
 
 from statelake.pipelines.lake.ingest.same_slices import slice_mark, stored_digest
-from statelake.pipelines.lake.tables.records import PartRecord, UnitRecord
+from statelake.pipelines.lake.tables.data_files import DataFileWriter, table_batch
+from statelake.pipelines.lake.tables.file_spans import FileCuts, Partitioning, SlicePart
+from statelake.pipelines.lake.tables.records import DataFile, PartRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows, has_content
 from statelake.pipelines.lake.tables.tables import table_directory
-from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
-from statelake.pipelines.lake.tables.units import FileCuts, Partitioning, SlicePart
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
 from statelake.state_core.formats import open_snapshot
@@ -53,8 +53,8 @@ class TableTarget:
     @cached_property
     def known(self) -> dict[tuple[int, int], bytes]:
         """The fingerprints of these files, or of their parts, by first and last key group."""
-        units = () if self.before is None else self.before.units
-        return {part.span: part.fingerprint for unit in units for part in unit.compared}
+        files = () if self.before is None else self.before.units
+        return {part.span: part.fingerprint for file in files for part in file.compared}
 
     @cached_property
     def _ordered(self) -> list[PartRecord]:
@@ -150,7 +150,7 @@ class SliceResult:
     """The result of a slice.
 
     Attributes:
-        units: By table, the files that hold its rows; one without a path stands for those of its
+        files: By table, the files that hold its rows; one without a path stands for those of its
             key groups in the previous snapshot, or for a part of one.
         sums: By state, what was measured of its key groups.
         mark: The mark of the slice; empty without a digest of its bytes.
@@ -158,7 +158,7 @@ class SliceResult:
             its tables have all rows.
     """
 
-    units: dict[str, list[UnitRecord]] = field(default_factory=dict)
+    files: dict[str, list[DataFile]] = field(default_factory=dict)
     sums: dict[str, GroupSums] = field(default_factory=dict)
     mark: bytes = b""
     same: tuple[str, ...] = ()
@@ -173,9 +173,9 @@ class SliceResult:
         self.sums = {name: sums[name].within(task.key_groups) for name in self.same}
         for target in task.targets:
             held = [self.sums[name] for name in target.states if name in self.sums]
-            for unit in self.units.get(target.path, []):
-                span = KeyGroupRange(*unit.span)
-                unit.rows = sum(int(each.within(span).entries.sum()) for each in held)
+            for file in self.files.get(target.path, []):
+                span = KeyGroupRange(*file.span)
+                file.rows = sum(int(each.within(span).entries.sum()) for each in held)
 
 
 def opened_snapshot(
@@ -255,7 +255,7 @@ class _Slice:
             stored = stored_digest(self.parts) if task.digested else b""
             mark = self._mark_before(stored)
             if mark and mark in task.marks and self._keeps_all():
-                return SliceResult(self._units_before(), mark=mark, same=tuple(measure.states))
+                return SliceResult(self._files_before(), mark=mark, same=tuple(measure.states))
         compare = any(target.known for target in self.targets)
         if compare:
             for _, entries in self._entries():
@@ -277,14 +277,14 @@ class _Slice:
                 table.end_files(int(entries.group_of[-1]))
         for table in tables:
             table.end_files(task.max_parallelism)
-        units = {table.target.path: table.units for table in tables if table.units}
+        files = {table.target.path: table.files for table in tables if table.files}
         sums = {state.name: measure.sums(state.name) for state in self.states}
         parts = {
-            path: [part for unit in of_table for part in unit.compared]
-            for path, of_table in units.items()
+            path: [part for data_file in of_table for part in data_file.compared]
+            for path, of_table in files.items()
         }
         mark = slice_mark(stored, task.partitions, parts) if stored else b""
-        return SliceResult(units, sums, mark)
+        return SliceResult(files, sums, mark)
 
     def _mark_before(self, stored: bytes) -> bytes:
         """Return the mark of these bytes and of what the previous snapshot has; empty without."""
@@ -301,18 +301,18 @@ class _Slice:
             for part in target.parts(self.task.key_groups)
         )
 
-    def _units_before(self) -> dict[str, list[UnitRecord]]:
+    def _files_before(self) -> dict[str, list[DataFile]]:
         """Return the previous snapshot's files of these key groups, whose rows are not counted."""
-        units = {}
+        files = {}
         for target in self.targets:
             partitioning = Partitioning(self.task.max_parallelism, target.partition_by)
-            units[target.path] = [
-                UnitRecord(
+            files[target.path] = [
+                DataFile(
                     "", partitioning.partition_of(part.first), *part.span, 0, 0, part.fingerprint
                 )
                 for part in target.parts(self.task.key_groups)
             ]
-        return {path: of_table for path, of_table in units.items() if of_table}
+        return {path: of_table for path, of_table in files.items() if of_table}
 
     def _entries(self) -> Iterator[tuple[KeyedFile, Entries]]:
         """Yield the entries of all parts, in order of key group."""
@@ -344,13 +344,13 @@ class _SliceTable:
         self.partitioning = Partitioning(task.max_parallelism, target.partition_by)
         self.buckets = self.partitioning.buckets(task.key_groups)
         self.cuts = FileCuts(self.partitioning, self.buckets, task.partitions)
-        self.units: list[UnitRecord] = []
+        self.files: list[DataFile] = []
         groups = [bucket.key_groups for bucket in self.buckets]
         self.sizes = measure.range_bytes(self.names, groups) if measured else []
         self.differs = True  # from the files of the previous snapshot
         unchanged = self._unchanged() if measured else []
         directory = table_directory(task.lake, target.path)
-        self.writer = UnitWriter(directory, task.attempt, self.partitioning, unchanged)
+        self.writer = DataFileWriter(directory, task.attempt, self.partitioning, unchanged)
         self.first = task.key_groups.first
         self.at = 0
         self.holds_rows = False
@@ -359,13 +359,13 @@ class _SliceTable:
         """Plan all files, and take those that the previous snapshot has."""
         self.cuts.follow(self.target.starts, self.sizes)
         kept, self.differs = [], False
-        for unit in self.cuts.units(self.sizes):
-            span = self.measure.span(self.names, unit.key_groups)
+        for file in self.cuts.files(self.sizes):
+            span = self.measure.span(self.names, file.key_groups)
             content = self._fingerprint(span)
             if self.target.keeps(span, content):
                 self._add("", 0, span)
-                kept.append(unit.key_groups)
-            elif self.measure.rows(self.names, unit.key_groups):
+                kept.append(file.key_groups)
+            elif self.measure.rows(self.names, file.key_groups):
                 self.differs = True
         return kept
 
@@ -396,7 +396,7 @@ class _SliceTable:
         rows = self.measure.rows(self.names, span)
         partition = self.partitioning.partition_of(span.first)
         content = self._fingerprint(span)
-        self.units.append(UnitRecord(path, partition, span.first, span.last, rows, size, content))
+        self.files.append(DataFile(path, partition, span.first, span.last, rows, size, content))
 
     def _bytes(self) -> int:
         """Return the bytes of the table's states in the current bucket."""

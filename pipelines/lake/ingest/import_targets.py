@@ -6,19 +6,19 @@ from dataclasses import replace
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.import_slice import TableTarget
+from statelake.pipelines.lake.tables.file_spans import BUCKET, KEY_GROUP, MAX_PARTITIONS
 from statelake.pipelines.lake.tables.names import keyed_table, queue_table, timers_table
 from statelake.pipelines.lake.tables.records import (
+    DataFile,
     OperatorRecord,
     SnapshotRecord,
     TableRecord,
-    UnitRecord,
 )
 from statelake.pipelines.lake.tables.table_rows import (
     is_decoded_otherwise,
     parse_recorded,
     table_rows,
 )
-from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.meta_info import read_state_meta_info
 from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind
@@ -76,7 +76,7 @@ def _place(lake: Catalog, path: str, *, by_group: bool) -> tuple[str, str]:
     return f"{path}~{BUCKET}", BUCKET
 
 
-def previous_units(previous: SnapshotRecord | None, path: str) -> list[UnitRecord]:
+def previous_files(previous: SnapshotRecord | None, path: str) -> list[DataFile]:
     """Return the files that a snapshot has of a table."""
     tables = [] if previous is None else previous.tables
     return next((table.units for table in tables if table.path == path), [])

@@ -32,18 +32,24 @@ from statelake.pipelines.lake.ingest.import_slice import (
 )
 from statelake.pipelines.lake.ingest.import_targets import (
     key_serializer,
-    previous_units,
+    previous_files,
     table_targets,
     with_known,
 )
 from statelake.pipelines.lake.ingest.joined_files import SlicedTable, join_small_files
 from statelake.pipelines.lake.ingest.large_slices import import_slices, is_large, large_bytes
 from statelake.pipelines.lake.ingest.same_slices import recorded_sums
+from statelake.pipelines.lake.tables.data_files import table_columns
+from statelake.pipelines.lake.tables.file_spans import (
+    MAX_PARTITIONS,
+    Partitioning,
+    plan_import_slices,
+)
 from statelake.pipelines.lake.tables.names import TIMERS, check_names, default_snapshot_id
 from statelake.pipelines.lake.tables.operator_tables import (
     OperatorTask,
     SubtaskSpanResult,
-    alike_units,
+    alike_files,
     describe_operator_states,
     import_operator_states,
     operator_table_paths,
@@ -52,21 +58,19 @@ from statelake.pipelines.lake.tables.operator_tables import (
 from statelake.pipelines.lake.tables.records import (
     GIVEN,
     OF_FILE,
+    DataFile,
     OperatorRecord,
     OperatorStateRecord,
     SliceRecord,
     SnapshotRecord,
     StateRecord,
     TableRecord,
-    UnitRecord,
     by_span,
     differing_copies,
     key_group_records,
 )
-from statelake.pipelines.lake.tables.table_rows import whole_units
+from statelake.pipelines.lake.tables.table_rows import sound_files
 from statelake.pipelines.lake.tables.tables import TableFile
-from statelake.pipelines.lake.tables.unit_writer import table_columns
-from statelake.pipelines.lake.tables.units import MAX_PARTITIONS, Partitioning, plan_import_slices
 from statelake.pipelines.times import Stopwatch, Times
 from statelake.state_core.column_names import refuse_twins
 from statelake.state_core.errors import (
@@ -99,8 +103,8 @@ class ImportResult(Printed):
     Attributes:
         record: The snapshot in the catalog.
         new: False if it had been imported before and nothing was done.
-        kept_units: Files of the previous snapshot that hold this one's rows, too.
-        written_units: Files that were written.
+        kept_files: Files of the previous snapshot that hold this one's rows, too.
+        written_files: Files that were written.
         engine: The engine that ran it.
         times: The times of its stages.
         same_as: The job's newest snapshot of the same savepoint; empty if there is none.
@@ -109,8 +113,8 @@ class ImportResult(Printed):
 
     record: SnapshotRecord
     new: bool
-    kept_units: int = 0
-    written_units: int = 0
+    kept_files: int = 0
+    written_files: int = 0
     engine: str = ""
     times: Times | None = None
     same_as: str = ""
@@ -120,8 +124,8 @@ class ImportResult(Printed):
         """Return it as JSON can hold it."""
         return self.record.to_json() | {
             "new": self.new,
-            "kept_files": self.kept_units,
-            "written_files": self.written_units,
+            "kept_files": self.kept_files,
+            "written_files": self.written_files,
             "engine": self.engine,
             "tables": sorted(table.path for table in self.record.tables),
             "times": None if self.times is None else asdict(self.times),
@@ -136,8 +140,8 @@ class ImportResult(Printed):
             return
         yield (
             f"imported {record.snapshot_id} of {record.job}: {record.entries:,} entries,"
-            f" {bytes_text(record.state_bytes)} of state; wrote {self.written_units} files"
-            f" ({bytes_text(record.written_bytes)}), kept {self.kept_units}"
+            f" {bytes_text(record.state_bytes)} of state; wrote {self.written_files} files"
+            f" ({bytes_text(record.written_bytes)}), kept {self.kept_files}"
         )
         if self.same_as:
             yield (
@@ -340,10 +344,10 @@ class _Import:
                 results = self._map(engine, attempt.token, tables, previous, progress)
             record = self._record(name, tables, results, pieces, previous, attempt.token)
             record = attempt.commit(record)
-        units = [unit for table in record.tables for unit in table.units]
-        written = sum(attempt.token in unit.path for unit in units)
+        data_files = [file for table in record.tables for file in table.units]
+        written = sum(attempt.token in file.path for file in data_files)
         times = self.stopwatch.times()
-        kept = len(units) - written
+        kept = len(data_files) - written
         why = {
             operator.label: self.as_bytes[operator.operator_id].why
             for operator in self.snapshot.operators
@@ -373,8 +377,8 @@ class _Import:
     ) -> list[SubtaskSpanResult]:
         """Import operator state."""
         alike = {
-            path: whole_units(self.lake.table(path).directory, units)
-            for path, units in alike_units(self._operators(), previous).items()
+            path: sound_files(self.lake.table(path).directory, files)
+            for path, files in alike_files(self._operators(), previous).items()
         }
         tasks = [
             OperatorTask(
@@ -555,7 +559,7 @@ class _Import:
             described = _describe_operator(operator, targets, committed, slices, states)
             operators.append(replace(described, slices=self.marks[operator.operator_id]))
         written = sum(
-            unit.size for units in self.keyed.units.values() for unit in units if unit.path
+            span.size for spans in self.keyed.files.values() for span in spans if span.path
         )
         return SnapshotRecord(
             job=self.job,
@@ -574,7 +578,7 @@ class _Import:
             note=self.note,
             entries=sum(operator.entries for operator in operators),
             state_bytes=sum(operator.state_bytes for operator in operators),
-            written_bytes=written + sum(piece.unit.size for piece in pieces),
+            written_bytes=written + sum(piece.file.size for piece in pieces),
             metadata=metadata,
             carried=carried,
             operators=operators,
@@ -591,17 +595,17 @@ class _Import:
     ) -> TableRecord:
         """Commit the written and the kept files as the table's next version."""
         partitioning = Partitioning(operator.max_parallelism, target.partition_by)
-        before = by_span(previous_units(previous, target.path))
-        units = [
+        before = by_span(previous_files(previous, target.path))
+        files = [
             file
-            for unit in self.keyed.units[target.path]
-            for file in ([unit] if unit.path else before[unit.span])
+            for data_file in self.keyed.files[target.path]
+            for file in ([data_file] if data_file.path else before[data_file.span])
         ]
         schema = partitioning.table_schema(table_columns(operator.state(target.states[0])))
         version = self._replace_files(
-            target.path, schema, units, partitioning.column, token, snapshot_id
+            target.path, schema, files, partitioning.column, token, snapshot_id
         )
-        return TableRecord(target.path, version, partitioning.column, units)
+        return TableRecord(target.path, version, partitioning.column, files)
 
     def _commit_pieces(
         self,
@@ -615,24 +619,24 @@ class _Import:
         tables = []
         for state in operator.operator_states:
             path = self.operator_tables[operator.operator_id, state.name]
-            before = by_span(previous_units(previous, path))
-            units = [
+            before = by_span(previous_files(previous, path))
+            spans = [
                 file
                 for piece in pieces
-                if piece.piece.table == path and piece.unit.rows
+                if piece.piece.table == path and piece.file.rows
                 for file in (
-                    [piece.unit] if piece.unit.path else before[piece.unit.first, piece.unit.last]
+                    [piece.file] if piece.file.path else before[piece.file.first, piece.file.last]
                 )
             ]
-            version = self._replace_files(path, state.schema, units, None, token, snapshot_id)
-            tables.append(TableRecord(path, version, "", units))
+            version = self._replace_files(path, state.schema, spans, None, token, snapshot_id)
+            tables.append(TableRecord(path, version, "", spans))
         return tables
 
     def _replace_files(
         self,
         path: str,
         schema: pa.Schema,
-        units: list[UnitRecord],
+        data_files: list[DataFile],
         partition_by: str | None,
         token: str,
         snapshot_id: str,
@@ -640,8 +644,8 @@ class _Import:
         """Commit files as the table's next version, and delete the temporary ones."""
         table = self.lake.table(path)
         if self.leaves_files or path in self.keyed.joined:
-            table.remove_others(token, [unit.path for unit in units])
-        files = [TableFile.of(unit) for unit in units]
+            table.remove_others(token, [file.path for file in data_files])
+        files = [TableFile.of(file) for file in data_files]
         return table.replace_files(
             schema, files, partition_by=partition_by, attempt=token, snapshot=snapshot_id
         )

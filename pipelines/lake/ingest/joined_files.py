@@ -17,17 +17,17 @@ import pyarrow as pa
 
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.lake.ingest.import_slice import SliceResult, TableTarget
-from statelake.pipelines.lake.tables.records import UnitRecord, by_span
-from statelake.pipelines.lake.tables.table_rows import read_unit, rows_of_groups
-from statelake.pipelines.lake.tables.tables import table_directory
-from statelake.pipelines.lake.tables.unit_writer import UnitWriter
-from statelake.pipelines.lake.tables.units import (
+from statelake.pipelines.lake.tables.data_files import DataFileWriter
+from statelake.pipelines.lake.tables.file_spans import (
     BUCKET,
     MAX_PARTITIONS,
     Partitioning,
     has_shrunk,
     joined_bytes,
 )
+from statelake.pipelines.lake.tables.records import DataFile, by_span
+from statelake.pipelines.lake.tables.table_rows import read_data_file, rows_of_groups
+from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.state_core.model.handles import KeyGroupRange
 
 TASK_FILES = 64
@@ -51,7 +51,7 @@ class JoinedFile:
     path: str
     partitioning: Partitioning
     columns: pa.Schema
-    sources: tuple[tuple[UnitRecord, KeyGroupRange], ...]
+    sources: tuple[tuple[DataFile, KeyGroupRange], ...]
 
     def write(self) -> tuple[str, int]:
         """Write it.
@@ -63,15 +63,15 @@ class JoinedFile:
             LakeError: A file of the previous snapshot can't be read.
         """
         directory = table_directory(self.lake, self.path)
-        writer = UnitWriter(directory, self.attempt, self.partitioning)
+        writer = DataFileWriter(directory, self.attempt, self.partitioning)
         last = self.sources[-1][1].last
         files: dict[str, pa.Table] = {}  # one of before has several parts
-        for unit, key_groups in self.sources:
-            if unit.path not in files:
-                files[unit.path] = read_unit(
-                    self.lake, self.path, unit, self.columns, self.partitioning
+        for file, key_groups in self.sources:
+            if file.path not in files:
+                files[file.path] = read_data_file(
+                    self.lake, self.path, file, self.columns, self.partitioning
                 )
-            for batch in rows_of_groups(files[unit.path], key_groups).to_batches():
+            for batch in rows_of_groups(files[file.path], key_groups).to_batches():
                 writer.append(batch, last)
         return writer.close(last)
 
@@ -85,7 +85,7 @@ def write_joined(files: Sequence[JoinedFile]) -> list[tuple[str, int]]:
 class _Run:
     """Consecutive files of a table, their bytes of state, and whether these fit into one file."""
 
-    units: list[UnitRecord]
+    files: list[DataFile]
     state_bytes: int = 0
     fits: bool = True
 
@@ -114,25 +114,25 @@ class SlicedTable:
         return Partitioning(self.max_parallelism, self.target.partition_by)
 
     @cached_property
-    def units(self) -> list[UnitRecord]:
+    def files(self) -> list[DataFile]:
         """The files of all slices, in order of key group."""
         path = self.target.path
-        units = [unit for result in self.results for unit in result.units.get(path, [])]
-        return sorted(units, key=lambda unit: unit.first)
+        files = [file for result in self.results for file in result.files.get(path, [])]
+        return sorted(files, key=lambda file: file.first)
 
     @cached_property
-    def before(self) -> dict[tuple[int, int], list[UnitRecord]]:
+    def before(self) -> dict[tuple[int, int], list[DataFile]]:
         """The files of the previous snapshot that can be kept, by first and last key group."""
         return {} if self.target.before is None else by_span(self.target.before.units)
 
     @cached_property
-    def _containing(self) -> dict[tuple[int, int], UnitRecord]:
+    def _containing(self) -> dict[tuple[int, int], DataFile]:
         """The file of the previous snapshot that has a part, by first and last key group."""
         return {
-            part.span: unit
-            for units in self.before.values()
-            for unit in units
-            for part in unit.parts
+            part.span: file
+            for files in self.before.values()
+            for file in files
+            for part in file.parts
         }
 
     def runs(self) -> Iterator[_Run]:
@@ -144,17 +144,17 @@ class SlicedTable:
             starts = []
         by_share: dict[int, list[_Run]] = {}
         for atom in atoms:
-            by_share.setdefault(self._share(atom.units[0].first, starts), []).append(atom)
+            by_share.setdefault(self._share(atom.files[0].first, starts), []).append(atom)
         for share in by_share.values():
             held = sum(atom.state_bytes for atom in share)
             follows = bool(starts) or self.partitions is not None
             limit = joined_bytes(held, follows=follows)
             run = _Run([])
             for atom in share:
-                if run.units and run.state_bytes + atom.state_bytes > limit:
+                if run.files and run.state_bytes + atom.state_bytes > limit:
                     yield run
                     run = _Run([])
-                run.units += atom.units
+                run.files += atom.files
                 run.state_bytes += atom.state_bytes
                 run.fits = run.state_bytes <= limit
             yield run
@@ -165,7 +165,7 @@ class SlicedTable:
             return self.partitioning.partition_of(first) * self.partitions // MAX_PARTITIONS
         return bisect_right(starts, first)
 
-    def _sizes(self) -> Callable[[UnitRecord], int]:
+    def _sizes(self) -> Callable[[DataFile], int]:
         """Return a function of the bytes of state in a file's key groups."""
         sums = [
             result.sums[name]
@@ -179,69 +179,69 @@ class SlicedTable:
         ends = np.cumsum(np.concatenate([each.state_bytes for each in sums])[order])
         ends = np.concatenate([[0], ends])
 
-        def size_of(unit: UnitRecord) -> int:
-            first, behind = np.searchsorted(groups, [unit.first, unit.last + 1])
+        def size_of(file: DataFile) -> int:
+            first, behind = np.searchsorted(groups, [file.first, file.last + 1])
             return int(ends[behind] - ends[first])
 
         return size_of
 
-    def _atoms(self, size_of: Callable[[UnitRecord], int]) -> Iterator[_Run]:
+    def _atoms(self, size_of: Callable[[DataFile], int]) -> Iterator[_Run]:
         """Yield the files of the same buckets together: all of a partition are within one file."""
         atom: _Run | None = None
-        for unit in self.units:
-            size = size_of(unit)
+        for file in self.files:
+            size = size_of(file)
             if atom is not None:
-                last = atom.units[-1]
-                if last.span == unit.span:
+                last = atom.files[-1]
+                if last.span == file.span:
                     size = 0  # they were counted
-                if self.partitioning.partition_of(last.last) == unit.partition:
-                    atom.units.append(unit)
+                if self.partitioning.partition_of(last.last) == file.partition:
+                    atom.files.append(file)
                     atom.state_bytes += size
                     continue
                 yield atom
-            atom = _Run([unit], size)
+            atom = _Run([file], size)
         if atom is not None:
             yield atom
 
-    def kept(self, run: _Run) -> UnitRecord | None:
+    def kept(self, run: _Run) -> DataFile | None:
         """Return the file of the previous snapshot that has exactly these parts."""
-        ends = [unit.span for unit in run.units]
-        unit = self._containing.get(ends[0])
-        if unit is None or any(each.path for each in run.units):
+        ends = [file.span for file in run.files]
+        file = self._containing.get(ends[0])
+        if file is None or any(each.path for each in run.files):
             return None
-        if [part.span for part in unit.parts] != ends:
+        if [part.span for part in file.parts] != ends:
             return None
-        return UnitRecord("", unit.partition, *unit.span, unit.rows, 0, unit.fingerprint)
+        return DataFile("", file.partition, *file.span, file.rows, 0, file.fingerprint)
 
     def stays(self, run: _Run) -> bool:
         """Return whether files are left as they are: one, one in pieces, or those of before."""
-        if any(not unit.path and unit.span not in self.before for unit in run.units):
+        if any(not file.path and file.span not in self.before for file in run.files):
             return False  # a part of a file
-        if len(run.units) == 1 or all(not unit.path for unit in run.units):
+        if len(run.files) == 1 or all(not file.path for file in run.files):
             return True
-        return not run.fits or len({unit.span for unit in run.units}) == 1
+        return not run.fits or len({file.span for file in run.files}) == 1
 
-    def sources(self, run: _Run) -> Iterator[tuple[UnitRecord, KeyGroupRange]]:
+    def sources(self, run: _Run) -> Iterator[tuple[DataFile, KeyGroupRange]]:
         """Yield the files that have the rows of some, and which key groups are read of each."""
-        for unit in run.units:
-            span = KeyGroupRange(*unit.span)
-            if unit.path:
-                yield unit, span
-            elif unit.span in self.before:
-                yield from ((each, span) for each in self.before[unit.span])
+        for file in run.files:
+            span = KeyGroupRange(*file.span)
+            if file.path:
+                yield file, span
+            elif file.span in self.before:
+                yield from ((each, span) for each in self.before[file.span])
             else:
-                yield self._containing[unit.span], span
+                yield self._containing[file.span], span
 
-    def joined(self, run: _Run, path: str, size: int) -> UnitRecord:
+    def joined(self, run: _Run, path: str, size: int) -> DataFile:
         """Return the record of a file that was written from others."""
-        first, last = run.units[0].first, run.units[-1].last
-        parts = list({unit.span: unit.compared[0] for unit in run.units}.values())
-        return UnitRecord(
+        first, last = run.files[0].first, run.files[-1].last
+        parts = list({file.span: file.compared[0] for file in run.files}.values())
+        return DataFile(
             path,
             self.partitioning.partition_of(first),
             first,
             last,
-            sum(unit.rows for unit in run.units),
+            sum(file.rows for file in run.files),
             size,
             parts[0].fingerprint if len(parts) == 1 else b"",
             parts if len(parts) > 1 else [],
@@ -253,11 +253,11 @@ class JoinedTables:
     """The files of tables after small ones were joined.
 
     Attributes:
-        units: The files of each table, by its path.
+        files: The files of each table, by its path.
         joined: The paths of tables of which files were joined.
     """
 
-    units: dict[str, list[UnitRecord]] = field(default_factory=dict)
+    files: dict[str, list[DataFile]] = field(default_factory=dict)
     joined: set[str] = field(default_factory=set)
 
 
@@ -279,16 +279,16 @@ def join_small_files(
     joins: list[tuple[SlicedTable, _Run, JoinedFile]] = []
     for table in tables:
         path = table.target.path
-        if table.target.partition_by != BUCKET or not table.units:
-            result.units[path] = table.units
+        if table.target.partition_by != BUCKET or not table.files:
+            result.files[path] = table.files
             continue
-        result.units[path] = units = []
+        result.files[path] = data_files = []
         for run in table.runs():
             kept = table.kept(run)
             if kept is not None:
-                units.append(kept)
+                data_files.append(kept)
             elif table.stays(run):
-                units += run.units
+                data_files += run.files
             else:
                 sources = tuple(table.sources(run))
                 file = JoinedFile(lake, attempt, path, table.partitioning, table.columns, sources)
@@ -300,7 +300,7 @@ def join_small_files(
     )
     for (table, run, file), (path, size) in zip(joins, written, strict=True):
         result.joined.add(file.path)
-        result.units[file.path].append(table.joined(run, path, size))
-    for units in result.units.values():
-        units.sort(key=lambda unit: unit.first)
+        result.files[file.path].append(table.joined(run, path, size))
+    for data_files in result.files.values():
+        data_files.sort(key=lambda data_file: data_file.first)
     return result

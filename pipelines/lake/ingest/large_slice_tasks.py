@@ -10,9 +10,9 @@ from statelake.pipelines.lake.ingest.import_slice import (
     import_slice,
     slice_name,
 )
+from statelake.pipelines.lake.tables.data_files import DataFileWriter, table_batch
+from statelake.pipelines.lake.tables.file_spans import SLICE_BYTES, Partitioning
 from statelake.pipelines.lake.tables.tables import table_directory
-from statelake.pipelines.lake.tables.unit_writer import UnitWriter, table_batch
-from statelake.pipelines.lake.tables.units import SLICE_BYTES, Partitioning
 from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
 from statelake.state_core.model.measure import Measure
@@ -97,7 +97,7 @@ def _import_piece(task: PieceTask) -> PieceResult:
     if not task.measured:
         measure = Measure([state.name for state in file.states], task.piece.key_groups)
     writers = {
-        target.path: UnitWriter(
+        target.path: DataFileWriter(
             table_directory(whole.lake, target.path),
             whole.attempt,
             Partitioning(whole.max_parallelism, target.partition_by),

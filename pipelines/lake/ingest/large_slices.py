@@ -32,8 +32,8 @@ from statelake.pipelines.lake.ingest.large_slice_tasks import (
     import_piece,
     task_name,
 )
-from statelake.pipelines.lake.tables.records import UnitRecord
-from statelake.pipelines.lake.tables.units import Partitioning
+from statelake.pipelines.lake.tables.file_spans import Partitioning
+from statelake.pipelines.lake.tables.records import DataFile
 from statelake.pipelines.times import Stopwatch
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import Measure
@@ -250,12 +250,12 @@ class _LargeSlice:
     def result(self) -> SliceResult:
         """Return the result of the slice."""
         measure = self._measure
-        units = {
-            target.path: self._units(target)
+        files = {
+            target.path: self._files(target)
             for target in self.whole.targets
             if measure.rows(self._states(target), self.whole.key_groups)
         }
-        return SliceResult(units, {name: measure.sums(name) for name in measure.states})
+        return SliceResult(files, {name: measure.sums(name) for name in measure.states})
 
     @cached_property
     def _measure(self) -> Measure:
@@ -270,25 +270,25 @@ class _LargeSlice:
 
     def _differs(self, target: TableTarget) -> bool:
         """Return whether a table has rows here that differ from the previous snapshot's."""
-        unit = self._unit(target)
-        span = KeyGroupRange(*unit.span)
-        return unit.rows > 0 and not target.keeps(span, unit.fingerprint)
+        file = self._file(target)
+        span = KeyGroupRange(*file.span)
+        return file.rows > 0 and not target.keeps(span, file.fingerprint)
 
-    def _units(self, target: TableTarget) -> list[UnitRecord]:
+    def _files(self, target: TableTarget) -> list[DataFile]:
         """Return the files of a table; one without a path for those of the previous snapshot."""
-        unit = self._unit(target)
+        data_file = self._file(target)
         return [
-            replace(unit, path=file.path, rows=file.rows, size=file.size)
+            replace(data_file, path=file.path, rows=file.rows, size=file.size)
             for file in self.files
             if file.table == target.path
-        ] or [unit]
+        ] or [data_file]
 
-    def _unit(self, target: TableTarget) -> UnitRecord:
+    def _file(self, target: TableTarget) -> DataFile:
         """Return the record of one file with all rows of a table, without a path."""
         states, within = self._states(target), self.whole.key_groups
         span = self._measure.span(states, within)
         partitioning = Partitioning(self.whole.max_parallelism, target.partition_by)
-        return UnitRecord(
+        return DataFile(
             "",
             partitioning.partition_of(span.first),
             span.first,

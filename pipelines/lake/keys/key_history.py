@@ -16,7 +16,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.keys.one_key import KeyTables, key_tables
 from statelake.pipelines.lake.tables.key_rows import read_key
-from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, UnitRecord
+from statelake.pipelines.lake.tables.records import DataFile, OperatorRecord, SnapshotRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head, state_title
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
@@ -152,18 +152,16 @@ class _Reader:
     def read(self, places: KeyTables) -> Iterator[dict[str, Any]]:
         """Yield the rows of a key in a snapshot's tables, as they are printed."""
         for table in places.tables:
-            for unit in table.units:
-                for row in self._of_file(table, unit, places):
+            for file in table.units:
+                for row in self._of_file(table, file, places):
                     yield row | {"operator": places.operator.label}
 
-    def _of_file(
-        self, table: TableRows, unit: UnitRecord, places: KeyTables
-    ) -> list[dict[str, Any]]:
-        name = (table.path, unit.path, places.key.encoded.encoded)
+    def _of_file(self, table: TableRows, file: DataFile, places: KeyTables) -> list[dict[str, Any]]:
+        name = (table.path, file.path, places.key.encoded.encoded)
         if name not in self.rows:
             self.rows[name] = [
                 row
-                for state, rows in read_key(table, unit, places.key)
+                for state, rows in read_key(table, file, places.key)
                 for row in plain_rows(state_head("", state), rows, state.layout)
             ]
         return self.rows[name]

@@ -120,7 +120,7 @@ def key_tables(
     for (owner, tables), value, odd in keys_of_owners(text, owners, states_of):
         key = sought_key(tables[0], value) if odd is None else SoughtKey(odd.shown, odd.encoded)
         narrowed = (
-            replace(table, units=tuple(unit for unit in table.units if key.may_be_in(unit)))
+            replace(table, units=tuple(file for file in table.units if key.may_be_in(file)))
             for table in tables
         )
         places.append(KeyTables(owner, key, tuple(narrowed), odd and odd.value))
@@ -177,5 +177,5 @@ def _operator(record: SnapshotRecord, wanted: str) -> OperatorRecord:
 
 def _batches(places: KeyTables) -> Iterator[tuple[KeyedState, pa.Table]]:
     for table in places.tables:
-        for unit in table.units:
-            yield from read_key(table, unit, places.key)
+        for file in table.units:
+            yield from read_key(table, file, places.key)

@@ -76,8 +76,8 @@ def _tables(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
             table = recorded[path]
             yield row | {
                 "state": state, "path": path, "version": table.version,
-                "files": len(table.units), "file_bytes": sum(unit.size for unit in table.units),
-                "rows": sum(unit.rows for unit in table.units),
+                "files": len(table.units), "file_bytes": sum(file.size for file in table.units),
+                "rows": sum(file.rows for file in table.units),
             }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from statelake.pipelines.lake.query.table_names import (
     parts_of,
     quoted,
 )
-from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP
+from statelake.pipelines.lake.tables.file_spans import BUCKET, KEY_GROUP
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.layout.keyed_layout import (
     KEY,

@@ -16,10 +16,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from statelake.pipelines.lake.tables.file_spans import KEY_GROUP
 from statelake.pipelines.lake.tables.parquet_bounds import check_parquet
 from statelake.pipelines.lake.tables.records import TableRecord
 from statelake.pipelines.lake.tables.tables import StateTable, TableFile, log_path, plain_files
-from statelake.pipelines.lake.tables.units import KEY_GROUP
 from statelake.state_core.errors import LakeError, MissingFileError, StateError
 
 NOT_THERE = "only `statelake drop` may remove files: restore it from a backup of the lake"
@@ -54,7 +54,7 @@ class OpenedTable:
         else:
             if log.version() != recorded.version:
                 log = table.require(recorded.version)
-            self.files = [TableFile.of(unit) for unit in recorded.units]
+            self.files = [TableFile.of(file) for file in recorded.units]
         self.schema = pa.schema(log.schema().to_arrow())
         self.partition: str = next(iter(log.metadata().partition_columns), "")
         self._format = ds.ParquetFileFormat(

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.tables.file_spans import Partitioning
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
-from statelake.pipelines.lake.tables.units import Partitioning
 from statelake.state_core.errors import (
     DamagedLakeError,
     NotFoundError,

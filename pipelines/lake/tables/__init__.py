@@ -9,8 +9,8 @@
 `log_entries`         the entries of logs, with digests
 `parquet_seals`       digests of whole files, in their footers
 `parquet_bounds`      bounds on the unpacked size of a file, and files that keep them
-`units`               the distribution of key groups over files
-`unit_writer`         rows into files
+`file_spans`          the distribution of key groups over files
+`data_files`          rows into files
 `thrift_compact`      the heads of Parquet's pages
 `table_rows`          files into rows; `key_rows`, those of one key
 `operator_tables`     tables of operator state

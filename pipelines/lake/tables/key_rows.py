@@ -15,17 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from statelake.pipelines.lake.tables.records import OperatorRecord, UnitRecord
+from statelake.pipelines.lake.tables.data_files import table_columns
+from statelake.pipelines.lake.tables.file_spans import KEY_GROUP
+from statelake.pipelines.lake.tables.records import DataFile, OperatorRecord
 from statelake.pipelines.lake.tables.table_rows import (
     TableRows,
-    open_unit,
+    open_data_file,
     rows_of_queue,
     table_rows,
     typed_rows,
 )
 from statelake.pipelines.lake.tables.tables import table_directory
-from statelake.pipelines.lake.tables.unit_writer import table_columns
-from statelake.pipelines.lake.tables.units import KEY_GROUP
 from statelake.state_core.formats.layout.keyed_layout import KEY, KEY_COLUMNS, RAW_KEY, KeyedLayout
 from statelake.state_core.formats.layout.keys import encode_key
 from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
@@ -48,10 +48,10 @@ class SoughtKey:
     value: Any
     encoded: EncodedKey
 
-    def may_be_in(self, unit: UnitRecord) -> bool:
+    def may_be_in(self, file: DataFile) -> bool:
         """Return whether a file may hold it, by its key groups."""
         group = self.encoded.key_group
-        return group is None or unit.first <= group <= unit.last
+        return group is None or file.first <= group <= file.last
 
 
 def tables_of_operator(lake: str, operator: OperatorRecord) -> list[TableRows]:
@@ -74,7 +74,7 @@ def sought_key(table: TableRows, value: Any) -> SoughtKey:
 
 
 def read_key(
-    table: TableRows, unit: UnitRecord, key: SoughtKey
+    table: TableRows, data_file: DataFile, key: SoughtKey
 ) -> Iterator[tuple[KeyedState, pa.Table]]:
     """Yield the rows of one key in one file of a table, a state at a time.
 
@@ -87,21 +87,21 @@ def read_key(
         [field for field in columns if field.name in (KEY_GROUP, *QUEUE_COLUMNS, *KEY_COLUMNS)]
     )
     partitioning = table.partitioning
-    place = table_directory(table.lake, table.path).full(unit.path)
-    with open_unit(table.lake, table.path, unit) as file:
+    place = table_directory(table.lake, table.path).full(data_file.path)
+    with open_data_file(table.lake, table.path, data_file) as file:
         for index in range(file.num_row_groups):
             if not _may_hold(file.metadata.row_group(index), key):
                 continue
             names = partitioning.file_schema(of_key).names
             keys = typed_rows(
-                file.read_row_group(index, columns=names), unit, of_key, partitioning, place
+                file.read_row_group(index, columns=names), data_file, of_key, partitioning, place
             )
             rows = _rows_of_key(keys, parsed, key)
             if not rows.size:
                 continue
             names = partitioning.file_schema(columns).names
             whole = file.read_row_group(index, columns=names).take(pa.array(rows))
-            typed = typed_rows(whole, unit, columns, partitioning, place)
+            typed = typed_rows(whole, data_file, columns, partitioning, place)
             for state, layout in parsed:
                 of_state = rows_of_queue(typed, state).select(layout.schema.names)
                 if len(of_state):

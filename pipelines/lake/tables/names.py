@@ -147,12 +147,12 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text) is not None
 
 
-def carried_name(digest: str, token: str) -> str:
+def unmanaged_name(digest: str, token: str) -> str:
     """Return the name of a carried file: its SHA-256, and the attempt that wrote it."""
     return f"{digest}.{token}"
 
 
-def is_carried_name(text: str) -> bool:
+def is_unmanaged_name(text: str) -> bool:
     """Return whether a text is a valid name of a carried file; in older lakes, without attempt."""
     return _CARRIED.fullmatch(text) is not None
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 from statelake.pipelines.lake.tables.names import new_folder, operator_table
 from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter, open_parquet
 from statelake.pipelines.lake.tables.records import (
+    DataFile,
     OperatorStateRecord,
     SnapshotRecord,
     SubtaskRecord,
-    UnitRecord,
 )
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY, table_directory
 from statelake.state_core.errors import LakeError, MissingFileError
@@ -68,10 +68,10 @@ class OperatorTask:
 
 @dataclass
 class SubtaskSpanResult:
-    """The result of a piece: its unit, without a path if it was not written, and its subtasks."""
+    """The result of a piece: its file, without a path if it was not written, and its subtasks."""
 
     piece: SubtaskSpan
-    unit: UnitRecord
+    file: DataFile
     subtasks: list[SubtaskRecord] = field(default_factory=list)
     disagreeing: list[int] = field(default_factory=list)
 
@@ -85,9 +85,9 @@ def operator_table_paths(job: str, operators: Iterable[Operator]) -> dict[tuple[
     }
 
 
-def alike_units(
+def alike_files(
     operators: Iterable[Operator], previous: SnapshotRecord | None
-) -> dict[str, list[UnitRecord]]:
+) -> dict[str, list[DataFile]]:
     """Return the previous snapshot's files of tables whose types are the same."""
     if previous is None:
         return {}
@@ -96,21 +96,21 @@ def alike_units(
         for operator in operators
         for state in operator.operator_states
     }
-    units = {}
+    files = {}
     for operator in previous.operators:
         versions = {table.path: table.units for table in operator.tables}
         for state in operator.operator_states:
             if parse_operator_state(state.meta_info)[0] == now.get(
                 (operator.operator_id, state.name)
             ):
-                units[state.table] = versions[state.table]
-    return units
+                files[state.table] = versions[state.table]
+    return files
 
 
 def plan_operator_tasks(
     operators: Iterable[Operator],
     tables: dict[tuple[str, str], str],
-    previous: dict[str, list[UnitRecord]],
+    previous: dict[str, list[DataFile]],
 ) -> list[tuple[SubtaskSpan, ...]]:
     """Cut all operator states into pieces, and group small ones.
 
@@ -126,7 +126,7 @@ def plan_operator_tasks(
         for state in operator.operator_states:
             path = tables[operator.operator_id, state.name]
             fingerprints = {
-                (unit.first, unit.last): unit.fingerprint for unit in previous.get(path, [])
+                (file.first, file.last): file.fingerprint for file in previous.get(path, [])
             }
             for first, last, weight in _ranges(state):
                 mark = fingerprints.get((first, last), b"")
@@ -186,14 +186,14 @@ def _import_piece(
     if rows and mark != piece.known:
         directory = table_directory(task.lake, piece.table)
         name = f"{new_folder(task.attempt)}/subtask-{piece.first:05d}"
-        path, written = write_operator_unit(directory, name, state.schema, batches)
+        path, written = write_operator_file(directory, name, state.schema, batches)
     subtasks = [
         SubtaskRecord(part.subtask, rows if state.broadcast else part.elements, size)
         for part, size in zip(copies, sizes * len(copies) if state.broadcast else sizes,
                               strict=True)
     ]  # fmt: skip
-    unit = UnitRecord(path, NO_PARTITION, piece.first, piece.last, rows, written, mark)
-    return SubtaskSpanResult(piece, unit, subtasks, state.disagreeing())
+    file = DataFile(path, NO_PARTITION, piece.first, piece.last, rows, written, mark)
+    return SubtaskSpanResult(piece, file, subtasks, state.disagreeing())
 
 
 def _fingerprint(parts: Sequence[OperatorStatePart], broadcast: bool) -> tuple[bytes, list[int]]:
@@ -211,7 +211,7 @@ def _fingerprint(parts: Sequence[OperatorStatePart], broadcast: bool) -> tuple[b
     return digest.digest(), sizes
 
 
-def write_operator_unit(
+def write_operator_file(
     directory: Directory, name: str, schema: pa.Schema, batches: Sequence[pa.RecordBatch]
 ) -> tuple[str, int]:
     """Write one file of a table, and return its path below the table and its bytes."""
@@ -226,7 +226,7 @@ def write_operator_unit(
 
 
 def read_operator_rows(
-    lake: str, state: OperatorStateRecord, units: Iterable[UnitRecord]
+    lake: str, state: OperatorStateRecord, files: Iterable[DataFile]
 ) -> pa.RecordBatch:
     """Read the rows of some files of a table; those of a list by subtask and position.
 
@@ -237,10 +237,10 @@ def read_operator_rows(
     schema = described.schema
     directory = table_directory(lake, state.table)
     tables = [schema.empty_table()]
-    for unit in units:
-        place = directory.full(unit.path)
+    for data_file in files:
+        place = directory.full(data_file.path)
         try:
-            with directory.open_input(unit.path) as file:
+            with directory.open_input(data_file.path) as file:
                 table = open_parquet(file, place).read(columns=schema.names)
         except (MissingFileError, OSError, pa.ArrowException) as error:
             raise LakeError(
@@ -248,9 +248,9 @@ def read_operator_rows(
                 place=place,
                 remedy="only `statelake drop` may remove files: restore it from a backup",
             ) from error
-        if unit.rows not in (-1, len(table)):
+        if data_file.rows not in (-1, len(table)):
             raise LakeError(
-                f"{len(table)} rows, and the catalog says {unit.rows}",
+                f"{len(table)} rows, and the catalog says {data_file.rows}",
                 place=place,
                 remedy="restore the file from a backup of the lake",
             )

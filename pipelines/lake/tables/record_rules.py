@@ -13,16 +13,22 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from statelake.pipelines.lake.tables.file_spans import (
+    BUCKET,
+    KEY_GROUP,
+    MAX_PARTITIONS,
+    Partitioning,
+)
 from statelake.pipelines.lake.tables.names import (
     KEYED,
     OPERATOR,
     TIMERS,
-    is_carried_name,
     is_table_of,
     is_unit_path,
+    is_unmanaged_name,
 )
 from statelake.pipelines.lake.tables.records import (
-    CarriedFile,
+    DataFile,
     HoldRecord,
     KeyGroupRecord,
     OperatorRecord,
@@ -33,11 +39,10 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
     SubtaskRecord,
     TableRecord,
-    UnitRecord,
+    UnmanagedFile,
     by_span,
     field_values,
 )
-from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP, MAX_PARTITIONS, Partitioning
 from statelake.state_core.formats.metadata.checkpoint_metadata import METADATA_VERSIONS
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
@@ -93,7 +98,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "sequence": COUNT,
     },
     HoldRecord: {"since": _TIME},
-    CarriedFile: {"blob": Rule(is_carried_name, "the name of a carried file"), "size": COUNT},
+    UnmanagedFile: {"blob": Rule(is_unmanaged_name, "the name of a carried file"), "size": COUNT},
     OperatorRecord: {
         "operator_id": Rule(lambda value: len(value) == 32 and _is_hex(value), "32 hex digits"),
         "parallelism": _GROUPS,
@@ -115,7 +120,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
     TableRecord: {"version": COUNT, "partition_by": _one_of(("", KEY_GROUP, BUCKET))},
     PartRecord: {"first": COUNT},
     SliceRecord: {"first": COUNT},
-    UnitRecord: {
+    DataFile: {
         "path": Rule(is_unit_path, "`_data/`, an attempt's token, and a file of ours"),
         "first": COUNT,
         "rows": COUNT,
@@ -203,7 +208,7 @@ def _operator_faults(job: str, operator: OperatorRecord) -> Iterator[Fault]:
     others = {state.table for state in operator.operator_states}
     for path, table in tables.items():
         yield from _table_faults(table, operator, keyed=path not in others)
-        rows = sum(unit.rows for unit in table.units)
+        rows = sum(file.rows for file in table.units)
         if rows != entries[path]:
             yield f"table {path!r}", f"{rows} rows, and {entries[path]} entries"
     for keyed in operator.states:
@@ -250,33 +255,33 @@ def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) 
     end = operator.max_parallelism if keyed else operator.parallelism
     files = by_span(table.units)
     span, before = (-1, -1), (-1, -1)
-    for unit in sorted(table.units, key=lambda record: record.first):
-        if not unit.first <= unit.last < end:
-            yield where, f"{unit.path} of {unit.first} to {unit.last}, and there are {end}"
-        if unit.first <= span[1] and not (keyed and (unit.first, unit.last) == span):
-            yield where, f"two files of {unit.first}"
-        span = unit.first, unit.last
-        if unit.parts and (len(files[unit.span]) > 1 or not _has_its_parts(unit)):
-            yield where, f"{unit.path} of {unit.first} to {unit.last} has other parts"
+    for file in sorted(table.units, key=lambda record: record.first):
+        if not file.first <= file.last < end:
+            yield where, f"{file.path} of {file.first} to {file.last}, and there are {end}"
+        if file.first <= span[1] and not (keyed and (file.first, file.last) == span):
+            yield where, f"two files of {file.first}"
+        span = file.first, file.last
+        if file.parts and (len(files[file.span]) > 1 or not _has_its_parts(file)):
+            yield where, f"{file.path} of {file.first} to {file.last} has other parts"
         if not keyed:
-            if unit.partition != -1:
-                yield where, f"{unit.path} in partition {unit.partition}"
+            if file.partition != -1:
+                yield where, f"{file.path} in partition {file.partition}"
             continue
-        buckets = partitioning.partition_of(unit.first), partitioning.partition_of(unit.last)
+        buckets = partitioning.partition_of(file.first), partitioning.partition_of(file.last)
         shares = buckets[0] <= before[1]  # then both files must lie within that bucket
         touched = {*buckets, *before} if shares else set(buckets)
-        if unit.partition != buckets[0] or (len(touched) > 1 and (shares or by_group)):
-            yield where, f"{unit.path} in partition {unit.partition}"
+        if file.partition != buckets[0] or (len(touched) > 1 and (shares or by_group)):
+            yield where, f"{file.path} in partition {file.partition}"
         before = buckets
-    yield from _repeated(where, (unit.path for unit in table.units))
+    yield from _repeated(where, (file.path for file in table.units))
 
 
-def _has_its_parts(unit: UnitRecord) -> bool:
+def _has_its_parts(file: DataFile) -> bool:
     """Return whether the parts of a file follow on each other, from its first to its last group."""
     return (
-        (unit.parts[0].first, unit.parts[-1].last) == unit.span
-        and all(part.first <= part.last for part in unit.parts)
-        and all(part.last < following.first for part, following in pairwise(unit.parts))
+        (file.parts[0].first, file.parts[-1].last) == file.span
+        and all(part.first <= part.last for part in file.parts)
+        and all(part.last < following.first for part, following in pairwise(file.parts))
     )
 
 

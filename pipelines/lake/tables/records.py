@@ -55,7 +55,7 @@ class PartRecord:
 
 
 @dataclass
-class UnitRecord:
+class DataFile:
     """One file of a table, and its content.
 
     Key groups with very many rows have several files, each with the same first and last key group,
@@ -105,14 +105,14 @@ class TableRecord:
     path: str
     version: int
     partition_by: str
-    units: list[UnitRecord] = field(default_factory=list, repr=False)
+    units: list[DataFile] = field(default_factory=list, repr=False)
 
 
-def by_span(units: Iterable[UnitRecord]) -> dict[tuple[int, int], list[UnitRecord]]:
+def by_span(files: Iterable[DataFile]) -> dict[tuple[int, int], list[DataFile]]:
     """Return files by their first and last key group, or subtask, in the order of their rows."""
-    spans: dict[tuple[int, int], list[UnitRecord]] = {}
-    for unit in units:
-        spans.setdefault(unit.span, []).append(unit)
+    spans: dict[tuple[int, int], list[DataFile]] = {}
+    for file in files:
+        spans.setdefault(file.span, []).append(file)
     return spans
 
 
@@ -326,7 +326,7 @@ class OperatorRecord:
 
 
 @dataclass
-class CarriedFile:
+class UnmanagedFile:
     """A file of the source, kept as bytes: `handle` is its name there, `blob` its name here."""
 
     handle: str
@@ -396,7 +396,7 @@ class SnapshotRecord:
     state_bytes: int
     written_bytes: int
     metadata: bytes
-    carried: list[CarriedFile] = field(default_factory=list)
+    carried: list[UnmanagedFile] = field(default_factory=list)
     operators: list[OperatorRecord] = field(default_factory=list)
     holds: list[HoldRecord] = field(default_factory=list)
     erased: list[str] = field(default_factory=list)
@@ -440,7 +440,7 @@ class SnapshotRecord:
 
     def files_digest(self) -> str:
         """Return the digest of its files, which changes when an erasure exchanges some."""
-        named = sorted(f"{table.path}/{unit.path}" for table in self.tables for unit in table.units)
+        named = sorted(f"{table.path}/{file.path}" for table in self.tables for file in table.units)
         named += sorted(carried.blob for carried in self.carried)
         return hashlib.sha256("\n".join(named).encode("utf-8", "surrogatepass")).hexdigest()
 

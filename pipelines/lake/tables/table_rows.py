@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from statelake.pipelines.lake.tables.data_files import table_columns
+from statelake.pipelines.lake.tables.file_spans import KEY_GROUP, Partitioning
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet, parquet_input
 from statelake.pipelines.lake.tables.parquet_seals import check_end, check_whole
 from statelake.pipelines.lake.tables.records import (
+    DataFile,
     OperatorRecord,
     StateRecord,
     TableRecord,
-    UnitRecord,
     by_span,
 )
 from statelake.pipelines.lake.tables.tables import table_directory
-from statelake.pipelines.lake.tables.unit_writer import table_columns
-from statelake.pipelines.lake.tables.units import KEY_GROUP, Partitioning
 from statelake.state_core.errors import LakeError, MissingFileError, StateError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
@@ -77,7 +77,7 @@ class TableRows:
     partitioning: Partitioning
     key_serializer: bytes
     states: tuple[tuple[int, HeldState], ...]
-    units: tuple[UnitRecord, ...]
+    units: tuple[DataFile, ...]
     plain: bool = False
     flink: int = 0
 
@@ -92,10 +92,10 @@ class TableRows:
         return {}
 
     @cached_property
-    def units_of(self) -> dict[tuple[int, int], list[UnitRecord]]:
+    def files_by_span(self) -> dict[tuple[int, int], list[DataFile]]:
         """The files of exactly some key groups, or the one that has them as a part."""
-        units = by_span(self.units)
-        return units | {part.span: [unit] for unit in self.units for part in unit.parts}
+        files = by_span(self.units)
+        return files | {part.span: [file] for file in self.units for part in file.parts}
 
     def parse(self, held: HeldState) -> tuple[KeyedState, KeyedLayout]:
         """Return a state of the table, and the layout of its rows."""
@@ -119,19 +119,19 @@ class TableRows:
 
     def within(self, key_groups: KeyGroupRange) -> TableRows:
         """Return the reader of only the files that may hold these key groups."""
-        units = tuple(
-            unit
-            for unit in self.units
-            if unit.last >= key_groups.first and unit.first <= key_groups.last
+        files = tuple(
+            file
+            for file in self.units
+            if file.last >= key_groups.first and file.first <= key_groups.last
         )
-        return replace(self, units=units)
+        return replace(self, units=files)
 
     def read(self, key_groups: KeyGroupRange) -> list[StateRows]:
         """Read the rows of these key groups, in order of key group, a state at a time."""
         columns = table_columns(self.parse(self.states[0][1])[0])
         tables = [
-            read_unit(self.lake, self.path, unit, columns, self.partitioning)
-            for unit in self.within(key_groups).units
+            read_data_file(self.lake, self.path, file, columns, self.partitioning)
+            for file in self.within(key_groups).units
         ]
         return self._states(tables, key_groups)
 
@@ -141,8 +141,8 @@ class TableRows:
         """Read some row groups of each file, as `read` does; the files have all columns."""
         columns = table_columns(self.parse(self.states[0][1])[0])
         tables = []
-        for unit, chosen in zip(self.units, row_groups, strict=True):
-            with open_unit(self.lake, self.path, unit) as file:
+        for data_file, chosen in zip(self.units, row_groups, strict=True):
+            with open_data_file(self.lake, self.path, data_file) as file:
                 tables.append(_cast(file.read_row_groups(chosen, columns=columns.names), columns))
         return self._states(tables, key_groups)
 
@@ -163,7 +163,7 @@ class TableRows:
         return states
 
 
-def is_as_written(directory: Directory, unit: UnitRecord) -> bool:
+def is_as_written(directory: Directory, data_file: DataFile) -> bool:
     """Compare a file with its seal.
 
     In a store only its size and its footer are compared: all else would be a download, of bytes
@@ -175,22 +175,22 @@ def is_as_written(directory: Directory, unit: UnitRecord) -> bool:
     Raises:
         MissingFileError, OSError, ArrowException: It is damaged, or can't be read.
     """
-    with directory.open_input(unit.path) as file:
+    with directory.open_input(data_file.path) as file:
         if directory.local:
             return check_whole(file)
-        check_end(file, unit.size)
+        check_end(file, data_file.size)
         return True
 
 
-def whole_units(directory: Directory, units: Iterable[UnitRecord]) -> list[UnitRecord]:
+def sound_files(directory: Directory, files: Iterable[DataFile]) -> list[DataFile]:
     """Return those files whose seal says that they are as they were written."""
     whole = []
-    for unit in units:
+    for file in files:
         try:
-            if is_as_written(directory, unit):
-                whole.append(unit)
+            if is_as_written(directory, file):
+                whole.append(file)
         except (StateError, OSError, pa.ArrowException) as error:  # noqa: PERF203 - each has its own
-            LOG.warning("%s: written anew (%s)", directory.full(unit.path), error)
+            LOG.warning("%s: written anew (%s)", directory.full(file.path), error)
     return whole
 
 
@@ -203,10 +203,10 @@ def has_content(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) 
         StateError, OSError, ArrowException: A file is damaged, or can't be read.
     """
     found = rows.found_as_written
-    for unit in rows.units_of.get((key_groups.first, key_groups.last), ()):
-        if unit.path not in found:
-            found[unit.path] = is_as_written(table_directory(rows.lake, rows.path), unit)
-        if not found[unit.path]:
+    for file in rows.files_by_span.get((key_groups.first, key_groups.last), ()):
+        if file.path not in found:
+            found[file.path] = is_as_written(table_directory(rows.lake, rows.path), file)
+        if not found[file.path]:
             return has_rows(rows, key_groups, fingerprint)
     return True
 
@@ -217,15 +217,15 @@ def has_rows(rows: TableRows, key_groups: KeyGroupRange, fingerprint: bytes) -> 
     Raises:
         StateError, OSError, ArrowException: A file is damaged, or can't be read.
     """
-    units = tuple(rows.units_of.get((key_groups.first, key_groups.last), ()))
-    numbered, measure = replace(rows, units=units).measured(key_groups)
+    files = tuple(rows.files_by_span.get((key_groups.first, key_groups.last), ()))
+    numbered, measure = replace(rows, units=files).measured(key_groups)
     for state_rows in numbered.read(key_groups):
         measure.add(encode_rows(state_rows, prefix_bytes(rows.max_parallelism)))
     return measure.fingerprint(measure.states, key_groups) == fingerprint
 
 
-def read_unit(
-    lake: str, path: str, unit: UnitRecord, columns: pa.Schema, partitioning: Partitioning
+def read_data_file(
+    lake: str, path: str, data_file: DataFile, columns: pa.Schema, partitioning: Partitioning
 ) -> pa.Table:
     """Read the rows of one file, with the state's types.
 
@@ -233,10 +233,10 @@ def read_unit(
         LakeError: The file is missing, or its columns are not the state's.
     """
     names = partitioning.file_schema(columns).names
-    with open_unit(lake, path, unit, whole=True) as file:
+    with open_data_file(lake, path, data_file, whole=True) as file:
         table = file.read(columns=names)
-    place = table_directory(lake, path).full(unit.path)
-    return typed_rows(table, unit, columns, partitioning, place)
+    place = table_directory(lake, path).full(data_file.path)
+    return typed_rows(table, data_file, columns, partitioning, place)
 
 
 def null_counts(file: pq.ParquetFile) -> dict[str, int]:
@@ -253,15 +253,15 @@ def null_counts(file: pq.ParquetFile) -> dict[str, int]:
 
 
 @contextmanager
-def open_unit(
-    lake: str, path: str, unit: UnitRecord, *, whole: bool = False
+def open_data_file(
+    lake: str, path: str, data_file: DataFile, *, whole: bool = False
 ) -> Iterator[pq.ParquetFile]:
     """Open one file of a table, until the context ends.
 
     Args:
         lake: The lake's location.
         path: The table's path.
-        unit: The file.
+        data_file: The file.
         whole: Whether all of it will be read, which needs fewer requests to an object store.
 
     Raises:
@@ -270,12 +270,12 @@ def open_unit(
     """
     directory = table_directory(lake, path)
     try:
-        with _opened(directory, unit, whole=whole) as source:
-            place = directory.full(unit.path)
+        with _opened(directory, data_file, whole=whole) as source:
+            place = directory.full(data_file.path)
             file = open_parquet(source, place, pre_buffer=directory.is_object_store)
-            if unit.rows not in (-1, file.metadata.num_rows):
+            if data_file.rows not in (-1, file.metadata.num_rows):
                 raise LakeError(
-                    f"{file.metadata.num_rows} rows, and the catalog says {unit.rows}",
+                    f"{file.metadata.num_rows} rows, and the catalog says {data_file.rows}",
                     place=place,
                     remedy="restore the file from a backup of the lake",
                 )
@@ -283,26 +283,26 @@ def open_unit(
     except (MissingFileError, OSError, pa.ArrowException) as error:
         raise LakeError(
             f"a file of the table can't be read ({error})",
-            place=directory.full(unit.path),
+            place=directory.full(data_file.path),
             remedy="only `statelake drop` may remove files: restore it from a backup of the lake",
         ) from error
 
 
-def _opened(directory: Directory, unit: UnitRecord, *, whole: bool) -> pa.NativeFile:
+def _opened(directory: Directory, file: DataFile, *, whole: bool) -> pa.NativeFile:
     """Open a file; one that is small and in an object store is fetched at once."""
-    if whole and directory.is_object_store and unit.size <= FETCHED_BYTES:
-        return parquet_input(directory.read(unit.path))
-    return directory.open_input(unit.path)
+    if whole and directory.is_object_store and file.size <= FETCHED_BYTES:
+        return parquet_input(directory.read(file.path))
+    return directory.open_input(file.path)
 
 
 def typed_rows(
-    table: pa.Table, unit: UnitRecord, columns: pa.Schema, partitioning: Partitioning, place: str
+    table: pa.Table, file: DataFile, columns: pa.Schema, partitioning: Partitioning, place: str
 ) -> pa.Table:
     """Return rows of a file with the state's columns and types.
 
     Args:
         table: The rows as read.
-        unit: The file.
+        file: The file.
         columns: Some or all columns of the table, including the key group.
         partitioning: The table's partitioning.
         place: The file's path, for messages.
@@ -315,7 +315,7 @@ def typed_rows(
     if missing:
         raise LakeError(f"column {min(missing)!r} is missing", place=place)
     if KEY_GROUP not in names:
-        groups = pa.repeat(pa.scalar(unit.partition, pa.int32()), len(table))
+        groups = pa.repeat(pa.scalar(file.partition, pa.int32()), len(table))
         table = table.append_column(KEY_GROUP, groups)
     try:
         return _cast(_renamed(table.select(columns.names), columns), columns)

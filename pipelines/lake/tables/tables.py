@@ -26,7 +26,7 @@ from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY, log_entry
 from statelake.pipelines.lake.tables.names import names_key_groups
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
 from statelake.pipelines.lake.tables.parquet_seals import check_whole
-from statelake.pipelines.lake.tables.records import TableRecord, UnitRecord
+from statelake.pipelines.lake.tables.records import DataFile, TableRecord
 from statelake.pipelines.lake.tables.table_log import (
     file_actions,
     log_beginning,
@@ -80,10 +80,10 @@ class TableFile:
     key_groups: tuple[int, int] | None = None
 
     @classmethod
-    def of(cls, unit: UnitRecord) -> TableFile:
+    def of(cls, file: DataFile) -> TableFile:
         """Return a file of a snapshot."""
-        key_groups = (unit.first, unit.last) if names_key_groups(unit.path) else None
-        return cls(unit.path, unit.size, unit.rows, unit.partition, key_groups)
+        key_groups = (file.first, file.last) if names_key_groups(file.path) else None
+        return cls(file.path, file.size, file.rows, file.partition, key_groups)
 
 
 class StateTable:
@@ -282,7 +282,7 @@ class StateTable:
         self, record: TableRecord, schema: pa.Schema, attempt: str, snapshot: str
     ) -> TableRecord:
         """Commit a record's files as a version, and return its record: see `replace_files`."""
-        files = [TableFile.of(unit) for unit in record.units]
+        files = [TableFile.of(file) for file in record.units]
         version = self.replace_files(
             schema, files, partition_by=record.partition_by or None, attempt=attempt,
             snapshot=snapshot,
@@ -363,7 +363,9 @@ def check_files(table: DeltaTable, directory: Directory) -> None:
 
 def has_files_of(table: DeltaTable, recorded: TableRecord) -> bool:
     """Return whether an opened version has exactly the files of a snapshot."""
-    return {file.path for file in files_of(table)} == {unit.path for unit in recorded.units}
+    return {file.path for file in files_of(table)} == {
+        data_file.path for data_file in recorded.units
+    }
 
 
 def _log_paths(table: DeltaTable, directory: Directory) -> list[str]:

@@ -332,10 +332,10 @@ class _Diff:
         differing = _differing(before[0], rows[0], after[0], rows[1])
         tasks = [_Task(rows[0], rows[1], groups, self.examples) for groups in differing]
         self.unread |= {
-            f"{side.path}/{unit.path}": unit.size
+            f"{side.path}/{file.path}": file.size
             for side in rows
-            for unit in side.units
-            if not any(unit.first <= each.last and each.first <= unit.last for each in differing)
+            for file in side.units
+            if not any(file.first <= each.last and each.first <= file.last for each in differing)
         }
         for result in self.engine.map(_compare_groups, tasks, self.progress):
             difference.added += result.added
@@ -354,10 +354,10 @@ class _Diff:
             return [{"change": change, place: row} for row in shown]
         rows = self._rows(operator, state)
         examples: list[dict[str, Any]] = []
-        for unit in rows.units:
+        for file in rows.units:
             if len(examples) >= self.examples:
                 break
-            states = replace(rows, units=(unit,)).read(KeyGroupRange(unit.first, unit.last))
+            states = replace(rows, units=(file,)).read(KeyGroupRange(file.first, file.last))
             count = sum(len(state_rows.batch) for state_rows in states)
             examples += [
                 {"change": change, place: _shown(states, row)}
@@ -409,19 +409,19 @@ def _differing(
     if first.max_parallelism != second.max_parallelism:
         top = max(first.max_parallelism, second.max_parallelism) - 1
         return [KeyGroupRange(0, top)]
-    same_paths = {unit.path for unit in before.units} & {unit.path for unit in after.units}
+    same_paths = {file.path for file in before.units} & {file.path for file in after.units}
     marks = [
-        {part.span: part.fingerprint for unit in rows.units for part in unit.compared}
+        {part.span: part.fingerprint for file in rows.units for part in file.compared}
         for rows in (before, after)
     ]
     same = {key for key, value in marks[0].items() if value and marks[1].get(key) == value}
     ranges: list[tuple[KeyGroupRange, bool]] = []
-    for unit in sorted((*before.units, *after.units), key=lambda unit: unit.first):
-        span = KeyGroupRange(*unit.span)
-        differs = unit.path not in same_paths and any(
-            part.span not in same for part in unit.compared
+    for file in sorted((*before.units, *after.units), key=lambda file: file.first):
+        span = KeyGroupRange(*file.span)
+        differs = file.path not in same_paths and any(
+            part.span not in same for part in file.compared
         )
-        if ranges and unit.first <= ranges[-1][0].last:
+        if ranges and file.first <= ranges[-1][0].last:
             held, did = ranges.pop()
             span, differs = KeyGroupRange(held.first, max(held.last, span.last)), did or differs
         ranges.append((span, differs))

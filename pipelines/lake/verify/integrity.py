@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
 from statelake.pipelines.lake.catalog.unmanaged_state import (
-    CARRIED_DIRECTORY,
+    UNMANAGED_DIRECTORY,
     digest_of,
     ids_kept_as_bytes,
 )
@@ -26,12 +26,12 @@ from statelake.pipelines.lake.tables.names import digest_in
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
 from statelake.pipelines.lake.tables.parquet_seals import check_whole
 from statelake.pipelines.lake.tables.records import (
-    CarriedFile,
+    DataFile,
     OperatorRecord,
     SnapshotRecord,
     StateRecord,
     TableRecord,
-    UnitRecord,
+    UnmanagedFile,
 )
 from statelake.pipelines.lake.tables.table_rows import table_rows
 from statelake.pipelines.lake.tables.tables import StateTable
@@ -129,7 +129,7 @@ def _table_faults(lake: Catalog, operator: OperatorRecord) -> list[str]:
     for record in operator.tables:
         table = lake.table(record.path)
         expected = sum(state.entries for state in operator.states_in(record))
-        rows = sum(unit.rows for unit in record.units)
+        rows = sum(data_file.rows for data_file in record.units)
         if {file.path for file in table.files(record.version)} != {u.path for u in record.units}:
             faults.append(
                 f"{record.path} version {record.version} has other files than the catalog says"
@@ -138,16 +138,16 @@ def _table_faults(lake: Catalog, operator: OperatorRecord) -> list[str]:
             faults.append(f"{record.path}: {rows} rows, and {expected} entries")
         else:
             with Workers(READERS) as pool:
-                unit_faults = pool.map(partial(_unit_fault, table), record.units)
+                unit_faults = pool.map(partial(_file_fault, table), record.units)
                 faults += [fault for fault in unit_faults if fault]
     return faults
 
 
-def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
+def _file_fault(table: StateTable, data_file: DataFile) -> str:
     """Return the fault of a file, from its footer and its seal; empty if there is no fault."""
-    name = f"{table.path}/{unit.path}"
+    name = f"{table.path}/{data_file.path}"
     try:
-        with table.directory.open_input(unit.path) as file:
+        with table.directory.open_input(data_file.path) as file:
             footer = open_parquet(file, name).metadata
             check_whole(file)
     except MissingFileError:
@@ -155,7 +155,7 @@ def _unit_fault(table: StateTable, unit: UnitRecord) -> str:
     except (OSError, pa.ArrowException, OversizedError) as error:
         return f"{name} can't be read ({error})"
     rows = int(footer.num_rows)
-    return "" if rows == unit.rows else f"{name}: {rows} rows, and {unit.rows} entries"
+    return "" if rows == data_file.rows else f"{name}: {rows} rows, and {data_file.rows} entries"
 
 
 # --------------------------------------------------------------------------- the lake alone
@@ -203,7 +203,7 @@ def _stored_faults(lake: Catalog, record: SnapshotRecord, progress: Progress | N
         if progress is not None:
             progress(done, len(record.operators))
     return faults + [
-        fault for carried in record.carried if (fault := _carried_fault(lake, carried))
+        fault for carried in record.carried if (fault := _unmanaged_fault(lake, carried))
     ]
 
 
@@ -211,10 +211,10 @@ def _size_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
     """Yield files whose size is not the catalog's."""
     for record in operator.tables:
         directory = lake.table(record.path).directory
-        for unit in record.units:
-            size = directory.size(unit.path)
-            if size != unit.size:
-                yield f"{record.path}/{unit.path}: {size} bytes, and {unit.size} in the catalog"
+        for file in record.units:
+            size = directory.size(file.path)
+            if size != file.size:
+                yield f"{record.path}/{file.path}: {size} bytes, and {file.size} in the catalog"
 
 
 def _row_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
@@ -241,23 +241,23 @@ def _row_faults(lake: Catalog, operator: OperatorRecord) -> Iterator[str]:
 
 def _content_faults(record: TableRecord, measure: Measure) -> Iterator[str]:
     """Yield files whose rows are not those of the catalog's fingerprint."""
-    for unit in record.units:
+    for file in record.units:
         if any(
             part.fingerprint
             and measure.fingerprint(measure.states, KeyGroupRange(*part.span)) != part.fingerprint
-            for part in unit.compared
+            for part in file.compared
         ):
-            yield f"{record.path}/{unit.path}: its rows are not those of its fingerprint"
+            yield f"{record.path}/{file.path}: its rows are not those of its fingerprint"
 
 
-def _slices(units: list[UnitRecord]) -> list[KeyGroupRange]:
+def _slices(files: list[DataFile]) -> list[KeyGroupRange]:
     """Return ranges of key groups to read together: those of files that overlap."""
     slices: list[KeyGroupRange] = []
-    for unit in sorted(units, key=lambda record: record.first):
-        if slices and unit.first <= slices[-1].last:
-            slices[-1] = KeyGroupRange(slices[-1].first, max(slices[-1].last, unit.last))
+    for file in sorted(files, key=lambda record: record.first):
+        if slices and file.first <= slices[-1].last:
+            slices[-1] = KeyGroupRange(slices[-1].first, max(slices[-1].last, file.last))
         else:
-            slices.append(KeyGroupRange(unit.first, unit.last))
+            slices.append(KeyGroupRange(file.first, file.last))
     return slices
 
 
@@ -290,9 +290,9 @@ def _misplaced(operator: OperatorRecord, rows: StateRows) -> str:
     )
 
 
-def _carried_fault(lake: Catalog, carried: CarriedFile) -> str:
+def _unmanaged_fault(lake: Catalog, carried: UnmanagedFile) -> str:
     """Return the fault of a carried file; empty if there is no fault."""
-    path = f"{CARRIED_DIRECTORY}/{carried.blob}"
+    path = f"{UNMANAGED_DIRECTORY}/{carried.blob}"
     if not lake.directory.is_file(path):
         return f"{path}, carried for {carried.handle}, is not there"
     source = lake.directory.source(path)

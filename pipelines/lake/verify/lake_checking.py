@@ -24,14 +24,14 @@ import pyarrow as pa
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.deletions import is_named, named_files
-from statelake.pipelines.lake.catalog.unmanaged_state import CARRIED_DIRECTORY, digest_of
+from statelake.pipelines.lake.catalog.unmanaged_state import UNMANAGED_DIRECTORY, digest_of
 from statelake.pipelines.lake.erase.audit_records import audit_records, broken_record
 from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY, check_entry
 from statelake.pipelines.lake.tables.names import (
     ERASURE_RECORDS,
     digest_in,
-    is_carried_name,
     is_edited_file,
+    is_unmanaged_name,
     version_in,
 )
 from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
@@ -267,7 +267,7 @@ class _LakeCheck:
         """Return what is wrong with a file, empty if nothing is; and whether it has a digest."""
         name = posixpath.basename(path)
         try:
-            if path.startswith(f"{CARRIED_DIRECTORY}/"):
+            if path.startswith(f"{UNMANAGED_DIRECTORY}/"):
                 same = digest_of(self.directory.source(path)) == digest_in(name)
                 return "" if same else "it is not of the digest in its name", True
             if name.endswith(".parquet"):
@@ -341,13 +341,13 @@ class _LakeCheck:
 
     def _named(self) -> dict[str, int]:
         """Return the files of all snapshots, with their sizes."""
-        units = {
-            f"{table.path}/{unit.path}": unit.size
+        files = {
+            f"{table.path}/{file.path}": file.size
             for _, _, table in self._units()
-            for unit in table.units
+            for file in table.units
         }
-        return units | {
-            f"{CARRIED_DIRECTORY}/{carried.blob}": carried.size
+        return files | {
+            f"{UNMANAGED_DIRECTORY}/{carried.blob}": carried.size
             for record in self.records
             for carried in record.carried
         }
@@ -361,12 +361,12 @@ class _LakeCheck:
         done: set[tuple[frozenset[str], int, int, bytes]] = set()
         for _, operator, table in self._units():
             spans = defaultdict(list)
-            for unit in table.units if table in operator.keyed_tables else ():
-                for part in unit.compared:
+            for file in table.units if table in operator.keyed_tables else ():
+                for part in file.compared:
                     if part.fingerprint:
-                        spans[part.first, part.last, part.fingerprint].append(unit)
-            for (first, last, fingerprint), units in spans.items():
-                paths = {f"{table.path}/{unit.path}" for unit in units}
+                        spans[part.first, part.last, part.fingerprint].append(file)
+            for (first, last, fingerprint), files in spans.items():
+                paths = {f"{table.path}/{file.path}" for file in files}
                 content = frozenset(paths), first, last, fingerprint
                 if not paths & self.unsealed or content in done or paths & self.problems.keys():
                     continue
@@ -400,20 +400,20 @@ class _LakeCheck:
         twins: set[str] = set()
         marks = Counter[tuple[str, tuple[bytes, ...]]]()
         for record, _, table in self._units():
-            for unit in table.units:
-                if f"{table.path}/{unit.path}" == path:
+            for file in table.units:
+                if f"{table.path}/{file.path}" == path:
                     owners.append(record)
-                    marks[table.path, unit.content] += 1
+                    marks[table.path, file.content] += 1
         for _, _, table in self._units():
-            for unit in table.units:
-                twin = f"{table.path}/{unit.path}"
-                is_equal = all(unit.content) and marks[table.path, unit.content] > 0
+            for file in table.units:
+                twin = f"{table.path}/{file.path}"
+                is_equal = all(file.content) and marks[table.path, file.content] > 0
                 if is_equal and twin in present and twin not in self.problems:
                     twins.add(twin)
         owners += [
             record
             for record in self.records
-            if any(f"{CARRIED_DIRECTORY}/{each.blob}" == path for each in record.carried)
+            if any(f"{UNMANAGED_DIRECTORY}/{each.blob}" == path for each in record.carried)
         ]
         sources = [f"{twin} has the same rows, for another snapshot" for twin in sorted(twins)]
         sources += sorted(set(_savepoints(owners)))
@@ -438,8 +438,8 @@ def _is_checked(file: ListedFile) -> bool:
         return False
     if f"/{LOG_DIRECTORY}/" in path:
         return _LOG_FILE.fullmatch(path) is not None
-    if path.startswith(f"{CARRIED_DIRECTORY}/"):
-        return is_carried_name(posixpath.basename(path))
+    if path.startswith(f"{UNMANAGED_DIRECTORY}/"):
+        return is_unmanaged_name(posixpath.basename(path))
     return path.endswith(".parquet")
 
 

@@ -23,7 +23,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.ingest.large_slice_tasks import PieceTask
-from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables import file_spans as units
 from statelake.pipelines.lake.verify.verified_savepoints import (
     keep_savepoints,
     take_savepoint,

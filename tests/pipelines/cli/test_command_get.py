@@ -318,13 +318,13 @@ def test_the_history_ends_with_what_each_snapshot_holds(three: Catalog) -> None:
 def test_no_file_is_read_twice(three: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots share the files of what did not change."""
     opened: list[tuple[str, str]] = []
-    whole = key_rows.open_unit
+    whole = key_rows.open_data_file
 
     def watched(lake: str, path: str, unit: Any) -> Any:
         opened.append((path, unit.path))
         return whole(lake, path, unit)
 
-    monkeypatch.setattr(key_rows, "open_unit", watched)
+    monkeypatch.setattr(key_rows, "open_data_file", watched)
     history = key_history.key_history(three, "orders", "-820795872871")
     assert len(opened) == len(set(opened)) == history.files_read
     tables = {path for path, _ in opened}

@@ -17,7 +17,7 @@ from statelake.pipelines.cli.main import main
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables import file_spans as units
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.spark.engine import SparkEngine
 from statelake.state_core.errors import CorruptSnapshotError, StateError
@@ -146,7 +146,7 @@ class TestImport:
         monkeypatch.setattr(units, "SMALL_SLICE_BYTES", 4000)
         found = import_snapshot(spark, str(case.snapshot), "job", engine=engine, partitions=128)
         assert (expected.engine, found.engine) == ("local", "spark")
-        assert found.written_units == expected.written_units > 0
+        assert found.written_files == expected.written_files > 0
         assert described(found.record) == described(expected.record)
         assert tables(spark, found.record) == tables(local, expected.record)
 
@@ -157,8 +157,8 @@ class TestImport:
         lake = Catalog(str(tmp_path / "lake"))
         import_snapshot(lake, str(counts), "job", snapshot_id="one", engine="local")
         again = import_snapshot(lake, str(counts), "job", snapshot_id="two", engine=engine)
-        assert (again.new, again.written_units, again.record.written_bytes) == (True, 0, 0)
-        assert again.kept_units > 0
+        assert (again.new, again.written_files, again.record.written_bytes) == (True, 0, 0)
+        assert again.kept_files > 0
 
     @pytest.mark.parametrize("name", ["local", "spark"])
     def test_a_directory_that_was_replaced_is_read_anew(

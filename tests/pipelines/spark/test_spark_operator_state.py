@@ -18,7 +18,8 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export import redistributing
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.pipelines.lake.tables import operator_tables, units
+from statelake.pipelines.lake.tables import file_spans as units
+from statelake.pipelines.lake.tables import operator_tables
 from statelake.pipelines.spark.engine import SparkEngine
 from statelake.state_core.model.snapshot import Snapshot
 from tests.support.command import run

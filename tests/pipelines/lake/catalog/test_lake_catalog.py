@@ -23,13 +23,13 @@ from statelake.pipelines.lake.catalog.lake_format import FORMAT_KEY
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.pipelines.lake.tables.records import (
     SNAPSHOT_SCHEMA,
-    CarriedFile,
+    DataFile,
     KeyGroupRecord,
     OperatorRecord,
     SnapshotRecord,
     StateRecord,
     TableRecord,
-    UnitRecord,
+    UnmanagedFile,
 )
 from statelake.pipelines.runtime.commit_measures import CommitReports
 from statelake.state_core.errors import (
@@ -86,7 +86,7 @@ counts = st.integers(-(2**63), 2**63 - 1)
 times = st.datetimes(datetime.fromisoformat("1970-01-01"), timezones=st.just(timezone.utc))
 key_groups = st.lists(st.builds(KeyGroupRecord, counts, counts, counts), max_size=3)
 units = st.lists(
-    st.builds(UnitRecord, texts, counts, counts, counts, counts, counts, st.binary(max_size=16)),
+    st.builds(DataFile, texts, counts, counts, counts, counts, counts, st.binary(max_size=16)),
     max_size=2,
 )
 operators = st.builds(
@@ -103,7 +103,7 @@ operators = st.builds(
 records = st.builds(
     SnapshotRecord, texts, texts, texts, texts, texts, texts, counts, counts, times, times, texts,
     texts, texts, texts, counts, counts, counts, st.binary(max_size=9),
-    st.lists(st.builds(CarriedFile, texts, texts, counts), max_size=2),
+    st.lists(st.builds(UnmanagedFile, texts, texts, counts), max_size=2),
     st.lists(operators, max_size=2),
 )  # fmt: skip
 

@@ -21,9 +21,9 @@ from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.ingest import importing
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.lake.tables.data_files import DataFileWriter
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.tables.tables import StateTable
-from statelake.pipelines.lake.tables.unit_writer import UnitWriter
 from statelake.state_core.errors import ConflictError
 from tests.support.lakes import (
     LOCAL,
@@ -186,7 +186,7 @@ def test_processes(alike: bool, lake: Catalog, savepoints: list[Path], tmp_path:
 
 INSIDE: dict[str, Step] = {
     "begins": (importing._Import, "_map", "before", 1),
-    "writes": (UnitWriter, "_create", "before", 1),
+    "writes": (DataFileWriter, "_create", "before", 1),
     "has no version": (StateTable, "replace_files", "before", 1),
     "has a version": (StateTable, "replace_files", "after", 1),
     "has no row": (Attempt, "commit", "before", 1),

@@ -19,8 +19,8 @@ from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.ingest import importing
+from statelake.pipelines.lake.tables.data_files import DataFileWriter
 from statelake.pipelines.lake.tables.tables import StateTable
-from statelake.pipelines.lake.tables.unit_writer import UnitWriter
 from statelake.state_core.files.confinement import ConfinedTree
 from tests.support.lakes import (
     LOCAL,
@@ -40,8 +40,8 @@ from tests.support.steps import Step, end
 pytestmark = pytest.mark.thinned(3)
 
 NOTE: Step = (importing._Import, "_map", "before", 1)
-FIRST_FILE: Step = (UnitWriter, "_create", "before", 1)
-SECOND_FILE: Step = (UnitWriter, "_create", "after", 2)
+FIRST_FILE: Step = (DataFileWriter, "_create", "before", 1)
+SECOND_FILE: Step = (DataFileWriter, "_create", "after", 2)
 NO_VERSION: Step = (StateTable, "replace_files", "before", 1)
 ONE_VERSION: Step = (StateTable, "replace_files", "after", 1)
 ALL_VERSIONS: Step = (importing, "carry_state", "before", 1)

@@ -36,7 +36,7 @@ from statelake.pipelines.lake.erase.erasing import Erasure, erase
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.ingest import importing
 from statelake.pipelines.lake.ingest.joined_files import JoinedFile
-from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables import file_spans as units
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.pipelines.lake.tables.names import (
     ERASURE_RECORDS,

@@ -16,7 +16,7 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.lake.change import folding, sql_upgrading
-from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables import file_spans as units
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.state_core.errors import StateError
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
@@ -373,7 +373,7 @@ def test_rows_in_flight_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     shop = sl.Lake(tmp_path / "lake").job("shop")
     shop.import_snapshot(savepoint, "monday")
     old, new = plan(tmp_path / "old", (COUNT,)), plan(tmp_path / "new", NEW)
-    known = sql_upgrading.carried_metadata
+    known = sql_upgrading.unmanaged_metadata
 
     def in_flight(record: SnapshotRecord) -> CheckpointMetadata:
         metadata = known(record)
@@ -381,7 +381,7 @@ def test_rows_in_flight_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         metadata.operators[0].subtasks = {0: SubtaskState(inputs=(channel,))}
         return metadata
 
-    monkeypatch.setattr(sql_upgrading, "carried_metadata", in_flight)
+    monkeypatch.setattr(sql_upgrading, "unmanaged_metadata", in_flight)
     verdict = shop["monday"].check_sql(old, new)
     (operator,) = (each for each in verdict.operators if each.why)
     assert (operator.operator, operator.fate) == ("GroupAggregate[5]", "unknown")

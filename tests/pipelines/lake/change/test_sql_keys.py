@@ -20,7 +20,7 @@ from statelake.pipelines.lake.change.sql_rows import merged_column
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest import importing
-from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables import file_spans as units
 from statelake.state_core.errors import UnwalkableError
 from statelake.state_core.files.wire import DataOutput
 from statelake.state_core.formats.writing.new_snapshot import write_snapshot

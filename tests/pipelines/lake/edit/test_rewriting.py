@@ -30,8 +30,8 @@ from statelake.pipelines.lake.edit.rewriting import (
     layout_of,
     pieces_of,
 )
+from statelake.pipelines.lake.tables.file_spans import Unit
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
-from statelake.pipelines.lake.tables.units import Unit
 from statelake.state_core.errors import ConflictError, EncodeError, KeyGroupError, StateError
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
 from statelake.state_core.model.snapshot import Operator

@@ -22,8 +22,8 @@ from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.query.session import QueryError, Session
 from statelake.pipelines.lake.query.statements import PreparedStatement
 from statelake.pipelines.lake.query.table_names import TableNames
+from statelake.pipelines.lake.tables.data_files import DataFileWriter
 from statelake.pipelines.lake.tables.tables import StateTable
-from statelake.pipelines.lake.tables.unit_writer import UnitWriter
 from statelake.state_core.errors import (
     ConflictError,
     KeyGroupError,
@@ -265,8 +265,8 @@ def entries_by_group(lake: Catalog, snapshot_id: str, to: Path) -> dict[int, dic
 STEPS: dict[str, Step] = {
     "noted": (rewriting.TableRewriter, "rewrite_table", "before", 1),
     "a unit changed": (PreparedStatement, "change", "after", 3),
-    "no file": (UnitWriter, "_create", "before", 1),
-    "two files": (UnitWriter, "_create", "after", 2),
+    "no file": (DataFileWriter, "_create", "before", 1),
+    "two files": (DataFileWriter, "_create", "after", 2),
     "checked": (KeyGroupLayout, "validate", "after", 1),
     "no version": (StateTable, "replace_files", "before", 1),
     "a version": (StateTable, "replace_files", "after", 1),

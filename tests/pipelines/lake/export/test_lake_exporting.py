@@ -14,7 +14,8 @@ from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export import cutting
 from statelake.pipelines.lake.export.exporting import export_snapshot
-from statelake.pipelines.lake.tables import unit_writer, units
+from statelake.pipelines.lake.tables import data_files as unit_writer
+from statelake.pipelines.lake.tables import file_spans as units
 from statelake.state_core.errors import (
     KeyGroupError,
     LakeError,

@@ -25,19 +25,20 @@ from statelake.pipelines.lake.erase.erasing import rows_edits
 from statelake.pipelines.lake.ingest import import_slice, joined_files
 from statelake.pipelines.lake.ingest.import_targets import table_targets
 from statelake.pipelines.lake.query.key_group_function import key_group
-from statelake.pipelines.lake.tables import table_rows, units
-from statelake.pipelines.lake.tables.parquet_seals import check_whole
-from statelake.pipelines.lake.tables.record_rules import record_fault
-from statelake.pipelines.lake.tables.records import SnapshotRecord, UnitRecord
-from statelake.pipelines.lake.tables.tables import CONFIGURATION, create_table
-from statelake.pipelines.lake.tables.unit_writer import table_batch, table_columns
-from statelake.pipelines.lake.tables.units import (
+from statelake.pipelines.lake.tables import file_spans as units
+from statelake.pipelines.lake.tables import table_rows
+from statelake.pipelines.lake.tables.data_files import table_batch, table_columns
+from statelake.pipelines.lake.tables.file_spans import (
     BUCKET,
     KEY_GROUP,
     FileCuts,
     Partitioning,
     plan_import_slices,
 )
+from statelake.pipelines.lake.tables.parquet_seals import check_whole
+from statelake.pipelines.lake.tables.record_rules import record_fault
+from statelake.pipelines.lake.tables.records import DataFile, SnapshotRecord
+from statelake.pipelines.lake.tables.tables import CONFIGURATION, create_table
 from statelake.pipelines.lake.verify.lake_checking import check_lake
 from statelake.state_core.errors import KeyGroupError, LakeError
 from statelake.state_core.model.handles import KeyGroupRange
@@ -65,7 +66,7 @@ def lake(tmp_path: Path) -> Catalog:
     return Catalog(tmp_path / "lake")
 
 
-def count_files(record: SnapshotRecord) -> list[UnitRecord]:
+def count_files(record: SnapshotRecord) -> list[DataFile]:
     """The files of the table of counts."""
     (table,) = (t for op in record.operators for t in op.tables if t.path.startswith(COUNTS))
     return table.units
@@ -451,12 +452,12 @@ class TestJoined:
             checked.append(source)
             return check_whole(source)
 
-        def read_file(lake: str, path: str, unit: UnitRecord, *rest: Any) -> pa.Table:
+        def read_file(lake: str, path: str, unit: DataFile, *rest: Any) -> pa.Table:
             read.append(unit.path)
-            return table_rows.read_unit(lake, path, unit, *rest)
+            return table_rows.read_data_file(lake, path, unit, *rest)
 
         monkeypatch.setattr(table_rows, "check_whole", check)
-        monkeypatch.setattr(joined_files, "read_unit", read_file)
+        monkeypatch.setattr(joined_files, "read_data_file", read_file)
         import_as(lake, self.changed(WORDS, tmp_path / "later"), "second", engine=LocalEngine(1))
         assert len(checked) == sum(len(table.units) for table in first.tables)
         assert read.count(file.path) == 1

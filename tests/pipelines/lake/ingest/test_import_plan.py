@@ -99,8 +99,8 @@ def test_files_are_shared_between_snapshots_with_the_same_names(
 ) -> None:
     """And not with those that have others: a file has its columns' names."""
     shared = job.import_snapshot(savepoint, "again", plan=plans[0])
-    assert (shared.written_units, shared.kept_units) == (0, 5)
-    assert job.import_snapshot(savepoint, "plain-again").written_units == 3
+    assert (shared.written_files, shared.kept_files) == (0, 5)
+    assert job.import_snapshot(savepoint, "plain-again").written_files == 3
     with pytest.raises(ConflictError, match="without the names of"):
         job.import_snapshot(savepoint, "plain", plan=plans[0])
     assert not job.import_snapshot(savepoint, "named", plan=plans[0]).new

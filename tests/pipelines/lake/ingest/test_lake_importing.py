@@ -184,7 +184,7 @@ def test_twice_changes_nothing(savepoint: Path, lake: Catalog, tmp_path: Path) -
     again = import_snapshot(Catalog(tmp_path / "lake"), source, "orders", engine="local")
     assert (first.new, again.new) == (True, False)
     assert again.record == first.record
-    assert again.written_units == 0
+    assert again.written_files == 0
     assert files_of(tmp_path / "lake") == before
 
 

@@ -17,9 +17,9 @@ from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.ingest.import_slice import TableTarget, _Slice
 from statelake.pipelines.lake.ingest.import_targets import known_tables
 from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
-from statelake.pipelines.lake.tables.records import PartRecord, SnapshotRecord, UnitRecord
+from statelake.pipelines.lake.tables.file_spans import Partitioning
+from statelake.pipelines.lake.tables.records import DataFile, PartRecord, SnapshotRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows
-from statelake.pipelines.lake.tables.units import Partitioning
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import IncrementalHandle, KeyGroupRange
@@ -58,7 +58,7 @@ def run(lake: Catalog, source: Path, snapshot_id: str) -> ImportResult:
     )
 
 
-def units(record: SnapshotRecord, table: str) -> dict[int, UnitRecord]:
+def units(record: SnapshotRecord, table: str) -> dict[int, DataFile]:
     """The files of a table by their first key group."""
     (found,) = (t for op in record.operators for t in op.tables if t.path.endswith(table))
     return {unit.first: unit for unit in found.units}
@@ -86,9 +86,9 @@ def test_only_changed_key_groups_are_written(lake: Catalog, tmp_path: Path) -> N
     changed = {group for group in after if group < 8}
     assert changed
     assert {group for group in after if after[group] != before[group]} == changed
-    assert second.written_units == len(changed)
+    assert second.written_files == len(changed)
     assert second.record.written_bytes == sum(after[group].size for group in changed)
-    assert second.kept_units == first.written_units - len(before) + len(after) - len(changed)
+    assert second.kept_files == first.written_files - len(before) + len(after) - len(changed)
     assert exported(lake, "second", tmp_path / "out") == entries(later)
     assert_whole(lake)
 
@@ -125,7 +125,7 @@ def test_the_order_of_entries_does_not_matter(
     before, after = entries(golden(golden_name).snapshot), entries(other)
     same = {name for name in before if before[name] == after[name]}
     assert same
-    assert second.kept_units > 0
+    assert second.kept_files > 0
     for (operator_id, state), held in after.items():
         if (operator_id, state) in same and "_timer_state" not in state and held:
             table = f"/{state}"
@@ -140,7 +140,7 @@ def test_wide_operators_share_buckets(lake: Catalog, tmp_path: Path) -> None:
     later = edited_savepoint(WIDE, tmp_path / "later", change)
     run(lake, WIDE, "first")
     second = run(lake, later, "second")
-    assert second.written_units == 1
+    assert second.written_files == 1
     assert exported(lake, "second", tmp_path / "out") == entries(later)
 
 
@@ -151,9 +151,9 @@ def test_compared_with_the_newest(lake: Catalog, tmp_path: Path) -> None:
     later = edited_savepoint(WORDS, tmp_path / "later", change)
     groups = {g for held in entries(WORDS).values() for g in key_groups(held) if g < 4}
     run(lake, WORDS, "first")
-    assert run(lake, later, "second").written_units == len(groups)
-    assert run(lake, WORDS, "third").written_units == len(groups)
-    assert run(lake, WORDS, "fourth").written_units == 0
+    assert run(lake, later, "second").written_files == len(groups)
+    assert run(lake, WORDS, "third").written_files == len(groups)
+    assert run(lake, WORDS, "fourth").written_files == 0
     assert_whole(lake)
     assert exported(lake, "fourth", tmp_path / "out") == entries(WORDS)
 
@@ -164,13 +164,13 @@ def test_another_max_parallelism_shares_nothing(lake: Catalog, tmp_path: Path) -
     run(lake, WORDS, "narrow")
     exported(lake, "narrow", tmp_path / "wide", max_parallelism=512)
     wide = run(lake, tmp_path / "wide", "wide")
-    assert wide.kept_units == 0
+    assert wide.kept_files == 0
     assert [t.path for op in wide.record.operators for t in op.tables if t.units] == [
         "orders/keyed/counter/count"
     ]
     exported(lake, "narrow", tmp_path / "half", max_parallelism=64)
     half = run(lake, tmp_path / "half", "half")
-    assert half.kept_units == 0
+    assert half.kept_files == 0
     assert_whole(lake)
     for name, source in (
         ("narrow", WORDS),
@@ -185,7 +185,7 @@ def test_a_second_import_after_all_went(lake: Catalog, tmp_path: Path) -> None:
     empty = edited_savepoint(WORDS, tmp_path / "empty", ("counter/count", "true", {}))
     run(lake, WORDS, "first")
     second = run(lake, empty, "second")
-    assert (second.record.entries, second.written_units, second.kept_units) == (0, 0, 0)
+    assert (second.record.entries, second.written_files, second.kept_files) == (0, 0, 0)
     third = import_as(lake, WORDS, "third")
     assert third.entries == 300
     assert exported(lake, "third", tmp_path / "out") == entries(WORDS)
@@ -339,7 +339,7 @@ def test_what_a_table_has_is_gone_through_once_for_all_slices() -> None:
     """Each slice finds what it touches: as many parts as there are slices are no work of each."""
     spans = [(first, first + 7) for first in range(0, 2_000, 10)]
     parts = [PartRecord(*span, str(span).encode()) for span in spans]
-    unit = UnitRecord("a", 0, 0, 1_997, 1, 1, b"", parts)
+    unit = DataFile("a", 0, 0, 1_997, 1, 1, b"", parts)
     rows = TableRows("", "", Partitioning(2_000), b"", (), (unit,))
     rows.found_as_written["a"] = True
     target = TableTarget("", "", (), rows)

@@ -87,8 +87,8 @@ def test_unchanged_key_groups_are_not_written_again(tmp_path: Path) -> None:
     options: dict[str, Any] = {"engine": "local", "partitions": 128}
     import_snapshot(lake, str(first), JOB, snapshot_id="a", **options)
     done = import_snapshot(lake, str(second), JOB, snapshot_id="b", **options)
-    assert (done.written_units, done.record.written_bytes) == (0, 0)
-    assert done.kept_units == 115
+    assert (done.written_files, done.record.written_bytes) == (0, 0)
+    assert done.kept_files == 115
     assert done.record.entries == 300
 
 

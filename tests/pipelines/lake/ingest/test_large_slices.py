@@ -22,7 +22,7 @@ from statelake.pipelines.lake.ingest import large_slice_tasks, large_slices
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.ingest.large_slice_tasks import CutTask, PieceTask
 from statelake.pipelines.lake.ingest.large_slices import large_bytes
-from statelake.pipelines.lake.tables import units
+from statelake.pipelines.lake.tables import file_spans as units
 from statelake.pipelines.lake.tables.records import SnapshotRecord, by_span
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.formats.keyed.unified import unified_file

@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pyarrow as pa
 
+from statelake.pipelines.lake.tables.file_spans import BUCKET, KEY_GROUP, Partitioning
 from statelake.pipelines.lake.tables.names import KEY_GROUPS_FILE, new_folder
 from statelake.pipelines.lake.tables.parquet_bounds import BoundedWriter
 from statelake.pipelines.lake.tables.tables import DATA_DIRECTORY
-from statelake.pipelines.lake.tables.units import BUCKET, KEY_GROUP, Partitioning
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, KeyedState, StateKind
@@ -22,7 +22,7 @@ ROW_GROUP_BYTES = 64 << 20
 ZSTD_LEVEL = 1
 
 
-class UnitWriter:
+class DataFileWriter:
     """Takes rows in order of key group, and writes those of a file when it is closed.
 
     Args:

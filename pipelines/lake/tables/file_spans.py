@@ -32,7 +32,7 @@ KEY_GROUP, BUCKET = "key_group", "key_group_bucket"
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class FileSpan:
     """Key groups `first` to `last`, which share a file in one partition."""
 
     partition: int
@@ -69,18 +69,18 @@ class Partitioning:
             return partition
         return -(-partition * self.max_parallelism // MAX_PARTITIONS)
 
-    def buckets(self, key_groups: KeyGroupRange) -> list[Unit]:
+    def buckets(self, key_groups: KeyGroupRange) -> list[FileSpan]:
         """Return the buckets of key groups; the first and the last may be incomplete."""
-        buckets: list[Unit] = []
+        buckets: list[FileSpan] = []
         first = key_groups.first
         while first <= key_groups.last:
             partition = self.partition_of(first)
             last = min(self.first_of(partition + 1) - 1, key_groups.last)
-            buckets.append(Unit(partition, first, last))
+            buckets.append(FileSpan(partition, first, last))
             first = last + 1
         return buckets
 
-    def is_whole(self, bucket: Unit) -> bool:
+    def is_whole(self, bucket: FileSpan) -> bool:
         """Return whether a bucket has all its key groups."""
         behind = min(self.first_of(bucket.partition + 1), self.max_parallelism)
         return (bucket.first, bucket.last + 1) == (self.first_of(bucket.partition), behind)
@@ -131,7 +131,7 @@ class FileCuts:
     """
 
     def __init__(
-        self, partitioning: Partitioning, buckets: Sequence[Unit], partitions: int | None = None
+        self, partitioning: Partitioning, buckets: Sequence[FileSpan], partitions: int | None = None
     ) -> None:
         self._buckets = buckets
         self._fixed = partitions is not None
@@ -173,15 +173,15 @@ class FileCuts:
             self._bytes = 0
         return ends
 
-    def units(self, sizes: Sequence[int]) -> list[Unit]:
+    def files(self, sizes: Sequence[int]) -> list[FileSpan]:
         """Return all files, from the bytes of each bucket."""
-        units, start = [], 0
+        files, start = [], 0
         for at, size in enumerate(sizes):
             if self.ends_after(at, size):
                 first = self._buckets[start]
-                units.append(Unit(first.partition, first.first, self._buckets[at].last))
+                files.append(FileSpan(first.partition, first.first, self._buckets[at].last))
                 start = at + 1
-        return units
+        return files
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ def _continues(before: KeyedFile, file: KeyedFile) -> bool:
     )
 
 
-def _add_part(parts: list[SlicePart], file: int, bucket: Unit) -> None:
+def _add_part(parts: list[SlicePart], file: int, bucket: FileSpan) -> None:
     same = parts and parts[-1].file == file
     first = parts.pop().key_groups.first if same else bucket.first
     parts.append(SlicePart(file, KeyGroupRange(first, bucket.last)))
