@@ -30,7 +30,7 @@ from statelake.pipelines.lake.edit.rewriting import (
     layout_of,
     pieces_of,
 )
-from statelake.pipelines.lake.tables.file_spans import Unit
+from statelake.pipelines.lake.tables.file_spans import FileSpan
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, TableRecord
 from statelake.state_core.errors import ConflictError, EncodeError, KeyGroupError, StateError
 from statelake.state_core.formats.operator_state.operator_states import ElementRows
@@ -176,7 +176,7 @@ class Foreseeing(Transform):
 
     stay: bool
 
-    def foresee(self, unit: Unit) -> bool | None:
+    def foresee(self, unit: FileSpan) -> bool | None:
         """Of all units alike."""
         return self.stay
 
