@@ -38,6 +38,8 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
     whole_snapshot,
 )
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
+from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
+from statelake.pipelines.requests.request import asks
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.deprecation import warn_deprecated
 from statelake.state_core.errors import DeclarationError, EncodeError, NotFoundError, StateError
@@ -821,68 +823,21 @@ class Job:
             progress=self.progress,
         )  # fmt: skip
 
-    def migrate(
-        self,
-        to: str | Sequence[str] = (),
-        *snapshots: str,
-        state: str | Sequence[str] = (),
-        add_field: str | Sequence[str] = (),
-        default: str | Sequence[str] = (),
-        rename_field: str | Sequence[str] = (),
-        drop_field: str | Sequence[str] = (),
-        change: str | Sequence[str] = (),
-        expression: str | Sequence[str] = (),
-        ttl: str | Sequence[str] = (),
-        last_access: str = "now",
-        suffix: str = "-migrated",
-        dry_run: bool = False,
-        inexact: bool = False,
-        note: str = "",
-    ) -> Migrations:
-        """Make a snapshot with new types of states of each snapshot that is named, or of all.
+    @asks(MigrateSnapshots)
+    def migrate(self, request: MigrateSnapshots) -> Migrations:
+        """Make a snapshot with new types of states of each named snapshot, or of all.
 
         Those migrated before are skipped. Of all snapshots, an error is the result of its own.
-
-        Args:
-            to: YAML, JSON or Python files that say what each state becomes; an empty list if only
-                `ttl` does.
-            snapshots: The snapshots; by default all that are not migrated yet.
-            state: Only these states, each `operator/state`: of the only file; or as many as there
-                are files, one of each.
-            add_field: Fields to add, each `operator/state.field=type`.
-            default: The SQL of each added field, in their order; by default what Java begins with.
-            rename_field: Fields to rename, each `operator/state.old=new`.
-            drop_field: Fields to drop, each `operator/state.field`.
-            change: New types, each `operator/state=type` or `operator/state.field=type`.
-            expression: SQL over the value `old`, each `operator/state=SQL` or
-                `operator/state.field=SQL`.
-            ttl: States whose time to live is switched, each `operator/state=on` or `=off`.
-            last_access: The times that values get when it is switched on: `now`, `taken_at` (when
-                the snapshot was taken), or the values' field that has them.
-            suffix: The end of the new ids, after the old ones.
-            dry_run: Whether to report only whether it would work.
-            inexact: Whether expressions go by what columns show of values that they don't hold in
-                full.
-            note: Kept with the new snapshots.
         """
-        from statelake.pipelines.lake.change.changes import Change, read_changes, read_ttl
-        from statelake.pipelines.lake.change.field_words import FieldWords
+        return self.migrated(request, [*map(self.resolve, request.snapshots)])
+
+    def migrated(self, request: Migrate, snapshots: Sequence[str] = ()) -> Migrations:
+        """Migrate the snapshots of these ids, or all that are not migrated yet."""
         from statelake.pipelines.lake.change.migrations import migrate_several
 
-        words = FieldWords.of(
-            add_field=add_field, default=default, rename_field=rename_field, drop_field=drop_field,
-            change=change, expression=expression,
-        )  # fmt: skip
-        changes: list[Change] = [*read_changes(to, state), *read_ttl(ttl, last_access)]
-        if not changes and not words:
-            raise DeclarationError(
-                "nothing to change is given", remedy="give a file, or words such as add_field"
-            )
         return migrate_several(
-            self.lake.catalog, self.name, [*map(self.resolve, snapshots)],
-            changes, words, suffix=suffix, dry_run=dry_run, inexact=inexact, note=note,
-            engine=self.engine, progress=self.progress,
-        )  # fmt: skip
+            self.lake.catalog, self.name, snapshots, request, self.engine, self.progress
+        )
 
     def not_migrated(self, suffix: str = "-migrated") -> list[str]:
         """Return the ids of the snapshots that no migration with this suffix made."""
@@ -1218,52 +1173,10 @@ class LakeSnapshot(Snapshot):
             inexact=inexact, progress=self.job.progress,
         )  # fmt: skip
 
-    def migrate(
-        self,
-        to: str | Sequence[str] = (),
-        *,
-        state: str | Sequence[str] = (),
-        add_field: str | Sequence[str] = (),
-        default: str | Sequence[str] = (),
-        rename_field: str | Sequence[str] = (),
-        drop_field: str | Sequence[str] = (),
-        change: str | Sequence[str] = (),
-        expression: str | Sequence[str] = (),
-        ttl: str | Sequence[str] = (),
-        last_access: str = "now",
-        suffix: str = "-migrated",
-        dry_run: bool = False,
-        inexact: bool = False,
-        note: str = "",
-    ) -> Outcome:
-        """Make a snapshot whose states have new types; one that was made before stays.
-
-        Args:
-            to: YAML, JSON or Python files that say what each state becomes.
-            state: Only these states, each `operator/state`: of the only file; or as many as there
-                are files, one of each.
-            add_field: As for `Job.migrate`, like the next five.
-            default: The SQL of each added field.
-            rename_field: Fields to rename.
-            drop_field: Fields to drop.
-            change: New types.
-            expression: SQL over the value `old`.
-            ttl: States whose time to live is switched, each `operator/state=on` or `=off`.
-            last_access: The times that values get when it is switched on: `now`, `taken_at` (when
-                the snapshot was taken), or the values' field that has them.
-            suffix: What follows this snapshot's id in the new one's.
-            dry_run: Whether it is only said if that would work, and what it would do.
-            inexact: Whether expressions go by what columns show of values that they don't hold in
-                full.
-            note: Kept with the new snapshot.
-        """
-        migrated = self.job.migrate(
-            to, self.name, state=state, add_field=add_field, default=default,
-            rename_field=rename_field, drop_field=drop_field, change=change, expression=expression,
-            ttl=ttl, last_access=last_access, suffix=suffix, dry_run=dry_run, inexact=inexact,
-            note=note,
-        )  # fmt: skip
-        return migrated.outcomes[0]
+    @asks(Migrate)
+    def migrate(self, request: Migrate) -> Outcome:
+        """Make a snapshot whose states have new types; one that was made before stays."""
+        return self.job.migrated(request, [self.name]).outcomes[0]
 
     def upgrade(
         self,

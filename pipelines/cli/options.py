@@ -28,6 +28,7 @@ from click.shell_completion import CompletionItem
 
 from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
+from statelake.pipelines.requests.request import Asked, Option, options_of
 from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -270,6 +271,40 @@ def gathered(
         return cast("Command", decorated)
 
     return with_options
+
+
+def request_options(request: Callable[..., Asked]) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options of a request, and passes it as `request`.
+
+    Args:
+        request: The class of the request. What it refuses is an error of usage.
+    """
+    options = list(options_of(cast("type[Asked]", request)))
+
+    def gather(**values: Any) -> Asked:
+        try:
+            return request(**values)
+        except DeclarationError as error:
+            raise click.UsageError(str(error)) from error
+
+    gather.__signature__ = signature(request)  # type: ignore[attr-defined]
+    return gathered("request", gather, *map(_click_option, options))
+
+
+def _click_option(option: Option) -> Callable[[Any], Any]:
+    """Return an option of a command."""
+    if option.kind is bool:
+        return click.option(option.flag, option.name, is_flag=True, help=option.help)
+    kind: Any = option.kind
+    if option.choices:
+        kind = click.Choice(option.choices)
+    elif option.least is not None or option.most is not None:
+        kind = (click.IntRange if kind is int else click.FloatRange)(option.least, option.most)
+    return click.option(
+        option.flag, option.name, type=kind, multiple=option.many, required=option.required,
+        metavar=option.placeholder or None, default=option.default, help=option.help,
+        show_default=option.default not in (None, (), ""),
+    )  # fmt: skip
 
 
 class FlinkOfSql(TypedDict):

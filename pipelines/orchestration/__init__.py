@@ -15,6 +15,7 @@
 `schedules`           schedules; `sensors`: sensors
 `metadata`            metadata in the UI
 `history`             a snapshot compared with earlier ones
+`requests`            requests as the settings of a run
 `progress`            progress in a run's log
 ====================  ===============================================================
 

@@ -23,8 +23,10 @@ from statelake.pipelines.orchestration.metadata import (
     upgrade_metadata,
 )
 from statelake.pipelines.orchestration.progress import LoggedProgress
+from statelake.pipelines.orchestration.requests import requested, settings_of
 from statelake.pipelines.orchestration.settings import ChangedQuerySettings
 from statelake.pipelines.orchestration.state_job import StateJob, table_key
+from statelake.pipelines.requests.changes import Migrate
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.compression import configured_compression
 from statelake.state_core.files.storage_options import location_below
@@ -51,20 +53,6 @@ class RescaleConfig(dg.Config):
     compression: str | None = None
     metadata_version: int | None = None
     flink_conf: dict[str, str] = Field(default_factory=dict)
-
-
-class MigrationConfig(dg.Config):
-    """The new types of states.
-
-    Attributes:
-        to: A file with the new types of their values, as for `statelake migrate --to`.
-        state: `operator/state`: only this state of the file.
-        suffix: The end of each new snapshot's name, after the name of its parent.
-    """
-
-    to: str
-    state: str = ""
-    suffix: str = "-migrated"
 
 
 class UpgradeConfig(dg.Config):
@@ -317,18 +305,19 @@ def _migrated(job: StateJob) -> dg.AssetsDefinition:
         deps=[job.key("state_tables")],
         kinds={"spark"},
         pool=job.pool,
+        config_schema=settings_of(Migrate),
         **job.of_snapshots(),
     )
-    def migrated_tables(context: dg.AssetExecutionContext, config: MigrationConfig) -> Events:
+    def migrated_tables(context: dg.AssetExecutionContext) -> Events:
         """The snapshot with new types of states, as another snapshot.
 
         Backfill it over the snapshots; what was migrated before is left alone, so a backfill that
         was stopped is run again.
         """
+        request = requested(context, Migrate)
 
         def migrated(snapshot: LakeSnapshot) -> dict[str, Any]:
-            outcome = snapshot.migrate(config.to, state=config.state, suffix=config.suffix)
-            return outcome_metadata(outcome)
+            return outcome_metadata(snapshot.job.migrated(request, [snapshot.name]).outcomes[0])
 
         yield from _derive_each(job, context, "migrating", migrated)
 

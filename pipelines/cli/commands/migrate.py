@@ -15,12 +15,13 @@ from statelake.pipelines.cli.commands.terminal import (
 from statelake.pipelines.cli.options import (
     answer,
     engine_option,
-    inexact_option,
     job_option,
     lake_option,
+    request_options,
     snapshot_named,
     snapshot_option,
 )
+from statelake.pipelines.requests.changes import Migrate
 
 
 @click.command()
@@ -28,61 +29,7 @@ from statelake.pipelines.cli.options import (
 @job_option
 @snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to migrate.")
 @click.option("--all", "every", is_flag=True, help="All snapshots that were not migrated yet.")
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    metavar="OPERATOR/STATE",
-    help="Only this state of the file's; may be repeated.",
-)
-@click.option(
-    "--to", "files", multiple=True, metavar="FILE",
-    help="A file that says what states become. With several files, the first --state is of the"
-    " first file, and so on.",
-)  # fmt: skip
-@click.option(
-    "--add-field", "add_fields", multiple=True, metavar="STATE.FIELD=TYPE", help="Add a field."
-)
-@click.option(
-    "--default", "defaults", multiple=True, metavar="SQL",
-    help="The value of an added field; one for each --add-field, in their order.",
-)  # fmt: skip
-@click.option(
-    "--rename-field", "rename_fields", multiple=True, metavar="STATE.OLD=NEW",
-    help="Rename a field, which keeps its values.",
-)  # fmt: skip
-@click.option(
-    "--drop-field", "drop_fields", multiple=True, metavar="STATE.FIELD",
-    help="Drop a field, or let it go that a file leaves out.",
-)  # fmt: skip
-@click.option(
-    "--change", "changes", multiple=True, metavar="STATE[.FIELD]=TYPE",
-    help="Give a field, or the value, another type.",
-)  # fmt: skip
-@click.option(
-    "--expression", "expressions", multiple=True, metavar="STATE[.FIELD]=SQL",
-    help="What a field, or the value, becomes: SQL over the value `old`.",
-)  # fmt: skip
-@click.option(
-    "--ttl", multiple=True, metavar="OPERATOR/STATE=on|off",
-    help="Switch a keyed state's time to live; may be repeated, and go with --to.",
-)  # fmt: skip
-@click.option(
-    "--last-access", default="now", show_default=True, metavar="now|taken_at|FIELD",
-    help="The time of last access that values get with --ttl: now, when the snapshot was taken, or"
-    " a field of the values.",
-)  # fmt: skip
-@click.option(
-    "--suffix",
-    default="-migrated",
-    show_default=True,
-    help="Appended to the id.",
-)
-@click.option(
-    "--dry-run", is_flag=True, help="Only report whether it would work, and what it would do."
-)
-@inexact_option
-@click.option("--note", default="", help="Kept with the new snapshot.")
+@request_options(Migrate)
 @engine_option
 @plugins_option
 @json_option
@@ -91,20 +38,7 @@ def migrate(
     job: str,
     snapshot_ids: tuple[str, ...],
     every: bool,
-    states: tuple[str, ...],
-    files: tuple[str, ...],
-    add_fields: tuple[str, ...],
-    defaults: tuple[str, ...],
-    rename_fields: tuple[str, ...],
-    drop_fields: tuple[str, ...],
-    changes: tuple[str, ...],
-    expressions: tuple[str, ...],
-    ttl: tuple[str, ...],
-    last_access: str,
-    suffix: str,
-    dry_run: bool,
-    inexact: bool,
-    note: str,
+    request: Migrate,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -148,34 +82,13 @@ def migrate(
     """
     if bool(snapshot_ids) == every:
         raise click.UsageError("give either --snapshot (once or more) or --all")
-    words = {
-        "add_field": add_fields,
-        "default": defaults,
-        "rename_field": rename_fields,
-        "drop_field": drop_fields,
-        "change": changes,
-        "expression": expressions,
-    }
-    asked = bool(files or ttl) or any(words.values())
-    if not asked or (states and not files):
-        raise click.UsageError(
-            "give --to, and --state if need be, words such as --add-field, or --ttl, or several of"
-            " these"
-        )
-    if last_access != "now" and not any(text.endswith("=on") for text in ttl):
-        raise click.UsageError("--last-access is for --ttl OPERATOR/STATE=on")
-    if states and len(files) > 1 and len(states) != len(files):
-        raise click.UsageError("give one --state for each --to, in their order, or none")
     opened = Lake(lake).job(job)
     names = list(dict.fromkeys(snapshot_named(opened, name) for name in snapshot_ids))
     with progress_bar(
-        f"migrating {' '.join(names)}".rstrip(), quiet=as_json_ or dry_run
+        f"migrating {' '.join(names)}".rstrip(), quiet=as_json_ or request.dry_run
     ) as progress:
         migrating = Lake(lake).job(job, engine=engine, progress=progress)
-        migrated = migrating.migrate(
-            files, *names, state=states, **words, ttl=ttl, last_access=last_access,
-            suffix=suffix, dry_run=dry_run, inexact=inexact, note=note,
-        )  # fmt: skip
+        migrated = migrating.migrated(request, names)
     show(migrated, as_json_=as_json_)
     for outcome in () if as_json_ else migrated.outcomes:
         tell_times(outcome.times)

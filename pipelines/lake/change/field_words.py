@@ -23,6 +23,8 @@ import yaml
 
 from statelake.pipelines.lake.change.changes import Change, ValueChange, value_before
 from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.requests.changes import Migrate
+from statelake.pipelines.requests.request import options_of
 from statelake.state_core.column_names import column_path, field_path
 from statelake.state_core.errors import (
     DeclarationError,
@@ -36,86 +38,47 @@ from statelake.state_core.serializers.framework.base import TypeSerializerSnapsh
 from statelake.state_core.serializers.type_differences import initial_value, short_text
 from statelake.state_core.serializers.type_spec import TypeSpec, parse_type, type_text
 
-FORMS = {
-    "add_field": "STATE.FIELD=TYPE",
-    "rename_field": "STATE.OLD=NEW",
-    "drop_field": "STATE.FIELD",
-    "change": "STATE=TYPE or STATE.FIELD=TYPE",
-    "expression": "STATE=SQL or STATE.FIELD=SQL",
-}
+FORMS = {each.name: each.placeholder for each in options_of(Migrate)}
 
 
-@dataclass(frozen=True)
-class FieldWords:
-    """Changes of states, each as the command line has it.
+def apply_words(
+    request: Migrate, record: SnapshotRecord, given: Sequence[Change] = ()
+) -> list[Change]:
+    """Return the changes of a snapshot's states, those that were given otherwise included.
 
-    Attributes:
-        add_field: Fields to add, each `STATE.FIELD=TYPE`.
-        default: The SQL of each added field, in their order; empty for Java's initial values.
-        rename_field: Fields to rename, each `STATE.OLD=NEW`.
-        drop_field: Fields to drop, each `STATE.FIELD`.
-        change: New types, each `STATE=TYPE` or `STATE.FIELD=TYPE`.
-        expression: The SQL over `old` of a value or a field, each `STATE=SQL` or `STATE.FIELD=SQL`.
+    Raises:
+        NotFoundError: There is no such state or field.
+        DeclarationError: Words are not of their form, or a type can't be parsed; or there are
+            defaults, and not as many as added fields.
+        IncompatibleError: The type of a state can't be written as text.
     """
-
-    add_field: Sequence[str] = ()
-    default: Sequence[str] = ()
-    rename_field: Sequence[str] = ()
-    drop_field: Sequence[str] = ()
-    change: Sequence[str] = ()
-    expression: Sequence[str] = ()
-
-    @classmethod
-    def of(cls, **words: str | Sequence[str]) -> FieldWords:
-        """Return the words; a single one may be given as text.
-
-        Raises:
-            DeclarationError: There are defaults, and not as many as added fields.
-        """
-        listed = {
-            name: (given,) if isinstance(given, str) else tuple(given)
-            for name, given in words.items()
-        }
-        asked = cls(**listed)
-        if asked.default and len(asked.default) != len(asked.add_field):
-            raise DeclarationError(
-                f"{len(asked.default)} defaults for {len(asked.add_field)} added fields",
-                remedy="give one --default for each --add-field, in their order, or none;"
-                " --expression STATE.FIELD=SQL is for one of them",
-            )
-        return asked
-
-    def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in FORMS)
-
-    def applied(self, record: SnapshotRecord, given: Sequence[Change] = ()) -> list[Change]:
-        """Return the changes of a snapshot's states, those that were given otherwise included.
-
-        Raises:
-            NotFoundError: There is no such state or field.
-            DeclarationError: Words are not of their form, or a type can't be parsed.
-            IncompatibleError: The type of a state can't be written as text.
-        """
-        drafts = _Drafts(record, [each for each in given if isinstance(each, ValueChange)])
-        for index, word in enumerate(self.add_field):
-            draft, path, text = drafts.of("add_field", word)
-            draft.add(path, _type(text, word), self.default[index] if self.default else "")
-        for word in self.rename_field:
-            draft, path, name = drafts.of("rename_field", word)
-            draft.rename(path, name)
-        for word in self.drop_field:
-            draft, path, _ = drafts.of("drop_field", word)
-            draft.drop(path)
-        for word in self.change:
-            draft, path, text = drafts.of("change", word)
-            draft.change(path, _type(text, word))
-        for word in self.expression:
-            draft, path, text = drafts.of("expression", word)
-            draft.expressions[path] = text
-        return [
-            *drafts.changes(),
-            *(each for each in given if not isinstance(each, ValueChange)),
-        ]
+    defaults = request.default
+    if defaults and len(defaults) != len(request.add_field):
+        raise DeclarationError(
+            f"{len(defaults)} defaults for {len(request.add_field)} added fields",
+            remedy="give one --default for each --add-field, in their order, or none;"
+            " --expression STATE.FIELD=SQL is for one of them",
+        )
+    drafts = _Drafts(record, [each for each in given if isinstance(each, ValueChange)])
+    for index, word in enumerate(request.add_field):
+        draft, path, text = drafts.of("add_field", word)
+        draft.add(path, _type(text, word), defaults[index] if defaults else "")
+    for word in request.rename_field:
+        draft, path, name = drafts.of("rename_field", word)
+        draft.rename(path, name)
+    for word in request.drop_field:
+        draft, path, _ = drafts.of("drop_field", word)
+        draft.drop(path)
+    for word in request.change:
+        draft, path, text = drafts.of("change", word)
+        draft.change(path, _type(text, word))
+    for word in request.expression:
+        draft, path, text = drafts.of("expression", word)
+        draft.expressions[path] = text
+    return [
+        *drafts.changes(),
+        *(each for each in given if not isinstance(each, ValueChange)),
+    ]
 
 
 def _type(text: str, word: str) -> TypeSpec:

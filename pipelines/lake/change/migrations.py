@@ -19,9 +19,11 @@ from statelake.pipelines.lake.change.changes import (
     by_expressions,
     digest_of,
     is_needed,
+    read_changes,
+    read_ttl,
     resolve_changes,
 )
-from statelake.pipelines.lake.change.field_words import FieldWords
+from statelake.pipelines.lake.change.field_words import apply_words
 from statelake.pipelines.lake.change.kryo_upgrading import (
     LATER,
     NewTypes,
@@ -37,6 +39,7 @@ from statelake.pipelines.lake.change.migrating import (
     value_type,
 )
 from statelake.pipelines.lake.tables.records import AnyState
+from statelake.pipelines.requests.changes import Migrate
 from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.times import Times
 from statelake.state_core.errors import ConflictError, IncompatibleError, StateError
@@ -49,7 +52,6 @@ from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.type_differences import type_differences
 from statelake.state_core.serializers.type_spec import type_text
 
-NO_WORDS = FieldWords()
 DRY_RUN = "a dry run: nothing was changed"
 
 
@@ -167,13 +169,7 @@ def migrate_several(
     lake: Catalog,
     job: str,
     snapshots: Sequence[str],
-    changes: Sequence[Change],
-    words: FieldWords = NO_WORDS,
-    *,
-    suffix: str,
-    dry_run: bool = False,
-    inexact: bool = False,
-    note: str = "",
+    request: Migrate,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> Migrations:
@@ -184,26 +180,33 @@ def migrate_several(
     """
     outcomes = []
     states: dict[str, None] = {}
-    for name in dict.fromkeys(snapshots) or not_migrated(lake, job, suffix):
+    changes: list[Change] = [
+        *read_changes(request.to, request.state), *read_ttl(request.ttl, request.last_access)
+    ]  # fmt: skip
+    for name in dict.fromkeys(snapshots) or not_migrated(lake, job, request.suffix):
         try:
-            own = words.applied(lake.snapshot(job, name), changes) if words else changes
+            own = (
+                apply_words(request, lake.snapshot(job, name), changes)
+                if request.has_words
+                else changes
+            )
             states |= {f"{change.operator}/{change.state}": None for change in own}
             outcome = (
-                preview_migration(lake, job, name, *own, inexact=inexact)
-                if dry_run
+                preview_migration(lake, job, name, *own, inexact=request.inexact)
+                if request.dry_run
                 else migrate_one(
-                    lake, job, name, *own, suffix=suffix, note=note, inexact=inexact, engine=engine,
-                    progress=progress,
+                    lake, job, name, *own, suffix=request.suffix, note=request.note,
+                    inexact=request.inexact, engine=engine, progress=progress,
                 )
             )  # fmt: skip
         except StateError as error:
-            if snapshots or dry_run:
+            if snapshots or request.dry_run:
                 raise
             if not lake.has(job, name):  # another has dropped it meanwhile
                 continue
             outcome = Outcome(name, "", "failed", 0, str(error))
         outcomes.append(outcome)
-    return Migrations(list(states), outcomes, dry_run)
+    return Migrations(list(states), outcomes, request.dry_run)
 
 
 def preview_migration(

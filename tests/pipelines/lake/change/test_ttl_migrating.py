@@ -84,7 +84,7 @@ def test_a_file_of_types_may_say_what_the_switch_makes(job: Job, tmp_path: Path)
 def test_a_switch_is_planned_and_done_once(job: Job) -> None:
     """A second run finds it done; a state that is as it should be needs nothing."""
     ttl = ["kinds/total=on"]
-    plan = job.migrate([], "s", ttl=ttl, dry_run=True).outcomes[0]
+    plan = job.migrate(snapshots="s", ttl=ttl, dry_run=True).outcomes[0]
     assert plan.outcome == "compatible_after_migration"
     assert plan.why == "total: without TTL → with TTL: last access now"
     assert [record.snapshot_id for record in job.snapshots()] == ["s"]

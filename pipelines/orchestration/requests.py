@@ -1,0 +1,38 @@
+"""Requests as the settings of a run in Dagster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dagster as dg
+
+from statelake.pipelines.requests.request import Asked, Option, Request, options_of
+
+
+def settings_of(request: type[Request]) -> dict[str, dg.Field]:
+    """Return the fields of a request as the settings of a step; a list may be one text."""
+    return {option.name: _field(option) for option in options_of(request)}
+
+
+def _field(option: Option) -> dg.Field:
+    kind: Any = option.kind
+    if option.choices:
+        values = [dg.EnumValue(choice) for choice in option.choices]
+        kind = dg.Enum(f"{option.name}_{'_'.join(option.choices)}", values)
+    elif option.many:
+        kind = dg.ScalarUnion(kind, [kind])
+    if option.required:
+        return dg.Field(kind, description=option.help)
+    if option.default is None:
+        return dg.Field(kind, description=option.help, is_required=False)
+    default = list(option.default) if option.many else option.default
+    return dg.Field(kind, description=option.help, default_value=default)
+
+
+def requested(context: dg.AssetExecutionContext, request: type[Asked]) -> Asked:
+    """Return the request that the settings of a run make.
+
+    Raises:
+        DeclarationError: Settings contradict each other.
+    """
+    return request(**context.op_execution_context.op_config)

@@ -1,0 +1,10 @@
+"""What can be asked of a lake, a job or a snapshot: one frozen struct for each operation.
+
+============  =========================================================================
+`request`     `Request`: fields with a type, a default, a placeholder and help
+`changes`     snapshots with new types, for Flink 2, or for a changed query
+============  =========================================================================
+
+From a struct's fields follow the options of its command, the keywords of its method and their
+documentation, and its settings in Dagster. An option is added here, and nowhere else.
+"""

@@ -1,0 +1,80 @@
+"""Requests for snapshots with new types, for Flink 2, or for a changed query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from statelake.pipelines.requests.request import Request, option, refuse
+
+WORDS = ("add_field", "default", "rename_field", "drop_field", "change", "expression")
+
+
+class Migrate(Request):
+    """States with new types, as one new snapshot."""
+
+    state: Sequence[str] = option(
+        "Only this state of the file's; may be repeated.", "OPERATOR/STATE", default=()
+    )
+    to: Sequence[str] = option(
+        "A file that says what states become. With several files, the first --state is of the"
+        " first file, and so on.",
+        "FILE", default=(), kw_only=False,
+    )  # fmt: skip
+    add_field: Sequence[str] = option("Add a field.", "STATE.FIELD=TYPE", default=())
+    default: Sequence[str] = option(
+        "The value of an added field; one for each --add-field, in their order.", "SQL", default=()
+    )
+    rename_field: Sequence[str] = option(
+        "Rename a field, which keeps its values.", "STATE.OLD=NEW", default=()
+    )
+    drop_field: Sequence[str] = option(
+        "Drop a field, or let it go that a file leaves out.", "STATE.FIELD", default=()
+    )
+    change: Sequence[str] = option(
+        "Give a field, or the value, another type.", "STATE[.FIELD]=TYPE", default=()
+    )
+    expression: Sequence[str] = option(
+        "What a field, or the value, becomes: SQL over the value `old`.", "STATE[.FIELD]=SQL",
+        default=(),
+    )  # fmt: skip
+    ttl: Sequence[str] = option(
+        "Switch a keyed state's time to live; may be repeated, and go with --to.",
+        "OPERATOR/STATE=on|off", default=(),
+    )  # fmt: skip
+    last_access: str = option(
+        "The time of last access that values get with --ttl: now, when the snapshot was taken, or"
+        " a field of the values.",
+        "now|taken_at|FIELD", default="now",
+    )  # fmt: skip
+    suffix: str = option("Appended to the id.", default="-migrated")
+    dry_run: bool = option(
+        "Only report whether it would work, and what it would do.", default=False
+    )
+    inexact: bool = option(
+        "Go by what columns show of values that they don't hold in full; otherwise refused.",
+        default=False,
+    )
+    note: str = option("Kept with the new snapshot.", default="")
+
+    @property
+    def has_words(self) -> bool:
+        """Whether a change is given in words, beside those in files."""
+        return any(getattr(self, name) for name in WORDS)
+
+    def check(self) -> None:
+        """Refuse to migrate nothing, and what goes with nothing that is given."""
+        if not (self.to or self.ttl or self.has_words) or (self.state and not self.to):
+            refuse(
+                "give --to, and --state if need be, words such as --add-field, or --ttl, or"
+                " several of these"
+            )
+        if self.last_access != "now" and not any(text.endswith("=on") for text in self.ttl):
+            refuse("--last-access is for --ttl OPERATOR/STATE=on")
+        if self.state and len(self.to) > 1 and len(self.state) != len(self.to):
+            refuse("give one --state for each --to, in their order, or none")
+
+
+class MigrateSnapshots(Migrate):
+    """Each of several snapshots with new types of states, or all not migrated yet."""
+
+    snapshots: Sequence[str] = option("A snapshot to migrate.", default=())
