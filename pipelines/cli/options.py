@@ -295,7 +295,7 @@ def _click_option(option: Option) -> Callable[[Any], Any]:
     """Return an option of a command."""
     if option.kind is bool:
         return click.option(option.flag, option.name, is_flag=True, help=option.help)
-    kind: Any = option.kind
+    kind: Any = option.kind if option.parse is None else str
     if option.choices:
         kind = click.Choice(option.choices)
     elif option.least is not None or option.most is not None:

@@ -15,7 +15,7 @@ def settings_of(request: type[Request]) -> dict[str, dg.Field]:
 
 
 def _field(option: Option) -> dg.Field:
-    kind: Any = option.kind
+    kind: Any = option.kind if option.parse is None else str
     if option.choices:
         values = [dg.EnumValue(choice) for choice in option.choices]
         kind = dg.Enum(f"{option.name}_{'_'.join(option.choices)}", values)

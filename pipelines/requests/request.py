@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import wraps
+from functools import cache, wraps
 from typing import (
     Any,
     Concatenate,
@@ -16,7 +17,6 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from typing_extensions import dataclass_transform
@@ -40,6 +40,7 @@ def option(
     least: float | None = None,
     most: float | None = None,
     flag: str = "",
+    parse: Callable[[str], Any] | None = None,
 ) -> Any:
     """Return a field of a request.
 
@@ -51,9 +52,11 @@ def option(
         least: The smallest number that it may be.
         most: The largest number that it may be.
         flag: The name of the option, if it is not that of the field.
+        parse: What makes its value of text, which may be given instead.
     """
     metadata = {
         "help": help, "placeholder": placeholder, "least": least, "most": most, "flag": flag,
+        "parse": parse,
     }  # fmt: skip
     return field(default=default, kw_only=kw_only, metadata=metadata)
 
@@ -71,10 +74,7 @@ class Request:
 
     def __post_init__(self) -> None:
         for each in options_of(type(self)):
-            if each.many:
-                value = getattr(self, each.name)
-                listed = (value,) if isinstance(value, str) else tuple(value)
-                object.__setattr__(self, each.name, listed)
+            object.__setattr__(self, each.name, each.value_of(getattr(self, each.name)))
         self.check()
 
     def check(self) -> None:
@@ -100,6 +100,7 @@ class Option:
         required: Whether it has none.
         least: The smallest number that it may be; None without one.
         most: The largest number that it may be; None without one.
+        parse: What makes its value of text; None without one.
     """
 
     def __init__(self, declared: Field[Any], hint: Any) -> None:
@@ -108,13 +109,31 @@ class Option:
         self.flag = metadata["flag"] or f"--{declared.name.replace('_', '-')}"
         self.help = metadata["help"]
         self.placeholder = metadata["placeholder"]
-        self.least, self.most = metadata["least"], metadata["most"]
+        self.least, self.most, self.parse = metadata["least"], metadata["most"], metadata["parse"]
         self.required = declared.default is MISSING
         self.default: Any = None if self.required else declared.default
         self.many = get_origin(hint) is not None and issubclass_of(hint, Sequence)
         parts = [part for part in _parts(hint) if part is not type(None)]
         self.choices = tuple(parts[0].__args__) if get_origin(parts[0]) is Literal else ()
         self.kind = type(self.choices[0]) if self.choices else parts[0]
+
+    def value_of(self, given: Any) -> Any:
+        """Return a value as the request has it: lists as tuples, texts parsed.
+
+        Raises:
+            DeclarationError: A text can't be parsed, or a number is out of bounds.
+        """
+        if self.many:
+            return tuple(map(self._one, (given,) if isinstance(given, str) else given))
+        return self._one(given)
+
+    def _one(self, given: Any) -> Any:
+        value = given if self.parse is None or not isinstance(given, str) else self.parse(given)
+        if self.least is not None and value is not None and value < self.least:
+            refuse(f"{self.flag} is {value}, and must be at least {self.least}")
+        if self.most is not None and value is not None and value > self.most:
+            refuse(f"{self.flag} is {value}, and must be at most {self.most}")
+        return value
 
     @property
     def sentence(self) -> str:
@@ -136,11 +155,24 @@ def _parts(hint: Any) -> Sequence[Any]:
     return get_args(hint) if issubclass_of(hint, Sequence) else (hint,)
 
 
-def options_of(request: type[Request]) -> Iterator[Option]:
-    """Yield the fields of a request, in their order."""
-    hints = get_type_hints(request)
-    for declared in fields(request):  # type: ignore[arg-type]
-        yield Option(declared, hints[declared.name])
+@cache
+def options_of(request: type[Request]) -> tuple[Option, ...]:
+    """Return the fields of a request, in their order."""
+    names: dict[str, Any] = {}
+    for base in reversed(request.__mro__):
+        names |= vars(sys.modules[base.__module__])
+    return tuple(
+        Option(each, _hint(str(each.type), names))
+        for each in fields(request)  # type: ignore[arg-type]
+    )
+
+
+def _hint(written: str, names: dict[str, Any]) -> Any:
+    """Return an annotation; `Any` of a type that is imported for types alone."""
+    try:
+        return eval(written, names)  # noqa: S307 - an annotation of ours
+    except NameError:
+        return Any
 
 
 def asks(

@@ -464,7 +464,7 @@ def test_several_states_and_files_make_one_snapshot(
     assert "one --state for each --to" in capsys.readouterr().err
     assert run(*words, "--to", to, "--state", "kinds/total", "--state", "kinds/avg") == 3
     assert "no change of kinds/avg is given" in capsys.readouterr().err
-    with pytest.raises(DeclarationError, match="2 files and 1 states"):
+    with pytest.raises(DeclarationError, match="one --state for each --to"):
         job["monday"].migrate(list(map(str, files)), state="kinds/total")
     assert len(job.snapshots()) == 5
 
