@@ -279,7 +279,7 @@ def request_options(request: Callable[..., Asked]) -> Callable[[Command], Comman
     Args:
         request: The class of the request. What it refuses is an error of usage.
     """
-    options = list(options_of(cast("type[Asked]", request)))
+    options = list(options_of(request))
 
     def gather(**values: Any) -> Asked:
         try:

@@ -156,7 +156,7 @@ def _parts(hint: Any) -> Sequence[Any]:
 
 
 @cache
-def options_of(request: type[Request]) -> tuple[Option, ...]:
+def options_of(request: Any) -> tuple[Option, ...]:
     """Return the fields of a request, in their order."""
     names: dict[str, Any] = {}
     for base in reversed(request.__mro__):
