@@ -15,6 +15,7 @@ from typing import (
     ParamSpec,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
 )
@@ -155,9 +156,13 @@ def _parts(hint: Any) -> Sequence[Any]:
     return get_args(hint) if issubclass_of(hint, Sequence) else (hint,)
 
 
-@cache
-def options_of(request: Any) -> tuple[Option, ...]:
+def options_of(request: Callable[..., Request]) -> tuple[Option, ...]:
     """Return the fields of a request, in their order."""
+    return _options_of(cast("Any", request))
+
+
+@cache
+def _options_of(request: Any) -> tuple[Option, ...]:
     names: dict[str, Any] = {}
     for base in reversed(request.__mro__):
         names |= vars(sys.modules[base.__module__])
