@@ -4,6 +4,7 @@
 `lake/`            Delta tables of state
 `spark/`           the only place with PySpark
 `runtime/`         jobs of process functions, run on new input of their sources
+`requests/`        what can be asked: one struct for each operation
 `bootstrap/`       the first state of a job, from tables
 `find/`            snapshots below a directory: found, copied, their orphans, their growth
 `sql_jobs/`        jobs that real Flink compiles or starts here: plans, types, upgrades of SQL

@@ -58,6 +58,7 @@ LATE = {
 COMMAND_IMPORTS = {
     "statelake": "the Python interface",
     "pipelines.api": "the Python interface",
+    "pipelines.requests": "what can be asked of it",
     "pipelines.cli": "its own modules",
     "state_core.files.toml": "how settings are read",
     "pipelines.engine": "the variables that Spark's session reads",
@@ -82,6 +83,7 @@ COMMAND_IMPORTS = {
 # The same of Dagster's definitions.
 DAGSTER_IMPORTS = {
     "pipelines.api": "the Python interface",
+    "pipelines.requests": "what can be asked of it",
     "pipelines.orchestration": "its own modules",
     "pipelines.engine": "progress, and the address of Spark's UI",
     "pipelines.find.path_map": "paths of a cluster, in its settings",

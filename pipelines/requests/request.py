@@ -166,10 +166,7 @@ def _options_of(request: Any) -> tuple[Option, ...]:
     names: dict[str, Any] = {}
     for base in reversed(request.__mro__):
         names |= vars(sys.modules[base.__module__])
-    return tuple(
-        Option(each, _hint(str(each.type), names))
-        for each in fields(request)  # type: ignore[arg-type]
-    )
+    return tuple(Option(each, _hint(str(each.type), names)) for each in fields(request))
 
 
 def _hint(written: str, names: dict[str, Any]) -> Any:
