@@ -37,7 +37,7 @@ STRATA = {
         "state_core.integrity",
     ),
     "runtime": ("state_core.runtime",),
-    "lake": ("pipelines", "pipelines.lake"),
+    "lake": ("pipelines", "pipelines.requests", "pipelines.lake"),
     "faces": (
         "pipelines.api", "pipelines.bootstrap", "pipelines.find", "pipelines.spark",
         "pipelines.sql_jobs", "pipelines.live", "pipelines.runtime", "pipelines.report",
