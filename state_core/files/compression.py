@@ -26,6 +26,7 @@ from typing import Protocol
 import cramjam
 import numpy as np
 import numpy.typing as npt
+import snappy
 
 from statelake.state_core.errors import (
     CorruptSnapshotError,
@@ -253,6 +254,8 @@ def open_stream(source: ByteSource, start: int, end: int, *, compressed: bool) -
 def compress_snappy(data: bytes | memoryview) -> memoryview:
     """Return a whole framed stream of `data`, identifier included."""
     size = len(data)
+    if size <= CHUNK_CONTENT:
+        return memoryview(snappy.StreamCompressor().compress(data))
     out = np.empty(ROOM + size + (size // CHUNK_CONTENT + 1) * (HEAD + CHECKSUM), np.uint8)
     return out.data[: cramjam.snappy.compress_into(data, out.data)]
 
