@@ -213,6 +213,30 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
     assert keyed_bytes_of(tmp_path / "less") == []
 
 
+@pytest.mark.full
+def test_such_state_can_not_be_changed_in_part(unknown: Path, tmp_path: Path) -> None:
+    """The error says why, and what can be done; the operator as a whole can be dropped."""
+    of = ("--lake", tmp_path / "lake", "--job", "sf")
+    assert run("import", unknown, *of, "--snapshot", "one", "--engine", "local").code == 0
+    (tmp_path / "keys").write_text("user-1\n")
+    state = f"{OPERATOR}/h.count.seen"
+    edit = ("edit", *of, "--parent", "one", "--snapshot", "two")
+    migrate = ("migrate", *of, "--snapshot", "one")
+    for words in (
+        (*edit, "--purge", state, "value = 3"), (*edit, "--drop-state", state),
+        (*edit, "--expire", f"{OPERATOR}/timers", "1d"),
+        (*edit, "--keep-keys", OPERATOR, tmp_path / "keys"),
+        (*migrate, "--ttl", f"{state}=on"), (*migrate, "--drop-field", f"{state}.f"),
+        ("erase", *of[:2], "--where", state, "value = 3"),
+    ):  # fmt: skip
+        refused = run(*words)
+        assert refused.code == 3
+        assert f"operator {OPERATOR}: keyed state kept as bytes, as only a class" in refused.err
+        assert "import a canonical savepoint of the job" in refused.err
+    assert run(*edit, "--drop-state", "nobody/timers").err.startswith("error: snapshot one has no")
+    assert run(*edit, "--drop-operator", OPERATOR).code == 0
+
+
 @pytest.mark.nightly
 def test_such_state_is_exported_without_a_lake(unknown: Path, tmp_path: Path) -> None:
     """Beside what has tables. Nobody says that another job could read it."""
