@@ -276,6 +276,14 @@ def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> di
     return sizes
 
 
+def problems_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> list[str]:
+    """Return of which operators' keyed state nobody finds the entries; arguments as above."""
+    return [
+        f"operator {label}: {KEYED}, which are not read; see `import` for the reason"
+        for label in keyed_kept_as_bytes(record, wanted)
+    ]
+
+
 def refuse_kept_as_bytes(record: SnapshotRecord, wanted: str) -> None:
     """Refuse a change of keyed state that is kept as bytes, where no table of that name is found.
 
@@ -297,7 +305,7 @@ def refuse_kept_as_bytes(record: SnapshotRecord, wanted: str) -> None:
                 " can be changed alone",
                 place=f"operator {label}",
                 remedy="import a canonical savepoint of the job, which tells where values end, and"
-                " change that; or drop it as a whole: `edit --drop-operator`, `erase --carried drop`",
+                " change that; or drop all of it: `edit --drop-operator`, `erase --carried drop`",
             )
 
 

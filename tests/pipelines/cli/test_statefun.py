@@ -127,10 +127,16 @@ def test_states_whose_entries_are_not_found_close_no_other(unknown: Path, whole:
 
 
 @pytest.mark.full
-def test_commands_serve_the_rest_and_name_the_states(unknown: Path) -> None:
+def test_commands_serve_the_rest_and_name_the_states(unknown: Path, tmp_path: Path) -> None:
     """`?` with a reason, rows before the error, and never "sound" without a word."""
     inspected = run("inspect", unknown)
-    assert inspected.code == 0
+    assert (inspected.code, inspected.out.count("not all entries of")) == (3, 1)
+    assert f"operator {OPERATOR}, state 'delayed-messages-buffer': entries" in inspected.err
+    assert run("inspect", unknown, "--no-entries").code == 0  # nobody looked for them
+    written = run("report", unknown, "--to", tmp_path / "page.html", "--json")
+    named = [problem.partition(":")[0] for problem in written.json["problems"]]
+    assert (written.code, {name.split("'")[1] for name in named} >= LOST) == (3, True)
+    assert "not all entries of delayed-messages-buffer" in (tmp_path / "page.html").read_text()
     lines = {line.split()[0]: line for line in inspected.out.splitlines() if line.strip()}
     assert lines["h.count.seen"].split()[-2:] == ["?", "?"]
     assert lines["delayed-message-index"].split()[-3:] == ["0", "0", "B"]
@@ -141,7 +147,7 @@ def test_commands_serve_the_rest_and_name_the_states(unknown: Path) -> None:
     assert states["h.count.seen"]["entries"] is None
     assert "only its class knows" in states["h.count.seen"]["not_counted"]
     assert states["delayed-message-index"]["entries"] == 0
-    assert run("inspect", unknown, "--keys").code == 0
+    assert run("inspect", unknown, "--keys").code == 3
 
     dumped = run("dump", unknown)
     assert (dumped.code, dumped.out.count("h.count.seen")) == (3, 3)
@@ -187,6 +193,9 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
         refused = run(*words, *of[:6])
         assert refused.code == 3
         assert f"operator {OPERATOR}: keyed state kept as bytes" in refused.err
+    written = run("report", *of[:6], "--to", tmp_path / "page.html")
+    assert (written.code, (tmp_path / "page.html").exists()) == (3, True)
+    assert f"operator {OPERATOR}: keyed state kept as bytes" in written.err
     sought = run("find", "nobody", *of[:6])
     assert f"{OPERATOR}: 20,965 bytes of keyed state kept" in sought.out
     assert sought.code == 3
