@@ -381,13 +381,11 @@ def _source_of(
         )
     if not having:
         known_places = sorted({place for _, partitions in asked for place in partitions})
-        shown = ", ".join(map(_text, known_places[:_SHOWN]))
-        more = ", ..." if len(known_places) > _SHOWN else ""
         raise NotFoundError(
             f"no source has a partition {what}"
             if new.partition is not None
             else f"no source has a partition of topic {what}",
-            remedy=f"there are: {shown or 'none'}{more}",
+            remedy=f"there are: {_texts(known_places) or 'none'}",
         )
     return having[0]
 
@@ -421,7 +419,7 @@ def check_assignment(source: Source) -> None:
     twice = [partition for partition, times in Counter(at for at, _ in held).items() if times > 1]
     if twice:
         raise EncodeError(
-            f"partition {_text(twice[0])} is assigned twice, in the state of two readers",
+            f"partition {_texts(twice)} is assigned twice, in the state of two readers",
             place=place,
             remedy=_AT_LAST,
         )
@@ -436,13 +434,13 @@ def check_assignment(source: Source) -> None:
     statuses: dict[Partition, list[int]] = {}
     for each in enumerator.partitions:
         statuses.setdefault((each.split.topic, each.split.partition), []).append(each.status)
-    for partition, listed in statuses.items():
-        if len(listed) > 1:
-            raise EncodeError(
-                f"partition {_text(partition)} stands twice in the enumerator's state",
-                place=place,
-                remedy=_AT_LAST,
-            )
+    twice = [partition for partition, listed in statuses.items() if len(listed) > 1]
+    if twice:
+        raise EncodeError(
+            f"partition {_texts(twice)} stands twice in the enumerator's state",
+            place=place,
+            remedy=_AT_LAST,
+        )
     for partition, element in held:
         if statuses.get(partition) != [0]:
             what = "does not know it" if partition not in statuses else "has it as unassigned"
@@ -474,8 +472,8 @@ def check_readers(before: Source, after: Source) -> None:
     lost = sorted((had.keys() - has.keys()) & assigned)
     if lost:
         raise EncodeError(
-            f"nobody would read partition {_text(lost[0])}, which no reader would have, while the"
-            f" enumerator has it as assigned ({len(lost)} such)",
+            f"nobody would read partition {_texts(lost)}, which no reader would have, while the"
+            " enumerator has it as assigned",
             place=f"source {after.operator}",
             remedy="leave these rows; give them other offsets by `edit --set-offsets`, or drop the"
             " source's operator, which then starts anew",
@@ -559,3 +557,8 @@ def _text(place: tuple[str, int | None], operator: str = "") -> str:
     name, number = place
     text = name if number is None else f"{name}:{number}"
     return f"{operator}/{text}" if operator else text
+
+
+def _texts(places: Sequence[tuple[str, int | None]]) -> str:
+    """Return the names of some partitions; of very many the first ones."""
+    return ", ".join([*map(_text, places[:_SHOWN]), *(["..."] if len(places) > _SHOWN else [])])
