@@ -36,7 +36,7 @@ from statelake.state_core.errors import (
     StateError,
 )
 from statelake.state_core.extras import require_extra
-from statelake.state_core.printable import printable
+from statelake.state_core.printable import printable, public_location
 
 if TYPE_CHECKING:
     from statelake.pipelines.api import Job, LakeSnapshot
@@ -90,7 +90,7 @@ def refuse_untrusted(context: click.Context) -> None:
     """
     lake = context.meta.get(UNTRUSTED)
     if lake is not None:
-        shown = re.sub("//[^/]*@", "//", lake.partition("?")[0])
+        shown = public_location(lake)
         raise DeclarationError(
             f"only {FILE} names the lake {shown}, and it would be opened with your credentials",
             remedy="name it with --lake or STATELAKE_LAKE, or let ~/statelake.toml trust it: a file"
