@@ -36,6 +36,7 @@ from statelake.state_core.formats.layout.keyed_states import key_parts
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import ChannelHandle, InlineHandle, MergedChannelPart
 from statelake.state_core.model.snapshot import Operator
+from statelake.state_core.serializers import Decoder, register_decoder
 from statelake.state_core.serializers.avro.serializer import AvroSerializerSnapshot
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
@@ -585,6 +586,46 @@ def test_a_broadcast_state_of_unknown_ends_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedFormatError, match=r"Rule\), of which nobody") as told:
         rules.to_arrow()
     assert "--kryo" in told.value.remedy
+
+
+class Dates(Decoder):
+    """Says only where one ends."""
+
+    arrow_type = pa.binary()
+
+    def decode(self, data: bytes) -> bytes:
+        """Nothing is known of it."""
+        return data
+
+    def length(self, data: memoryview) -> int:
+        """Of two bytes."""
+        return 2
+
+
+def test_a_broadcast_state_of_a_form_that_only_the_job_knows_is_left(tmp_path: Path) -> None:
+    """Once a decoder says where its values end; the plan says why, and the other is upgraded."""
+    kryo = operator_kryo(tmp_path)
+    own = with_serializers(kryo.of_class("java.util.Date"), java__util__Date="com.acme.Dates")
+    one = kryo.values(KryoVersion.FLINK_1).write(
+        Item("java.util.UUID", str(uuid.UUID(int=1))), KryoVersion.FLINK_1
+    )
+    with undecoded():
+        rules = sl.NewOperatorState(
+            "rules", pa.table({"key": ["a", "b"], "value": [b"\1\2", b"\1\3"]}), "broadcast", own,
+            "String",
+        )  # fmt: skip
+        ids = sl.NewOperatorState("ids", pa.table({"value": [one]}), "split", kryo)
+        operator = sl.NewOperator("o", "Long", operator_states=(ids, rules), parallelism=2)
+        sl.write_snapshot(tmp_path / "old", [operator])
+    words: Any = {"uids": ["o"], "partly": True}
+    said = "^operator state 'rules', .* only a decoder with the length of a value tells"
+    with pytest.raises(UnsupportedFormatError, match=said):
+        sl.upgrade(tmp_path / "old", tmp_path / "new", **words)
+    register_decoder("java.util.Date", Dates())
+    done = sl.upgrade(tmp_path / "old", tmp_path / "new", **words)
+    left = {state.state: state.left for state in done.states}
+    assert (bool(done.made), left["ids"]) == (True, "")
+    assert "default serializers of the job's own for types of the JDK" in left["rules"]
 
 
 SPAN = "PojoJobs$Span"
