@@ -298,7 +298,7 @@ def refuse_kept_as_bytes(record: SnapshotRecord, wanted: str) -> None:
     as_bytes = ids_kept_as_bytes(record)
     for operator, label, names in _all_names(record):
         if operator.operator_id in as_bytes and any(
-            name and f"{wanted}/".startswith(f"{name}/") for name in names
+            f"{wanted}/".startswith(f"{name}/") for name in names
         ):
             raise UnsupportedFormatError(
                 f"{KEYED}, as only a class of the job knows where its values end: no state of it"
@@ -309,14 +309,14 @@ def refuse_kept_as_bytes(record: SnapshotRecord, wanted: str) -> None:
             )
 
 
-def _all_names(record: SnapshotRecord) -> Iterator[tuple[OperatorMetadata, str, set[str | None]]]:
+def _all_names(record: SnapshotRecord) -> Iterator[tuple[OperatorMetadata, str, set[str]]]:
     """Yield the operators with unmanaged state, what each is called, and all of its names."""
     recorded = {operator.operator_id: operator for operator in record.operators}
     for operator in carried_metadata(record).operators:
         held = recorded.get(operator.operator_id)
         label = (held and held.label) or operator.uid or operator.operator_id
-        names = {label, operator.uid, operator.operator_id}
-        yield operator, label, names | ({held.name, held.node} if held else set())
+        names = {label, operator.uid or label, operator.operator_id}
+        yield operator, label, names | ({held.name, held.node} - {""} if held else set())
 
 
 def carried_source(handle: StreamHandle, lake: Directory) -> ByteSource:
