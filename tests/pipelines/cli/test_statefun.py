@@ -127,16 +127,12 @@ def test_states_whose_entries_are_not_found_close_no_other(unknown: Path, whole:
 
 
 @pytest.mark.full
-def test_commands_serve_the_rest_and_name_the_states(unknown: Path, tmp_path: Path) -> None:
+def test_commands_serve_the_rest_and_name_the_states(unknown: Path) -> None:
     """`?` with a reason, rows before the error, and never "sound" without a word."""
     inspected = run("inspect", unknown)
     assert (inspected.code, inspected.out.count("not all entries of")) == (3, 1)
     assert f"operator {OPERATOR}, state 'delayed-messages-buffer': entries" in inspected.err
     assert run("inspect", unknown, "--no-entries").code == 0  # nobody looked for them
-    written = run("report", unknown, "--to", tmp_path / "page.html", "--json")
-    named = [problem.partition(":")[0] for problem in written.json["problems"]]
-    assert (written.code, {name.split("'")[1] for name in named} >= LOST) == (3, True)
-    assert "not all entries of delayed-messages-buffer" in (tmp_path / "page.html").read_text()
     lines = {line.split()[0]: line for line in inspected.out.splitlines() if line.strip()}
     assert lines["h.count.seen"].split()[-2:] == ["?", "?"]
     assert lines["delayed-message-index"].split()[-3:] == ["0", "0", "B"]
@@ -262,7 +258,9 @@ def test_such_state_is_exported_without_a_lake(unknown: Path, tmp_path: Path) ->
 def test_what_is_counted_for_people_says_what_it_lacks(unknown: Path, tmp_path: Path) -> None:
     """A report has the reason and the other states; growth has no number that is too small."""
     page = tmp_path / "page.html"
-    assert run("report", unknown, "--to", page).code == 0
+    written = run("report", unknown, "--to", page, "--json")
+    named = [problem.partition(":")[0] for problem in written.json["problems"]]
+    assert (written.code, {name.split("'")[1] for name in named} >= LOST) == (3, True)
     text = page.read_text("utf-8")
     assert "Not all of its state could be read: not all entries of delayed-messages" in text
     assert "delayed-message-index" in text
