@@ -1538,12 +1538,9 @@ class LakeSnapshot(Snapshot):
             state: As for `Snapshot.problems_of`: such bytes may have a state of any name.
             keyed: Likewise: it is keyed state.
         """
-        from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
+        from statelake.pipelines.lake.catalog.unmanaged_state import problems_kept_as_bytes
 
-        return [
-            f"operator {label}: {KEYED}, which are not read; see `import` for the reason"
-            for label in keyed_kept_as_bytes(self.record, operator)
-        ]
+        return problems_kept_as_bytes(self.record, operator)
 
     def key_rows(
         self, key: object, *, operator: str | None = None, state: str | None = None

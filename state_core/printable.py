@@ -10,11 +10,14 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e007f]"
 )
+# of Azure it may be the container that stands before the host
+_KEYS = re.compile(r"(?<=://)(?:(?<!abfs://)(?<!abfss://)[^/@]*|[^/@]*:[^/@]*)@")
 
 LONGEST = 120  # characters of a name in a line or in a cell of HTML
 LONGEST_NAME = 5000  # of a name in text, of which a terminal folds the lines
@@ -61,6 +64,19 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return _UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def without_keys(uri: str) -> str:
+    """Return a URI for display, without access keys that may stand before the host."""
+    return _KEYS.sub("", uri)
+
+
+def public_location(location: str) -> str:
+    """Return a path as it was given, or a URI without its credentials and options."""
+    parts = urlsplit(location)
+    if not parts.netloc:
+        return location
+    return without_keys(parts._replace(query="", fragment="").geturl())
 
 
 def first_of(problems: Sequence[str]) -> str:

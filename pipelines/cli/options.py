@@ -37,7 +37,7 @@ from statelake.state_core.errors import (
     StateError,
 )
 from statelake.state_core.extras import require_extra
-from statelake.state_core.printable import printable
+from statelake.state_core.printable import printable, public_location
 
 if TYPE_CHECKING:
     from statelake.pipelines.api import Job, LakeSnapshot
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LEAST_QUERY_MEMORY = 16 << 20  # bytes
+SHOWN_ERRORS = 20
 UNTRUSTED = "statelake.untrusted"  # key of `Context.meta`: a lake that only an untrusted file names
 _HARMLESS = re.compile(r"\w[\w.@%+=:,-]*")
 
@@ -90,7 +91,7 @@ def refuse_untrusted(context: click.Context) -> None:
     """
     lake = context.meta.get(UNTRUSTED)
     if lake is not None:
-        shown = re.sub("//[^/]*@", "//", lake.partition("?")[0])
+        shown = public_location(lake)
         raise DeclarationError(
             f"only {FILE} names the lake {shown}, and it would be opened with your credentials",
             remedy="name it with --lake or STATELAKE_LAKE, or let ~/statelake.toml trust it: a file"
@@ -182,7 +183,7 @@ def answer(*, yes: bool) -> None:
 
 
 def refuse_problems(problems: Iterable[str]) -> None:
-    """End with exit code 3 and the reason if not all could be read, after all else was shown.
+    """End with exit code 3 and the reasons if not all could be read, after all else was shown.
 
     Args:
         problems: What could not be read, and why, each as a sentence.
@@ -190,12 +191,26 @@ def refuse_problems(problems: Iterable[str]) -> None:
     Raises:
         SnapshotError: There are some.
     """
-    said = list(problems)
-    if said:
-        sys.stdout.flush()
-        if len(said) > 1:  # not behind the first one, which may end with words to copy
-            click.echo(f"{len(said):,} problems, the first of them:", err=True)
-        raise SnapshotError(said[0])
+    refuse_all([SnapshotError(problem) for problem in problems])
+
+
+def refuse_all(errors: Sequence[StateError]) -> None:
+    """End with the first error, and print the others before it, after all else was shown.
+
+    Args:
+        errors: The errors; without any, the command goes on.
+
+    Raises:
+        StateError: The first of them.
+    """
+    if not errors:
+        return
+    sys.stdout.flush()
+    for other in errors[1:SHOWN_ERRORS]:  # not behind the first, which may end with words to copy
+        click.echo(printable(f"also: {other}"), err=True)
+    if len(errors) > SHOWN_ERRORS:
+        click.echo(f"also: {len(errors) - SHOWN_ERRORS:,} more", err=True)
+    raise errors[0]
 
 
 @contextmanager

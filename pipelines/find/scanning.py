@@ -63,9 +63,15 @@ from statelake.state_core.model.handles import (
     SegmentHandle,
     StreamHandle,
     keyed_bytes,
+)
+from statelake.state_core.printable import (
+    Printed,
+    Table,
+    bytes_text,
+    kind_text,
+    printable,
     without_keys,
 )
-from statelake.state_core.printable import Printed, Table, bytes_text, kind_text, printable
 
 RESTORABLE, MOVED, INCOMPLETE, DAMAGED = "restorable", "moved", "incomplete", "damaged"
 ELSEWHERE = "elsewhere"

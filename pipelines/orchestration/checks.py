@@ -27,7 +27,7 @@ from statelake.pipelines.orchestration.metadata import (
     verdicts_metadata,
 )
 from statelake.pipelines.orchestration.progress import LoggedProgress
-from statelake.pipelines.orchestration.resources import Locations, public_location
+from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.settings import (
     CanarySettings,
     ChangedQuerySettings,
@@ -44,7 +44,7 @@ from statelake.pipelines.shown import bytes_text, parse_duration
 from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.reader import metadata_digest
-from statelake.state_core.printable import age_text, printable
+from statelake.state_core.printable import age_text, printable, public_location
 
 # whether it passes, None if it compared with nothing; and its metadata
 Judgement = tuple[bool | None, dict[str, Any]]

@@ -7,13 +7,12 @@ import dagster as dg
 from statelake.pipelines.live.live_rescaling import RESCALED, RescaleResult
 from statelake.pipelines.orchestration.live_job import LostJob, live_job, shown_in_flink
 from statelake.pipelines.orchestration.metadata import markdown_table, savepoint_metadata
-from statelake.pipelines.orchestration.resources import public_location
 from statelake.pipelines.orchestration.savepoints import has_savepoint
 from statelake.pipelines.orchestration.settings import FlinkSettings
 from statelake.pipelines.orchestration.state_job import StateJob
 from statelake.state_core.errors import MissingFileError
 from statelake.state_core.formats import open_snapshot
-from statelake.state_core.printable import printable
+from statelake.state_core.printable import printable, public_location
 
 
 class RescaleJobConfig(dg.Config):

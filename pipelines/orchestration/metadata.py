@@ -16,7 +16,6 @@ from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.operator_tables import read_operator_rows
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, StateRecord
 from statelake.pipelines.lake.tables.table_rows import group_sizes, table_rows
-from statelake.pipelines.orchestration.resources import public_location
 from statelake.pipelines.report.drawing import commit_charts, key_group_chart
 from statelake.pipelines.runtime.commit_measures import CommitReport, total
 from statelake.pipelines.shown import (
@@ -29,7 +28,7 @@ from statelake.pipelines.shown import (
 )
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.printable import printable
+from statelake.state_core.printable import printable, public_location
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.catalog import Catalog

@@ -1,7 +1,6 @@
 """The locations of savepoints, of the lake, and of exports."""
 
 import os
-from urllib.parse import urlsplit
 
 import dagster as dg
 
@@ -20,14 +19,6 @@ DEFAULTS = {
     "STATELAKE_DECLARED": "",
     "STATELAKE_CHECKPOINTS": "checkpoints",
 }
-
-
-def public_location(location: str) -> str:
-    """Return a path as it was given, or a URI without its credentials and options."""
-    parts = urlsplit(location)
-    if not parts.netloc:
-        return location
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class Locations(dg.ConfigurableResource[None]):

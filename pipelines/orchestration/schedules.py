@@ -19,9 +19,9 @@ from statelake.pipelines.orchestration.jobs import (
     AnyJob,
 )
 from statelake.pipelines.orchestration.live_job import is_under_way
-from statelake.pipelines.orchestration.resources import public_location
 from statelake.pipelines.orchestration.savepoints import newest_savepoint
 from statelake.pipelines.orchestration.state_job import StateJob
+from statelake.state_core.printable import public_location
 
 Tick: TypeAlias = dg.RunRequest | dg.SkipReason
 Look: TypeAlias = Callable[[StateJob, dg.ScheduleEvaluationContext], Tick]

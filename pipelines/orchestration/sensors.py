@@ -12,11 +12,10 @@ from statelake.pipelines.orchestration.history import as_taken
 from statelake.pipelines.orchestration.jobs import ARCHIVE, CHECK, LOST, RESCALE, AnyJob
 from statelake.pipelines.orchestration.live_job import is_under_way, live_job
 from statelake.pipelines.orchestration.metadata import faults_list
-from statelake.pipelines.orchestration.resources import public_location
 from statelake.pipelines.orchestration.savepoints import as_finished, find_savepoints
 from statelake.pipelines.orchestration.settings import FlinkSettings
 from statelake.pipelines.orchestration.state_job import StateJob
-from statelake.state_core.printable import printable
+from statelake.state_core.printable import printable, public_location
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.tables.records import SnapshotRecord

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from statelake.state_core.model.description import OperatorDescription
-from statelake.state_core.printable import Printed, bytes_text
+from statelake.state_core.printable import Printed, bytes_text, public_location
 
 if TYPE_CHECKING:
     from statelake.pipelines.find.growth import Growth
@@ -112,4 +112,4 @@ class ReportResult(Printed):
         """Yield what people read."""
         count = self.faults
         verdict = "" if count is None else f"; {count or 'no'} fault{'s' * (count > 1)}"
-        yield f"wrote {self.path}: {bytes_text(self.bytes)}{verdict}"
+        yield f"wrote {public_location(self.path)}: {bytes_text(self.bytes)}{verdict}"

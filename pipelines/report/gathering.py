@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from statelake.pipelines.engine import Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.reading import SnapshotReading
+from statelake.pipelines.lake.catalog.unmanaged_state import problems_kept_as_bytes
 from statelake.pipelines.lake.keys.heavy_keys import weigh_recorded
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import SnapshotRecord
@@ -87,6 +88,7 @@ def savepoint_report(
             problems += operator.problems_among(lost)
             keyed = reported[number].keyed_states
             problems += [each.problem for each in keyed if each.problem and each.name not in lost]
+            problems += reported[number].entries_lost
         except StateError as error:
             if not check:
                 raise
@@ -224,6 +226,7 @@ def lake_report(
         record.snapshot_id,
         grown,
         problem,
+        () if check else tuple(problems_kept_as_bytes(record)),
     )
 
 

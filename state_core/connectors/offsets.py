@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
@@ -24,7 +25,17 @@ from statelake.state_core.connectors.kafka import (
     OldKafkaElement,
     parse_offset,
 )
-from statelake.state_core.connectors.sources import Source, SplitElement, write_split
+from statelake.state_core.connectors.kinesis import KinesisEnumerator, KinesisShard
+from statelake.state_core.connectors.pulsar import PulsarEnumerator, PulsarSplit
+from statelake.state_core.connectors.sources import (
+    READER_STATE,
+    Enumerator,
+    Source,
+    Split,
+    SplitBytes,
+    SplitElement,
+    write_split,
+)
 from statelake.state_core.errors import EncodeError, NotFoundError
 
 Partition: TypeAlias = tuple[str, int]
@@ -381,13 +392,11 @@ def _source_of(
         )
     if not having:
         known_places = sorted({place for _, partitions in asked for place in partitions})
-        shown = ", ".join(map(_text, known_places[:_SHOWN]))
-        more = ", ..." if len(known_places) > _SHOWN else ""
         raise NotFoundError(
             f"no source has a partition {what}"
             if new.partition is not None
             else f"no source has a partition of topic {what}",
-            remedy=f"there are: {shown or 'none'}{more}",
+            remedy=f"there are: {_texts(known_places) or 'none'}",
         )
     return having[0]
 
@@ -410,39 +419,63 @@ def _held(source: Source) -> list[tuple[Partition, SplitElement]]:
     ]
 
 
+def _parts(source: Source) -> list[tuple[Partition, SplitElement]]:
+    """Return what readers have, by names: topic and number, or another name without a number."""
+    named = ((_part_of(element.split), element) for element in source.elements)
+    return [(part, element) for part, element in named if part is not None]
+
+
+def _part_of(split: Split) -> Partition | None:
+    """Return the name of what a split reads; None if it is not known."""
+    if isinstance(split, KafkaSplit | OldKafkaElement | PulsarSplit):
+        return split.topic, -1 if split.partition is None else split.partition
+    if isinstance(split, SplitBytes):
+        return None
+    return (f"{split.stream}/" if isinstance(split, KinesisShard) else "") + split.split_id, -1
+
+
 def check_assignment(source: Source) -> None:
-    """Refuse a source that would read a partition twice after a restore.
+    """Refuse a source that would read a partition, or another part of its input, twice.
 
     Raises:
-        EncodeError: A partition would be read twice, or that is not known.
+        EncodeError: A partition would be read twice after a restore, or that is not known.
     """
-    held = _held(source)
+    held = _parts(source)
     place = f"source {source.operator}"
     twice = [partition for partition, times in Counter(at for at, _ in held).items() if times > 1]
     if twice:
         raise EncodeError(
-            f"partition {_text(twice[0])} is assigned twice, in the state of two readers",
+            f"{_noun(source)} {_texts(twice)} is assigned twice, in the state of two readers",
             place=place,
             remedy=_AT_LAST,
         )
-    if not any(isinstance(element.split, KafkaSplit) for _, element in held) and held:
-        return  # the old consumer has no enumerator
+    if held and all(element.state != READER_STATE for _, element in held):
+        return  # the old consumers have no enumerator
     enumerator = source.enumerator
-    if not isinstance(enumerator, KafkaEnumerator):
+    if enumerator is None or {element.split.kind for _, element in held} - {enumerator.kind}:
         problem = "there is no state of its enumerator, which would assign all partitions again"
         if source.coordinator_bytes is not None:
             problem = "its enumerator's state is of a version that is not known"
         raise EncodeError(problem, place=place, remedy=_AT_LAST)
-    statuses: dict[Partition, list[int]] = {}
-    for each in enumerator.partitions:
-        statuses.setdefault((each.split.topic, each.split.partition), []).append(each.status)
-    for partition, listed in statuses.items():
-        if len(listed) > 1:
+    if not isinstance(enumerator, KafkaEnumerator):
+        for part in sorted({at for at, _ in held} & set(map(_part_of, source.waiting))):
             raise EncodeError(
-                f"partition {_text(partition)} stands twice in the enumerator's state",
+                f"{_noun(source)} {_text(part)} would be assigned twice: a reader has it, and the"
+                " enumerator has it as unassigned",
                 place=place,
                 remedy=_AT_LAST,
             )
+        return
+    statuses: dict[Partition, list[int]] = {}
+    for each in enumerator.partitions:
+        statuses.setdefault((each.split.topic, each.split.partition), []).append(each.status)
+    twice = [partition for partition, listed in statuses.items() if len(listed) > 1]
+    if twice:
+        raise EncodeError(
+            f"partition {_texts(twice)} stands twice in the enumerator's state",
+            place=place,
+            remedy=_AT_LAST,
+        )
     for partition, element in held:
         if statuses.get(partition) != [0]:
             what = "does not know it" if partition not in statuses else "has it as unassigned"
@@ -457,6 +490,8 @@ def check_assignment(source: Source) -> None:
 def check_readers(before: Source, after: Source) -> None:
     """Refuse a source of which rows were edited so that a partition has two readers, or none.
 
+    Files and ranges of numbers may go: their enumerators do not know what they have assigned.
+
     Args:
         before: The source before the edit.
         after: The source after it.
@@ -464,23 +499,44 @@ def check_readers(before: Source, after: Source) -> None:
     Raises:
         EncodeError: A partition would be read twice, or by nobody though it was assigned.
     """
-    had, has = (Counter(place for place, _ in _held(source)) for source in (before, after))
+    had, has = (Counter(place for place, _ in _parts(source)) for source in (before, after))
     if had == has:
         return
-    known = after.enumerator.partitions if isinstance(after.enumerator, KafkaEnumerator) else ()
-    assigned = {
-        (each.split.topic, each.split.partition) for each in known if each.status == ASSIGNED
-    }
-    lost = sorted((had.keys() - has.keys()) & assigned)
+    lost = sorted((had.keys() - has.keys()) & _assigned(after.enumerator, had.keys()))
     if lost:
+        is_kafka = before.kind == "kafka"
+        other = "; give them other offsets by `edit --set-offsets`" if is_kafka else ""
         raise EncodeError(
-            f"nobody would read partition {_text(lost[0])}, which no reader would have, while the"
-            f" enumerator has it as assigned ({len(lost)} such)",
+            f"nobody would read {_noun(before)} {_texts(lost)}, which no reader would have, while"
+            " the enumerator has it as assigned",
             place=f"source {after.operator}",
-            remedy="leave these rows; give them other offsets by `edit --set-offsets`, or drop the"
-            " source's operator, which then starts anew",
+            remedy=f"leave these rows{other}, or drop the source's operator, which then starts"
+            " anew",
         )
-    check_assignment(after)
+    if has or before.kind == "kafka":
+        check_assignment(after)
+
+
+def _assigned(enumerator: Enumerator | None, had: AbstractSet[Partition]) -> set[Partition]:
+    """Return what an enumerator takes for assigned, of what readers had or of all."""
+    if isinstance(enumerator, KafkaEnumerator):
+        known = enumerator.partitions
+        return {(at.split.topic, at.split.partition) for at in known if at.status == ASSIGNED}
+    if isinstance(enumerator, PulsarEnumerator):
+        return set(enumerator.partitions)
+    if isinstance(enumerator, KinesisEnumerator):  # it looks for later shards alone
+        return {part for part in had if part not in set(map(_part_of, enumerator.splits))}
+    if isinstance(enumerator, CdcEnumerator):
+        logs = {part for part in had if part[0] in LOGS and enumerator.log_assigned}
+        return logs | {(each.split_id, -1) for each in enumerator.assigned}
+    return set()
+
+
+def _noun(source: Source) -> str:
+    """Return what a source calls the parts of its input."""
+    return {"kafka": "partition", "pulsar": "partition", "kinesis": "shard"}.get(
+        source.kind, "split"
+    )
 
 
 def _move(source: Source, offsets: dict[Partition, Offset]) -> SourceChange:
@@ -557,5 +613,10 @@ def _is_number(text: str) -> bool:
 
 def _text(place: tuple[str, int | None], operator: str = "") -> str:
     name, number = place
-    text = name if number is None else f"{name}:{number}"
+    text = name if number in (None, -1) else f"{name}:{number}"
     return f"{operator}/{text}" if operator else text
+
+
+def _texts(places: Sequence[tuple[str, int | None]]) -> str:
+    """Return the names of some partitions; of very many the first ones."""
+    return ", ".join([*map(_text, places[:_SHOWN]), *(["..."] if len(places) > _SHOWN else [])])

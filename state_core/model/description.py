@@ -42,6 +42,7 @@ from statelake.state_core.model.snapshot import (
     RowTypes,
     Snapshot,
     Unread,
+    lost_entries,
     state_title,
 )
 from statelake.state_core.printable import (
@@ -380,6 +381,13 @@ class OperatorDescription:
         return tuple(dict.fromkeys([*(each.problem for each in self.unread), *of_states]))
 
     @property
+    def entries_lost(self) -> list[str]:
+        """Of which states not all entries are found, and why."""
+        return lost_entries(
+            self.label, {state.name: state.uncounted for state in self.states if state.uncounted}
+        )
+
+    @property
     def is_whole(self) -> bool:
         """Whether all of its keyed state can be read, so that its key groups are known."""
         keyed = any(each.is_keyed for each in self.unread)
@@ -692,7 +700,9 @@ class SnapshotDescription:
     @property
     def problems(self) -> tuple[str, ...]:
         """Why not all of it can be read; empty if it can be, or nobody tried."""
-        return tuple(problem for operator in self.operators for problem in operator.problems)
+        return tuple(
+            problem for each in self.operators for problem in (*each.problems, *each.entries_lost)
+        )
 
     @property
     def needs(self) -> tuple[NeededDirectory, ...]:
@@ -779,7 +789,7 @@ class SnapshotDescription:
             left -= 1 + len(operator.states)
         if left < 0:
             yield f"... and more of {len(self.operators)} operators: --json lists all"
-        if self.problems:
+        if any(operator.problems for operator in self.operators):
             yield from self._unread_lines()
 
     def _unread_lines(self) -> Iterator[str | Table]:
@@ -805,8 +815,8 @@ class SnapshotDescription:
             yield Table("could not be read", columns, rows, len(unread) - len(rows))
         yield from list(dict.fromkeys(each.error.remedy for _, each, _ in unread))[:SHOWN_UNREAD]
         said = {each.problem for _, each, _ in unread}
-        others = [problem for problem in self.problems if problem not in said]
-        yield from others[:SHOWN]
+        others = (problem for operator in self.operators for problem in operator.problems)
+        yield from islice((problem for problem in others if problem not in said), SHOWN)
         needs = self.needs
         if needs:
             yield ""

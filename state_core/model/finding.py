@@ -40,6 +40,7 @@ from statelake.state_core.model.snapshot import (
     OperatorState,
     Snapshot,
     entries_of_state,
+    lost_entries,
     plan_slices,
 )
 from statelake.state_core.printable import is_text
@@ -466,12 +467,10 @@ def find_in_snapshot(
         found.count += part.count
         found.unsearched += _unsearched(owner, state, sought, part)
         found.problems += owner.problems_among(part.problems)
-        found.entries_lost += [
-            f"operator {owner.label}, state {each.name!r}: entries that were not found:"
-            f" {part.lost[each.name]}"
-            for each in owner.keyed_states
-            if each.name in part.lost and state in (None, *each.labels)
-        ]
+        asked = [each.name for each in owner.keyed_states if state in (None, *each.labels)]
+        found.entries_lost += lost_entries(
+            owner.label, {name: part.lost[name] for name in asked if name in part.lost}
+        )
     return found
 
 

@@ -10,11 +10,12 @@ Source: `org.apache.flink.runtime.state` (the `*StateHandle` classes), as writte
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias
+
+from statelake.state_core.printable import without_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,14 +291,6 @@ class OperatorHandle:
     stream: StreamHandle | None = None
     merged_dirs: tuple[str, str] | None = None
     merged_empty: bool = False
-
-
-_KEYS = re.compile(r"(?<=://)[^/@]*@")
-
-
-def without_keys(uri: str) -> str:
-    """Return a URI for display, without access keys that may stand before the host."""
-    return _KEYS.sub("", uri)
 
 
 def handle_text(handle: KeyedHandle | OperatorHandle) -> str:

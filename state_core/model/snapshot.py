@@ -1289,6 +1289,14 @@ def state_title(name: str, alias: str = "") -> str:
     return f"{name} ({alias})" if alias else name
 
 
+def lost_entries(operator: str, reasons: Mapping[str, str]) -> list[str]:
+    """Return of which states of an operator not all entries are found, and why, as sentences."""
+    return [
+        f"operator {operator}, state {name!r}: entries that were not found: {why}"
+        for name, why in reasons.items()
+    ]
+
+
 def check_states(state: str | None, names: Collection[str]) -> None:
     """Refuse the name of a keyed state that does not exist.
 

@@ -140,6 +140,8 @@ def growth(
         raise click.UsageError("give either SAVEPOINTs, or --lake and --job")
     if savepoints and (since or until):
         raise click.UsageError("--since and --until name snapshots of a lake")
+    if lake is not None and any(reading.values()):
+        raise click.UsageError("--uid and --allow-external are for SAVEPOINTs")
     with progress_bar("comparing", quiet=as_json_) as progress:
         if lake is None:
             grown = sl.growth(savepoints, ahead=ahead, keys=keys, **reading)

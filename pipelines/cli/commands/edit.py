@@ -213,6 +213,6 @@ def edit(
 def _refuse_twice(option: str, given: Sequence[tuple[str, object]]) -> None:
     """Refuse an option that is given twice for one operator or state."""
     names = [name for name, _ in given]
-    for name in names:
-        if names.count(name) > 1:
-            raise click.UsageError(f"{option} names {name} twice: give it once")
+    twice = dict.fromkeys(name for name in names if names.count(name) > 1)
+    if twice:
+        raise click.UsageError(f"{option} names {', '.join(twice)} twice: give it once")

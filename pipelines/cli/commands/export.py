@@ -28,6 +28,7 @@ from statelake.pipelines.cli.options import (
     share_options,
     typed_source_options,
 )
+from statelake.state_core.printable import public_location
 
 
 @click.command()
@@ -120,7 +121,7 @@ def export(
     if as_json_:
         as_json(asdict(done))
         return
-    name = opened.name if source.in_lake else source.savepoint
+    name = opened.name if source.in_lake else public_location(source.savepoint)
     tell(
         f"exported {name} to {done.path}: {done.files} files,"
         f" {bytes_text(done.size)}, _metadata version {done.metadata_version}",

@@ -66,7 +66,7 @@ def inspect(
     that is not that of the job is refused.
 
     Of files that are missing or can't be reached, what `_metadata` tells is shown, and all else is
-    read; the exit code is then 3.
+    read; the exit code is then 3, as where not all entries of a state are found.
 
     \b
     Examples:

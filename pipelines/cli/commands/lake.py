@@ -28,6 +28,7 @@ from statelake.pipelines.cli.options import (
     lake_option,
     plan_option,
     reading_options,
+    refuse_all,
     snapshot_option,
 )
 
@@ -142,7 +143,7 @@ def commit(
 def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
     """List the snapshots of a lake, the oldest first.
 
-    Invalid rows of the catalog are left out, and the command ends with the error of the first one.
+    Invalid rows of the catalog are left out, and the command ends with their errors.
     States and files of a snapshot are checked when it is used. `held` has the reasons why it can't
     be dropped (`statelake hold`).
 
@@ -161,8 +162,7 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
         as_json([record.to_json() for record in records])
     else:
         _print_snapshots(records)
-    if errors:
-        raise errors[0]
+    refuse_all(errors)
 
 
 @click.command()

@@ -56,6 +56,8 @@ def scan(
       statelake scan s3://bucket/flink --json
       flink run -s "$(statelake scan /checkpoints --latest --sound --print-path)" job.jar
     """
+    if print_path and as_json_:
+        raise click.UsageError("--print-path prints paths alone, --json all: give one of them")
     with progress_bar("scanning", quiet=as_json_ or print_path) as progress:
         found = api.scan(
             directory, job_id=job_id, latest=latest, sound=sound, deep=deep, path_map=path_map,
@@ -173,12 +175,14 @@ def orphans(
       statelake orphans s3://bucket/flink --flink http://jm:8081 --older-than 14d --delete --yes
       statelake orphans /checkpoints --no-cluster --older-than 30d --json
     """
+    source = click.get_current_context().get_parameter_source("flink")
+    if no_cluster and source is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--no-cluster asks none, --flink that one: give one of them")
     delete = delete and yes
     words: dict[str, Any] = {"older_than": older_than, "path_map": path_map, "delete": delete}
     if no_cluster or not flink:
         found = api.orphans(directory, no_cluster=no_cluster, **words)
     else:
-        source = click.get_current_context().get_parameter_source("flink")
         if delete and source is ParameterSource.DEFAULT_MAP and not is_trusted(flink):
             raise DeclarationError(
                 f"only {FILE} names the cluster {flink}, whose word decides what is deleted",

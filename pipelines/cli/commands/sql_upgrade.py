@@ -85,6 +85,8 @@ def optional_plan_options(command: Command) -> Command:
 
 
 def _no_uids(no_uids: bool, no_old_uids: bool) -> NoUids:
+    if no_uids and no_old_uids:
+        raise click.UsageError("--no-uids is of both jobs, --no-old-uids of one: give one of them")
     return "old" if no_old_uids else no_uids
 
 

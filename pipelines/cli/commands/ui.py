@@ -49,8 +49,11 @@ class Looks:
         """Return what is shown, and how snapshots are read.
 
         Raises:
+            UsageError: Nothing is shown that could be masked, or of which an audit could tell.
             StateError: The rules are not valid.
         """
+        if (self.mask or self.audit) and not values:
+            raise click.UsageError("--mask and --audit are for --values, not for --no-values")
         from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
         from statelake.pipelines.ui.views import Options  # noqa: PLC0415 - not for --help
 
@@ -162,8 +165,6 @@ def mcp(
       statelake mcp lake
       statelake mcp /checkpoints --values --mask mask.yaml --audit looks.jsonl
     """
-    if (looks.mask or looks.audit) and not values:
-        raise click.UsageError("--mask and --audit are for --values")
     require_extra("mcp")
     from statelake.pipelines.ui.assistants import serve_assistant  # noqa: PLC0415 - an extra
 

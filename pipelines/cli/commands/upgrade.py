@@ -9,7 +9,13 @@ import click
 import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar, show
-from statelake.pipelines.cli.options import NamedSnapshot, answer, engine_option, source_options
+from statelake.pipelines.cli.options import (
+    NamedSnapshot,
+    answer,
+    engine_option,
+    refuse_all,
+    source_options,
+)
 from statelake.state_core.errors import StateError
 
 
@@ -95,8 +101,5 @@ def upgrade(
         as_json([each.to_json() for each in done])
     for each in () if as_json_ else done:
         show(each, as_json_=False)
-    if failed:
-        for other in failed[1:]:
-            click.echo(f"also: {other}", err=True)
-        raise failed[0]
+    refuse_all(failed)
     answer(yes=all(each.restorable or (each.complete and bool(each.made)) for each in done))

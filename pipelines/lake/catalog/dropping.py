@@ -253,7 +253,13 @@ def _chosen(
     if snapshot_ids is not None:
         missing = sorted(set(snapshot_ids) - rows)
         if missing:
-            raise absent_snapshot(missing[0], {job: (summaries, bad)})
+            error = absent_snapshot(missing[0], {job: (summaries, bad)})
+            if len(missing) == 1:
+                raise error
+            raise NotFoundError(
+                f"there are no snapshots {', '.join(missing)}",
+                place=error.place, remedy=error.remedy,
+            )  # fmt: skip
         return list(snapshot_ids), []
     older = summaries[: max(0, len(known) - (keep or 0))]
     claims = without_gone(version.claims)

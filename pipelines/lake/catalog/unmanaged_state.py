@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from statelake.pipelines.lake.tables.names import digest_in, unmanaged_name
 from statelake.pipelines.lake.tables.records import SnapshotRecord, UnmanagedFile
-from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.errors import DamagedLakeError, UnsupportedFormatError
 from statelake.state_core.files.filesystem import ByteSource, Directory, InlineSource
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -266,18 +266,57 @@ def keyed_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> di
     Raises:
         DamagedLakeError: The snapshot's row contradicts itself.
     """
-    recorded = {operator.operator_id: operator for operator in record.operators}
     sizes: dict[str, int] = {}
-    for operator in unmanaged_metadata(record).operators:
-        held = recorded.get(operator.operator_id)
-        label = (held and held.label) or operator.uid or operator.operator_id
-        names = {label, operator.uid} | ({held.name, held.node} if held else set())
+    for operator, label, names in _all_names(record):
         if not (wanted is None or wanted in names or operator.operator_id.startswith(wanted)):
             continue
         for subtask in (operator.subtasks or {}).values():
             if subtask.managed_keyed is not None:
                 sizes[label] = sizes.get(label, 0) + keyed_bytes(subtask.managed_keyed)
     return sizes
+
+
+def problems_kept_as_bytes(record: SnapshotRecord, wanted: str | None = None) -> list[str]:
+    """Return of which operators' keyed state nobody finds the entries; arguments as above."""
+    return [
+        f"operator {label}: {KEYED}, which are not read; see `import` for the reason"
+        for label in keyed_kept_as_bytes(record, wanted)
+    ]
+
+
+def refuse_kept_as_bytes(record: SnapshotRecord, wanted: str) -> None:
+    """Refuse a change of keyed state that is kept as bytes, where no table of that name is found.
+
+    Args:
+        record: The snapshot.
+        wanted: An operator, or a state as `operator/state`.
+
+    Raises:
+        UnsupportedFormatError: An operator of that name has such state.
+        DamagedLakeError: The snapshot's row contradicts itself.
+    """
+    as_bytes = ids_kept_as_bytes(record)
+    for operator, label, names in _all_names(record):
+        if operator.operator_id in as_bytes and any(
+            f"{wanted}/".startswith(f"{name}/") for name in names
+        ):
+            raise UnsupportedFormatError(
+                f"{KEYED}, as only a class of the job knows where its values end: no state of it"
+                " can be changed alone",
+                place=f"operator {label}",
+                remedy="import a canonical savepoint of the job, which tells where values end, and"
+                " change that; or drop all of it: `edit --drop-operator`, `erase --carried drop`",
+            )
+
+
+def _all_names(record: SnapshotRecord) -> Iterator[tuple[OperatorMetadata, str, set[str]]]:
+    """Yield the operators with unmanaged state, what each is called, and all of its names."""
+    recorded = {operator.operator_id: operator for operator in record.operators}
+    for operator in unmanaged_metadata(record).operators:
+        held = recorded.get(operator.operator_id)
+        label = (held and held.label) or operator.uid or operator.operator_id
+        names = {label, operator.uid or label, operator.operator_id}
+        yield operator, label, names | ({held.name, held.node} - {""} if held else set())
 
 
 def unmanaged_source(handle: StreamHandle, lake: Directory) -> ByteSource:

@@ -31,6 +31,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
+from statelake.pipelines.lake.catalog.unmanaged_state import refuse_kept_as_bytes
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, SnapshotRecord
 from statelake.pipelines.yaml_lines import read_yaml
 from statelake.state_core.column_names import column_path, field_path
@@ -270,6 +271,7 @@ def resolve_change(
 
     Raises:
         NotFoundError: The snapshot has no such state.
+        UnsupportedFormatError: It is keyed state of an operator that is kept as bytes.
         IncompatibleError: The time to live of operator state.
     """
     for operator in record.operators:
@@ -299,6 +301,7 @@ def resolve_change(
         for state in operator.all_states
     ]
     wanted = f"{change.operator}/{change.state}"
+    refuse_kept_as_bytes(record, wanted)
     raise NotFoundError(
         f"snapshot {record.snapshot_id} has no state {wanted}",
         remedy=f"it has: {', '.join(names) or 'none'}{did_you_mean(wanted, names)}",

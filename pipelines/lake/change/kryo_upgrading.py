@@ -278,7 +278,7 @@ def _planned_first(
     missing = sorted(set(new.collections) - known)
     if missing and not is_made:
         raise NotFoundError(
-            f"no collection by Kryo is at {missing[0]}",
+            f"no collection by Kryo is at {', '.join(missing)}",
             place=f"snapshot {record.snapshot_id!r}",
             remedy=f"there are: {', '.join(sorted(known)) or 'none'}",
         )

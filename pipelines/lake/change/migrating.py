@@ -374,7 +374,8 @@ def _struct_expression(
     unknown = sorted(name for name in expressions if name.partition(".")[0] not in columns)
     if unknown:
         raise IncompatibleError(
-            f"an expression for field {path + unknown[0]!r}, which the new type has not",
+            f"an expression for field {', '.join(repr(path + name) for name in unknown)}, which the"
+            " new type has not",
             remedy=f"its fields are: {', '.join(names)}",
         )
     before = {field_name(field): field for field in old} if pa.types.is_struct(old) else {}

@@ -103,7 +103,6 @@ from statelake.state_core.formats.rewriting.value_migration import (
     OF_VALUES,
     refuse_inexact,
     with_columns,
-    with_kinds,
 )
 from statelake.state_core.formats.writing.rehash import check_key_groups, rehash_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
@@ -289,7 +288,7 @@ class SqlRows(Transform):
             kind = layout.schema.field(USER_KEY).type
             columns[USER_KEY] = self.changes[Place.USER_KEY].rebuilt(batch.column(USER_KEY), kind)
         changed = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
-        return merged_counts(changed) if self.merges else with_kinds(rows, changed)
+        return merged_counts(changed) if self.merges else changed
 
 
 @dataclass(frozen=True)

@@ -172,8 +172,9 @@ class _Commit(Derivation):
                 )
         extra = sorted(set(present.names) - set(expected.names))
         if extra:
+            named = ", ".join(map(repr, extra))
             raise LakeError(
-                f"column {extra[0]!r} was added, and the state has no place for it",
+                f"column {named} was added, and the state has no place for it",
                 place=self.lake.table(table.path).uri,
                 remedy="drop it: only the state's own columns go back to Flink",
             )

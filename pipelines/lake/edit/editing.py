@@ -20,7 +20,10 @@ from statelake.pipelines.lake.catalog.recorded_sources import (
     sinks_among,
     sources_among,
 )
-from statelake.pipelines.lake.catalog.unmanaged_state import unmanaged_metadata
+from statelake.pipelines.lake.catalog.unmanaged_state import (
+    refuse_kept_as_bytes,
+    unmanaged_metadata,
+)
 from statelake.pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
 from statelake.pipelines.lake.edit.merging import (
     merge_operators,
@@ -273,6 +276,7 @@ def edit_snapshot(
 
     Raises:
         NotFoundError: There is no such operator or state.
+        UnsupportedFormatError: It is keyed state of an operator that is kept as bytes.
         NoMatchError: No row is purged or has expired, and nothing else would change.
         ConflictError: The id is taken, two operators would have one uid, or an operator that is
             merged in is there already.
@@ -504,6 +508,8 @@ class _Edit(Derivation):
     def _keep_keys(self) -> None:
         for name, file in self.edit.keep_keys.items():
             operator = self._with_state(name)
+            if not operator.states:
+                refuse_kept_as_bytes(self.merged, name)
             kept = read_kept_keys(file, self.rewriter.lake.location, operator)
             self._transform(
                 operator, [keyed_table.path for keyed_table in operator.keyed_tables], kept
@@ -636,10 +642,15 @@ class _Edit(Derivation):
         for operator in self.operators:
             if operator.operator_id == operator_id:
                 return operator
+        refuse_kept_as_bytes(self.merged, name)
         raise NotFoundError(f"operator {name!r} has no state", remedy="name one that has some")
 
     def _find(self, name: str) -> tuple[OperatorRecord, str]:
-        return find_state(self.operators, name, self.record.snapshot_id)
+        try:
+            return find_state(self.operators, name, self.record.snapshot_id)
+        except NotFoundError:
+            refuse_kept_as_bytes(self.merged, name)
+            raise
 
     def _id(self, name: str) -> str:
         """Return the id of an operator, with state or without."""

@@ -42,6 +42,7 @@ from statelake.pipelines.times import Stopwatch, Times, phase
 from statelake.state_core.errors import ConflictError, InexactError, StateError
 from statelake.state_core.formats.rewriting.value_migration import (
     null_value_fields,
+    with_kinds,
     without_left_bytes,
 )
 
@@ -562,7 +563,9 @@ def _refuse_new_nulls(task: RewriteTask, piece: Piece, after: Iterable[Any]) -> 
         raise null.error()
 
 
-def _transformed(transforms: Iterable[Transform], rows: Rows) -> Rows:
+def _transformed(transforms: Iterable[Transform], before: Rows) -> Rows:
+    """Return transformed rows; those of Flink SQL keep their kinds of change."""
+    rows = before
     for transform in transforms:
         rows = transform.apply(rows)
-    return rows
+    return with_kinds(before, rows)

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.snapshot_names import absent_snapshot
+from statelake.pipelines.lake.catalog.unmanaged_state import refuse_kept_as_bytes
 from statelake.pipelines.lake.edit.rewriting import (
     RewriteTask,
     Transform,
@@ -389,6 +390,7 @@ class Planner:
         Raises:
             EncodeError: No operator can have such a key.
             NotFoundError: No snapshot has such a state.
+            UnsupportedFormatError: It is keyed state of an operator that is kept as bytes.
         """
         for key in self.asked.keys:
             if key not in self._fitting and self._keys:
@@ -400,6 +402,8 @@ class Planner:
                 )
         for state_name in self.asked.where:
             if state_name not in self._named:
+                for record in self._all():
+                    refuse_kept_as_bytes(record, state_name)
                 operators = [op for record in self._all() for op in record.operators]
                 labels = sorted({operator.label for operator in operators})
                 states = {f"{op.label}/{state.name}" for op in operators for state in op.all_states}

@@ -84,7 +84,7 @@ def read_mask(path: str) -> Mask:
     if unknown:
         raise _fault(
             path,
-            f"{unknown[0]!r}",
+            ", ".join(map(repr, unknown)),
             f"not a section of a mask, which are: {', '.join(sorted(_SECTIONS))}",
         )
     others = content.get("others", "")

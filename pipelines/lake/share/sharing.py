@@ -550,7 +550,7 @@ def _refuse_unknown(mask: Mask, record: SnapshotRecord) -> None:
         if unknown:
             shown = ", ".join(dict.fromkeys(there.values())) or "none"
             raise NotFoundError(
-                f"the snapshot has no {unknown[0]!r}",
+                f"the snapshot has no {', '.join(map(repr, unknown))}",
                 place=mask.path,
                 remedy=f"it has: {shown}{did_you_mean(unknown[0], there)}",
             )

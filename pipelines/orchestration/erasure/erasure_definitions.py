@@ -16,8 +16,8 @@ from statelake.pipelines.orchestration.erasure.expired_requests import (
     expired_requests_check,
 )
 from statelake.pipelines.orchestration.erasure.lake_erasure import LakeErasure
-from statelake.pipelines.orchestration.resources import public_location
 from statelake.state_core.errors import StateError
+from statelake.state_core.printable import public_location
 
 SHOWN_FAULTS = 5
 MOST_AT_ONCE = 100  # runs of one look; the others follow at the next

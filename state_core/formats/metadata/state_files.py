@@ -57,8 +57,8 @@ from statelake.state_core.model.handles import (
     RelativeHandle,
     SegmentHandle,
     StreamHandle,
-    without_keys,
 )
+from statelake.state_core.printable import without_keys
 
 _Head = TypeVar("_Head")
 _Worked = TypeVar("_Worked")
@@ -369,15 +369,10 @@ class StateFiles:
         for directory, own in self._own_places(parent, name):
             if source := self._found(directory, own):
                 return source
-        # in an object store the authority is the bucket, which is a part of Arrow's path
-        authority = (scheme[1] or "") if scheme else ""
         for directory in self.allowed:
-            root = f"{directory.root.rstrip('/')}/"
-            for place in (posixpath.normpath(path), posixpath.normpath(f"{authority}{path}")):
-                if place.startswith(root) and (
-                    source := self._found(directory, place[len(root) :])
-                ):
-                    return source
+            root, place = f"{directory.root.rstrip('/')}/", place_of(uri, directory)
+            if place.startswith(root) and (source := self._found(directory, place[len(root) :])):
+                return source
         if self._is_external(uri, path, self._own_places(parent, name)):
             tables = TABLE_DIRECTORY.fullmatch(parent)  # each subtask has one
             parent = tables[1] if tables else parent
@@ -493,6 +488,9 @@ def job_directory(uri: str) -> str:
 def place_of(uri: str, directory: Directory) -> str:
     """Return the path that a handle's URI names in the file system of a directory.
 
+    Access keys in it decide nothing. In an object store the authority is the bucket, which is a
+    part of Arrow's path; of Azure it may be `container@account`.
+
     Returns:
         A path as `Directory.root` is one; empty if the URI belongs to another file system.
     """
@@ -512,7 +510,10 @@ def place_of(uri: str, directory: Directory) -> str:
         return ""
     if directory.root.startswith("/"):  # the authority is a server, not a part of the path
         return posixpath.normpath(path)
-    bucket = ((scheme[1] or "") if scheme else "").partition("@")[0]
+    before, _, bucket = ((scheme[1] or "") if scheme else "").rpartition("@")
+    if directory.scheme in AZURE_SCHEMES:  # without a container there, the path begins with it
+        bucket = before.partition(":")[0]
+        path = path if bucket else path.lstrip("/")
     return posixpath.normpath(f"{bucket}{path}")
 
 

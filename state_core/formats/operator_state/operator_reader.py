@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
@@ -59,10 +60,8 @@ class SubtaskPart:
 
     def decode(self) -> pa.RecordBatch:
         """Return its elements or entries as typed columns."""
-        try:
+        with self._named():
             return self.layout.decode(self.file, self.state, self.subtask)
-        except StateError as error:
-            raise error.within(f"operator state {self.state!r}") from error
 
     def encoded(self) -> list[bytes]:
         """Return each element's bytes; a broadcast state is one element."""
@@ -81,7 +80,15 @@ class SubtaskPart:
 
     def contents(self) -> frozenset[tuple[bytes, bytes]]:
         """Return the entries of a broadcast state as bytes, unordered."""
-        return self.layout.entries(self.file, self.state)
+        with self._named():
+            return self.layout.entries(self.file, self.state)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except StateError as error:
+            raise error.within(f"operator state {self.state!r}") from error
 
 
 def open_operator_files(

@@ -241,7 +241,8 @@ def _walked(
                 f"a broadcast state with {each.name}, of which nobody knows where one ends",
                 place=file.place(start),
                 remedy="register its serializer or its decoder, see --plugins, or say its class in"
-                " a file for --kryo",
+                " a file for --kryo; where Kryo has default serializers of the job's own for types"
+                " of the JDK, only a decoder with the length of a value tells",
             )
     source = DataInput(file.content[start:end].tobytes(), file.place(start))
     starts, key_ends = np.empty(count, np.int64), np.empty(count, np.int64)

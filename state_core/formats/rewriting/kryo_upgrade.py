@@ -60,7 +60,23 @@ from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.kernels.encode import copy_pieces
 from statelake.state_core.kernels.kryo import NULL
 from statelake.state_core.model.snapshot import StateKind
+from statelake.state_core.serializers.avro.schema_types import (
+    AvroArray,
+    AvroEnum,
+    AvroMap,
+    AvroOptional,
+    AvroRecord,
+    AvroString,
+)
+from statelake.state_core.serializers.avro.serializer import AvroSerializer, AvroSerializerSnapshot
 from statelake.state_core.serializers.basic.enums import EnumSerializerSnapshot
+from statelake.state_core.serializers.basic.numbers import (
+    BooleanSerializer,
+    DoubleSerializer,
+    FloatSerializer,
+    IntSerializer,
+    LongSerializer,
+)
 from statelake.state_core.serializers.composite.arrays import (
     GenericArraySerializerSnapshot,
     SetSerializerSnapshot,
@@ -131,6 +147,12 @@ _NEVER_EXTRACTED = {
 }
 # classes with type arguments: Flink 2 leaves a collection of these to Kryo
 _GENERIC = ("java.util.", "org.apache.flink.api.java.tuple.", "scala.")
+# what Avro's types are as objects
+_BOXES: dict[type[TypeSerializer], str] = {
+    BooleanSerializer: "java.lang.Boolean", IntSerializer: "java.lang.Integer",
+    LongSerializer: "java.lang.Long", FloatSerializer: "java.lang.Float",
+    DoubleSerializer: "java.lang.Double", AvroString: "java.lang.String",
+}  # fmt: skip
 # types that are declared in place of the classes of their values, which are Java's own
 _DECLARED_AS = {
     "java.time.ZoneRegion": "java.time.ZoneId",
@@ -467,6 +489,10 @@ def _value_of(target: TypeSerializerSnapshot, item: Any) -> Any:
             return _pojo_of(target, item)
         if isinstance(target, EnumSerializerSnapshot):
             return item.value
+        if isinstance(target, AvroSerializerSnapshot) and target.runtime_class == item.java_class:
+            serializer = target.restore_serializer()
+            if isinstance(serializer, AvroSerializer) and not serializer.recursive:
+                return _avro_of(serializer.value, item)
     if item is None:
         raise EncodeError(f"null for a {target.type_name}")
     if not isinstance(item, Item):
@@ -564,6 +590,39 @@ def _exactly(item: Item) -> Any:
     if item.java_class == "[Ljava.lang.String;":
         return [None if each is None else each.value for each in value]
     return value
+
+
+def _avro_of(kind: TypeSerializer, item: Any) -> Any:
+    """Return an object that becomes Avro's, in the form that the serializer of its schema writes.
+
+    Raises:
+        EncodeError: The object is not of the schema's type, or its class does not tell.
+    """
+    if isinstance(kind, AvroOptional):
+        return None if item is None else _avro_of(kind.value, item)
+    if isinstance(item, Item):
+        if isinstance(kind, AvroRecord):
+            return {
+                column: _avro_of(field, _field_of(item, name))
+                for name, (column, field) in zip(kind.names, kind.fields, strict=True)
+            }
+        if isinstance(kind, AvroArray):
+            return [_avro_of(kind.item, each) for each in _elements(item)]
+        if isinstance(kind, AvroMap):
+            return [
+                (_avro_of(AvroString(), key), _avro_of(kind.value, held))
+                for key, held in _elements(item)
+            ]
+        is_enum = isinstance(kind, AvroEnum) and item.value in kind.symbols
+        if is_enum or item.java_class == _BOXES.get(type(kind)):
+            return item.value
+    elif item is not None and type(kind) in _BOXES:
+        return item  # a primitive
+    held = "null" if item is None else f"a {getattr(item, 'java_class', type(item).__name__)}"
+    raise EncodeError(
+        f"{held} where there should be Avro's {kind.name}, and how Avro writes it is not known",
+        remedy="migrate the state to another type in Flink 1, or leave it out",
+    )
 
 
 def _elements(item: Item) -> list[Any]:

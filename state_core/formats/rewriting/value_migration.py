@@ -280,10 +280,7 @@ def without_left_bytes(rows: Rows) -> Rows:
     if isinstance(layout, KeyedLayout) and batch.column(RAW_KEY).null_count < len(batch):
         columns[RAW_KEY] = _current(batch.column(RAW_KEY), layout.key_writer(batch).exact)
     if RAW_VALUE in batch.schema.names and batch.column(RAW_VALUE).null_count < len(batch):
-        current = columns[RAW_VALUE] = current_exact(layout, batch)
-        left = pc.if_else(current.is_null(), batch.column(RAW_VALUE), None)
-        rows = replace(rows, batch=with_columns(rows, layout, columns))
-        columns[RAW_VALUE] = pc.coalesce(current, _with_kinds_of(left, rows))
+        columns[RAW_VALUE] = _renewed(layout, batch, layout, batch.column(RAW_VALUE))
     return replace(rows, batch=with_columns(rows, layout, columns)) if columns else rows
 
 
@@ -365,47 +362,67 @@ def _differs_in_kind(rows: StateRows | ElementRows) -> BoolArray:
     return np.asarray(pc.equal(inserted, typed))
 
 
-def with_kinds(before: StateRows, after: StateRows) -> StateRows:
-    """Return rewritten rows of Flink SQL with the kinds of change that they had.
+def with_kinds(before: Rows, after: Rows) -> Rows:
+    """Return rows with the kinds of change that they had before they were rewritten.
 
     A temporal join tells by them which versions of a row are there, and which were deleted.
 
     Args:
-        before: The rows before, whose exact bytes say no more than that.
-        after: The same rows with other columns, and no exact bytes.
+        before: The rows before.
+        after: The same rows, of which some have no exact bytes any more; if some rows are gone,
+            they are returned as they are.
     """
-    exact = _with_kinds_of(current_exact(before.layout, before.batch), after)
+    old = before.batch.column(RAW_VALUE) if RAW_VALUE in before.batch.schema.names else None
+    if old is None or old.null_count == len(old) or len(old) != len(after.batch):
+        return after
+    if _kind_at(before.layout) is None or _kind_at(after.layout) is None:
+        return after
+    left = after.batch.column(RAW_VALUE)
+    lost = pc.if_else(left.is_null(), old, None)
+    exact = pc.coalesce(left, _renewed(after.layout, after.batch, before.layout, lost))
     return replace(after, batch=with_columns(after, after.layout, {RAW_VALUE: exact}))
 
 
-def _with_kinds_of(raw: pa.Array, rows: StateRows | ElementRows) -> pa.BinaryArray:
-    """Return exact bytes of rows of Flink SQL with kinds of change other than an insert's.
+def _kind_at(layout: KeyedLayout | OperatorLayout) -> int | None:
+    """Return where the kind of change is in a value's bytes; None if it is no row of Flink SQL."""
+    if not isinstance(layout.value, RowDataSerializer) or layout.kind is StateKind.LIST:
+        return None
+    in_map = layout.kind is StateKind.MAP  # whose values begin with whether they are null
+    return TTL_BYTES * (TTL in layout.schema.names) + in_map + KIND_AT
+
+
+def _renewed(
+    layout: KeyedLayout | OperatorLayout,
+    batch: pa.RecordBatch,
+    before: KeyedLayout | OperatorLayout,
+    old: pa.Array,
+) -> pa.BinaryArray:
+    """Return the exact bytes of a batch's values: its own, or what keeps a kind of change.
 
     Args:
-        raw: Bytes that have these kinds; null for an insert.
-        rows: The rows, without exact bytes where there are such.
+        layout: The layout of the rows.
+        batch: The rows; exact bytes of their own that have another value count for nothing.
+        before: The layout that the rows had.
+        old: The exact bytes that they had; null for a row that gets none.
     """
-    layout, whole = rows.layout, np.zeros(len(raw), object)
-    whole[:] = None
-    at = np.flatnonzero(raw.is_valid())
-    if (
-        at.size
-        and isinstance(layout.value, RowDataSerializer)
-        and layout.kind is not StateKind.LIST
-    ):
-        in_map = layout.kind is StateKind.MAP
-        place = TTL_BYTES * (TTL in layout.schema.names) + in_map + KIND_AT
-        chosen = pa.array(at)
-        kinds = pc.binary_slice(raw.take(chosen), place, place + 1)
-        written = layout.value_writer(rows.batch.take(chosen)).to_binary()
-        exact = pa.nulls(len(at), written.type)
+    at = np.flatnonzero(old.is_valid())
+    chosen = pa.array(at)
+    held = batch.take(chosen)
+    writer = layout.value_writer(held)
+    exact = _current(held.column(RAW_VALUE), writer.exact)
+    place, was = _kind_at(layout), _kind_at(before)
+    if place is not None and was is not None and exact.null_count:
+        kinds = pc.binary_slice(old.take(chosen), was, was + 1)
+        kinds = pc.if_else(pc.and_(exact.is_null(), held.column(VALUE).is_valid()), kinds, None)
+        written = writer.to_binary().cast(exact.type)
         for kind in CHANGES:
-            held = pc.fill_null(pc.equal(kinds, kind), False)
             changed = pc.binary_replace_slice(
                 written, start=place, stop=place + 1, replacement=kind
             )
-            exact = pc.if_else(held, changed, exact)
-        whole[at] = exact.to_pylist()
+            exact = pc.if_else(pc.fill_null(pc.equal(kinds, kind), False), changed, exact)
+    whole = np.zeros(len(batch), object)
+    whole[:] = None
+    whole[at] = exact.to_pylist()
     return pa.array(whole, pa.binary())
 
 

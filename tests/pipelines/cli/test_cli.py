@@ -16,6 +16,7 @@ import pytest
 
 from statelake.pipelines.cli import main as cli
 from statelake.pipelines.cli.main import COMMANDS, GROUPS, statelake
+from statelake.pipelines.cli.options import SHOWN_ERRORS, refuse_all
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.state_core.errors import (
     ConflictError,
@@ -167,6 +168,14 @@ def test_version() -> None:
          "--metadata-version", "2"],
         ["diff", "--lake", "a", "--job", "b", "one"],
         ["check", "weather"],
+        ["check", "sql", "a", "--old-plan", "b", "--new-plan", "c", "--no-uids", "--no-old-uids"],
+        ["check", "integrity", "--lake", "a", "--job", "b", "--snapshot", "c", "--uid", "d"],
+        ["growth", "--lake", "a", "--job", "b", "--allow-external", "c"],
+        ["scan", "a", "--print-path", "--json"],
+        ["orphans", "a", "--no-cluster", "--flink", "http://b"],
+        ["ui", "a", "--no-values", "--audit", "b"],
+        ["flink", "rescale", "--flink", "http://a", "--job-id", "b", "--lake", "c", "--job", "d",
+         "--jar", "e", "--exports", "f", "--dry-run", "--roll-back"],
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -179,6 +188,17 @@ def test_usage(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert ran.err.startswith("Usage: statelake")
     assert "Error: " in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_all_errors_of_a_command_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The first is raised, and so the last line; of very many the number is told."""
+    refuse_all([])
+    errors = [NotALakeError(str(number)) for number in range(SHOWN_ERRORS + 3)]
+    with pytest.raises(NotALakeError, match=r"^0$"):
+        refuse_all(errors)
+    *others, last = capsys.readouterr().err.splitlines()
+    assert others == [f"also: {number}" for number in range(1, SHOWN_ERRORS)]
+    assert last == "also: 3 more"
 
 
 ERRORS = [

@@ -345,8 +345,9 @@ def test_metadata_alone_tells_what_it_can(tmp_path: Path) -> None:
     alone(fixture, tmp_path / "there/chk-20", in_buckets)
     ran = run("inspect", tmp_path / "there/chk-20", "--json")
     assert ran.code == 3
-    head = "2 problems, the first of them:\nerror: operator churn, subtask 0, keyed state, "
-    assert ran.err.startswith(head)
+    other, error = ran.err.splitlines()
+    assert other.startswith("also: operator churn, subtask 1, keyed state, ")
+    assert error.startswith("error: operator churn, subtask 0, keyed state, ")
     assert "outside the snapshot; if that place is yours, allow it: --allow-external s3:" in ran.err
     whole = run("inspect", copied(fixture, tmp_path / "whole"), "--json").json
     unknown = {"key_type", "keyed_states", "key_groups", "subtasks", "unread"}

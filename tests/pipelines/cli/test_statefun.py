@@ -130,7 +130,9 @@ def test_states_whose_entries_are_not_found_close_no_other(unknown: Path, whole:
 def test_commands_serve_the_rest_and_name_the_states(unknown: Path) -> None:
     """`?` with a reason, rows before the error, and never "sound" without a word."""
     inspected = run("inspect", unknown)
-    assert inspected.code == 0
+    assert (inspected.code, inspected.out.count("not all entries of")) == (3, 1)
+    assert f"operator {OPERATOR}, state 'delayed-messages-buffer': entries" in inspected.err
+    assert run("inspect", unknown, "--no-entries").code == 0  # nobody looked for them
     lines = {line.split()[0]: line for line in inspected.out.splitlines() if line.strip()}
     assert lines["h.count.seen"].split()[-2:] == ["?", "?"]
     assert lines["delayed-message-index"].split()[-3:] == ["0", "0", "B"]
@@ -141,7 +143,7 @@ def test_commands_serve_the_rest_and_name_the_states(unknown: Path) -> None:
     assert states["h.count.seen"]["entries"] is None
     assert "only its class knows" in states["h.count.seen"]["not_counted"]
     assert states["delayed-message-index"]["entries"] == 0
-    assert run("inspect", unknown, "--keys").code == 0
+    assert run("inspect", unknown, "--keys").code == 3
 
     dumped = run("dump", unknown)
     assert (dumped.code, dumped.out.count("h.count.seen")) == (3, 3)
@@ -187,6 +189,9 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
         refused = run(*words, *of[:6])
         assert refused.code == 3
         assert f"operator {OPERATOR}: keyed state kept as bytes" in refused.err
+    written = run("report", *of[:6], "--to", tmp_path / "page.html")
+    assert (written.code, (tmp_path / "page.html").exists()) == (3, True)
+    assert f"operator {OPERATOR}: keyed state kept as bytes" in written.err
     sought = run("find", "nobody", *of[:6])
     assert f"{OPERATOR}: 20,965 bytes of keyed state kept" in sought.out
     assert sought.code == 3
@@ -213,6 +218,30 @@ def test_state_whose_entries_are_not_found_goes_through_a_lake_as_bytes(
     assert keyed_bytes_of(tmp_path / "less") == []
 
 
+@pytest.mark.full
+def test_such_state_can_not_be_changed_in_part(unknown: Path, tmp_path: Path) -> None:
+    """The error says why, and what can be done; the operator as a whole can be dropped."""
+    of = ("--lake", tmp_path / "lake", "--job", "sf")
+    assert run("import", unknown, *of, "--snapshot", "one", "--engine", "local").code == 0
+    (tmp_path / "keys").write_text("user-1\n")
+    state = f"{OPERATOR}/h.count.seen"
+    edit = ("edit", *of, "--parent", "one", "--snapshot", "two")
+    migrate = ("migrate", *of, "--snapshot", "one")
+    for words in (
+        (*edit, "--purge", state, "value = 3"), (*edit, "--drop-state", state),
+        (*edit, "--expire", f"{OPERATOR}/timers", "1d"),
+        (*edit, "--keep-keys", OPERATOR, tmp_path / "keys"),
+        (*migrate, "--ttl", f"{state}=on"), (*migrate, "--drop-field", f"{state}.f"),
+        ("erase", *of[:2], "--where", state, "value = 3"),
+    ):  # fmt: skip
+        refused = run(*words)
+        assert refused.code == 3
+        assert f"operator {OPERATOR}: keyed state kept as bytes, as only a class" in refused.err
+        assert "import a canonical savepoint of the job" in refused.err
+    assert run(*edit, "--drop-state", "nobody/timers").err.startswith("error: snapshot one has no")
+    assert run(*edit, "--drop-operator", OPERATOR).code == 0
+
+
 @pytest.mark.nightly
 def test_such_state_is_exported_without_a_lake(unknown: Path, tmp_path: Path) -> None:
     """Beside what has tables. Nobody says that another job could read it."""
@@ -229,7 +258,9 @@ def test_such_state_is_exported_without_a_lake(unknown: Path, tmp_path: Path) ->
 def test_what_is_counted_for_people_says_what_it_lacks(unknown: Path, tmp_path: Path) -> None:
     """A report has the reason and the other states; growth has no number that is too small."""
     page = tmp_path / "page.html"
-    assert run("report", unknown, "--to", page).code == 0
+    written = run("report", unknown, "--to", page, "--json")
+    named = [problem.partition(":")[0] for problem in written.json["problems"]]
+    assert (written.code, {name.split("'")[1] for name in named} >= LOST) == (3, True)
     text = page.read_text("utf-8")
     assert "Not all of its state could be read: not all entries of delayed-messages" in text
     assert "delayed-message-index" in text

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from statelake import open_snapshot
 from statelake.state_core.connectors.elements import StateElement, elements_of
 from statelake.state_core.connectors.kinesis import KinesisEnumerator, read_kinesis_enumerator
+from statelake.state_core.connectors.offsets import check_readers
 from statelake.state_core.connectors.pulsar import PulsarEnumerator, read_pulsar_enumerator
 from statelake.state_core.connectors.sinks import SINK_STATES, sink_of, sinks_of
 from statelake.state_core.connectors.sources import SOURCE_STATES, Source, SplitElement, sources_of
+from statelake.state_core.errors import EncodeError
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sources"
 NUMBER = "49590338271490256608559692538361571095921575989136588898"
@@ -57,6 +59,48 @@ def test_the_streams_source_of_kinesis() -> None:
     ]
     assert isinstance(found.enumerator, KinesisEnumerator)
     assert found.enumerator.details() == {"shards": 2, "last_shard": "shardId-000000000003"}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("kinesis-source-5.1", "shard .*/shardId-0+, .*/shardId-0+2, which"),
+        ("pulsar-source-4.1", r"partition persistent:\S+/lines, persistent:\S+/orders:0, which"),
+        ("mysql-cdc-binlog-3.5", "split binlog-split, which"),
+        ("mysql-cdc-snapshot-3.5", "split .*, which"),
+        ("postgres-cdc-stream-3.5", "split stream-split, which"),
+        ("files-2.3", ""),
+        ("kinesis-consumer-5.1", ""),
+        ("numbers-to-files-2.3", ""),
+    ],
+)
+def test_readers_are_neither_lost_nor_doubled(name: str, said: str) -> None:
+    """Of every source whose enumerator is known; what it looks for anew may go."""
+    before = max(sources_of(open_snapshot(GOLDEN / name)), key=lambda one: one.kind != "sequence")
+    first = before.elements[0]
+    less = replace(before, elements=tuple(e for e in before.elements if e.subtask != first.subtask))
+    if said:
+        with pytest.raises(EncodeError, match=f"nobody would read {said} no reader would have"):
+            check_readers(before, less)
+    else:
+        check_readers(before, less)
+    more = replace(before, elements=(*before.elements, replace(first, subtask=9)))
+    with pytest.raises(EncodeError, match="is assigned twice, in the state of two readers"):
+        check_readers(before, more)
+    check_readers(before, replace(before, elements=before.elements[::-1]))
+
+
+def test_readers_beside_an_enumerator_that_is_not_known_stay() -> None:
+    """Or with one that has the same shard to assign: the error says which it is."""
+    before = source("kinesis-source-5.1")
+    element = before.elements[0]
+    waits = replace(element, split=before.waiting[0])
+    more = replace(before, elements=(*before.elements, waits))
+    with pytest.raises(EncodeError, match=r"shardId-000000000003 would be assigned twice: a read"):
+        check_readers(before, more)
+    unknown = replace(before, coordinator_bytes=b"\0\0\0\7")
+    with pytest.raises(EncodeError, match="enumerator's state is of a version that is not known"):
+        check_readers(unknown, replace(unknown, elements=(element,)))
 
 
 def test_the_old_consumer_of_kinesis() -> None:

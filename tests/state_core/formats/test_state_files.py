@@ -22,7 +22,7 @@ from statelake.state_core.errors import (
     UnsupportedFormatError,
 )
 from statelake.state_core.files.filesystem import ByteSource, Directory
-from statelake.state_core.formats.metadata.state_files import StateFiles
+from statelake.state_core.formats.metadata.state_files import StateFiles, place_of
 from statelake.state_core.integrity import FaultKind, check_snapshot
 from statelake.state_core.model.handles import (
     EmptySegmentHandle,
@@ -33,6 +33,7 @@ from statelake.state_core.model.handles import (
     SegmentHandle,
     StreamHandle,
 )
+from statelake.state_core.printable import public_location
 from tests.support.savepoints.expected_contents import assert_contents, tables_of
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
@@ -391,9 +392,31 @@ def test_buckets_can_be_allowed(savepoint: Path, tmp_path: Path) -> None:
     bucket.filesystem = fs.SubTreeFileSystem(str(tmp_path / "store"), fs.LocalFileSystem())
     bucket.root, bucket.scheme, bucket.local = "bucket/old", "s3", False
     files.allowed = (bucket,)
-    assert content(files.open(FileHandle("s3://bucket/old/chk-1/f", 3))) == b"old"
-    with pytest.raises(StateError):
-        files.open(FileHandle("s3://bucket/older/chk-1/f", 3))
+    for authority in ("s3://bucket", "s3a://bucket", "s3://KEY:SECRET@bucket", "s3://KEY@bucket"):
+        assert content(files.open(FileHandle(f"{authority}/old/chk-1/f", 3))) == b"old"
+    for uri in (
+        "s3://bucket/older/chk-1/f", "s3://bucket@other/old/chk-1/f", "hdfs://bucket/old/chk-1/f",
+        "s3:///bucket/old/chk-1/../../../f",
+    ):  # fmt: skip
+        with pytest.raises(StateError):
+            files.open(FileHandle(uri, 3))
+
+
+@pytest.mark.parametrize(
+    ("location", "uri"),
+    [
+        ("s3://KEY:SECRET@bucket/old?region=eu-west-1", "s3a://OTHER:KEYS@bucket/old/f"),
+        ("abfs://files@account.dfs.core.windows.net/old", "abfss://files@account.x/old/f"),
+        ("abfss://:a2V5@account.dfs.core.windows.net/files/old", "abfs://files@account.x/old/f"),
+        ("abfss://account.dfs.core.windows.net/files/old", "abfs://account.x/files/old/f"),
+    ],
+)
+def test_places_are_compared_by_store_and_path(location: str, uri: str) -> None:
+    """Whatever keys and options either has; no store is asked for that."""
+    allowed = Directory(location)
+    assert place_of(uri, allowed) == f"{allowed.root}/f"
+    for shown in (public_location(location), public_location(uri), repr(allowed)):
+        assert not any(word in shown for word in ("KEY", "SECRET", "a2V5", "region"))
 
 
 @pytest.mark.parametrize("name", ["a b", "50%41", "run#2", "what?", "größe-键"])

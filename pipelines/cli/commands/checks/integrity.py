@@ -74,6 +74,8 @@ def integrity(
         raise click.UsageError("give a savepoint, or --lake, --job and --snapshot, or both")
     if salvage and not savepoint:
         raise click.UsageError("--salvage is for a savepoint; a lake's snapshot is exported")
+    if any(reading.values()) and not savepoint:
+        raise click.UsageError("--uid and --allow-external are for a savepoint")
     content: dict[str, Any] = {}
     faults = 0
     if savepoint:

@@ -13,6 +13,7 @@ from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
 from statelake.pipelines.cli.options import answer, gathered, lake_option, snapshot_option
 from statelake.pipelines.keys import KEY_LINES, lines_of
+from statelake.state_core.printable import public_location
 
 SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
 
@@ -142,4 +143,5 @@ def erase_command(
         return
     show(done, as_json_=as_json_, marked=request)
     if not as_json_:
-        tell(f"prove it: statelake audit erase --lake {lake} --request {request} --key ...")
+        where = public_location(lake)
+        tell(f"prove it: statelake audit erase --lake {where} --request {request} --key ...")

@@ -128,6 +128,8 @@ def rescale(
           --jar run-plan.jar --arg new.json --old-arg old.json --exports /sp \\
           --old-plan old.json --new-plan new.json --accept partly
     """
+    if dry_run and roll_back:
+        raise click.UsageError("--roll-back undoes what --dry-run leaves: give one of them")
     if old_jar and old_jar_id:
         raise click.UsageError("give --old-jar or --old-jar-id, not both")
     if migrate and not (old_jar or old_jar_id):

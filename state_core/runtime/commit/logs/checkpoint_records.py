@@ -251,5 +251,6 @@ def last_records(
             versions[record.checkpoint.version] = record
     missing = sorted(wanted - {task for _, task in versions_by_task})
     if missing:
-        raise NotFoundError(f"no record of task {missing[0]!r}", remedy="list the log's tasks")
+        named = ", ".join(map(repr, missing))
+        raise NotFoundError(f"no record of task {named}", remedy="list the log's tasks")
     return dict(sorted(versions_by_task.items(), key=lambda item: (item[0][1], item[0][0])))

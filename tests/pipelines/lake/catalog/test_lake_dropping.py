@@ -155,6 +155,7 @@ def test_a_job_that_begins_again(
     [
         ("clicks", ["first"], r"no job 'clicks' in the lake; it has: orders$"),
         ("orders", ["first", "fifth"], r"no snapshot fifth; its latest are: first, second, third"),
+        ("orders", ["sixth", "first", "fifth"], r"no snapshots fifth, sixth; its latest are: fir"),
     ],
 )
 def test_what_is_not_there(job: str, names: list[str], message: str, lake: Catalog) -> None:

@@ -35,7 +35,12 @@ from statelake.state_core.formats.layout.keyed_states import key_parts
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import ChannelHandle, InlineHandle, MergedChannelPart
 from statelake.state_core.model.snapshot import Operator
-from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
+from statelake.state_core.serializers import Decoder, register_decoder
+from statelake.state_core.serializers.avro.serializer import AvroSerializerSnapshot
+from statelake.state_core.serializers.composite.collections import (
+    ListSerializerSnapshot,
+    MapSerializerSnapshot,
+)
 from statelake.state_core.serializers.composite.optionals import NullableSerializerSnapshot
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot
 from statelake.state_core.serializers.composite.structs import TupleSerializerSnapshot
@@ -582,6 +587,46 @@ def test_a_broadcast_state_of_unknown_ends_is_named(tmp_path: Path) -> None:
     assert "--kryo" in told.value.remedy
 
 
+class Dates(Decoder):
+    """Says only where one ends."""
+
+    arrow_type = pa.binary()
+
+    def decode(self, data: bytes) -> bytes:
+        """Nothing is known of it."""
+        return data
+
+    def length(self, data: memoryview) -> int:
+        """Of two bytes."""
+        return 2
+
+
+def test_a_broadcast_state_of_a_form_that_only_the_job_knows_is_left(tmp_path: Path) -> None:
+    """Once a decoder says where its values end; the plan says why, and the other is upgraded."""
+    kryo = operator_kryo(tmp_path)
+    own = with_serializers(kryo.of_class("java.util.Date"), java__util__Date="com.acme.Dates")
+    one = kryo.values(KryoVersion.FLINK_1).write(
+        Item("java.util.UUID", str(uuid.UUID(int=1))), KryoVersion.FLINK_1
+    )
+    with undecoded():
+        rules = sl.NewOperatorState(
+            "rules", pa.table({"key": ["a", "b"], "value": [b"\1\2", b"\1\3"]}), "broadcast", own,
+            "String",
+        )  # fmt: skip
+        ids = sl.NewOperatorState("ids", pa.table({"value": [one]}), "split", kryo)
+        operator = sl.NewOperator("o", "Long", operator_states=(ids, rules), parallelism=2)
+        sl.write_snapshot(tmp_path / "old", [operator])
+    words: Any = {"uids": ["o"], "partly": True}
+    said = "^operator state 'rules', .* only a decoder with the length of a value tells"
+    with pytest.raises(UnsupportedFormatError, match=said):
+        sl.upgrade(tmp_path / "old", tmp_path / "new", **words)
+    register_decoder("java.util.Date", Dates())
+    done = sl.upgrade(tmp_path / "old", tmp_path / "new", **words)
+    left = {state.state: state.left for state in done.states}
+    assert (bool(done.made), left["ids"]) == (True, "")
+    assert "default serializers of the job's own for types of the JDK" in left["rules"]
+
+
 SPAN = "PojoJobs$Span"
 SPANS = {
     "flink": 1,
@@ -941,6 +986,79 @@ def test_subclasses_in_a_list_are_written_as_the_new_job_has_them(
     )
     tom, spot = b"\2\0\2a", b"\2\0\0\0\0\3\0\2b"  # flags; a null flag before each field
     assert stored == b"\0" + (2).to_bytes(4, "big") + b"\0" + tom + b"\0" + head + spot
+
+
+READING = "com.acme.Reading"
+READINGS: dict[str, Any] = {
+    "flink": 1,
+    "classes": {
+        "com.acme.Tier": {"enum": ["GOLD", "SILVER"]},
+        READING: {
+            "fields": {
+                "at": "long", "place": "String", "tier": "com.acme.Tier",
+                "values": "List<Double>", "by": "Map<String, Integer>",
+            },
+        },
+    },
+}  # fmt: skip
+PLACE = {"type": "record", "name": "Reading", "namespace": "com.acme", "fields": [
+    {"name": "at", "type": "long"},
+    {"name": "place", "type": ["null", "string"]},
+    {"name": "tier", "type": {"type": "enum", "name": "Tier", "symbols": ["GOLD", "SILVER"]}},
+    {"name": "values", "type": {"type": "array", "items": "double"}},
+    {"name": "by", "type": {"type": "map", "values": "int"}},
+]}  # fmt: skip
+
+
+def reading(place: str | None, *values: float) -> Item:
+    """A generated record, as Kryo writes it field by field."""
+    return Item(READING, {
+        "at": 7, "place": None if place is None else text(place),
+        "tier": Item("com.acme.Tier", "SILVER"),
+        "values": Item("java.util.ArrayList", [Item("java.lang.Double", held) for held in values]),
+        "by": Item("java.util.HashMap", [(text("a"), Item("java.lang.Integer", 5))]),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["java.util.List", "java.util.Map"])
+def test_records_of_avro_in_collections_become_those_of_the_new_job(
+    kind: str, tmp_path: Path
+) -> None:
+    """Kryo wrote their fields; Flink 2 has Avro write those of a collection, by its schema."""
+    decoding.declare_classes(READINGS)
+    kryo = operator_kryo(tmp_path).of_class(kind)
+    held = [reading("here", 0.5, 2.0), reading(None)]
+    item = Item("java.util.ArrayList", held)
+    record: Any = AvroSerializerSnapshot.of(PLACE, READING)
+    element: Any = NullableSerializerSnapshot.of(record)
+    new: Any = ListSerializerSnapshot.around(element)
+    if kind == "java.util.Map":
+        item = Item("java.util.HashMap", [(text(str(at)), each) for at, each in enumerate(held)])
+        key = NullableSerializerSnapshot.of(parse_type("String"))
+        new = MapSerializerSnapshot.around(key, record)
+
+    def written(to: Path, value: Any, rows: list[Any], **words: Any) -> Path:
+        with undecoded():
+            table = pa.table({"key": pa.array(range(len(rows)), pa.int64()), "value": rows})
+            state = sl.NewKeyedState("readings", table, value=value)
+            sl.write_snapshot(to, [sl.NewOperator("o", "Long", (state,), parallelism=1)], **words)
+        return to
+
+    stored = [kryo.values(KryoVersion.FLINK_1).write(item, KryoVersion.FLINK_1)]
+    savepoint = written(tmp_path / "old", kryo, stored)
+    like = written(tmp_path / "like", NullableSerializerSnapshot.of(new), [], metadata_version=5)
+    done = sl.upgrade(savepoint, tmp_path / "new", "2.3", like=like, uids=["o"])
+    assert [state.left for state in done.states] == [""]
+    (row,) = operator_o(tmp_path / "new")["readings"].to_arrow().to_pylist()
+    both = {"at": 7, "tier": "SILVER", "by": [("a", 5)]}
+    expected = [
+        both | {"place": "here", "values": [0.5, 2.0]},
+        both | {"place": None, "values": []},
+    ]
+    if kind == "java.util.Map":
+        assert row["value"] == [(str(at), each) for at, each in enumerate(expected)]
+    else:
+        assert row["value"] == expected
 
 
 def test_a_state_that_keeps_flink_2_from_its_operator_says_so(tmp_path: Path) -> None:

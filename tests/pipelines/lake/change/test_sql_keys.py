@@ -16,6 +16,8 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.lake.catalog.catalog import Catalog
+from statelake.pipelines.lake.change.changes import TtlChange, ValueChange
+from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.change.sql_rows import merged_column
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.export.exporting import export_snapshot
@@ -28,6 +30,7 @@ from statelake.state_core.formats.writing.new_states import NewKeyedState, NewOp
 from statelake.state_core.serializers.sql.binary.projected import projected_row
 from statelake.state_core.serializers.sql.row_data import RowDataSerializerSnapshot
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
+from statelake.state_core.serializers.type_spec import parse_type
 from tests.integration.flink.sql_versions import GOLDEN
 from tests.support.command import run
 from tests.support.lakes import LOCAL, import_as
@@ -531,3 +534,25 @@ def test_versions_that_sql_changes_keep_their_kind_of_change(tmp_path: Path) -> 
     made = joined["right"].to_arrow().to_pylist()
     assert [each["value"] for each in made] == rows[:2] + [row | {"f1": "x"} for row in rows[2:]]
     assert [each["raw_value"] and each["raw_value"][5] for each in made] == [None, 1, 2, 3]
+
+
+@pytest.mark.parametrize("ttl", [False, True])
+def test_versions_that_an_expression_changes_keep_their_kind_of_change(
+    ttl: bool, tmp_path: Path
+) -> None:
+    """In a migration as in SQL, also where they get times of last access; null has no kind."""
+    rows = versions(tmp_path / "savepoint")
+    lake = Catalog(tmp_path / "lake")
+    import_as(lake, tmp_path / "savepoint", "before", "shop", uids=["10_temporal-join"])
+    types: Any = {"row_data": ["INT NOT NULL", "VARCHAR(2147483647)", "TIMESTAMP(3)"]}
+    of = ("10_temporal-join", "right")
+    sql = f"CASE WHEN {ttl} OR old.f1 <> 'n2' THEN struct_update(old, f1 := 'x') END"
+    changes = [ValueChange(*of, parse_type(types), {"": sql}), TtlChange(*of, on=True)][: 1 + ttl]
+    migrate_snapshot(lake, "shop", "before", "after", *changes)
+    export_snapshot(lake, "shop", "after", tmp_path / "made", engine=LOCAL)
+    (joined,) = sl.open_snapshot(tmp_path / "made").operators
+    made = joined["right"].to_arrow().to_pylist()
+    expected = [row | {"f1": "x"} if ttl or row["f1"] != "n2" else None for row in rows]
+    assert [each["value"] for each in made] == expected
+    kinds = [each["raw_value"] and each["raw_value"][5 + 8 * ttl] for each in made]
+    assert kinds == [None, 1, 2 if ttl else None, 3]

@@ -101,7 +101,7 @@ def test_refused(place: tuple[object, ...], options: list[str], code: int, said:
     [
         ("[", "it is no YAML"),
         ("- a", "it holds no mapping"),
-        ("stats: {}", "'stats': not a section of a mask"),
+        ("stats: {}\nkey: {}", "'key', 'stats': not a section of a mask"),
         ("others: yes", "others: True is neither keep nor drop"),
         ("states: [a]", "states: not a mapping"),
         ("states: {kinds/name: format}", "secret: format and hash need one"),

@@ -495,7 +495,10 @@ def test_exact_bytes_are_kept_by_one_rule_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"states": {"customers/nam": "format"}}, "the snapshot has no 'customers/nam'"),
+        (
+            {"states": {"customers/nam": "format", "customers/person": "format", "x/y": "format"}},
+            "the snapshot has no 'customers/nam', 'x/y'",
+        ),
         ({"keys": {"customer": "format"}}, "the snapshot has no 'customer'"),
         (
             {"states": {"customers/person": {"value.nam": "hash"}}},
