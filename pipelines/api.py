@@ -41,7 +41,6 @@ from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, 
 from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
 from statelake.pipelines.requests.request import asks
 from statelake.pipelines.shown import json_text, plain
-from statelake.state_core.deprecation import warn_deprecated
 from statelake.state_core.errors import DeclarationError, EncodeError, NotFoundError, StateError
 from statelake.state_core.files.storage_options import with_storage_options
 from statelake.state_core.model.snapshot import Operator, Snapshot
@@ -423,7 +422,6 @@ class Lake:
         backend: str = "heap",
         restore: str = "",
         commit_to: Sequence[str] = (),
-        blobs: str = "",
         restore_from: str = "lake",
         max_commit_delay: float = 1800.0,
         if_backend_fails: str = "stop",
@@ -445,7 +443,6 @@ class Lake:
             restore: The snapshot from which the very first run starts.
             commit_to: The backends to which state is committed beside the lake: `blob=PLACE`,
                 `changelog=kafka://HOST:PORT`, `changelog=DIRECTORY`.
-            blobs: Deprecated: `commit_to=["blob=PLACE"]`.
             restore_from: The source of the last run's state: `lake`, `blob` or `changelog`. If it
                 fails, the others follow.
             max_commit_delay: The seconds that a commit's uploads may take.
@@ -464,12 +461,6 @@ class Lake:
         from statelake.pipelines.runtime import RunOptions, run_job
         from statelake.pipelines.runtime.metrics import write_metrics
 
-        if blobs:
-            warn_deprecated("statelake run --blobs")
-            commit_to = [*commit_to, f"blob={blobs}"]
-        if restore_from == "blob_store":
-            warn_deprecated("statelake run --restore-from blob_store")
-            restore_from = "blob"
         options = RunOptions(
             parallelism, backend, engine, restore, final, commit_to=commit_to,
             restore_from=restore_from, max_commit_delay=max_commit_delay,

@@ -13,7 +13,6 @@
 `bounds`         how much of what a snapshot declares is read
 `column_names`   names that every table and query takes
 `errors`         the one tree of errors
-`deprecation`    names that are deprecated, and what replaces them
 `printable`      tables, and names out of data, escaped for display
 `extras`         packages that only some features need
 ===============  ====================================================================

@@ -28,7 +28,7 @@ FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "statelake", "tests")
 STRATA = {
     "files and kernels": (
         "state_core.printable", "state_core.errors", "state_core.bounds", "state_core.extras",
-        "state_core.deprecation", "state_core.column_names",
+        "state_core.column_names",
         "state_core.files", "state_core.kernels",
     ),
     "types": ("state_core.serializers", "state_core.model"),
@@ -70,7 +70,6 @@ COMMAND_IMPORTS = {
     "state_core.errors": "errors, which become exit codes",
     "state_core.printable": "names of untrusted files, escaped",
     "state_core.extras": "which extra is missing",
-    "state_core.deprecation": "warnings of old names",
     "state_core.serializers.framework.plugins": "a user's own serializers, before a file is read",
     "pipelines.find.path_map": "paths of a cluster, an option",
     "pipelines.live": "a live cluster: `statelake.FlinkCluster` and its options",

@@ -12,9 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from statelake.pipelines.cli.main import FORMER
-from statelake.state_core.deprecation import DEPRECATIONS, deprecation_text
-from tests.support.command import run
 from tests.support.lakes import DEMO
 
 ROOT = Path(__file__).parents[1]
@@ -100,28 +97,6 @@ def test_the_version_is_said_once() -> None:
     statelake = Path(sys.executable).parent / "statelake"
     shown = subprocess.run([statelake, "--version"], capture_output=True, check=True)
     assert shown.stdout.split()[-1] == said.stdout.strip()
-
-
-def test_what_is_deprecated_is_gone_when_it_was_promised() -> None:
-    """And the page of what is stable lists it: with what replaces it, since when, until when."""
-    said = subprocess.run(["make", "-s", "version"], cwd=ROOT, capture_output=True, check=True)
-    version = tuple(map(int, said.stdout.decode().strip().split(".")[:2]))
-    page = (ROOT / "docs" / "stability.md").read_text("utf-8")
-    for name, known in DEPRECATIONS.items():
-        assert version < tuple(map(int, known.removed_in.split("."))), name
-        row = f"| `{name}` | {known.deprecated_in} | {known.removed_in} | `{known.use}` |"
-        assert row in page
-    assert page.split("removed in |")[1].count("\n| `") == len(DEPRECATIONS)
-
-
-@pytest.mark.parametrize("former", FORMER)
-def test_a_former_name_of_a_command_says_the_new_one(former: str) -> None:
-    """On standard error; all else is the same."""
-    ran, new = run(former, "--help"), run(FORMER[former], "--help")
-    assert ran.code == 0
-    assert ran.out.splitlines()[1:] == new.out.splitlines()[1:]
-    assert ran.err.strip() == deprecation_text(f"statelake {former}")
-    assert f"use statelake {FORMER[former]}" in ran.err
 
 
 def check(*words: object, summary: Path) -> tuple[int, str]:

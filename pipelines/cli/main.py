@@ -24,7 +24,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from statelake.pipelines.cli.standard_files import cut_off, lose, print_to_the_end
-from statelake.state_core.deprecation import deprecation_text
 from statelake.state_core.errors import (
     HeldError,
     IncompatibleError,
@@ -123,7 +122,23 @@ GROUPS = {
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
-FORMER = {"rescale": "plan-rescale"}  # deprecated names of commands
+# what people call what a command does
+SUGGESTED = {
+    "rescale": "export --parallelism",
+    "rename": "edit --rename-uid",
+    "merge": "edit --merge",
+    "delete": "drop",
+    "why": "growth",
+    "ls": "snapshots",
+    "list": "snapshots",
+    "show": "inspect",
+    "cat": "dump",
+    "validate": "check integrity",
+    "verify": "check integrity",
+    "restore": "export",
+    "savepoint": "flink savepoint",
+    "plan": "types --sql",
+}
 
 # end as soon as nobody reads on: they have as many lines as state has, and no answer
 LISTS = ("dump", "sql")
@@ -177,14 +192,13 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            meant = SUGGESTED.get(args[0])
             near = did_you_mean(args[0], COMMANDS).replace("; did", " Did")
+            near = near if meant is None else f" See `statelake {meant}`."
             raise click.UsageError(f"{error.message}{near}", ctx) from error
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
-        if cmd_name in FORMER:
-            click.echo(deprecation_text(f"statelake {cmd_name}"), err=True)
-            cmd_name = FORMER[cmd_name]
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")

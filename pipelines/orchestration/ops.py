@@ -65,7 +65,6 @@ class ProcessConfig(dg.Config):
         engine: `auto`, `spark` or `local`.
         restore: The snapshot from which the first run starts.
         commit_to: The backends to which state is committed, too: `blob=PLACE`, `changelog=PLACE`.
-        blobs: Deprecated: `blob=PLACE` in `commit_to`.
         restore_from: The source of the last run's state: `lake`, `blob` or `changelog`.
         if_backend_fails: `stop`, or `continue` to commit without a backend that fails.
         always: Whether to run without new input.
@@ -79,7 +78,6 @@ class ProcessConfig(dg.Config):
     engine: str = "auto"
     restore: str = ""
     commit_to: list[str] = Field(default_factory=list)
-    blobs: str = ""
     restore_from: str = "lake"
     if_backend_fails: str = "stop"
     always: bool = False
@@ -110,7 +108,7 @@ def run_functions(
     """Run the job on the new input of its sources. Returns the snapshot of its state."""
     done = locations.open_lake().run(
         named, parallelism=config.parallelism, backend=config.backend, engine=config.engine,
-        restore=config.restore, commit_to=config.commit_to, blobs=config.blobs,
+        restore=config.restore, commit_to=config.commit_to,
         restore_from=config.restore_from, if_backend_fails=config.if_backend_fails,
         always=config.always, until_idle=config.until_idle, metrics=config.metrics,
         step=context.log.info, progress=LoggedProgress(context.log, named),

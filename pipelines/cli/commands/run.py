@@ -32,10 +32,9 @@ from statelake.pipelines.cli.options import answer, engine_option, lake_option
     help="Commit state there, beside the lake: blob=PLACE, changelog=kafka://HOST:PORT or a"
     " directory.",
 )  # fmt: skip
-@click.option("--blobs", default="", hidden=True, help="Deprecated: --commit-to blob=PLACE.")
 @click.option(
-    "--restore-from", type=click.Choice(["lake", "blob", "changelog", "blob_store"]),
-    default="lake", show_default=True, metavar="[lake|blob|changelog]",
+    "--restore-from", type=click.Choice(["lake", "blob", "changelog"]), default="lake",
+    show_default=True,
     help="The source of the last run's state; if it fails, the others follow.",
 )  # fmt: skip
 @click.option(
@@ -64,7 +63,6 @@ def run(
     backend: str,
     restore: str,
     commit_to: tuple[str, ...],
-    blobs: str,
     restore_from: str,
     max_commit_delay: float,
     if_backend_fails: str,
@@ -100,7 +98,7 @@ def run(
     ):
         done = Lake(lake).run(
             runnable, parallelism=parallelism, backend=backend, restore=restore,
-            commit_to=commit_to, blobs=blobs, restore_from=restore_from,
+            commit_to=commit_to, restore_from=restore_from,
             max_commit_delay=max_commit_delay, if_backend_fails=if_backend_fails, final=final,
             always=always, until_idle=until_idle, metrics=metrics, engine=engine,
             stop=stop, step=progress.begin if progress else lambda _: None, progress=progress,

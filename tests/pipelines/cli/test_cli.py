@@ -15,7 +15,7 @@ import click
 import pytest
 
 from statelake.pipelines.cli import main as cli
-from statelake.pipelines.cli.main import COMMANDS, GROUPS, statelake
+from statelake.pipelines.cli.main import COMMANDS, GROUPS, SUGGESTED, statelake
 from statelake.pipelines.cli.options import SHOWN_ERRORS, refuse_all
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.state_core.errors import (
@@ -85,6 +85,17 @@ def test_a_command_that_is_not_there_names_the_one_like_it() -> None:
     ran = run("imprt", "x")
     assert (ran.code, ran.out) == (2, "")
     assert "No such command 'imprt'. Did you mean 'import'?" in ran.err
+    assert "No such command 'why'. See `statelake growth`." in run("why").err
+
+
+@pytest.mark.parametrize("meant", SUGGESTED.values())
+def test_what_people_call_a_command_leads_to_one_that_is_there(meant: str) -> None:
+    """With the option, if it names one."""
+    name, *options = meant.split()
+    command = COMMANDS[name]
+    assert command
+    if options and options[0].startswith("--"):
+        assert options[0] in run(name, "--help").out
 
 
 @every_command

@@ -201,13 +201,13 @@ def with_extras(installed: Installed) -> Installed:
 
 @pytest.mark.full
 def test_one_package_is_installed(wheel: Path) -> None:
-    """Beside it are the module that Spark looks for, and the component's former name."""
+    """Beside it is the module that Spark looks for."""
     names = {name for name in ZipFile(wheel).namelist() if not name.startswith("statelake-")}
     assert {name for name in names if not name.startswith("statelake/")} == {
-        "pyspark_flink_savepoint.py", "pipelines/orchestration/component.py",
-    }  # fmt: skip
+        "pyspark_flink_savepoint.py",
+    }
     assert {"statelake/state_core/py.typed", "statelake/pipelines/py.typed"} <= names
-    assert not [name for name in names if "__pycache__" in name or "former" in name]
+    assert not [name for name in names if "__pycache__" in name]
 
 
 @pytest.mark.full
@@ -327,19 +327,3 @@ def test_dagster_beside_a_package_called_pipelines(with_extras: Installed, tmp_p
     assert f"type: {name}" in written.read_text()
     written.write_text(COMPONENT.format(name=name, lake=tmp_path / "lake"))
     assert "loaded successfully" in here.run("python", "-c", dg, "check", "defs")
-
-
-@pytest.mark.full
-def test_the_component_has_its_former_name_for_one_release(
-    with_extras: Installed, tmp_path: Path
-) -> None:
-    """Where no package of a project is called `pipelines`; a warning says the new name."""
-    folder = project(tmp_path, "project") / "lake"
-    folder.mkdir()
-    former = "pipelines.orchestration.component.StateLake"
-    (folder / "defs.yaml").write_text(COMPONENT.format(name=former, lake=tmp_path / "lake"))
-    here = Installed(with_extras.programs, tmp_path)
-    load = "from project.definitions import everything; print(type(everything()).__name__)"
-    ran = here.call("python", "-c", load)
-    assert (ran.returncode, ran.stdout.strip()) == (0, "Definitions"), ran.stderr
-    assert "statelake.dagster.StateLake" in ran.stderr
