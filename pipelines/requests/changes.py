@@ -77,4 +77,4 @@ class Migrate(Request):
 class MigrateSnapshots(Migrate):
     """Each of several snapshots with new types of states, or all not migrated yet."""
 
-    snapshots: Sequence[str] = option("A snapshot to migrate.", default=())
+    snapshots: Sequence[str] = option("A snapshot to migrate.", default=(), flag="--snapshot")
