@@ -20,8 +20,8 @@ from statelake.state_core.formats.keyed.keyed_files import merge_states, with_na
 from statelake.state_core.formats.layout.keyed_states import check_names
 from statelake.state_core.model.snapshot import KeyedState, RowNames, Snapshot, StateKind
 from statelake.state_core.serializers.contents.avro_messages import AvroMessages
-from statelake.state_core.serializers.contents.content import content_of
 from statelake.state_core.serializers.contents.json_texts import JsonTexts, shape_of
+from statelake.state_core.serializers.contents.sayings import content_of
 
 SAMPLE = 10_000  # values from which a shape is found
 FORMS = "OPERATOR/STATE=json, =json:SHAPE_OR_FILE or =avro:FILE"
