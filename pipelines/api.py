@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.change.migrations import Migrations, Outcome, UpgradeOutcome
     from statelake.pipelines.lake.change.sql_upgrading import NoUids
     from statelake.pipelines.lake.edit.committing import CommitResult
-    from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit
+    from statelake.pipelines.lake.edit.edit_results import EditResult
+    from statelake.pipelines.lake.edit.editing import SnapshotEdit
     from statelake.pipelines.lake.erase.audit_records import AuditRecord
     from statelake.pipelines.lake.erase.auditing import AuditResult
     from statelake.pipelines.lake.erase.erasing import ErasureResult
