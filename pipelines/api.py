@@ -42,7 +42,8 @@ from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.deprecation import warn_deprecated
 from statelake.state_core.errors import DeclarationError, EncodeError, NotFoundError, StateError
 from statelake.state_core.files.storage_options import with_storage_options
-from statelake.state_core.model.snapshot import Operator, Snapshot
+from statelake.state_core.formats.reader import Snapshot
+from statelake.state_core.model.snapshot import Operator
 from statelake.state_core.printable import printable
 
 # each operation is imported when it is first used: who reads a state needs no DuckDB
