@@ -43,7 +43,8 @@ from statelake.pipelines.requests.request import asks
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.errors import DeclarationError, EncodeError, NotFoundError, StateError
 from statelake.state_core.files.storage_options import with_storage_options
-from statelake.state_core.model.snapshot import Operator, Snapshot
+from statelake.state_core.formats.reader import Snapshot
+from statelake.state_core.model.snapshot import Operator
 from statelake.state_core.printable import printable
 
 # each operation is imported when it is first used: who reads a state needs no DuckDB
@@ -63,7 +64,8 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.change.migrations import Migrations, Outcome, UpgradeOutcome
     from statelake.pipelines.lake.change.sql_upgrading import NoUids
     from statelake.pipelines.lake.edit.committing import CommitResult
-    from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit
+    from statelake.pipelines.lake.edit.edit_results import EditResult
+    from statelake.pipelines.lake.edit.editing import SnapshotEdit
     from statelake.pipelines.lake.erase.audit_records import AuditRecord
     from statelake.pipelines.lake.erase.auditing import AuditResult
     from statelake.pipelines.lake.erase.erasing import ErasureResult

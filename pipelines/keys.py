@@ -42,8 +42,7 @@ from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.whole_values import whole_values
 
 if TYPE_CHECKING:
-    from statelake.state_core.formats.key_weights import LongCollection, StateWeights
-    from statelake.state_core.model.description import HeavyKey
+    from statelake.state_core.formats.key_weights import HeavyKey, LongCollection, StateWeights
 
 _BEGINS_ODD = re.compile(r'\s*["{\[]|\s*[-+]?\d')  # a number, a time, or a row with one
 KEY_LINES = "give a text file with a key a line"

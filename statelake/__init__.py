@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.sql_jobs.job_types import job_types
     from statelake.pipelines.sql_jobs.sql_scripts import compile_sql, sql_types
     from statelake.state_core.errors import StateError
-    from statelake.state_core.formats.reader import open_snapshot
+    from statelake.state_core.formats.reader import Snapshot, open_snapshot
     from statelake.state_core.formats.writing.new_snapshot import write_snapshot
     from statelake.state_core.formats.writing.new_states import (
         NewKeyedState,
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         NewOperatorState,
     )
     from statelake.state_core.model.handles import KeyGroupRange
-    from statelake.state_core.model.snapshot import KeyedState, Operator, Snapshot, StateKind
+    from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind
 
 __all__ = [
     "Checkpoints",
@@ -130,11 +130,11 @@ _MODULES = {
     "pipelines.sql_jobs.job_types": ("job_types",),
     "pipelines.sql_jobs.sql_scripts": ("compile_sql", "sql_types"),
     "state_core.errors": ("StateError",),
-    "state_core.formats.reader": ("open_snapshot",),
+    "state_core.formats.reader": ("Snapshot", "open_snapshot"),
     "state_core.formats.writing.new_snapshot": ("write_snapshot",),
     "state_core.formats.writing.new_states": ("NewKeyedState", "NewOperator", "NewOperatorState"),
     "state_core.model.handles": ("KeyGroupRange",),
-    "state_core.model.snapshot": ("KeyedState", "Operator", "Snapshot", "StateKind"),
+    "state_core.model.snapshot": ("KeyedState", "Operator", "StateKind"),
 }  # fmt: skip
 
 

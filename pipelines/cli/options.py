@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId
     from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.tables.records import SnapshotRecord
-    from statelake.state_core.model.snapshot import Snapshot
+    from statelake.state_core.formats.reader import Snapshot
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -21,17 +21,17 @@ from statelake.state_core.errors import (
     StateError,
     UnsupportedFormatError,
 )
-from statelake.state_core.model.description import (
-    HeavyKey,
+from statelake.state_core.formats.description import (
     OperatorDescription,
     StateDescription,
 )
+from statelake.state_core.formats.key_weights import HeavyKey
 from statelake.state_core.model.handles import IncrementalHandle
 from statelake.state_core.printable import Printed, Table, brief, bytes_text, change_text
 
 if TYPE_CHECKING:
     from statelake.state_core.formats.key_weights import StateWeights
-    from statelake.state_core.model.snapshot import Snapshot
+    from statelake.state_core.formats.reader import Snapshot
 
 DAY = 86_400.0
 EXPLAINED = 3  # states whose keys are read

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from statelake.pipelines.runtime import RunResult
     from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
     from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+    from statelake.state_core.formats.reader import Snapshot
     from statelake.state_core.formats.rewriting.recompression import Recompression
-    from statelake.state_core.model.snapshot import Snapshot
     from statelake.state_core.runtime.commit.logs.checkpoint_migrating import TaskMigration
     from statelake.state_core.runtime.declarations.findings import Finding
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from statelake.state_core.model.description import OperatorDescription
+from statelake.state_core.formats.description import OperatorDescription
 from statelake.state_core.printable import Printed, bytes_text, public_location
 
 if TYPE_CHECKING:

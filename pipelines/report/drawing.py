@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from statelake.pipelines.report.markup import Html, tag
 from statelake.pipelines.shown import as_markdown, bytes_text
-from statelake.state_core.model.description import Load
+from statelake.state_core.formats.description import Load
 from statelake.state_core.model.key_groups import key_group_ranges
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from statelake.pipelines.report.markup import Html, content_policy, data_text, t
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.state_core.errors import ConflictError, SnapshotError
 from statelake.state_core.files.filesystem import Directory
-from statelake.state_core.model.description import OperatorDescription, StateDescription
+from statelake.state_core.formats.description import OperatorDescription, StateDescription
 from statelake.state_core.printable import change_text
 
 if TYPE_CHECKING:

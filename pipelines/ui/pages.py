@@ -29,8 +29,8 @@ from statelake.pipelines.ui.views import (
     Name,
     Rows,
 )
+from statelake.state_core.formats.description import OperatorDescription
 from statelake.state_core.formats.key_weights import HeavyKey, StateWeights
-from statelake.state_core.model.description import OperatorDescription
 from statelake.state_core.printable import Table, printable
 
 WITH = "with"  # of a form: the words of its address that are no fields

@@ -10,9 +10,11 @@
 `contradictions`    contradictions within `_metadata`
 `channels`          records in flight, of unaligned checkpoints
 `key_weights`       the heaviest keys
+`description`       what a snapshot holds, as one value that every face prints
+`expiring`          what of its state has expired
 `whole_rows`        what is printed of values that no column holds
 `contents`          what texts and bytes hold, as users say
-`reader`            `open_snapshot`, the entry point of reading
+`reader`            `open_snapshot`, the entry point of reading, and the `Snapshot` of users
 ==================  ================================================================
 
 A new checkpoint format is a folder in `keyed/` and a line in `keyed/keyed_files`; a new version of

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -20,18 +21,19 @@ from statelake.state_core.formats.keyed.keyed_files import merge_states, with_na
 from statelake.state_core.formats.layout.keyed_states import check_names
 from statelake.state_core.model.snapshot import KeyedState, RowNames, Snapshot, StateKind
 from statelake.state_core.serializers.contents.avro_messages import AvroMessages
-from statelake.state_core.serializers.contents.content import content_of
 from statelake.state_core.serializers.contents.json_texts import JsonTexts, shape_of
+from statelake.state_core.serializers.contents.sayings import content_of
 
 SAMPLE = 10_000  # values from which a shape is found
 FORMS = "OPERATOR/STATE=json, =json:SHAPE_OR_FILE or =avro:FILE"
 ANY_TEXT = 'json "json"'
 _LARGEST_FILE = 1 << 24
+_Snapshot = TypeVar("_Snapshot", bound=Snapshot)
 
 
 def with_contents(
-    snapshot: Snapshot, decode: Iterable[str], before: Mapping[tuple[str, str], str] | None = None
-) -> Snapshot:
+    snapshot: _Snapshot, decode: Iterable[str], before: Mapping[tuple[str, str], str] | None = None
+) -> _Snapshot:
     """Return a snapshot in which texts and bytes of some states are typed by what they hold.
 
     Args:

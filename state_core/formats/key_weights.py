@@ -29,7 +29,6 @@ from statelake.state_core.formats.layout.keyed_layout import (
 )
 from statelake.state_core.formats.layout.keys import keys_of, namespaced_keys_of
 from statelake.state_core.formats.whole_rows import whole_column, whole_keys
-from statelake.state_core.model.description import HeavyKey
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import (
     Entries,
@@ -54,6 +53,23 @@ __all__ = [
 GROUP, KEY, ENTRIES, SIZE = "key_group", "key", "entries", "size"
 MANY_ROWS = 1 << 20  # sums of windows, which are merged before there are more
 COLLECTIONS = (StateKind.LIST, StateKind.MAP)
+
+
+@dataclass(frozen=True)
+class HeavyKey:
+    """A key and what one state, or all of them, hold for it.
+
+    Attributes:
+        key: The key, as Arrow gives it to Python.
+        key_group: Its key group.
+        entries: Its entries: of a map each of its own.
+        size: The bytes of their keys and values.
+    """
+
+    key: Any
+    key_group: int
+    entries: int
+    size: int
 
 
 @dataclass(frozen=True)

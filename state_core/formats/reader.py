@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from statelake.state_core.bounds import CELLS_IN_ALL, COUNTED_CELLS, STATES
 from statelake.state_core.errors import (
@@ -46,26 +47,298 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
     subtask_bytes,
 )
 from statelake.state_core.formats.metadata.state_files import METADATA_FILE, StateFiles
+from statelake.state_core.model import snapshot as model
 from statelake.state_core.model.handles import KeyGroupsHandle, KeyGroupsKind, OperatorHandle
 from statelake.state_core.model.key_groups import check_parallelism, operator_id_of_uid
-from statelake.state_core.model.snapshot import (
-    KeyedFile,
-    Operator,
-    OperatorState,
-    Snapshot,
-    Unread,
-)
+from statelake.state_core.model.snapshot import KeyedFile, OperatorState, Unread
+from statelake.state_core.printable import Table
 
-# what not every snapshot has is imported when one has it
+if TYPE_CHECKING:
+    from statelake.state_core.connectors.sinks import Sink
+    from statelake.state_core.connectors.sources import Source
+    from statelake.state_core.formats.channels import ChannelElements
+    from statelake.state_core.formats.description import SnapshotDescription
+    from statelake.state_core.formats.expiring import Expired
+    from statelake.state_core.formats.key_weights import StateWeights
+    from statelake.state_core.formats.layout.state_types import StateTypes
+    from statelake.state_core.model.channels import Channel
+    from statelake.state_core.model.finding import Found
+    from statelake.state_core.serializers.framework.base import TypeSerializer
+
+# what not every snapshot has, or nobody asks for, is not imported before
 # ruff: noqa: PLC0415
 
 __all__ = [
     "METADATA_FILE",
+    "Operator",
+    "Snapshot",
     "open_snapshot",
     "snapshot_directory",
     "with_plan",
     "without_raw_timers",
 ]
+
+
+class Operator(model.Operator):
+    """The model's operator, of which a notebook shows its states."""
+
+    def _repr_html_(self) -> str:
+        from statelake.state_core.formats.description import describe_operator
+
+        states = describe_operator(self, key_groups=False).states_table()
+        return Table(repr(self)).to_html() + states.to_html()
+
+
+class Snapshot(model.Snapshot):
+    """An open savepoint or checkpoint: the model, and what formats and connectors tell of it.
+
+    These work on the model, which knows neither. This class is above both: each method imports the
+    function that has the knowledge.
+    """
+
+    def _repr_html_(self) -> str:
+        operators = self.describe(key_groups=False).operators_table()
+        return Table(repr(self)).to_html() + operators.to_html()
+
+    def describe(
+        self,
+        *,
+        parallelism: int | None = None,
+        entries: bool | None = None,
+        schema: bool = False,
+        key_groups: bool = True,
+        keys: bool = False,
+        types: bool = False,
+    ) -> SnapshotDescription:
+        """Return what it holds: operators, states, types, sizes, key groups and their skew.
+
+        `print` shows it as `statelake inspect` does, a notebook as tables; `to_json` returns what
+        `statelake inspect --json` prints.
+
+        Args:
+            parallelism: A parallelism at which it might run, for a comparison.
+            entries: Whether to count entries and the bytes of their keys and values, which reads
+                all state; by default up to 2 GiB. Else key groups have the bytes that files store.
+            schema: Whether to list the columns of each state.
+            key_groups: Whether to look at key groups; without, nothing is read but `_metadata` and
+                the heads of files.
+            keys: Whether to name the heaviest key of each operator's heaviest key group.
+            types: Whether to list the types of each state, as `types` does, and its serializers.
+
+        Raises:
+            CorruptSnapshotError: The bytes are not entries.
+            KeyGroupError: The parallelism is out of range.
+        """
+        from statelake.state_core.formats.description import describe_snapshot
+
+        return describe_snapshot(
+            self, parallelism=parallelism, entries=entries, schema=schema, key_groups=key_groups,
+            keys=keys, types=types,
+        )  # fmt: skip
+
+    def types(self, operator: str | Sequence[str] = ()) -> StateTypes:
+        """Return the types of its states as text, which a migration and a check read.
+
+        `print` shows the YAML; timers are left out.
+
+        Args:
+            operator: Only these operators, by uid or id; all by default.
+
+        Raises:
+            NotFoundError: There is no such operator with state.
+        """
+        from statelake.state_core.formats.layout.state_compatibility import schemas_of_snapshot
+        from statelake.state_core.formats.layout.state_types import types_of
+
+        schemas = schemas_of_snapshot(self)
+        wanted = [operator] if isinstance(operator, str) else [*operator]
+        hidden = [
+            (held, each.problem) for held in self.operators for each in held.unread
+            if each.hides_types(held)
+            and (not wanted or {held.label, held.operator_id} & {*wanted})
+        ]  # fmt: skip
+        if not hidden:
+            return types_of(schemas, wanted)
+        lost = [held for held, _ in hidden if not held.keyed_states and not held.operator_states]
+        names = {name for held in lost for name in (held.label, held.operator_id)}
+        known = [name for name in wanted if name not in names]
+        found = types_of(schemas if known or not wanted else (), known)
+        return replace(found, problems=tuple(problem for _, problem in hidden))
+
+    def find(
+        self,
+        value: object,
+        *,
+        operator: str | None = None,
+        state: str | None = None,
+        contains: bool = False,
+        limit: int | None = 100,
+    ) -> Found:
+        """Return where a value is: in keys, namespaces, values, any field or element, timers.
+
+        Texts are compared as they are, numbers by number (with `float` and `double` by the nearest
+        one), times as they are shown, bytes by hex. What was not searched is in
+        `Found.unsearched`, and what could not be read, of a partial snapshot, in `Found.problems`.
+
+        Args:
+            value: Text as the command line has it (`0x...` for bytes), or a value of Python's.
+            operator: Only in this operator: its uid, name or id.
+            state: Only in states of that name.
+            contains: Whether texts, and bytes, may have more before and behind it.
+            limit: How many places are returned; all are counted. None for all.
+
+        Raises:
+            NotFoundError: There is no such operator or state.
+            CorruptSnapshotError: The bytes are not what the header says they are.
+        """
+        from statelake.state_core.model.finding import find_in_snapshot
+
+        found = find_in_snapshot(
+            self, value, operator=operator, state=state, contains=contains, limit=limit,
+            readable=self.partial,
+        )  # fmt: skip
+        found.problems[:0] = self.problems_of(operator, state)
+        return found
+
+    def expired(
+        self,
+        ttl: timedelta | Mapping[str, timedelta],
+        *,
+        at: datetime | None = None,
+        keys: bool = False,
+        limit: int = 100,
+        problems: list[str] | None = None,
+    ) -> Expired:
+        """Return how much of each state with times of last access has expired.
+
+        Args:
+            ttl: The time to live, which no snapshot has: of all states, or by `operator/state`,
+                with the empty name for all others.
+            at: The time; by default the newest last access.
+            keys: Whether to list keys of which something has expired.
+            limit: How many keys of each state.
+            problems: Gets what can't be read, and why; without it, an error is raised.
+
+        Raises:
+            NotFoundError: A named state does not exist, or has no times of last access.
+            CorruptSnapshotError: The bytes are not entries.
+        """
+        from statelake.state_core.formats.expiring import expired_in_snapshot
+
+        return expired_in_snapshot(
+            self, self.top, ttl, at=at, keys=keys, limit=limit, problems=problems
+        )
+
+    def sources(self) -> list[Source]:
+        """Return its sources, with the offsets, positions and splits from which they continue.
+
+        Raises:
+            SnapshotError: The state of a source can't be read.
+        """
+        from statelake.state_core.connectors.sources import sources_of
+
+        return sources_of(self)
+
+    def sinks(self) -> list[Sink]:
+        """Return its sinks, with what they have still to commit.
+
+        Raises:
+            SnapshotError: The state of a sink can't be read.
+        """
+        from statelake.state_core.connectors.sinks import sinks_of
+
+        return sinks_of(self)
+
+    def channels(self) -> list[Channel]:
+        """Return its channels with records in flight, by operator and subtask."""
+        from statelake.state_core.formats.channels import channels_of
+
+        return channels_of(self)
+
+    def read_channels(
+        self, operator: str | None = None, *, problems: list[str] | None = None
+    ) -> Iterator[ChannelElements]:
+        """Yield the elements in flight of each channel: received ones first, then unsent ones.
+
+        Args:
+            operator: Only of this operator: its uid or id.
+            problems: Gets what can't be read, and why; without it, an error is raised.
+
+        Raises:
+            NotFoundError: The operator has nothing in flight.
+            SnapshotError: A file can't be read, or is damaged.
+        """
+        from statelake.state_core.formats.channels import read_channels
+
+        return read_channels(self.channels(), operator, problems)
+
+    def record_serializer(self, *, type: str = "", like: str = "") -> TypeSerializer | None:  # noqa: A002
+        """Return a serializer for `ChannelElements.decode`: no snapshot has the type of records.
+
+        Args:
+            type: Their type, as Java writes it: `Tuple2<Long, String>`.
+            like: `operator/state`, if they are of the type of a state's values.
+
+        Returns:
+            None if neither is given: records are then bytes.
+
+        Raises:
+            NotFoundError: There is no such state, or it has no values.
+            DeclarationError: Both are given.
+            EncodeError: There is no such type.
+        """
+        from statelake.state_core.formats.channels import record_serializer
+
+        return record_serializer(type, like, self._value_serializer)
+
+    def _value_serializer(self, operator: str, state: str) -> TypeSerializer:
+        from statelake.state_core.formats.channels import value_serializer
+
+        return value_serializer(self, operator, state)
+
+    def top(
+        self,
+        limit: int = 10,
+        *,
+        operator: str | None = None,
+        state: str | None = None,
+        ttl: Iterable[timedelta] = (),
+        at: datetime | None = None,
+        problems: list[str] | None = None,
+    ) -> dict[str, dict[str, StateWeights]]:
+        """Return the heaviest keys of each keyed state, exactly, by operator and state.
+
+        Args:
+            limit: How many keys of each state.
+            operator: Only of this operator: its uid, name or id.
+            state: Only of the state of that name.
+            ttl: Times to live: how much would be gone at each is in `StateWeights.expiries`.
+            at: When it would; by default when the snapshot was taken.
+            problems: Gets what can't be read, and why; without it, an error is raised.
+
+        Raises:
+            NotFoundError: There is no such operator or state, or no keyed state at all.
+            CorruptSnapshotError: The bytes are not entries.
+        """
+        from statelake.state_core.formats.key_weights import (
+            expired_until,
+            weigh_operator,
+            weigh_readable,
+        )
+
+        operators = self.keyed_operators(operator, state)
+        lives = list(ttl)
+        until = expired_until(at or self.taken_at, lives) if lives else []
+        weighed = {}
+        for each in operators:
+            states = [held.name for held in each.keyed_states if state in (None, *held.labels)]
+            if problems is None:
+                weighed[each.label] = weigh_operator(each, limit, states=states, until=until)
+                continue
+            lost: dict[str, StateError] = {}
+            weighed[each.label] = weigh_readable(each, limit, lost, states=states, until=until)
+            problems += each.problems_among(lost)
+        return weighed
 
 
 def open_snapshot(

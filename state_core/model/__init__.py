@@ -8,8 +8,6 @@
 `key_groups`       hashes, key groups, and their ranges per subtask; from a uid to an operator's id
 `redistribution`   the assignment of state to subtasks at another parallelism
 `measure`          counts, bytes and fingerprints of entries, by key group
-`description`      what a snapshot holds, as one value that every face prints
-`expiring`         what of a snapshot's state has expired
 `finding`          where a value is in the state of a snapshot
 =================  ==================================================================
 

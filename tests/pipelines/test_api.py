@@ -12,6 +12,7 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.api import SnapshotEditor
+from statelake.pipelines.lake.query.statements import check_statements
 from statelake.state_core.errors import DeclarationError, HeldError, NotFoundError, ReadOnlyError
 from tests.support.lakes import DEMO, KINDS, LOCAL, edit, entries, golden
 
@@ -179,7 +180,7 @@ def test_rows_go_to_other_libraries(made: sl.Job) -> None:
         made.sql("DELETE FROM kinds.total")
     with made.lake.session(as_of="monday", job="demo") as session:
         assert {"demo.kinds.total", "statelake.snapshots"} < set(session.tables())
-        session.check(["DELETE FROM kinds.total"])
+        check_statements(session, ["DELETE FROM kinds.total"])
         assert session.query("SELECT count(*) AS n FROM kinds.total").schema.names == ["n"]
     assert made.lake.jobs("monday") == ["demo"]
     with pytest.raises(NotFoundError):

@@ -21,7 +21,7 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_states import value_snapshot
 from statelake.state_core.formats.layout.meta_info import read_state_meta_info
-from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.formats.reader import Snapshot
 from statelake.state_core.serializers.basic.numbers import SNAPSHOTS, IntSerializer
 from statelake.state_core.serializers.composite.null_fields import null_fields
 from statelake.state_core.serializers.composite.pojo_snapshot import PojoSerializerSnapshot

@@ -19,7 +19,7 @@ from statelake.pipelines.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from statelake.state_core.model.description import OperatorDescription
+    from statelake.state_core.formats.description import OperatorDescription
 
 
 @click.command()

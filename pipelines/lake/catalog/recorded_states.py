@@ -32,8 +32,9 @@ from statelake.pipelines.lake.tables.table_rows import (
 )
 from statelake.pipelines.lake.tables.tables import table_directory
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
+from statelake.state_core.formats.reader import Operator
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroups, ranges_of
-from statelake.state_core.model.snapshot import KeyedState, Operator, OperatorState, columns_of
+from statelake.state_core.model.snapshot import KeyedState, OperatorState, columns_of
 
 
 @dataclass(frozen=True, repr=False)

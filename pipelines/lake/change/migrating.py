@@ -71,7 +71,7 @@ from statelake.state_core.formats.rewriting.value_migration import (
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.snapshot import StateKind
-from statelake.state_core.serializers.contents.content import holding
+from statelake.state_core.serializers.contents.sayings import holding
 from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, worst_of
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer, undecoded

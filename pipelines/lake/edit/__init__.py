@@ -7,6 +7,7 @@
 `subtask_layout`      the same for operator state
 `committing`          tables that a user has edited become a snapshot
 `editing`             a snapshot changed as a whole: rename, drop, keep, merge, purge
+`edit_results`        what an edit did
 `sql_editing`         DELETE, UPDATE and INSERT over a snapshot, and rows of a predicate, by DuckDB
 `selecting`           states by the names that users give
 `purging`             the transform by which what has expired goes

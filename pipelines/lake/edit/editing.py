@@ -8,10 +8,10 @@ merging from another job copies files, since every job keeps and drops its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -24,6 +24,7 @@ from statelake.pipelines.lake.catalog.unmanaged_state import (
     refuse_kept_as_bytes,
     unmanaged_metadata,
 )
+from statelake.pipelines.lake.edit.edit_results import EditResult, StateChange, state_sizes
 from statelake.pipelines.lake.edit.keeping import read_kept_keys, refuse_no_match
 from statelake.pipelines.lake.edit.merging import (
     merge_operators,
@@ -86,7 +87,6 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.model.handles import InlineHandle
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.printable import Printed, Table, bytes_text, saved_text
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.query.session import Session
@@ -131,122 +131,6 @@ class SnapshotEdit:
     stream_arns: Sequence[str] = ()
     at: datetime | None = None
     inexact: bool = False
-
-
-@dataclass(frozen=True)
-class StateChange:
-    """The change of one state: entries and bytes, before and after.
-
-    Attributes:
-        operator: Its operator, by its new name.
-        state: The state.
-        entries: Before and after.
-        state_bytes: Before and after.
-    """
-
-    operator: str
-    state: str
-    entries: tuple[int, int]
-    state_bytes: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class EditResult(Printed):
-    """What an edit did.
-
-    Attributes:
-        record: The new snapshot.
-        changes: The states whose size changed.
-        offsets: The partitions of Kafka, and the logs, with another offset.
-        dropped_partitions: The partitions of Kafka that sources do not have any more.
-        positions: Where new sources go on in place of old ones.
-        dropped_sinks: Sinks, dropped in whole or in part, that had something to commit.
-        expired_at: The time for which entries were checked for expiry; None if they were not.
-        dry_run: Whether no snapshot was made.
-    """
-
-    record: SnapshotRecord
-    changes: list[StateChange]
-    offsets: Sequence[MovedOffset] = ()
-    dropped_partitions: Sequence[DroppedPartition] = ()
-    positions: Sequence[MovedPosition] = ()
-    dropped_sinks: Sequence[Sink] = ()
-    expired_at: datetime | None = None
-    dry_run: bool = False
-
-    @property
-    def saved_bytes(self) -> int:
-        """The bytes of keys and values that the new snapshot lacks."""
-        return sum(change.state_bytes[0] - change.state_bytes[1] for change in self.changes)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        record = self.record
-        asked: dict[str, Any] = {} if self.expired_at is None else {"expired_at": self.expired_at}
-        if self.dropped_partitions:
-            asked["dropped_partitions"] = [asdict(each) for each in self.dropped_partitions]
-        if self.positions:
-            asked["positions"] = [asdict(each) for each in self.positions]
-        if self.dropped_sinks:
-            asked["dropped_sinks"] = [sink.to_json() for sink in self.dropped_sinks]
-        return (
-            {
-                "snapshot_id": record.snapshot_id,
-                "parent": record.parent,
-                "entries": record.entries,
-                "state_bytes": record.state_bytes,
-                "written_bytes": record.written_bytes,
-                "saved_bytes": self.saved_bytes,
-                "operators": [operator.label for operator in record.operators],
-                "changes": [asdict(change) for change in self.changes],
-                "offsets": [asdict(moved) for moved in self.offsets],
-            }
-            | asked
-            | ({"planned": True} if self.dry_run else {})
-        )
-
-    def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
-        record = self.record
-        yield (
-            f"{'would make' if self.dry_run else 'made'} {record.snapshot_id} from {record.parent}:"
-            f" {record.entries:,} entries, {bytes_text(record.state_bytes)} of state"
-            f" ({saved_text(self.saved_bytes)})"
-            + ("" if self.dry_run else f"; wrote {bytes_text(record.written_bytes)}")
-        )
-        if self.changes:
-            rows = [
-                (change.operator, change.state, f"{change.entries[0]:,}", f"{change.entries[1]:,}",
-                 bytes_text(change.state_bytes[0]), bytes_text(change.state_bytes[1]))
-                for change in sorted(self.changes, key=lambda each: (each.operator, each.state))
-            ]  # fmt: skip
-            yield Table("", ("<operator", "<state", ">entries", ">now", ">bytes", ">now"), rows)
-        if self.offsets:
-            moved = [
-                (each.operator, each.topic, _cell(each.partition), _cell(each.before),
-                 _cell(each.after))
-                for each in self.offsets
-            ]  # fmt: skip
-            columns = ("<source", "<topic", ">partition", ">offset", ">now")
-            yield Table("", columns, moved)
-        if self.dropped_partitions:
-            dropped = [
-                (each.operator, each.topic, str(each.partition), _cell(each.offset),
-                 each.status if each.subtask is None else f"subtask {each.subtask}")
-                for each in self.dropped_partitions
-            ]  # fmt: skip
-            columns = ("<source", "<dropped topic", ">partition", ">offset", "<was")
-            yield Table("", columns, dropped)
-        if self.positions:
-            going = [
-                (each.operator, each.uid, each.split, str(each.position),
-                 "-" if each.subtask is None else f"subtask {each.subtask}")
-                for each in self.positions
-            ]  # fmt: skip
-            yield Table("", ("<source", "<now", "<split", ">goes on at", "<where"), going)
-        for sink in self.dropped_sinks:
-            yield "dropped with what is not committed yet, which nobody will commit:"
-            yield from sink.lines()
 
 
 def edit_snapshot(
@@ -344,7 +228,7 @@ class _Edit(Derivation):
             record, operators=self.operators, metadata=write_metadata(self.metadata),
             carried=self.carried,
         )  # fmt: skip
-        self.before = _sizes(self.operators)
+        self.before = state_sizes(self.operators)
         self.labels = {operator.operator_id: operator.label for operator in self.operators}
         self._leave_out_operators()
         self._leave_out_states()
@@ -395,7 +279,7 @@ class _Edit(Derivation):
 
     def changes(self) -> list[StateChange]:
         """The states that have changed, including those that were dropped."""
-        after = _sizes(self.operators)
+        after = state_sizes(self.operators)
         labels = {operator.operator_id: operator.label for operator in self.operators}
         changes = []
         for (operator_id, state), before in self.before.items():
@@ -686,23 +570,6 @@ def _with_uids(operators: Sequence[Operator], uids: Mapping[str, str]) -> list[O
     ]  # fmt: skip
 
 
-def changed_states(
-    before: Sequence[OperatorRecord], after: Sequence[OperatorRecord]
-) -> list[StateChange]:
-    """Return the states whose files have changed; operators and states are the same."""
-    files = {table.path: table.units for operator in before for table in operator.tables}
-    sizes, now = _sizes(before), _sizes(after)
-    changes = []
-    for operator in after:
-        edited = {table.path for table in operator.tables if table.units != files[table.path]}
-        for state in operator.all_states:
-            if state.table in edited:
-                key = operator.operator_id, state.name
-                entries, state_bytes = zip(sizes[key], now[key], strict=True)
-                changes.append(StateChange(operator.label, state.name, entries, state_bytes))
-    return changes
-
-
 def _new_tables(job: str, edit: SnapshotEdit, taken: Sequence[str]) -> dict[str, str]:
     """Return the table of each source that goes on for an old one, by its uid."""
     tables: dict[str, str] = {}
@@ -718,22 +585,9 @@ def _two_uids(operator: str) -> ConflictError:
     return ConflictError(f"operator {operator} would have two uids", remedy="give it one")
 
 
-def _cell(value: object) -> str:
-    return "-" if value is None else str(value)
-
-
 def _content(operators: Sequence[OperatorRecord]) -> list[OperatorRecord]:
     """Return the operators without the versions of their tables, of which files are the content."""
     return [
         replace(operator, tables=[replace(table, version=0) for table in operator.tables])
         for operator in operators
     ]
-
-
-def _sizes(operators: Sequence[OperatorRecord]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return entries and bytes, by operator id and state; the keyed one of two of one name."""
-    return {
-        (operator.operator_id, state.name): (state.entries, state.state_bytes)
-        for operator in operators
-        for state in reversed(operator.all_states)
-    }

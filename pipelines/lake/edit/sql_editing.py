@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from statelake.pipelines.engine import LocalEngine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.edit.editing import EditResult, changed_states
+from statelake.pipelines.lake.edit.edit_results import EditResult, changed_states
 from statelake.pipelines.lake.edit.pieces import Piece, Rows
 from statelake.pipelines.lake.edit.rewriting import (
     STAGED,

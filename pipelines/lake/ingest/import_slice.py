@@ -25,9 +25,10 @@ from statelake.pipelines.times import phase, phase_of_each
 from statelake.state_core.errors import StateError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.keyed.keyed_files import decoded_alike, with_names
+from statelake.state_core.formats.reader import Snapshot
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.measure import GroupSums, Measure
-from statelake.state_core.model.snapshot import Entries, KeyedFile, RowNames, Snapshot
+from statelake.state_core.model.snapshot import Entries, KeyedFile, RowNames
 from statelake.state_core.serializers.framework.registry import changes
 
 LOG = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -205,12 +205,6 @@ class Session:
             count = f"{len(statements)} statements" if statements else "no statement"
             raise QueryError(f"{count}, and one is wanted", remedy="give one statement at a time")
         return str(statements[0].type.name)
-
-    def check(self, statements: Sequence[str]) -> None:
-        """Check the statements of an edit; nothing is changed. Errors as of `check_statements`."""
-        from statelake.pipelines.lake.query.statements import check_statements  # noqa: PLC0415 - a ring
-
-        check_statements(self, statements)
 
     def tables(self) -> list[str]:
         """Return the names of all tables: those of states, then those of the catalog."""

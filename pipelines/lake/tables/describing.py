@@ -13,8 +13,8 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
 )
 from statelake.pipelines.lake.tables.table_rows import parse_recorded
+from statelake.state_core.formats.description import KINDS, OperatorDescription, StateDescription
 from statelake.state_core.formats.layout.keyed_states import named_types
-from statelake.state_core.model.description import KINDS, OperatorDescription, StateDescription
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.snapshot import NO_NAMES
 

@@ -189,7 +189,7 @@ def _held(value: TypeSerializer, names: RowNames) -> TypeSerializer:
     """
     if not names.content:
         return value
-    from statelake.state_core.serializers.contents.content import holding  # noqa: PLC0415 - if said
+    from statelake.state_core.serializers.contents.sayings import holding  # noqa: PLC0415 - if said
 
     return holding(value, names.content)
 

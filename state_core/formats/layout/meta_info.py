@@ -30,7 +30,7 @@ from statelake.state_core.serializers import (
     registered_classes,
     write_serializer_snapshot,
 )
-from statelake.state_core.serializers.framework.registry import ADAPTER_VERSION
+from statelake.state_core.serializers.framework.base import ADAPTER_VERSION
 
 _Read = TypeVar("_Read")
 

@@ -1,21 +1,15 @@
-"""Texts and bytes that hold something else: JSON, or messages of Avro.
-
-A saying is one line of text, which is kept with a state: `json {"id":"long"}`. It has all that is
-needed to read and write the values again.
-"""
+"""Texts and bytes that hold something else: JSON, or messages of Avro."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from statelake.state_core.errors import EncodeError, IncompatibleError
+from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.serializers.basic.text import ByteArraySerializer, StringSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
 
@@ -146,49 +140,3 @@ class ContentSerializer(TypeSerializer):
 
 def _bytes_of(held: str | bytes) -> bytes:
     return held if isinstance(held, bytes) else held.encode("utf-8", "surrogatepass")
-
-
-@lru_cache(maxsize=256)
-def content_of(saying: str) -> Content:
-    """Return what a saying says.
-
-    Raises:
-        EncodeError: It is no such saying.
-    """
-    from statelake.state_core.serializers.contents.avro_messages import (  # noqa: PLC0415 - if said
-        AvroMessages,
-    )
-    from statelake.state_core.serializers.contents.json_texts import (  # noqa: PLC0415 - if said
-        JsonTexts,
-    )
-
-    form, _, rest = saying.partition(" ")
-    forms: dict[str, type[JsonTexts | AvroMessages]] = {
-        "json": JsonTexts, "avro": AvroMessages,
-    }  # fmt: skip
-    if form not in forms:
-        raise EncodeError(
-            f"{form!r} is no form of what a text holds", remedy=f"one of: {', '.join(forms)}"
-        )
-    return forms[form].parse(rest)
-
-
-def holding(serializer: TypeSerializer, saying: str) -> TypeSerializer:
-    """Return the serializer of a state's text or bytes, typed by what they hold.
-
-    Args:
-        serializer: The serializer of the state's value, list element or map value.
-        saying: What it holds; empty if nothing was said.
-
-    Raises:
-        IncompatibleError: The values are neither text nor bytes.
-        EncodeError: It is no such saying.
-    """
-    if not saying:
-        return serializer
-    if not isinstance(serializer, StringSerializer | ByteArraySerializer):
-        raise IncompatibleError(
-            f"its values are {serializer.name}; only String and byte[] hold something else",
-            remedy="leave the state out of --decode",
-        )
-    return ContentSerializer(serializer, content_of(saying))

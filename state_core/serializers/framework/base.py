@@ -47,6 +47,7 @@ __all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot", "to_int32"]
 
 VARIABLE = -1
 SHOWN = 200
+ADAPTER_VERSION = 0x7A53C4F0  # of snapshots from before Flink 1.7
 # errors of Arrow for a value of another type
 _NO_COLUMN = (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowError)
 

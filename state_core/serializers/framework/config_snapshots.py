@@ -29,10 +29,13 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.files.java_stream import JavaObject, read_java_stream
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import (
+    ADAPTER_VERSION,
+    TypeSerializer,
+    TypeSerializerSnapshot,
+)
 from statelake.state_core.serializers.framework.compatibility import Compatibility, unknown
 from statelake.state_core.serializers.framework.decoders import opaque_serializer
-from statelake.state_core.serializers.framework.registry import ADAPTER_VERSION
 
 PARAMETERLESS = "org.apache.flink.api.common.typeutils.ParameterlessTypeSerializerConfig"
 BRING_FORWARD = (

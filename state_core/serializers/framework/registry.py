@@ -18,10 +18,12 @@ from statelake.state_core.bounds import SERIALIZER_NESTING
 from statelake.state_core.errors import EncodeError, StateError, UnknownSerializerError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework import plugins
-from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import (
+    ADAPTER_VERSION,
+    TypeSerializer,
+    TypeSerializerSnapshot,
+)
 from statelake.state_core.serializers.framework.built_in import BUILT_IN
-
-ADAPTER_VERSION = 0x7A53C4F0  # of snapshots from before Flink 1.7
 
 _SnapshotClass = TypeVar("_SnapshotClass", bound=type[TypeSerializerSnapshot])
 

@@ -191,10 +191,10 @@ def test_counting_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("statelake.state_core.model.description.measure_operator", never)
+    monkeypatch.setattr("statelake.state_core.formats.description.measure_operator", never)
     report = inspected(WORDS, "--no-entries")
     assert "entries" not in state_of(report, "counter", "count")
-    monkeypatch.setattr("statelake.state_core.model.description.AUTO_COUNT_BYTES", 10)
+    monkeypatch.setattr("statelake.state_core.formats.description.AUTO_COUNT_BYTES", 10)
     assert inspected(WORDS) == report
 
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page
 from statelake.pipelines.report.contents import Report
 from statelake.pipelines.report.gathering import savepoint_report
 from statelake.pipelines.report.page import page_of
-from statelake.state_core.model.description import OperatorDescription, StateDescription
+from statelake.state_core.formats.description import OperatorDescription, StateDescription
 from statelake.state_core.model.redistribution import plan_key_groups
 from statelake.state_core.printable import bytes_text, printable
 from tests.support.browser import chromium, opened

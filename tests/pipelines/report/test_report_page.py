@@ -36,11 +36,11 @@ from statelake.pipelines.report.gathering import savepoint_report
 from statelake.pipelines.report.markup import content_policy, data_text, tag, text
 from statelake.pipelines.report.page import page_of
 from statelake.pipelines.shown import json_text
-from statelake.state_core.model.description import (
-    HeavyKey,
+from statelake.state_core.formats.description import (
     OperatorDescription,
     StateDescription,
 )
+from statelake.state_core.formats.key_weights import HeavyKey
 from statelake.state_core.model.redistribution import held_groups
 from statelake.state_core.printable import printable
 from tests.support.lakes import DEMO

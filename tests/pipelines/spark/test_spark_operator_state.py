@@ -21,7 +21,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables import file_spans as units
 from statelake.pipelines.lake.tables import operator_tables
 from statelake.pipelines.spark.engine import SparkEngine
-from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.formats.reader import Snapshot
 from tests.support.command import run
 from tests.support.savepoints.golden_cases import GoldenCase
 from tests.support.savepoints.operator_contents import (

@@ -36,7 +36,7 @@ from statelake.pipelines.ui.pages import script, top
 from statelake.pipelines.ui.server import Audit, Site
 from statelake.pipelines.ui.views import PAGE_ROWS, Name, Options, Source
 from statelake.state_core.errors import DeclarationError, StateError
-from statelake.state_core.model.description import HeavyKey
+from statelake.state_core.formats.key_weights import HeavyKey
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.printable import printable
 from tests.support.lakes import DEMO, FLINK, demo_lake, files_of

@@ -30,9 +30,9 @@ from statelake.state_core.formats.channels import (
     records_in_flight,
 )
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
+from statelake.state_core.formats.reader import Snapshot
 from statelake.state_core.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.model.channels import Channel, ChannelFile
-from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.backlogs import (
     BACKLOGS,

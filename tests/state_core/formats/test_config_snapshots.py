@@ -28,11 +28,11 @@ from statelake.state_core.formats.layout.meta_info import (
 )
 from statelake.state_core.serializers import registered_classes
 from statelake.state_core.serializers.composite.collections import ListSerializerSnapshot
+from statelake.state_core.serializers.framework.base import ADAPTER_VERSION
 from statelake.state_core.serializers.framework.config_snapshots import (
     PARAMETERLESS,
     JavaSerializerSnapshot,
 )
-from statelake.state_core.serializers.framework.registry import ADAPTER_VERSION
 from statelake.state_core.serializers.framework.snapshots import NESTED_MAGIC
 from statelake.state_core.serializers.sql.types.logical_type_objects import java_class, java_object
 from statelake.state_core.serializers.type_spec import parse_type

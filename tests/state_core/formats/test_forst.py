@@ -23,8 +23,8 @@ from statelake.state_core.formats.layout.meta_info import (
     serializer_entry,
 )
 from statelake.state_core.formats.layout.state_compatibility import OperatorSchema, check_operators
+from statelake.state_core.formats.reader import Snapshot
 from statelake.state_core.formats.writing.new_states import NewKeyedState
-from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.serializers.composite.wrappers import AsyncTtlSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Verdict
 from statelake.state_core.serializers.type_spec import parse_type

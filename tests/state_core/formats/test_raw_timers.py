@@ -19,10 +19,10 @@ from statelake.state_core.formats.keyed.timers.raw_timers import (
     raw_spans,
     read_timers_header,
 )
-from statelake.state_core.formats.reader import without_raw_timers
+from statelake.state_core.formats.reader import Snapshot, without_raw_timers
 from statelake.state_core.integrity import check_snapshot, salvage_snapshot
 from statelake.state_core.model.handles import KeyGroupRange, KeyGroupsHandle, KeyGroupsKind
-from statelake.state_core.model.snapshot import Operator, Snapshot
+from statelake.state_core.model.snapshot import Operator
 from tests.support.savepoints.heap_timers import TIMER_KEYS, heap_timers, heap_timers_lines
 
 EVENT, PROCESSING = "_timer_state/event_user-timers", "_timer_state/processing_user-timers"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from statelake import open_snapshot
-from statelake.state_core.model.snapshot import Operator, Snapshot
+from statelake.state_core.formats.reader import Snapshot
+from statelake.state_core.model.snapshot import Operator
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 CASES = golden_cases()

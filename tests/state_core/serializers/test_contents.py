@@ -16,13 +16,14 @@ from statelake.state_core.errors import EncodeError, IncompatibleError
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.basic.text import ByteArraySerializer, StringSerializer
 from statelake.state_core.serializers.contents.avro_messages import AvroMessages
-from statelake.state_core.serializers.contents.content import UnfitError, content_of, holding
+from statelake.state_core.serializers.contents.content import UnfitError
 from statelake.state_core.serializers.contents.json_texts import (
     MAP_FROM,
     MOST_LEVELS,
     JsonTexts,
     shape_of,
 )
+from statelake.state_core.serializers.contents.sayings import content_of, holding
 from tests.support.serializers.serializer_columns import decode, encode, read, write
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=6)

@@ -28,7 +28,7 @@ from statelake.state_core.serializers.basic.text import ByteArraySerializer, Str
 from statelake.state_core.serializers.composite.evolution import migrate_column, migrate_value
 from statelake.state_core.serializers.composite.null_fields import null_fields
 from statelake.state_core.serializers.composite.pojo import PojoSerializer, SubclassValue
-from statelake.state_core.serializers.contents.content import holding
+from statelake.state_core.serializers.contents.sayings import holding
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.decoders import written_by
 from statelake.state_core.serializers.kryo.decoding import declare_classes

@@ -10,7 +10,7 @@ from typing import Any
 
 from statelake.state_core.connectors.sources import sources_of
 from statelake.state_core.formats.channels import channels_of, read_channels, value_serializer
-from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.formats.reader import Snapshot
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.golden_cases import GOLDEN
 

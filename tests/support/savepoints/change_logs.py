@@ -6,7 +6,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.formats.reader import Snapshot
 from tests.support.savepoints.golden_cases import GOLDEN
 
 __all__ = ["CHECKPOINTS", "rows_of", "savepoint_of", "unpack"]

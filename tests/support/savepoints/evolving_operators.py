@@ -9,7 +9,7 @@ from typing import Any
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.records import OperatorStateRecord, SnapshotRecord
 from statelake.pipelines.lake.verify.compatibility import check_against
-from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.formats.reader import Snapshot
 from statelake.state_core.serializers.framework.compatibility import Verdict
 from tests.support.lakes import import_as
 from tests.support.savepoints.evolving_savepoints import (

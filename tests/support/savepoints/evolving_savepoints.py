@@ -17,7 +17,8 @@ from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_states import parse_keyed_state
-from statelake.state_core.model.snapshot import KeyedState, Snapshot, StateKind
+from statelake.state_core.formats.reader import Snapshot
+from statelake.state_core.model.snapshot import KeyedState, StateKind
 from statelake.state_core.serializers.composite.pojo import SubclassValue
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.savepoints.golden_cases import GOLDEN

@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from statelake import open_snapshot
-from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.formats.reader import Snapshot
 from tests.support.savepoints.golden_cases import GoldenCase
 
 __all__ = [

@@ -20,9 +20,10 @@ from statelake.state_core.formats.layout.keyed_states import (
     key_parts,
     parse_keyed_state,
 )
+from statelake.state_core.formats.reader import Snapshot
 from statelake.state_core.formats.rewriting.kryo_parts import KryoPart, PartSnapshot, replaced
 from statelake.state_core.formats.rewriting.value_migration import TTL_BYTES, rewrite_entry
-from statelake.state_core.model.snapshot import KeyedState, Operator, OperatorState, Snapshot
+from statelake.state_core.model.snapshot import KeyedState, Operator, OperatorState
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.decoders import undecoded, written_by
 from statelake.state_core.serializers.kryo.graph import Item

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from statelake.state_core.model.snapshot import OperatorState, Snapshot
+from statelake.state_core.formats.reader import Snapshot
+from statelake.state_core.model.snapshot import OperatorState
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 __all__ = ["OPERATOR_CASES", "UIDS", "assert_dealt_out", "by_subtask", "copies", "state_of"]

@@ -27,7 +27,7 @@ from statelake.pipelines.cli.options import (
 from statelake.state_core.printable import brief
 
 if TYPE_CHECKING:
-    from statelake.state_core.model.expiring import ExpiredState
+    from statelake.state_core.formats.expiring import ExpiredState
 
 LONGEST_KEY = 200
 

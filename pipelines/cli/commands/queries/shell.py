@@ -173,8 +173,10 @@ class Shell:
             print_rows(rows, ROWS)
 
     def _keep(self, statement: str) -> None:
+        from statelake.pipelines.lake.query.statements import check_statements  # noqa: PLC0415 - DuckDB
+
         with self.session() as session:
-            session.check([*self.kept, statement])
+            check_statements(session, [*self.kept, statement])
         self.kept.append(statement)
         tell(f"kept: {len(self.kept)} so far; .commit SNAPSHOT makes a snapshot of them")
 

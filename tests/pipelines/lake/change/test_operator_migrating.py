@@ -36,7 +36,8 @@ from statelake.pipelines.lake.verify.integrity import stored_faults
 from statelake.state_core.errors import IncompatibleError, NotFoundError, StateError
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
-from statelake.state_core.model.snapshot import OperatorState, Snapshot
+from statelake.state_core.formats.reader import Snapshot
+from statelake.state_core.model.snapshot import OperatorState
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.lakes import LOCAL, assert_whole, edit, golden, import_as, kept_files
 from tests.support.savepoints.evolving_operators import (

@@ -16,7 +16,8 @@ from deltalake import write_deltalake
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
-from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.edit_results import EditResult
+from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from statelake.pipelines.shown import plain
 from statelake.state_core.errors import EncodeError, NoMatchError, NotFoundError
 from statelake.state_core.model.key_groups import key_groups_of_hashes

@@ -25,8 +25,9 @@ from statelake.state_core.errors import (
     StateError,
     UnreadableTableError,
 )
+from statelake.state_core.formats.reader import Snapshot
 from statelake.state_core.model.measure import measure_operator
-from statelake.state_core.model.snapshot import Snapshot, StateKind
+from statelake.state_core.model.snapshot import StateKind
 from tests.support.lakes import (
     KINDS,
     LOCAL,

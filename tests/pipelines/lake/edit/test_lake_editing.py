@@ -14,7 +14,8 @@ from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.dropping import drop_snapshots
 from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
-from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.edit_results import EditResult
+from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from statelake.state_core.errors import (
     ConflictError,
     EncodeError,

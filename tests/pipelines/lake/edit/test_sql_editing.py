@@ -16,7 +16,8 @@ from statelake.pipelines.lake.catalog.attempts import Attempt
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit import rewriting
 from statelake.pipelines.lake.edit.committing import commit_snapshot
-from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit, edit_snapshot
+from statelake.pipelines.lake.edit.edit_results import EditResult
+from statelake.pipelines.lake.edit.editing import SnapshotEdit, edit_snapshot
 from statelake.pipelines.lake.edit.key_group_layout import KeyGroupLayout
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.query.session import QueryError, Session

@@ -23,7 +23,7 @@ from statelake.state_core.errors import (
     SnapshotError,
     UnsupportedFormatError,
 )
-from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.formats.reader import Snapshot
 from tests.support.lakes import (
     KINDS,
     LOCAL,

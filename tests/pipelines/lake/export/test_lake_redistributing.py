@@ -13,7 +13,7 @@ from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
-from statelake.state_core.model.snapshot import Snapshot
+from statelake.state_core.formats.reader import Snapshot
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.operator_contents import (
     OPERATOR_CASES,

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,8 @@ import pyarrow as pa
 
 from statelake.state_core.column_names import field_name
 from statelake.state_core.errors import StateError, UnwalkableError
+from statelake.state_core.formats.layout.keyed_states import named_types
+from statelake.state_core.formats.metadata.state_files import job_directory
 from statelake.state_core.model.handles import DistributionMode
 from statelake.state_core.model.measure import measure_operator, measure_readable
 from statelake.state_core.model.redistribution import (
@@ -55,6 +57,9 @@ from statelake.state_core.printable import (
     printable_json,
 )
 
+if TYPE_CHECKING:
+    from statelake.state_core.formats.key_weights import HeavyKey
+
 I64Array: TypeAlias = npt.NDArray[np.int64]
 
 AUTO_COUNT_BYTES = 2 << 30
@@ -68,23 +73,6 @@ KINDS = {
     DistributionMode.UNION: "union",
     DistributionMode.BROADCAST: "broadcast",
 }
-
-
-@dataclass(frozen=True)
-class HeavyKey:
-    """A key and what one state, or all of them, hold for it.
-
-    Attributes:
-        key: The key, as Arrow gives it to Python.
-        key_group: Its key group.
-        entries: Its entries: of a map each of its own.
-        size: The bytes of their keys and values.
-    """
-
-    key: Any
-    key_group: int
-    entries: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -635,10 +623,6 @@ def _short(error: StateError) -> str:
 
 def needed_directories(snapshot: SnapshotDescription) -> tuple[NeededDirectory, ...]:
     """Return the directories of the files of a snapshot that can't be read."""
-    from statelake.state_core.formats.metadata.state_files import (  # noqa: PLC0415 - if something is missing
-        job_directory,
-    )
-
     sizes: dict[str, int] = {}
     for operator in snapshot.operators:
         for each in operator.unread:
@@ -1032,8 +1016,6 @@ def _named(state: KeyedState) -> RowTypes | None:
     """Return the types of a state whose rows have names for their fields."""
     if state.names == NO_NAMES or not state.files:
         return None
-    from statelake.state_core.formats.layout.keyed_states import named_types  # noqa: PLC0415 - if named
-
     return named_types(state.meta_info, state.files[0][0].key_serializer, state.names)
 
 

@@ -5,7 +5,7 @@ A snapshot has the time of each value's last access, but no time to live: only t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelake.state_core.errors import NotFoundError, OversizedError, StateError, did_you_mean
+from statelake.state_core.formats.key_weights import StateWeights
+from statelake.state_core.formats.whole_rows import whole_column
 from statelake.state_core.model.snapshot import KeyedState, Snapshot
 
 EVERY = ""  # names all states in `ttl`
@@ -70,6 +72,7 @@ class Expired:
 
 def expired_in_snapshot(
     snapshot: Snapshot,
+    top: Callable[..., Mapping[str, Mapping[str, StateWeights]]],
     ttl: timedelta | Mapping[str, timedelta],
     *,
     at: datetime | None = None,
@@ -77,7 +80,7 @@ def expired_in_snapshot(
     limit: int = 100,
     problems: list[str] | None = None,
 ) -> Expired:
-    """Return what of a snapshot has expired; arguments as for `Snapshot.expired`.
+    """Return what of a snapshot has expired, by its `top`; arguments as for `Snapshot.expired`.
 
     Raises:
         NotFoundError: A named state does not exist, or has no times of last access.
@@ -113,7 +116,7 @@ def expired_in_snapshot(
             rule = "the newest last access, since a copy changes the time of a snapshot's files"
     every = sorted(set(chosen.values()))
     # all states in one pass
-    weighed = snapshot.top(1, ttl=every, at=at, problems=problems) if chosen else {}
+    weighed = top(1, ttl=every, at=at, problems=problems) if chosen else {}
     states = []
     for name, life in chosen.items():
         operator, state = timed[name]
@@ -171,8 +174,6 @@ def _newest(state: KeyedState) -> int:
 def _keys(state: KeyedState, until: int, limit: int) -> Iterator[Any]:
     """Yield the first keys of which something has expired, each once in a row of entries."""
     yielded: set[str] = set()
-    from statelake.state_core.formats.whole_rows import whole_column  # noqa: PLC0415 - formats import the model
-
     for batch, (owners, times) in _times(state, ("key", "raw_key", TTL)):
         gone = pc.fill_null(pc.less_equal(times, until), False).to_numpy(zero_copy_only=False)
         rows = np.unique(owners[gone])
