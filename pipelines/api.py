@@ -38,11 +38,12 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
     whole_snapshot,
 )
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
+from statelake.pipelines.live.requests import Canary, Drill, Rescale
 from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
 from statelake.pipelines.requests.request import asks
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.deprecation import warn_deprecated
-from statelake.state_core.errors import DeclarationError, EncodeError, NotFoundError, StateError
+from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
 from statelake.state_core.files.storage_options import with_storage_options
 from statelake.state_core.model.snapshot import Operator, Snapshot
 from statelake.state_core.printable import printable
@@ -80,15 +81,13 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.verify.diffing import Differences, SortBy
     from statelake.pipelines.lake.verify.lake_checking import LakeReport
     from statelake.pipelines.live.canary import CanaryResult, DrillResult
-    from statelake.pipelines.live.cluster import FlinkCluster, Report
-    from statelake.pipelines.live.jars import JarRun
+    from statelake.pipelines.live.cluster import FlinkCluster
     from statelake.pipelines.live.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.live.rescale_steps import RescalePlan
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.report.notebook import NotebookResult
     from statelake.pipelines.runtime import RunResult
-    from statelake.pipelines.sql_jobs.sql_scripts import SqlScript
-    from statelake.pipelines.sql_jobs.sql_upgrades import SqlChange, SqlUpgrade
+    from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
     from statelake.state_core.connectors.sinks import Sink
     from statelake.state_core.connectors.sources import Source
     from statelake.state_core.formats.key_weights import StateWeights
@@ -142,37 +141,6 @@ __all__ = [
 
 
 Result = TypeVar("Result")
-
-
-def _sql_change(
-    old_plan: str | os.PathLike[str] | Plan | SqlScript,
-    new_plan: str | os.PathLike[str] | Plan | SqlScript,
-    pairs: str | Sequence[str],
-    accept: str | Sequence[str],
-    like: str | os.PathLike[str],
-    no_uids: NoUids,
-    uids: Iterable[str],
-) -> SqlChange | None:
-    """Return the change of a job's SQL; None without plans.
-
-    Raises:
-        EncodeError: There is one plan, or what belongs to plans and none of them.
-    """
-    from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
-    from statelake.pipelines.sql_jobs.sql_upgrades import SqlChange, read_pairs
-
-    words = (accept,) if isinstance(accept, str) and accept else tuple(accept)
-    uids = tuple(uids)
-    if not (old_plan and new_plan):
-        if old_plan or new_plan or pairs or words or like or no_uids or uids:
-            raise EncodeError(
-                "an upgrade of SQL needs both plans",
-                remedy="give --old-plan, that of the job that runs, and --new-plan",
-            )
-        return None
-    return SqlChange(
-        SqlPlans(old_plan, new_plan), read_pairs(pairs), words, os.fspath(like), no_uids, uids
-    )  # fmt: skip
 
 
 def _key_text(key: object) -> str:
@@ -908,72 +876,12 @@ class Job:
 
         check_names(self.name, snapshot)
 
-    def live_rescale(
-        self,
-        cluster: FlinkCluster,
-        flink_job: str,
-        program: JarRun,
-        *,
-        exports: str,
-        savepoints: str = "",
-        old: JarRun | None = None,
-        parallelism: int | None = None,
-        max_parallelism: int | None = None,
-        path_map: Iterable[str] = (),
-        migrate: str = "",
-        old_plan: str | os.PathLike[str] | Plan | SqlScript = "",
-        new_plan: str | os.PathLike[str] | Plan | SqlScript = "",
-        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-        accept: str | Sequence[str] = (),
-        like: str | os.PathLike[str] = "",
-        no_uids: NoUids = False,
-        uids: Iterable[str] = (),
-        against: str = "",
-        declared: str = "",
-        format: str = "canonical",  # noqa: A002
-        savepoint_timeout: float = 600,
-        timeout: float = 300,
-    ) -> LiveRescale:
-        """Return a rescale, migration or upgrade of the running job, to be planned and executed.
-
-        Args:
-            cluster: The cluster.
-            flink_job: The job there: its id or its name.
-            program: The program to run afterwards.
-            exports: Where the new savepoint is written, as this machine names it.
-            savepoints: Where the cluster puts the job's savepoint; by default as it is configured.
-            old: The program that runs now, to be run again if the new one fails; by default the
-                same.
-            parallelism: By default as it is.
-            max_parallelism: By default as it is.
-            path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-            migrate: A file with the new types of states.
-            old_plan: The compiled plan of the Flink SQL job that runs, if its query changes: a file
-                of JSON, or what `compile_sql` returns. The command gives scripts, which are
-                compiled when they are needed: not on the way back.
-            new_plan: That of the job that is to go on.
-            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-            accept: What the new job need not keep, as for `sql_upgrade`.
-            like: A savepoint of the new job, whose types are taken.
-            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-                `old` if the old one alone does.
-            uids: Uids of operators of the SQL job of which a savepoint of Flink 1 has hashes.
-            against: A file or a savepoint whose types the snapshot must fit.
-            declared: The new job's declaration, which is checked: `MODULE:JOB`.
-            format: Of the job's savepoint: `canonical` or `native`.
-            savepoint_timeout: The longest time of the savepoint, in seconds.
-            timeout: The longest time until the job runs and has completed a checkpoint.
-        """
-        from statelake.pipelines.find.path_map import PathMap
+    @asks(Rescale)
+    def live_rescale(self, request: Rescale) -> LiveRescale:
+        """Return a rescale, migration or upgrade of the running job, to be planned and executed."""
         from statelake.pipelines.live.rescale_steps import RescalePlan
 
-        plan = RescalePlan(
-            self.name, flink_job, program, old or program, savepoints, exports,
-            PathMap.parse(path_map), parallelism or 0, max_parallelism or 0, migrate, against,
-            declared, format, savepoint_timeout, timeout,
-            _sql_change(old_plan, new_plan, map, accept, like, no_uids, uids),
-        )  # fmt: skip
-        return LiveRescale(self, cluster, plan)
+        return LiveRescale(self, RescalePlan.of(self.name, request))
 
 
 @dataclass(frozen=True, repr=False)
@@ -981,7 +889,6 @@ class LiveRescale:
     """A rescale, migration or upgrade of a job that runs on a cluster."""
 
     job: Job
-    cluster: FlinkCluster
     asked: RescalePlan
 
     def __repr__(self) -> str:
@@ -991,9 +898,10 @@ class LiveRescale:
         """Return what `execute` would do; nothing is changed."""
         from statelake.pipelines.live.live_rescaling import RescalePreview
 
-        running = self.cluster.job(self.cluster.find_job(self.asked.flink_job).id)
+        request = self.asked.request
+        running = request.cluster.job(request.cluster.find_job(request.flink_job).id)
         sql = None if self.asked.sql is None else self.asked.sql.verdict()
-        return RescalePreview(self.asked.on(self.cluster), running, sql)
+        return RescalePreview(self.asked.completed(), running, sql)
 
     def execute(
         self,
@@ -1012,8 +920,8 @@ class LiveRescale:
         from statelake.pipelines.live.live_rescaling import rescale_job
 
         return rescale_job(
-            self.cluster, self.job.lake.catalog, self.asked, roll_back=roll_back,
-            take_over=take_over, engine=self.job.engine, progress=report,
+            self.job.lake.catalog, self.asked, roll_back=roll_back, take_over=take_over,
+            engine=self.job.engine, progress=report,
         )  # fmt: skip
 
 
@@ -1347,56 +1255,12 @@ class LakeSnapshot(Snapshot):
 
         return plan_rescale(self.record, parallelism, max_parallelism)
 
-    def canary(
-        self,
-        cluster: FlinkCluster,
-        program: JarRun,
-        exports: str = "",
-        *,
-        path_map: Iterable[str] = (),
-        parallelism: int | None = None,
-        max_parallelism: int | None = None,
-        sample: float | None = None,
-        seed: int = 0,
-        mask: Mask | str | os.PathLike[str] | None = None,
-        leave_out_opaque: bool = False,
-        inexact: bool = False,
-        against: str = "",
-        timeout: float = 300,
-        report: Report | None = None,
-    ) -> CanaryResult:
-        """Run a program from it until that has completed a checkpoint, and cancel it.
-
-        Args:
-            cluster: The cluster: for staging, or the job's own.
-            program: The program.
-            exports: Where its savepoint is written, as this machine names it; by default the
-                cluster's directory for savepoints, by `path_map`.
-            path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-            parallelism: By default as it was.
-            max_parallelism: By default as it was.
-            sample: As for `export`, like the next three.
-            seed: Another one samples other keys.
-            mask: What becomes of keys and values.
-            leave_out_opaque: Whether state that can't be sampled or masked is left out.
-            inexact: Whether masks go by what columns show of values that they don't hold in full.
-            against: A file or a savepoint with the new types, for statelake's own verdict.
-            timeout: Seconds until it must run and have completed a checkpoint.
-            report: Called with the awaited event.
-        """
-        from statelake.pipelines.find.path_map import PathMap
-        from statelake.pipelines.lake.share.sharing import sharing_of
+    @asks(Canary)
+    def canary(self, request: Canary) -> CanaryResult:
+        """Run a program from it until that has completed a checkpoint, and cancel it."""
         from statelake.pipelines.live.canary import run_canary
 
-        return run_canary(
-            cluster, self._catalog, self.job.name, self.name, program, exports,
-            paths=PathMap.parse(path_map), parallelism=parallelism,
-            max_parallelism=max_parallelism,
-            sharing=sharing_of(
-                sample, seed, mask, leave_out_opaque=leave_out_opaque, inexact=inexact
-            ),
-            against=against, timeout=timeout, engine=self.job.engine, report=report,
-        )  # fmt: skip
+        return run_canary(self._catalog, self.job.name, self.name, request, self.job.engine)
 
     def check_integrity(self, savepoint: Snapshot | None = None) -> list[str]:
         """Read, count and hash every row; return a sentence for each fault.
@@ -2087,38 +1951,17 @@ def copy_checkpoints(
     return copy_checkpoints(directory, dest, options, since=since, progress=progress)
 
 
-def drill(
-    location: str | os.PathLike[str],
-    cluster: FlinkCluster,
-    program: JarRun,
-    *,
-    path_map: Iterable[str] = (),
-    parallelism: int | None = None,
-    timeout: float = 300,
-    report: Report | None = None,
-) -> DrillResult:
+@asks(Drill)
+def drill(request: Drill) -> DrillResult:
     """Restore the newest sound snapshot below a directory, as after a disaster, and cancel the job.
-
-    Args:
-        location: The snapshot, or a directory that has it, a path or URI.
-        cluster: The cluster: in the second region, or for staging.
-        program: The program.
-        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-        parallelism: By default as it was.
-        timeout: Seconds until it must run and have completed a checkpoint.
-        report: Called with the awaited event.
 
     Raises:
         NotFoundError: No snapshot there can be restored.
         ClusterError: The cluster can't be asked.
     """
-    from statelake.pipelines.find.path_map import PathMap
     from statelake.pipelines.live.canary import run_drill
 
-    return run_drill(
-        cluster, location, program, paths=PathMap.parse(path_map), parallelism=parallelism,
-        timeout=timeout, report=report,
-    )  # fmt: skip
+    return run_drill(request)
 
 
 def orphans(

@@ -277,13 +277,15 @@ def request_options(request: Callable[..., Asked]) -> Callable[[Command], Comman
     """Return a decorator that adds the options of a request, and passes it as `request`.
 
     Args:
-        request: The class of the request. What it refuses is an error of usage.
+        request: The class of the request. What it refuses is an error of usage. What no words say
+            has its default, or None, until the command sets it.
     """
-    options = list(options_of(request))
+    options = [each for each in options_of(request) if not each.given]
+    unset = {each.name: None for each in options_of(request) if each.given and each.required}
 
     def gather(**values: Any) -> Asked:
         try:
-            return request(**values)
+            return request(**unset, **values)
         except DeclarationError as error:
             raise click.UsageError(str(error)) from error
 
@@ -294,7 +296,9 @@ def request_options(request: Callable[..., Asked]) -> Callable[[Command], Comman
 def _click_option(option: Option) -> Callable[[Any], Any]:
     """Return an option of a command."""
     if option.kind is bool:
-        return click.option(option.flag, option.name, is_flag=True, help=option.help)
+        return click.option(
+            option.flag, option.name, is_flag=True, default=option.default, help=option.help
+        )
     kind: Any = option.kind if option.parse is None else str
     if option.choices:
         kind = click.Choice(option.choices)
@@ -304,6 +308,7 @@ def _click_option(option: Option) -> Callable[[Any], Any]:
         option.flag, option.name, type=kind, multiple=option.many, required=option.required,
         metavar=option.placeholder or None, default=option.default, help=option.help,
         show_default=option.default not in (None, (), ""),
+        envvar=option.variable or None, show_envvar=bool(option.variable),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 ============  =========================================================================
 `request`     `Request`: fields with a type, a default, a placeholder and help
+`shared`      fields that several requests have
 `changes`     snapshots with new types, for Flink 2, or for a changed query
 ============  =========================================================================
 

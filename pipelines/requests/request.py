@@ -11,6 +11,7 @@ from functools import cache, wraps
 from typing import (
     Any,
     Concatenate,
+    Generic,
     Literal,
     ParamSpec,
     TypeVar,
@@ -18,6 +19,7 @@ from typing import (
     cast,
     get_args,
     get_origin,
+    overload,
 )
 
 from typing_extensions import dataclass_transform
@@ -42,6 +44,7 @@ def option(
     most: float | None = None,
     flag: str = "",
     parse: Callable[[str], Any] | None = None,
+    variable: str = "",
 ) -> Any:
     """Return a field of a request.
 
@@ -54,15 +57,32 @@ def option(
         most: The largest number that it may be.
         flag: The name of the option, if it is not that of the field.
         parse: What makes its value of text, which may be given instead.
+        variable: The variable of the environment from which the command takes it otherwise.
     """
     metadata = {
         "help": help, "placeholder": placeholder, "least": least, "most": most, "flag": flag,
-        "parse": parse,
+        "parse": parse, "variable": variable,
     }  # fmt: skip
     return field(default=default, kw_only=kw_only, metadata=metadata)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(option,))
+def given(
+    help: str,  # noqa: A002 - as of `option`
+    *,
+    default: Any = MISSING,
+    kw_only: bool = True,
+) -> Any:
+    """Return a field that no words say: only the method has it, and the command sets it later.
+
+    Args:
+        help: A sentence about its value.
+        default: Its default; without one it must be given.
+        kw_only: Whether it may only be given by its name.
+    """
+    return field(default=default, kw_only=kw_only, metadata={"help": help, "given": True})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, given))
 class Request:
     """What is asked of an operation. A list of texts may be given as one text.
 
@@ -102,15 +122,19 @@ class Option:
         least: The smallest number that it may be; None without one.
         most: The largest number that it may be; None without one.
         parse: What makes its value of text; None without one.
+        variable: The variable of the environment from which the command takes it otherwise.
+        given: Whether no words say it; see `given`.
     """
 
     def __init__(self, declared: Field[Any], hint: Any) -> None:
         metadata = declared.metadata
         self.name = declared.name
-        self.flag = metadata["flag"] or f"--{declared.name.replace('_', '-')}"
+        self.flag = metadata.get("flag") or f"--{declared.name.replace('_', '-')}"
         self.help = metadata["help"]
-        self.placeholder = metadata["placeholder"]
-        self.least, self.most, self.parse = metadata["least"], metadata["most"], metadata["parse"]
+        self.placeholder = metadata.get("placeholder", "")
+        self.least, self.most = metadata.get("least"), metadata.get("most")
+        self.parse, self.variable = metadata.get("parse"), metadata.get("variable", "")
+        self.given = metadata.get("given", False)
         self.required = declared.default is MISSING
         self.default: Any = None if self.required else declared.default
         self.many = get_origin(hint) is not None and issubclass_of(hint, Sequence)
@@ -129,7 +153,12 @@ class Option:
         return self._one(given)
 
     def _one(self, given: Any) -> Any:
-        value = given if self.parse is None or not isinstance(given, str) else self.parse(given)
+        value = given
+        if self.parse is not None and isinstance(given, str):
+            try:
+                value = self.parse(given)
+            except DeclarationError as error:
+                refuse(f"{self.flag}: {error.problem}", error.remedy)
         if self.least is not None and value is not None and value < self.least:
             refuse(f"{self.flag} is {value}, and must be at least {self.least}")
         if self.most is not None and value is not None and value > self.most:
@@ -177,33 +206,39 @@ def _hint(written: str, names: dict[str, Any]) -> Any:
         return Any
 
 
-def asks(
-    request: Callable[Given, Asked],
-) -> Callable[[Callable[[Self, Asked], Result]], Callable[Concatenate[Self, Given], Result]]:
-    """Return a decorator of a method: it takes the fields of a request, instead of the request.
+class asks(Generic[Given, Asked]):  # noqa: N801 - a decorator
+    """Let a method, or a function, take the fields of a request instead of the request.
 
     Args:
-        request: The request, whose fields are in the method's documentation.
+        request: The request, whose fields are in the documentation.
     """
-    options = [Option(each, str) for each in fields(request)]  # type: ignore[arg-type]
 
-    def decorate(
-        method: Callable[[Self, Asked], Result],
-    ) -> Callable[Concatenate[Self, Given], Result]:
+    def __init__(self, request: Callable[Given, Asked]) -> None:
+        self.request: Callable[..., Asked] = request
+
+    @overload
+    def __call__(self, method: Callable[[Asked], Result]) -> Callable[Given, Result]: ...
+    @overload
+    def __call__(
+        self, method: Callable[[Self, Asked], Result]
+    ) -> Callable[Concatenate[Self, Given], Result]: ...
+    def __call__(self, method: Callable[..., Any]) -> Any:
+        """Return what takes the fields."""
+        *instance, _ = inspect.signature(method).parameters.values()
+        taken = inspect.signature(self.request)
+        whole = taken.replace(parameters=[*instance, *taken.parameters.values()])
+
         @wraps(method)
-        def ask(self: Self, /, *values: Given.args, **named: Given.kwargs) -> Result:
-            return method(self, request(*values, **named))
+        def ask(*values: Any, **named: Any) -> Any:
+            bound = whole.bind(*values, **named).arguments
+            return method(*(bound.pop(each.name) for each in instance), self.request(**bound))
 
+        options = [Option(each, str) for each in fields(self.request)]  # type: ignore[arg-type]
         ask.__doc__ = f"{inspect.getdoc(method)}\n\n{arguments_text(options)}"
-        own = inspect.signature(method)
-        taken = inspect.signature(request)
-        instance = next(iter(own.parameters.values()))
-        ask.__signature__ = own.replace(  # type: ignore[attr-defined]
-            parameters=[instance, *taken.parameters.values()]
+        ask.__signature__ = whole.replace(  # type: ignore[attr-defined]
+            return_annotation=inspect.signature(method).return_annotation
         )
         return ask
-
-    return decorate
 
 
 def arguments_text(options: Iterable[Option]) -> str:
