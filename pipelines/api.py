@@ -40,7 +40,9 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.live.requests import Canary, Drill, Rescale
 from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
-from statelake.pipelines.requests.request import asks
+from statelake.pipelines.requests.request import asks, takes
+from statelake.pipelines.requests.savepoints import Export, Written
+from statelake.pipelines.requests.shared import Sharing
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.deprecation import warn_deprecated
 from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
@@ -77,7 +79,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.keys.key_history import KeyHistory
     from statelake.pipelines.lake.query.limits import QueryLimits
     from statelake.pipelines.lake.query.session import Session
-    from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.verify.diffing import Differences, SortBy
     from statelake.pipelines.lake.verify.lake_checking import LakeReport
     from statelake.pipelines.live.canary import CanaryResult, DrillResult
@@ -988,53 +989,18 @@ class LakeSnapshot(Snapshot):
         """Its id, if it was asked for by that; other names are refused for what changes it."""
         return self.name if self.asked == self.name else self.job._whole(self.asked)  # noqa: SLF001 - of the job here
 
-    def export(
-        self,
-        to: str | os.PathLike[str],
-        *,
-        parallelism: int | None = None,
-        max_parallelism: int | None = None,
-        compression: str | None = None,
-        conf: Mapping[str, str] | None = None,
-        metadata_version: int | None = None,
-        operator_state_version: int | None = None,
-        drop_channel_state: bool = False,
-        sample: float | None = None,
-        seed: int = 0,
-        mask: Mask | str | os.PathLike[str] | None = None,
-        leave_out_opaque: bool = False,
-        inexact: bool = False,
-    ) -> ExportResult:
-        """Write it as a savepoint that Flink restores.
-
-        Args:
-            to: A directory that does not exist.
-            parallelism: The parallelism of every operator with state; by default as it was.
-            max_parallelism: Another one gives every key a new key group; by default as it was.
-            compression: `snappy` or `none`; by default as it was.
-            conf: Flink's configuration, with its setting of compression.
-            metadata_version: 3 to 6; by default as it was. 3 restores in any Flink since 1.11.
-            operator_state_version: 6, or 5 for Flink before 1.18; by default as it was.
-            drop_channel_state: Whether records in flight are left out, which the job never sees.
-            sample: The share of the keys that is written, such as 0.01; by default all.
-            seed: Another one samples other keys.
-            mask: What becomes of keys and values, or a YAML file that says it.
-            leave_out_opaque: Whether state that can't be sampled or masked is left out.
-            inexact: Whether masks go by what columns show of values that they don't hold in full.
-        """
+    @asks(Export)
+    def export(self, request: Export) -> ExportResult:
+        """Write it as a savepoint that Flink restores."""
         from statelake.pipelines.lake.export.exporting import export_snapshot
         from statelake.pipelines.lake.share.sharing import sharing_of
         from statelake.state_core.files.compression import configured_compression
 
+        compression = configured_compression(request.conf, request.compression)
         return export_snapshot(
-            self._catalog, self.job.name, self.name, to, parallelism=parallelism,
-            max_parallelism=max_parallelism,
-            compression=configured_compression(conf or {}, compression),
-            metadata_version=metadata_version, operator_state_version=operator_state_version,
-            sharing=sharing_of(
-                sample, seed, mask, leave_out_opaque=leave_out_opaque, inexact=inexact
-            ),
-            drop_channel_state=drop_channel_state, engine=self.job.engine,
+            self._catalog, self.job.name, self.name,
+            **request.words(Written) | {"compression": compression},
+            sharing=sharing_of(**request.words(Sharing)), engine=self.job.engine,
             progress=self.job.progress,
         )  # fmt: skip
 
@@ -1951,7 +1917,7 @@ def copy_checkpoints(
     return copy_checkpoints(directory, dest, options, since=since, progress=progress)
 
 
-@asks(Drill)
+@takes(Drill)
 def drill(request: Drill) -> DrillResult:
     """Restore the newest sound snapshot below a directory, as after a disaster, and cancel the job.
 

@@ -52,6 +52,10 @@ LATE = {
     ("state_core.formats", "state_core.plans"): "a snapshot is opened with the names of its plan",
     ("pipelines.engine_choice", "pipelines.spark"): "Spark is loaded where it is chosen",
     ("pipelines.bootstrap", "pipelines.spark"): "or where a source needs it",
+    (
+        "pipelines.requests",
+        "pipelines.lake.share",
+    ): "shares and masks are read where they are given",
     ("pipelines.cli.demo", "pipelines.cli.commands"): "the demo runs commands as a user would",
 }
 # What the command may import when it runs, and why; imports for types alone do not count.

@@ -280,7 +280,7 @@ def _export(job: StateJob) -> dg.AssetsDefinition:
         locations = job.places(context)
         restore = job.settings.restore
         exports = location_below(locations.exports_location, *job.key_prefix)
-        compression = configured_compression(config.flink_conf, config.compression)
+        compression: Any = configured_compression(config.flink_conf, config.compression)
         for partition in context.partition_keys:
             progress = LoggedProgress(
                 context.log, f"exporting {printable(partition)}", of_bytes=True

@@ -4,6 +4,7 @@
 `request`     `Request`: fields with a type, a default, a placeholder and help
 `shared`      fields that several requests have
 `changes`     snapshots with new types, for Flink 2, or for a changed query
+`savepoints`  savepoints that are written
 ============  =========================================================================
 
 From a struct's fields follow the options of its command, the keywords of its method and their

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache, wraps
 from typing import (
     Any,
     Concatenate,
-    Generic,
     Literal,
     ParamSpec,
     TypeVar,
@@ -19,7 +19,6 @@ from typing import (
     cast,
     get_args,
     get_origin,
-    overload,
 )
 
 from typing_extensions import dataclass_transform
@@ -82,7 +81,7 @@ def given(
     return field(default=default, kw_only=kw_only, metadata={"help": help, "given": True})
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, given))
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option, given))
 class Request:
     """What is asked of an operation. A list of texts may be given as one text.
 
@@ -97,6 +96,14 @@ class Request:
         for each in options_of(type(self)):
             object.__setattr__(self, each.name, each.value_of(getattr(self, each.name)))
         self.check()
+
+    def words(self, of: type[Request]) -> dict[str, Any]:
+        """Return those of its fields that another request has, too, by their names."""
+        return {
+            each.name: getattr(self, each.name)
+            for each in options_of(of)
+            if hasattr(self, each.name)
+        }
 
     def check(self) -> None:
         """Refuse fields that contradict each other, by the names of their options.
@@ -116,6 +123,7 @@ class Option:
         placeholder: The form of its value; empty for a flag.
         kind: The type of its value, or of one of its values.
         many: Whether it may be repeated.
+        keyed: Whether its values have keys; `parse` makes both of text.
         choices: All values that it may have; empty if these are not counted.
         default: Its default.
         required: Whether it has none.
@@ -137,8 +145,9 @@ class Option:
         self.given = metadata.get("given", False)
         self.required = declared.default is MISSING
         self.default: Any = None if self.required else declared.default
-        self.many = get_origin(hint) is not None and issubclass_of(hint, Sequence)
         parts = [part for part in _parts(hint) if part is not type(None)]
+        self.keyed = issubclass_of(parts[0], Mapping)
+        self.many = self.keyed or issubclass_of(hint, Sequence)
         self.choices = tuple(parts[0].__args__) if get_origin(parts[0]) is Literal else ()
         self.kind = type(self.choices[0]) if self.choices else parts[0]
 
@@ -146,19 +155,20 @@ class Option:
         """Return a value as the request has it: lists as tuples, texts parsed.
 
         Raises:
-            DeclarationError: A text can't be parsed, or a number is out of bounds.
+            DeclarationError: A text can't be parsed, or a value is none that it may be.
         """
-        if self.many:
-            return tuple(map(self._one, (given,) if isinstance(given, str) else given))
-        return self._one(given)
+        if not self.many or isinstance(given, Mapping):
+            return self._one(given)
+        values = map(self._one, (given,) if isinstance(given, str) else given or ())
+        return dict(values) if self.keyed else tuple(values)
 
     def _one(self, given: Any) -> Any:
-        value = given
-        if self.parse is not None and isinstance(given, str):
-            try:
-                value = self.parse(given)
-            except DeclarationError as error:
-                refuse(f"{self.flag}: {error.problem}", error.remedy)
+        try:
+            value = given if self.parse is None or not isinstance(given, str) else self.parse(given)
+        except DeclarationError as error:
+            raise error.within(self.flag) from error
+        if self.choices and value not in (*self.choices, self.default):
+            refuse(f"{self.flag} is {value!r}, and must be one of {', '.join(self.choices)}")
         if self.least is not None and value is not None and value < self.least:
             refuse(f"{self.flag} is {value}, and must be at least {self.least}")
         if self.most is not None and value is not None and value > self.most:
@@ -190,55 +200,54 @@ def options_of(request: Callable[..., Request]) -> tuple[Option, ...]:
     return _options_of(cast("Any", request))
 
 
+class _Names(dict[str, Any]):
+    """Names of modules; one that is imported for types alone is `Any`."""
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(builtins, name, Any)
+
+
 @cache
 def _options_of(request: Any) -> tuple[Option, ...]:
-    names: dict[str, Any] = {}
+    names = _Names()
     for base in reversed(request.__mro__):
         names |= vars(sys.modules[base.__module__])
-    return tuple(Option(each, _hint(str(each.type), names)) for each in fields(request))
+    hints = (eval(str(each.type), {}, names) for each in fields(request))  # noqa: S307 - ours
+    return tuple(map(Option, fields(request), hints))
 
 
-def _hint(written: str, names: dict[str, Any]) -> Any:
-    """Return an annotation; `Any` of a type that is imported for types alone."""
-    try:
-        return eval(written, names)  # noqa: S307 - an annotation of ours
-    except NameError:
-        return Any
-
-
-class asks(Generic[Given, Asked]):  # noqa: N801 - a decorator
-    """Let a method, or a function, take the fields of a request instead of the request.
+def asks(
+    request: Callable[Given, Asked],
+) -> Callable[[Callable[[Self, Asked], Result]], Callable[Concatenate[Self, Given], Result]]:
+    """Return a decorator of a method: it takes the fields of a request, instead of the request.
 
     Args:
-        request: The request, whose fields are in the documentation.
+        request: The request, whose fields are in the method's documentation.
     """
+    return lambda method: _asking(method, request)
 
-    def __init__(self, request: Callable[Given, Asked]) -> None:
-        self.request: Callable[..., Asked] = request
 
-    @overload
-    def __call__(self, method: Callable[[Asked], Result]) -> Callable[Given, Result]: ...
-    @overload
-    def __call__(
-        self, method: Callable[[Self, Asked], Result]
-    ) -> Callable[Concatenate[Self, Given], Result]: ...
-    def __call__(self, method: Callable[..., Any]) -> Any:
-        """Return what takes the fields."""
-        *instance, _ = inspect.signature(method).parameters.values()
-        taken = inspect.signature(self.request)
-        whole = taken.replace(parameters=[*instance, *taken.parameters.values()])
+def takes(
+    request: Callable[Given, Asked],
+) -> Callable[[Callable[[Asked], Result]], Callable[Given, Result]]:
+    """Return the same for a function that has no other parameter."""
+    return lambda function: _asking(function, request)
 
-        @wraps(method)
-        def ask(*values: Any, **named: Any) -> Any:
-            bound = whole.bind(*values, **named).arguments
-            return method(*(bound.pop(each.name) for each in instance), self.request(**bound))
 
-        options = [Option(each, str) for each in fields(self.request)]  # type: ignore[arg-type]
-        ask.__doc__ = f"{inspect.getdoc(method)}\n\n{arguments_text(options)}"
-        ask.__signature__ = whole.replace(  # type: ignore[attr-defined]
-            return_annotation=inspect.signature(method).return_annotation
-        )
-        return ask
+def _asking(function: Callable[..., Any], request: Callable[..., Request]) -> Any:
+    own = inspect.signature(function)
+    before = list(own.parameters.values())[:-1]
+
+    @wraps(function)
+    def ask(*values: Any, **named: Any) -> Any:
+        return function(*values[: len(before)], request(*values[len(before) :], **named))
+
+    options = [Option(each, str) for each in fields(request)]  # type: ignore[arg-type]
+    text, raises, errors = (inspect.getdoc(function) or "").partition("\n\nRaises:")
+    ask.__doc__ = f"{text}\n\n{arguments_text(options)}{raises}{errors}"
+    asked = [*before, *inspect.signature(request).parameters.values()]
+    ask.__signature__ = own.replace(parameters=asked)  # type: ignore[attr-defined]
+    return ask
 
 
 def arguments_text(options: Iterable[Option]) -> str:

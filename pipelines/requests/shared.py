@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from statelake.pipelines.requests.request import Request, option, refuse
 from statelake.pipelines.shown import parse_duration
 
 if TYPE_CHECKING:
-    import os
-
     from statelake.pipelines.lake.share.mask_file import Mask
 
-MAX_PARALLELISM = 1 << 15
+INEXACT = "Go by what columns show of values that they don't hold in full; otherwise refused."
 
 
-def seconds(text: str) -> float:
-    """Parse a duration, and return its seconds."""
-    return parse_duration(text).total_seconds()
-
-
-def share(text: str) -> float:
-    """Parse a share of all keys."""
+def _share(text: str) -> float:
     from statelake.pipelines.lake.share.sampling import parse_share  # noqa: PLC0415 - not for --help
 
     return parse_share(text)
+
+
+def _seconds(text: str) -> float:
+    return parse_duration(text).total_seconds()
 
 
 def path_map_option() -> Any:
@@ -42,32 +40,46 @@ def parallelism_option(default: str) -> Any:
 
 def max_parallelism_option(default: str) -> Any:
     """Return the field of a maximum parallelism, which is by default as a sentence says."""
-    return option(default, default=None, least=1, most=MAX_PARALLELISM)
+    return option(default, default=None, least=1, most=1 << 15)
 
 
 def timeout_option(default: str, what: str) -> Any:
     """Return the field of a time until something must be over."""
-    return option(f"{what}.", "DURATION", default=default, parse=seconds)
+    return option(f"{what}.", "DURATION", default=default, parse=_seconds)
+
+
+class Reading(Request):
+    """How a savepoint or checkpoint is read."""
+
+    allow_external: Sequence[str] = option(
+        "Another directory to which handles may lead.", default=()
+    )
+    uids: Sequence[str] = option(
+        "An operator uid to recognise (Flink < 2.0).", default=(), flag="--uid"
+    )
+
+
+class Savepoint(Reading):
+    """A savepoint or checkpoint that is read."""
+
+    savepoint: str | os.PathLike[str] = option("Its directory, a path or URI.", kw_only=False)
 
 
 class Sharing(Request):
-    """A sample of keys, and a mask of keys and values."""
+    """A sample of the keys, and the masks of keys and values."""
 
     sample: float | None = option(
-        "A share of the keys: 1%; all by default.", "SHARE", default=None, parse=share
+        "A share of the keys: 1%; all by default.", "SHARE", default=None, parse=_share
     )
     seed: int = option("Another seed samples other keys.", default=0)
-    mask: Mask | str | os.PathLike[str] | None = option(
+    mask: str | os.PathLike[str] | Mask | None = option(
         "A YAML file with the rules for masking.", "FILE", default=None
     )
     leave_out_opaque: bool = option("Leave out what can't be sampled or masked.", default=False)
-    inexact: bool = option(
-        "Go by what columns show of values that they don't hold in full; otherwise refused.",
-        default=False,
-    )
+    inexact: bool = option(INEXACT, default=False)
 
     def check(self) -> None:
-        """Refuse what is for a sample or a mask without one."""
+        """Refuse what goes with a sample or a mask that is not given."""
         if self.inexact and self.mask is None:
             refuse("--inexact is for --mask")
         if self.leave_out_opaque and self.sample is None and self.mask is None:
