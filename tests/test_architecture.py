@@ -55,7 +55,7 @@ LATE = {
     (
         "pipelines.requests",
         "pipelines.lake.share",
-    ): "shares and masks are read where they are given",
+    ): "read where they are given",
     ("pipelines.cli.demo", "pipelines.cli.commands"): "the demo runs commands as a user would",
 }
 # What the command may import when it runs, and why; imports for types alone do not count.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -15,8 +16,6 @@ from statelake.pipelines.requests.shared import (
 )
 
 if TYPE_CHECKING:
-    import os
-
     from statelake.pipelines.lake.change.sql_upgrading import NoUids
     from statelake.pipelines.live.cluster import FlinkCluster
     from statelake.pipelines.live.jars import JarRun
