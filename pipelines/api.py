@@ -40,6 +40,7 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.live.requests import Canary, Drill, Rescale
 from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
+from statelake.pipelines.requests.find import CopyCheckpoints, CopySnapshot, FindSnapshots
 from statelake.pipelines.requests.request import asks, takes
 from statelake.pipelines.requests.savepoints import Export, Written
 from statelake.pipelines.requests.shared import Sharing
@@ -1816,105 +1817,42 @@ def salvage(
     )
 
 
-def scan(
-    directory: str | os.PathLike[str],
-    *,
-    job_id: str = "",
-    latest: bool = False,
-    sound: bool = False,
-    deep: bool = False,
-    path_map: Iterable[str] = (),
-    progress: Progress | None = None,
-) -> Scan:
+@takes(FindSnapshots)
+def scan(request: FindSnapshots) -> Scan:
     """Find every savepoint and checkpoint below a directory, the newest first.
-
-    Args:
-        directory: A path or URI.
-        job_id: Only those of a job, by its id or the beginning of it.
-        latest: Only the newest; no others are read.
-        sound: Only those that can be restored.
-        deep: Read every byte, as `check_integrity` does.
-        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-        progress: Called with (done, total) after each snapshot.
 
     Raises:
         SnapshotError: The directory can't be listed.
     """
-    from statelake.pipelines.find.path_map import PathMap
     from statelake.pipelines.find.scanning import scan
 
-    return scan(
-        directory, job_id=job_id, latest=latest, sound=sound, deep=deep,
-        paths=PathMap.parse(path_map), progress=progress,
-    )  # fmt: skip
+    return scan(request)
 
 
-def copy_snapshot(
-    snapshot: str | os.PathLike[str],
-    dest: str | os.PathLike[str],
-    *,
-    verify: bool = True,
-    threads: int | None = None,
-    allow_external: Iterable[str] = (),
-    path_map: Iterable[str] = (),
-    progress: Progress | None = None,
-) -> CopiedSnapshot:
+@takes(CopySnapshot)
+def copy_snapshot(request: CopySnapshot) -> CopiedSnapshot:
     """Copy a savepoint or checkpoint with all its files, so that Flink restores the copy.
-
-    Args:
-        snapshot: Its directory, a path or URI.
-        dest: The directory of the copy: empty, or that of the same copy which was interrupted.
-        verify: Whether to read every byte back, and compare digests.
-        threads: How many files are copied at once; by default 4 on disks, and 16 with a store.
-        allow_external: Other directories to which handles may lead.
-        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-        progress: Called with (done, total) bytes.
 
     Raises:
         DeclarationError: The copy would be inside the original, or something else is there.
         SnapshotError: The snapshot is damaged, or a file can't be read or written.
     """
-    from statelake.pipelines.find.copying import CopyOptions, copy_snapshot
-    from statelake.pipelines.find.path_map import PathMap
+    from statelake.pipelines.find.copying import copy_snapshot
 
-    paths = PathMap.parse(path_map)
-    options = CopyOptions(verify, threads, tuple(allow_external), paths)
-    return copy_snapshot(snapshot, dest, options, progress)
+    return copy_snapshot(request)
 
 
-def copy_checkpoints(
-    directory: str | os.PathLike[str],
-    dest: str | os.PathLike[str],
-    *,
-    since: int | datetime | None = None,
-    verify: bool = True,
-    threads: int | None = None,
-    allow_external: Iterable[str] = (),
-    path_map: Iterable[str] = (),
-    progress: Progress | None = None,
-) -> CopiedCheckpoints:
+@takes(CopyCheckpoints)
+def copy_checkpoints(request: CopyCheckpoints) -> CopiedCheckpoints:
     """Copy the checkpoints of a job that were not copied before, and once what they share.
-
-    Args:
-        directory: The directory that has the job's `chk-N`, a path or URI.
-        dest: The directory of the copies, each in its `chk-N`.
-        since: Only checkpoints from this id on, or written since this time.
-        verify: As for `copy_snapshot`, like the next four.
-        threads: How many files are copied at once.
-        allow_external: Other directories to which handles may lead.
-        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-        progress: Called with (done, total) bytes of the checkpoint that is copied.
 
     Raises:
         DeclarationError: The copies would be inside the originals, or another job's are there.
         SnapshotError: A checkpoint is damaged, or a file can't be read or written.
     """
-    from statelake.pipelines.find.copying import CopyOptions, copy_checkpoints
-    from statelake.pipelines.find.path_map import PathMap
+    from statelake.pipelines.find.copying import copy_checkpoints
 
-    paths = PathMap.parse(path_map)
-    options = CopyOptions(verify, threads, tuple(allow_external), paths)
-    return copy_checkpoints(directory, dest, options, since=since, progress=progress)
+    return copy_checkpoints(request)
 
 
 @takes(Drill)

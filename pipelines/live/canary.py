@@ -24,6 +24,7 @@ from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.pipelines.live.cluster import FlinkCluster, new_id
 from statelake.pipelines.live.jars import Jars
 from statelake.pipelines.live.requests import Canary, Drill
+from statelake.pipelines.requests.find import FindSnapshots
 from statelake.state_core.errors import (
     ClusterError,
     NotFoundError,
@@ -224,7 +225,9 @@ def run_drill(request: Drill) -> DrillResult:
     """
     cluster, paths = request.cluster, PathMap.parse(request.path_map)
     began, now = time.monotonic(), time.time()
-    found = scan(request.location, latest=True, sound=True, paths=paths)
+    found = scan(
+        FindSnapshots(request.location, latest=True, sound=True, path_map=request.path_map)
+    )
     newest = found.newest
     if newest is None:
         skipped = "; ".join(f"{each.path or '.'} is {each.state}" for each in found.skipped[:3])

@@ -5,6 +5,7 @@
 `shared`      fields that several requests have
 `changes`     snapshots with new types, for Flink 2, or for a changed query
 `savepoints`  savepoints that are written
+`find`        snapshots below a directory: a scan, copies
 ============  =========================================================================
 
 From a struct's fields follow the options of its command, the keywords of its method and their

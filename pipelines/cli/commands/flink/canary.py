@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from statelake.pipelines import api
 from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_option,
@@ -61,12 +61,8 @@ def drill(
           --jar orders.jar --arg --sink --arg nowhere
     """
     with connected(flink) as cluster, status_line(quiet=as_json_) as report:
-        from statelake.pipelines.live.canary import run_drill  # noqa: PLC0415 - Delta only when wanted
-
-        request = replace(
-            request, location=location, cluster=cluster, program=program, report=report
-        )
-        done = run_drill(request)
+        words = {"location": location, "cluster": cluster, "program": program, "report": report}
+        done = api.drill(**vars(request) | words)
     show(done, as_json_=as_json_, marked=done.verdict, style="green" if done.restores else "red")
     answer(yes=done.restores)
 
@@ -122,12 +118,11 @@ def canary(
     """
     with connected(flink) as cluster:
         from statelake.pipelines.api import Lake  # noqa: PLC0415 - Delta only when wanted
-        from statelake.pipelines.live.canary import run_canary  # noqa: PLC0415 - the same
 
-        opened = Lake(lake).job(job)
-        name = snapshot_named(opened, snapshot_id)
+        opened = Lake(lake).job(job, engine=engine)
+        snapshot = opened[snapshot_named(opened, snapshot_id)]
         with status_line(quiet=as_json_) as report:
-            request = replace(request, cluster=cluster, program=program, report=report)
-            done = run_canary(opened.lake.catalog, opened.name, name, request, engine)
+            words = {"cluster": cluster, "program": program, "report": report}
+            done = snapshot.canary(**vars(request) | words)
     show(done, as_json_=as_json_, marked=done.verdict, style="green" if done.restores else "red")
     answer(yes=done.restores)

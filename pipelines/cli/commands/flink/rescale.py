@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -104,8 +103,7 @@ def rescale(
         )
     plans = None if plans is None else plans.within(request.timeout)
     with connected(flink) as cluster:
-        from statelake.pipelines.api import Lake, LiveRescale  # noqa: PLC0415 - Delta only when wanted
-        from statelake.pipelines.live.rescale_steps import RescalePlan  # noqa: PLC0415 - the same
+        from statelake.pipelines.api import Lake  # noqa: PLC0415 - Delta only when wanted
 
         same = not (old_jar or old_jar_id)
         old = JarRun(
@@ -114,14 +112,13 @@ def rescale(
             program.entry_class if old_entry_class is None else old_entry_class,
             old_arguments or program.arguments,
         )
-        request = replace(
-            request, cluster=cluster, flink_job=flink_job, program=program, old=old,
-            old_plan="" if plans is None else plans.old,
-            new_plan="" if plans is None else plans.new, map=pairs, like=like or "",
-            no_uids=no_uids,
-        )  # fmt: skip
-        opened = Lake(lake).job(job, engine=engine)
-        asked = LiveRescale(opened, RescalePlan.of(opened.name, request))
+        words = {
+            "cluster": cluster, "flink_job": flink_job, "program": program, "old": old,
+            "old_plan": "" if plans is None else plans.old,
+            "new_plan": "" if plans is None else plans.new, "map": pairs, "like": like or "",
+            "no_uids": no_uids,
+        }  # fmt: skip
+        asked = Lake(lake).job(job, engine=engine).live_rescale(**vars(request) | words)
         if dry_run:
             plan = asked.plan()
             show(plan, as_json_=as_json_, marked=plan.running.name)
