@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
-from inspect import signature
+from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import click
@@ -289,7 +289,9 @@ def request_options(request: Callable[..., Asked]) -> Callable[[Command], Comman
         except DeclarationError as error:
             raise click.UsageError(str(error)) from error
 
-    gather.__signature__ = signature(request)  # type: ignore[attr-defined]
+    names = {each.name for each in options}
+    taken = [each for each in signature(request).parameters.values() if each.name in names]
+    gather.__signature__ = Signature(taken)  # type: ignore[attr-defined]
     return gathered("request", gather, *map(_click_option, options))
 
 
