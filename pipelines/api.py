@@ -39,6 +39,7 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
 )
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.live.requests import Canary, Drill, Rescale
+from statelake.pipelines.requests.bootstrap import BootstrapJob, WatchedBootstrap
 from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
 from statelake.pipelines.requests.find import CopyCheckpoints, CopySnapshot, FindSnapshots
 from statelake.pipelines.requests.request import asks, takes
@@ -651,43 +652,14 @@ class Job:
             progress=self.progress,
         )  # fmt: skip
 
-    def bootstrap(
-        self,
-        spec: str | os.PathLike[str] | Mapping[str, Any],
-        to: str | os.PathLike[str],
-        name: str | None = None,
-        *,
-        sources: Mapping[str, Any] | None = None,
-        parallelism: int | None = None,
-        max_parallelism: int | None = None,
-        compression: str = "none",
-        metadata_version: int = 3,
-        operator_state_version: int = 6,
-        inexact: bool = False,
-    ) -> BootstrapResult:
-        """Create a savepoint from tables, and import it as the job's snapshot.
-
-        Args:
-            spec: A YAML or Python file, or the same as a mapping.
-            to: The savepoint's directory, which must not exist.
-            name: The snapshot's id.
-            sources: By the name that the spec has as a source: a DataFrame or an Arrow table.
-            parallelism: The parallelism of every operator; by default as the spec says.
-            max_parallelism: The maximum parallelism of every operator, likewise.
-            compression: `snappy` or `none`.
-            metadata_version: 3 restores in any Flink since 1.11, 6 in 2.1 and later.
-            operator_state_version: 6, or 5 for Flink before 1.18.
-            inexact: Whether to take what columns of a lake show of values that they don't hold in
-                full.
-        """
-        from statelake.pipelines.bootstrap.bootstrapping import bootstrap
+    @asks(BootstrapJob)
+    def bootstrap(self, request: BootstrapJob) -> BootstrapResult:
+        """Create a savepoint from tables, and import it as the job's snapshot."""
+        from statelake.pipelines.bootstrap.bootstrapping import BootstrapInto, bootstrap
 
         return bootstrap(
-            None, spec, to, sources=sources, parallelism=parallelism,
-            max_parallelism=max_parallelism, compression=compression,
-            metadata_version=metadata_version, operator_state_version=operator_state_version,
-            lake=self.lake.catalog, job=self.name, snapshot_id=name, engine=self.engine,
-            inexact=inexact, progress=self.progress,
+            None, **request.words(BootstrapInto), lake=self.lake.catalog, job=self.name,
+            snapshot_id=request.name, engine=self.engine, progress=self.progress,
         )  # fmt: skip
 
     def sql(
@@ -1720,29 +1692,12 @@ def _blob_store(location: str) -> Any:
     return FileSystemBlobStore(Directory(location).confined())
 
 
-def bootstrap(
-    spec: str | os.PathLike[str] | Mapping[str, Any],
-    to: str | os.PathLike[str],
-    *,
-    sources: Mapping[str, Any] | None = None,
-    parallelism: int | None = None,
-    max_parallelism: int | None = None,
-    compression: str = "none",
-    metadata_version: int = 3,
-    operator_state_version: int = 6,
-    inexact: bool = False,
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
-) -> BootstrapResult:
-    """Create a savepoint from tables, without a lake; arguments as for `Job.bootstrap`."""
+@takes(WatchedBootstrap)
+def bootstrap(request: WatchedBootstrap) -> BootstrapResult:
+    """Create a savepoint from tables, without a lake."""
     from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 
-    return bootstrap(
-        None, spec, to, sources=sources, parallelism=parallelism, max_parallelism=max_parallelism,
-        compression=compression, metadata_version=metadata_version,
-        operator_state_version=operator_state_version, inexact=inexact, engine=engine,
-        progress=progress,
-    )  # fmt: skip
+    return bootstrap(None, **vars(request))
 
 
 def compress(

@@ -5,6 +5,7 @@
 `shared`      fields that several requests have
 `changes`     snapshots with new types, for Flink 2, or for a changed query
 `savepoints`  savepoints that are written
+`bootstrap`   the first savepoint of a new job
 `find`        snapshots below a directory: a scan, copies
 ============  =========================================================================
 
