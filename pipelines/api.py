@@ -38,10 +38,16 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
     whole_snapshot,
 )
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
-from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
-from statelake.pipelines.requests.request import asks
+from statelake.pipelines.requests.changes import (
+    Migrate,
+    MigrateSnapshots,
+    Upgrade,
+    UpgradeSavepoint,
+    Upgrading,
+)
+from statelake.pipelines.requests.request import asks, takes
 from statelake.pipelines.requests.savepoints import Export, Written
-from statelake.pipelines.requests.shared import Sharing
+from statelake.pipelines.requests.shared import Reading, Sharing
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.deprecation import warn_deprecated
 from statelake.state_core.errors import DeclarationError, EncodeError, NotFoundError, StateError
@@ -1145,41 +1151,19 @@ class LakeSnapshot(Snapshot):
         """Make a snapshot whose states have new types; one that was made before stays."""
         return self.job.migrated(request, [self.name]).outcomes[0]
 
-    def upgrade(
-        self,
-        to_flink: str = "2",
-        *,
-        collection: str | Sequence[str] = (),
-        like: str | os.PathLike[str] | None = None,
-        partly: bool = False,
-        suffix: str = "-flink-2",
-        dry_run: bool = False,
-        note: str = "",
-    ) -> UpgradeOutcome:
+    @asks(Upgrade)
+    def upgrade(self, request: Upgrade) -> UpgradeOutcome:
         """Make a snapshot that Flink 2 restores of one that Flink 1 wrote.
-
-        Args:
-            to_flink: The Flink that is to restore it, such as `2.3`.
-            collection: Types of collections that no value tells,
-                `OPERATOR/STATE.FIELD=List<String>`.
-            like: A savepoint of the new job in Flink 2, whose types are taken.
-            partly: Whether to make it if some states stay as Flink 1 wrote them.
-            suffix: What follows this snapshot's id in the new one's.
-            dry_run: Whether it is only said what would become of each state.
-            note: Kept with the new snapshot.
 
         Raises:
             EncodeError: An argument can't be understood.
             ConflictError: There is a snapshot of the new id that something else made.
         """
-        from statelake.pipelines.lake.change.kryo_upgrading import new_types
         from statelake.pipelines.lake.change.migrations import upgrade_one
 
         return upgrade_one(
-            self._catalog, self.job.name, self.name, f"{self.name}{suffix}",
-            new=new_types(to_flink, collection, like), partly=partly, dry_run=dry_run, note=note,
-            engine=self.job.engine, progress=self.job.progress,
-        )  # fmt: skip
+            self._catalog, self.job.name, self.name, request, self.job.engine, self.job.progress
+        )
 
     def check_sql(
         self,
@@ -2340,29 +2324,9 @@ def growth(
     return growth_of(snapshots, ahead=ahead, keys=keys)
 
 
-def upgrade(
-    savepoint: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None = None,
-    to_flink: str = "2",
-    *,
-    collection: str | Sequence[str] = (),
-    like: str | os.PathLike[str] | None = None,
-    partly: bool = False,
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-) -> UpgradeOutcome:
+@takes(UpgradeSavepoint)
+def upgrade(request: UpgradeSavepoint) -> UpgradeOutcome:
     """Write a savepoint that Flink 2 restores of one that Flink 1 wrote.
-
-    Args:
-        savepoint: Its directory, a path or URI.
-        to: The new savepoint's directory, which must not exist; without it only the plan is
-            returned.
-        to_flink: The Flink that is to restore it, such as `2.3`.
-        collection: Types of collections that no value tells, `OPERATOR/STATE.FIELD=List<String>`.
-        like: A savepoint of the new job in Flink 2, whose types are taken.
-        partly: Whether to write it if some states stay as Flink 1 wrote them.
-        allow_external: Directories elsewhere to which its handles may lead.
-        uids: Operator uids to recognise.
 
     Raises:
         SnapshotError: The savepoint can't be opened, or something is at `to` already.
@@ -2371,14 +2335,13 @@ def upgrade(
     from statelake.pipelines.lake.change.migrations import values_as_bytes
     from statelake.state_core.formats import open_snapshot
 
-    place = os.fspath(savepoint)
+    place, to = os.fspath(request.savepoint), request.to
+    reading = request.words(Reading)
     with (
-        values_as_bytes(lambda: open_snapshot(place, allow_external=allow_external, uids=uids)),
-        in_temporary_lake(place, to, allow_external=allow_external, uids=uids) as snapshot,
+        values_as_bytes(lambda: open_snapshot(place, **reading)),
+        in_temporary_lake(place, to, **reading) as snapshot,
     ):
-        planned = snapshot.upgrade(
-            to_flink, collection=collection, like=like, partly=partly, dry_run=to is None
-        )
+        planned = snapshot.upgrade(**request.words(Upgrading), dry_run=to is None)
         if to is None or not (planned.made or planned.restorable):
             return replace(planned, snapshot=place)
         snapshot.job[planned.made or snapshot.name].export(to)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from statelake.pipelines.requests.request import Request, option, refuse
+from statelake.pipelines.requests.shared import INEXACT, Savepoint
 
 WORDS = ("add_field", "default", "rename_field", "drop_field", "change", "expression")
 
@@ -50,10 +52,7 @@ class Migrate(Request):
     dry_run: bool = option(
         "Only report whether it would work, and what it would do.", default=False
     )
-    inexact: bool = option(
-        "Go by what columns show of values that they don't hold in full; otherwise refused.",
-        default=False,
-    )
+    inexact: bool = option(INEXACT, default=False)
     note: str = option("Kept with the new snapshot.", default="")
 
     @property
@@ -78,3 +77,42 @@ class MigrateSnapshots(Migrate):
     """Each of several snapshots with new types of states, or all not migrated yet."""
 
     snapshots: Sequence[str] = option("A snapshot to migrate.", default=())
+
+
+class Upgrading(Request):
+    """What Flink 2 restores of a snapshot of Flink 1."""
+
+    to_flink: str = option(
+        "The Flink that is to restore it.", "VERSION", default="2", kw_only=False
+    )
+    collection: Sequence[str] = option(
+        "The type of a collection that no value tells: List<String>.",
+        "OPERATOR/STATE.FIELD=TYPE", default=(),
+    )  # fmt: skip
+    like: str | os.PathLike[str] | None = option(
+        "A savepoint of the new job in Flink 2, whose types are taken.", "SAVEPOINT", default=None
+    )
+    partly: bool = option("Leave states that can't be upgraded as they are.", default=False)
+
+
+class Upgrade(Upgrading):
+    """A snapshot for Flink 2, beside that of Flink 1."""
+
+    suffix: str = option(
+        "Follows the snapshot's id in the new one's, in a lake.", default="-flink-2"
+    )
+    dry_run: bool = option("Show the plan, and change nothing.", default=False)
+    note: str = option("Kept with the new snapshot of a lake.", default="")
+
+
+class Target(Savepoint):
+    """A savepoint, and where another one is written."""
+
+    to: str | os.PathLike[str] | None = option(
+        "The new savepoint; without it only the plan is shown.", "DIRECTORY", default=None,
+        kw_only=False,
+    )  # fmt: skip
+
+
+class UpgradeSavepoint(Upgrading, Target):
+    """A savepoint for Flink 2."""
