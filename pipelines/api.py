@@ -39,10 +39,14 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
 )
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.requests.changes import (
+    CheckSql,
+    CheckSqlOfSavepoint,
     Migrate,
     MigrateSnapshots,
     Upgrade,
     UpgradeSavepoint,
+    UpgradeSql,
+    UpgradeSqlSavepoint,
     Upgrading,
 )
 from statelake.pipelines.requests.request import asks, takes
@@ -1165,79 +1169,33 @@ class LakeSnapshot(Snapshot):
             self._catalog, self.job.name, self.name, request, self.job.engine, self.job.progress
         )
 
-    def check_sql(
-        self,
-        old_plan: str | os.PathLike[str] | Plan,
-        new_plan: str | os.PathLike[str] | Plan,
-        *,
-        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-        like: str | os.PathLike[str] | None = None,
-        no_uids: NoUids = False,
-    ) -> SqlUpgrade:
+    @asks(CheckSql)
+    def check_sql(self, request: CheckSql) -> SqlUpgrade:
         """Say what a Flink SQL job of a changed query keeps of this snapshot.
-
-        Args:
-            old_plan: The compiled plan of the job that took it, a file of JSON, or what
-                `compile_sql` returns.
-            new_plan: That of the job that is to go on from it.
-            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-            like: A savepoint of the new job, whose types are taken.
-            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-                `old` if the old one alone does.
 
         Raises:
             DeclarationError: A plan can't be understood.
             IncompatibleError: The snapshot is not of the old plan.
         """
-        return self.sql_upgrade(
-            old_plan, new_plan, map=map, like=like, no_uids=no_uids, dry_run=True
-        )
+        return self.sql_upgrade(**vars(request), dry_run=True)
 
-    def sql_upgrade(
-        self,
-        old_plan: str | os.PathLike[str] | Plan,
-        new_plan: str | os.PathLike[str] | Plan,
-        *,
-        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-        like: str | os.PathLike[str] | None = None,
-        no_uids: NoUids = False,
-        accept: str | Sequence[str] = (),
-        suffix: str = "-sql",
-        dry_run: bool = False,
-        inexact: bool = False,
-        note: str = "",
-    ) -> SqlUpgrade:
+    @asks(UpgradeSql)
+    def sql_upgrade(self, request: UpgradeSql) -> SqlUpgrade:
         """Make a snapshot from which a Flink SQL job of a changed query goes on.
 
-        Args:
-            old_plan: The compiled plan of the job that took it, a file of JSON, or what
-                `compile_sql` returns.
-            new_plan: That of the job that is to go on from it.
-            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-            like: A savepoint of the new job, whose types are taken.
-            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-                `old` if the old one alone does.
-            accept: `partly` for what starts now or is null in old rows, `filter` for what another
-                filter counted, `lost=OPERATOR` for state that may be lost.
-            suffix: What follows this snapshot's id in the new one's.
-            dry_run: Whether only the verdict is returned.
-            inexact: Whether rows are rewritten by what columns show of values that they don't hold
-                in full.
-            note: Kept with the new snapshot.
+        Accepted may be `partly`, what starts now or is null in old rows, `filter`, what another
+        filter counted, and `lost=OPERATOR`, state that may be lost.
 
         Raises:
             DeclarationError: A plan can't be understood.
             IncompatibleError: The snapshot is not of the old plan.
             ConflictError: There is a snapshot of the new id that something else made.
         """
-        from statelake.pipelines.sql_jobs.sql_upgrades import read_pairs, upgrade_sql_job
+        from statelake.pipelines.sql_jobs.sql_upgrades import upgrade_sql_job
 
-        words = [accept] if isinstance(accept, str) else accept
         return upgrade_sql_job(
-            self._catalog, self.job.name, self.name, f"{self.name}{suffix}", old_plan, new_plan,
-            pairs=read_pairs(map), like=like, accept=words, no_uids=no_uids, dry_run=dry_run,
-            inexact=inexact, note=note, engine=self.job.engine, progress=self.job.progress,
-        )  # fmt: skip
+            self._catalog, self.job.name, self.name, request, self.job.engine, self.job.progress
+        )
 
     def erase(
         self,
@@ -2348,86 +2306,31 @@ def upgrade(request: UpgradeSavepoint) -> UpgradeOutcome:
         return replace(planned, snapshot=place, made=os.fspath(to))
 
 
-def check_sql(
-    savepoint: str | os.PathLike[str],
-    old_plan: str | os.PathLike[str] | Plan,
-    new_plan: str | os.PathLike[str] | Plan,
-    *,
-    map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-    like: str | os.PathLike[str] | None = None,
-    no_uids: NoUids = False,
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-) -> SqlUpgrade:
+@takes(CheckSqlOfSavepoint)
+def check_sql(request: CheckSqlOfSavepoint) -> SqlUpgrade:
     """Say what a Flink SQL job of a changed query keeps of a savepoint.
-
-    Args:
-        savepoint: Its directory, a path or URI.
-        old_plan: The compiled plan of the job that took it, a file of JSON, or what
-            `compile_sql` returns.
-        new_plan: That of the job that is to go on from it.
-        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-        like: A savepoint of the new job, whose types are taken.
-        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-            `old` if the old one alone does.
-        allow_external: Directories elsewhere to which its handles may lead.
-        uids: Operator uids to recognise, for savepoints of before Flink 2.0.
 
     Raises:
         DeclarationError: A plan can't be understood.
         IncompatibleError: The savepoint is not of the old plan.
     """
-    return sql_upgrade(
-        savepoint, None, old_plan, new_plan, map=map, like=like, no_uids=no_uids,
-        allow_external=allow_external, uids=uids,
-    )  # fmt: skip
+    return sql_upgrade(to=None, **vars(request))
 
 
-def sql_upgrade(
-    savepoint: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None,
-    old_plan: str | os.PathLike[str] | Plan,
-    new_plan: str | os.PathLike[str] | Plan,
-    *,
-    map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-    like: str | os.PathLike[str] | None = None,
-    no_uids: NoUids = False,
-    accept: str | Sequence[str] = (),
-    inexact: bool = False,
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-) -> SqlUpgrade:
+@takes(UpgradeSqlSavepoint)
+def sql_upgrade(request: UpgradeSqlSavepoint) -> SqlUpgrade:
     """Write a savepoint from which a Flink SQL job of a changed query goes on.
 
-    Args:
-        savepoint: Its directory, a path or URI.
-        to: The new savepoint's directory, which must not exist; with None only the verdict is
-            returned.
-        old_plan: The compiled plan of the job that took it, a file of JSON, or what
-            `compile_sql` returns.
-        new_plan: That of the job that is to go on from it.
-        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-        like: A savepoint of the new job, whose types are taken.
-        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-            `old` if the old one alone does.
-        accept: `partly` for what starts now or is null in old rows, `filter` for what another
-            filter counted, `lost=OPERATOR` for state that may be lost.
-        inexact: Whether rows are rewritten by what columns show of values that they don't hold in
-            full.
-        allow_external: Directories elsewhere to which its handles may lead.
-        uids: Operator uids to recognise, for savepoints of before Flink 2.0.
+    What is accepted, `LakeSnapshot.sql_upgrade` says.
 
     Raises:
         DeclarationError: A plan can't be understood.
         IncompatibleError: The savepoint is not of the old plan.
         SnapshotError: The savepoint can't be opened, or something is at `to` already.
     """
-    place = os.fspath(savepoint)
-    with in_temporary_lake(place, to, allow_external=allow_external, uids=uids) as snapshot:
-        done = snapshot.sql_upgrade(
-            old_plan, new_plan, map=map, like=like, no_uids=no_uids, accept=accept,
-            inexact=inexact, dry_run=to is None,
-        )  # fmt: skip
+    place, to = os.fspath(request.savepoint), request.to
+    with in_temporary_lake(place, to, **request.words(Reading)) as snapshot:
+        done = snapshot.sql_upgrade(**request.words(UpgradeSql), dry_run=to is None)
         if to is None or not done.made:
             return replace(done, snapshot=place)
         snapshot.job[done.made].export(to)
