@@ -40,11 +40,21 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.live.requests import Canary, Drill, Rescale
 from statelake.pipelines.requests.bootstrap import BootstrapJob, WatchedBootstrap
-from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
+from statelake.pipelines.requests.changes import (
+    CheckSql,
+    CheckSqlOfSavepoint,
+    Migrate,
+    MigrateSnapshots,
+    Upgrade,
+    UpgradeSavepoint,
+    UpgradeSql,
+    UpgradeSqlSavepoint,
+    Upgrading,
+)
 from statelake.pipelines.requests.find import CopyCheckpoints, CopySnapshot, FindSnapshots
 from statelake.pipelines.requests.request import asks, takes
 from statelake.pipelines.requests.savepoints import Export, Written
-from statelake.pipelines.requests.shared import Sharing
+from statelake.pipelines.requests.shared import Reading, Sharing
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.deprecation import warn_deprecated
 from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
@@ -67,7 +77,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.lake_format import LakeFormat, LakeUpgrade
     from statelake.pipelines.lake.catalog.retention import Policy, RetentionPlan
     from statelake.pipelines.lake.change.migrations import Migrations, Outcome, UpgradeOutcome
-    from statelake.pipelines.lake.change.sql_upgrading import NoUids
     from statelake.pipelines.lake.edit.committing import CommitResult
     from statelake.pipelines.lake.edit.editing import EditResult, SnapshotEdit
     from statelake.pipelines.lake.erase.audit_records import AuditRecord
@@ -100,7 +109,6 @@ if TYPE_CHECKING:
     from statelake.state_core.integrity import IntegrityReport, SalvageReport
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.finding import Found
-    from statelake.state_core.plans.plan import Plan
     from statelake.state_core.runtime.commit import CheckpointLog, StateBackendFactory
     from statelake.state_core.runtime.commit.logs.checkpoint_dropping import CheckpointDropResult
     from statelake.state_core.runtime.commit.logs.checkpoint_migrating import MigratedLog
@@ -1025,115 +1033,47 @@ class LakeSnapshot(Snapshot):
         """Make a snapshot whose states have new types; one that was made before stays."""
         return self.job.migrated(request, [self.name]).outcomes[0]
 
-    def upgrade(
-        self,
-        to_flink: str = "2",
-        *,
-        collection: str | Sequence[str] = (),
-        like: str | os.PathLike[str] | None = None,
-        partly: bool = False,
-        suffix: str = "-flink-2",
-        dry_run: bool = False,
-        note: str = "",
-    ) -> UpgradeOutcome:
+    @asks(Upgrade)
+    def upgrade(self, request: Upgrade) -> UpgradeOutcome:
         """Make a snapshot that Flink 2 restores of one that Flink 1 wrote.
-
-        Args:
-            to_flink: The Flink that is to restore it, such as `2.3`.
-            collection: Types of collections that no value tells,
-                `OPERATOR/STATE.FIELD=List<String>`.
-            like: A savepoint of the new job in Flink 2, whose types are taken.
-            partly: Whether to make it if some states stay as Flink 1 wrote them.
-            suffix: What follows this snapshot's id in the new one's.
-            dry_run: Whether it is only said what would become of each state.
-            note: Kept with the new snapshot.
 
         Raises:
             EncodeError: An argument can't be understood.
             ConflictError: There is a snapshot of the new id that something else made.
         """
-        from statelake.pipelines.lake.change.kryo_upgrading import new_types
         from statelake.pipelines.lake.change.migrations import upgrade_one
 
         return upgrade_one(
-            self._catalog, self.job.name, self.name, f"{self.name}{suffix}",
-            new=new_types(to_flink, collection, like), partly=partly, dry_run=dry_run, note=note,
-            engine=self.job.engine, progress=self.job.progress,
-        )  # fmt: skip
+            self._catalog, self.job.name, self.name, request, self.job.engine, self.job.progress
+        )
 
-    def check_sql(
-        self,
-        old_plan: str | os.PathLike[str] | Plan,
-        new_plan: str | os.PathLike[str] | Plan,
-        *,
-        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-        like: str | os.PathLike[str] | None = None,
-        no_uids: NoUids = False,
-    ) -> SqlUpgrade:
+    @asks(CheckSql)
+    def check_sql(self, request: CheckSql) -> SqlUpgrade:
         """Say what a Flink SQL job of a changed query keeps of this snapshot.
-
-        Args:
-            old_plan: The compiled plan of the job that took it, a file of JSON, or what
-                `compile_sql` returns.
-            new_plan: That of the job that is to go on from it.
-            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-            like: A savepoint of the new job, whose types are taken.
-            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-                `old` if the old one alone does.
 
         Raises:
             DeclarationError: A plan can't be understood.
             IncompatibleError: The snapshot is not of the old plan.
         """
-        return self.sql_upgrade(
-            old_plan, new_plan, map=map, like=like, no_uids=no_uids, dry_run=True
-        )
+        return self.sql_upgrade(**vars(request), dry_run=True)
 
-    def sql_upgrade(
-        self,
-        old_plan: str | os.PathLike[str] | Plan,
-        new_plan: str | os.PathLike[str] | Plan,
-        *,
-        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-        like: str | os.PathLike[str] | None = None,
-        no_uids: NoUids = False,
-        accept: str | Sequence[str] = (),
-        suffix: str = "-sql",
-        dry_run: bool = False,
-        inexact: bool = False,
-        note: str = "",
-    ) -> SqlUpgrade:
+    @asks(UpgradeSql)
+    def sql_upgrade(self, request: UpgradeSql) -> SqlUpgrade:
         """Make a snapshot from which a Flink SQL job of a changed query goes on.
 
-        Args:
-            old_plan: The compiled plan of the job that took it, a file of JSON, or what
-                `compile_sql` returns.
-            new_plan: That of the job that is to go on from it.
-            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-            like: A savepoint of the new job, whose types are taken.
-            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-                `old` if the old one alone does.
-            accept: `partly` for what starts now or is null in old rows, `filter` for what another
-                filter counted, `lost=OPERATOR` for state that may be lost.
-            suffix: What follows this snapshot's id in the new one's.
-            dry_run: Whether only the verdict is returned.
-            inexact: Whether rows are rewritten by what columns show of values that they don't hold
-                in full.
-            note: Kept with the new snapshot.
+        Accepted may be `partly`, what starts now or is null in old rows, `filter`, what another
+        filter counted, and `lost=OPERATOR`, state that may be lost.
 
         Raises:
             DeclarationError: A plan can't be understood.
             IncompatibleError: The snapshot is not of the old plan.
             ConflictError: There is a snapshot of the new id that something else made.
         """
-        from statelake.pipelines.sql_jobs.sql_upgrades import read_pairs, upgrade_sql_job
+        from statelake.pipelines.sql_jobs.sql_upgrades import upgrade_sql_job
 
-        words = [accept] if isinstance(accept, str) else accept
         return upgrade_sql_job(
-            self._catalog, self.job.name, self.name, f"{self.name}{suffix}", old_plan, new_plan,
-            pairs=read_pairs(map), like=like, accept=words, no_uids=no_uids, dry_run=dry_run,
-            inexact=inexact, note=note, engine=self.job.engine, progress=self.job.progress,
-        )  # fmt: skip
+            self._catalog, self.job.name, self.name, request, self.job.engine, self.job.progress
+        )
 
     def erase(
         self,
@@ -2075,29 +2015,9 @@ def growth(
     return growth_of(snapshots, ahead=ahead, keys=keys)
 
 
-def upgrade(
-    savepoint: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None = None,
-    to_flink: str = "2",
-    *,
-    collection: str | Sequence[str] = (),
-    like: str | os.PathLike[str] | None = None,
-    partly: bool = False,
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-) -> UpgradeOutcome:
+@takes(UpgradeSavepoint)
+def upgrade(request: UpgradeSavepoint) -> UpgradeOutcome:
     """Write a savepoint that Flink 2 restores of one that Flink 1 wrote.
-
-    Args:
-        savepoint: Its directory, a path or URI.
-        to: The new savepoint's directory, which must not exist; without it only the plan is
-            returned.
-        to_flink: The Flink that is to restore it, such as `2.3`.
-        collection: Types of collections that no value tells, `OPERATOR/STATE.FIELD=List<String>`.
-        like: A savepoint of the new job in Flink 2, whose types are taken.
-        partly: Whether to write it if some states stay as Flink 1 wrote them.
-        allow_external: Directories elsewhere to which its handles may lead.
-        uids: Operator uids to recognise.
 
     Raises:
         SnapshotError: The savepoint can't be opened, or something is at `to` already.
@@ -2106,100 +2026,44 @@ def upgrade(
     from statelake.pipelines.lake.change.migrations import values_as_bytes
     from statelake.state_core.formats import open_snapshot
 
-    place = os.fspath(savepoint)
+    place, to = os.fspath(request.savepoint), request.to
+    reading = request.words(Reading)
     with (
-        values_as_bytes(lambda: open_snapshot(place, allow_external=allow_external, uids=uids)),
-        in_temporary_lake(place, to, allow_external=allow_external, uids=uids) as snapshot,
+        values_as_bytes(lambda: open_snapshot(place, **reading)),
+        in_temporary_lake(place, to, **reading) as snapshot,
     ):
-        planned = snapshot.upgrade(
-            to_flink, collection=collection, like=like, partly=partly, dry_run=to is None
-        )
+        planned = snapshot.upgrade(**request.words(Upgrading), dry_run=to is None)
         if to is None or not (planned.made or planned.restorable):
             return replace(planned, snapshot=place)
         snapshot.job[planned.made or snapshot.name].export(to)
         return replace(planned, snapshot=place, made=os.fspath(to))
 
 
-def check_sql(
-    savepoint: str | os.PathLike[str],
-    old_plan: str | os.PathLike[str] | Plan,
-    new_plan: str | os.PathLike[str] | Plan,
-    *,
-    map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-    like: str | os.PathLike[str] | None = None,
-    no_uids: NoUids = False,
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-) -> SqlUpgrade:
+@takes(CheckSqlOfSavepoint)
+def check_sql(request: CheckSqlOfSavepoint) -> SqlUpgrade:
     """Say what a Flink SQL job of a changed query keeps of a savepoint.
-
-    Args:
-        savepoint: Its directory, a path or URI.
-        old_plan: The compiled plan of the job that took it, a file of JSON, or what
-            `compile_sql` returns.
-        new_plan: That of the job that is to go on from it.
-        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-        like: A savepoint of the new job, whose types are taken.
-        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-            `old` if the old one alone does.
-        allow_external: Directories elsewhere to which its handles may lead.
-        uids: Operator uids to recognise, for savepoints of before Flink 2.0.
 
     Raises:
         DeclarationError: A plan can't be understood.
         IncompatibleError: The savepoint is not of the old plan.
     """
-    return sql_upgrade(
-        savepoint, None, old_plan, new_plan, map=map, like=like, no_uids=no_uids,
-        allow_external=allow_external, uids=uids,
-    )  # fmt: skip
+    return sql_upgrade(to=None, **vars(request))
 
 
-def sql_upgrade(
-    savepoint: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None,
-    old_plan: str | os.PathLike[str] | Plan,
-    new_plan: str | os.PathLike[str] | Plan,
-    *,
-    map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-    like: str | os.PathLike[str] | None = None,
-    no_uids: NoUids = False,
-    accept: str | Sequence[str] = (),
-    inexact: bool = False,
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-) -> SqlUpgrade:
+@takes(UpgradeSqlSavepoint)
+def sql_upgrade(request: UpgradeSqlSavepoint) -> SqlUpgrade:
     """Write a savepoint from which a Flink SQL job of a changed query goes on.
 
-    Args:
-        savepoint: Its directory, a path or URI.
-        to: The new savepoint's directory, which must not exist; with None only the verdict is
-            returned.
-        old_plan: The compiled plan of the job that took it, a file of JSON, or what
-            `compile_sql` returns.
-        new_plan: That of the job that is to go on from it.
-        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-        like: A savepoint of the new job, whose types are taken.
-        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-            `old` if the old one alone does.
-        accept: `partly` for what starts now or is null in old rows, `filter` for what another
-            filter counted, `lost=OPERATOR` for state that may be lost.
-        inexact: Whether rows are rewritten by what columns show of values that they don't hold in
-            full.
-        allow_external: Directories elsewhere to which its handles may lead.
-        uids: Operator uids to recognise, for savepoints of before Flink 2.0.
+    What is accepted, `LakeSnapshot.sql_upgrade` says.
 
     Raises:
         DeclarationError: A plan can't be understood.
         IncompatibleError: The savepoint is not of the old plan.
         SnapshotError: The savepoint can't be opened, or something is at `to` already.
     """
-    place = os.fspath(savepoint)
-    with in_temporary_lake(place, to, allow_external=allow_external, uids=uids) as snapshot:
-        done = snapshot.sql_upgrade(
-            old_plan, new_plan, map=map, like=like, no_uids=no_uids, accept=accept,
-            inexact=inexact, dry_run=to is None,
-        )  # fmt: skip
+    place, to = os.fspath(request.savepoint), request.to
+    with in_temporary_lake(place, to, **request.words(Reading)) as snapshot:
+        done = snapshot.sql_upgrade(**request.words(UpgradeSql), dry_run=to is None)
         if to is None or not done.made:
             return replace(done, snapshot=place)
         snapshot.job[done.made].export(to)

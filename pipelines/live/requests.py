@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from statelake.pipelines.requests.changes import Matching
 from statelake.pipelines.requests.request import Request, given, option
 from statelake.pipelines.requests.shared import (
     Sharing,
@@ -59,7 +60,7 @@ class Canary(Sharing):
     report: Callable[[str], None] | None = given("Called with the awaited event.", default=None)
 
 
-class Rescale(Request):
+class Rescale(Matching):
     """A rescale, migration or upgrade of a job that runs."""
 
     cluster: FlinkCluster = given("The cluster.", kw_only=False)
@@ -86,12 +87,6 @@ class Rescale(Request):
     )
     new_plan: str | os.PathLike[str] | Plan | SqlScript = given(
         "That of the job that is to go on.", default=""
-    )
-    map: str | Sequence[str] = given(
-        "Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.", default=()
-    )
-    like: str | os.PathLike[str] = given(
-        "A savepoint of the new job, whose types are taken.", default=""
     )
     no_uids: NoUids = given(
         "Whether both jobs run without a compiled plan, so that operators have no uids; `old` if"

@@ -72,7 +72,7 @@ class RescalePlan:
         if old and new:
             sql = SqlChange(
                 SqlPlans(old, new), read_pairs(request.map), tuple(request.accept),
-                os.fspath(request.like), request.no_uids, tuple(request.uids),
+                os.fspath(request.like or ""), request.no_uids, tuple(request.uids),
             )  # fmt: skip
             return cls(job, request, paths, sql)
         if old or new or any(others):

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 @click.option("--old-jar-id", help="The id of a JAR on the cluster.")
 @click.option("--old-entry-class", help="By default the same.")
 @click.option("--old-arg", "old_arguments", multiple=True, help="By default the same.")
-@request_options(Rescale)
 @optional_plan_options
+@request_options(Rescale)
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--roll-back", is_flag=True, help="Undo an earlier call that was killed.")
 @click.option("--take-over", is_flag=True, help="An earlier call on another machine has ended.")
@@ -59,11 +59,9 @@ def rescale(
     old_jar_id: str | None,
     old_entry_class: str | None,
     old_arguments: tuple[str, ...],
-    request: Rescale,
     plans: SqlPlans | None,
-    pairs: tuple[str, ...],
-    like: str | None,
     no_uids: NoUids,
+    request: Rescale,
     dry_run: bool,
     roll_back: bool,
     take_over: bool,
@@ -115,8 +113,7 @@ def rescale(
         words = {
             "cluster": cluster, "flink_job": flink_job, "program": program, "old": old,
             "old_plan": "" if plans is None else plans.old,
-            "new_plan": "" if plans is None else plans.new, "map": pairs, "like": like or "",
-            "no_uids": no_uids,
+            "new_plan": "" if plans is None else plans.new, "no_uids": no_uids,
         }  # fmt: skip
         asked = Lake(lake).job(job, engine=engine).live_rescale(**vars(request) | words)
         if dry_run:
