@@ -29,6 +29,7 @@ from click.shell_completion import CompletionItem
 from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
 from statelake.pipelines.requests.request import Asked, Option, options_of
+from statelake.pipelines.requests.shared import INEXACT
 from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.api import Job, LakeSnapshot
     from statelake.pipelines.engine import Progress
     from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId
-    from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.tables.records import SnapshotRecord
     from statelake.state_core.model.snapshot import Snapshot
 
@@ -132,11 +132,6 @@ def _items(names: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
 
 
 snapshot_option = partial(click.option, shell_complete=_complete_snapshots)
-max_parallelism_option = partial(click.option, "--max-parallelism", type=click.IntRange(1, 1 << 15))
-metadata_version_option = partial(click.option, "--metadata-version", type=click.IntRange(3, 6))
-operator_state_version_option = partial(
-    click.option, "--operator-state-version", type=click.IntRange(5, 6)
-)
 snapshot_argument = partial(click.argument, shell_complete=_complete_snapshots)
 
 
@@ -533,74 +528,6 @@ def query_memory_option(help_: str) -> Callable[[Command], Command]:
     return click.option("--query-memory", type=Bytes(), metavar="SIZE", help=help_)
 
 
-class Share(click.ParamType[float]):
-    """A share of all keys: `1%`, `0.5%`, `0.01`."""
-
-    name = "share"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Parse a share."""
-        if isinstance(value, float):
-            return value
-        from statelake.pipelines.lake.share.sampling import parse_share  # noqa: PLC0415 - not for --help
-
-        try:
-            return parse_share(str(value))
-        except StateError as error:
-            self.fail(str(error), param, ctx)
-
-
-_INEXACT = click.option(
-    "--inexact", is_flag=True,
-    help="Go by what columns show of values that they don't hold in full; otherwise refused.",
-)  # fmt: skip
-
-
-class ShareOptions(TypedDict):
-    """How `LakeSnapshot.export` samples keys, and masks keys and values."""
-
-    sample: float | None
-    seed: int
-    mask: Mask | None
-    leave_out_opaque: bool
-    inexact: bool
-
-
-def _share_options(
-    sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool, inexact: bool
-) -> ShareOptions:
-    if inexact and mask is None:
-        raise click.UsageError("--inexact is for --mask")
-    if leave_out_opaque and sample is None and mask is None:
-        raise click.UsageError("--leave-out-opaque is for --sample and --mask")
-    read = None
-    if mask is not None:
-        from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
-
-        read = read_mask(mask)
-    return {
-        "sample": sample, "seed": seed, "mask": read, "leave_out_opaque": leave_out_opaque,
-        "inexact": inexact,
-    }  # fmt: skip
-
-
-# an export's sample and mask
-share_options = gathered(
-    "sharing",
-    _share_options,
-    click.option("--sample", type=Share(), metavar="SHARE",
-                 help="A share of the keys: 1%; all by default."),
-    click.option("--seed", type=int, default=0, show_default=True,
-                 help="Another seed samples other keys."),
-    click.option("--mask", metavar="FILE", help="A YAML file with the rules for masking."),
-    click.option("--leave-out-opaque", is_flag=True,
-                 help="Leave out what can't be sampled or masked."),
-    _INEXACT,
-)  # fmt: skip
-
-
 def engine_option(command: Command) -> Command:
     """Add `--engine`, and the options of `cluster_options`."""
     choice = click.option(
@@ -612,7 +539,7 @@ def engine_option(command: Command) -> Command:
 
 def inexact_option(command: Command) -> Command:
     """Add `--inexact`."""
-    return _INEXACT(command)
+    return click.option("--inexact", is_flag=True, help=INEXACT)(command)
 
 
 def cluster_options(command: Command) -> Command:

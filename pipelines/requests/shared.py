@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from statelake.pipelines.requests.request import Request, option, refuse
-from statelake.pipelines.shown import parse_duration
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.share.mask_file import Mask
@@ -22,6 +21,8 @@ def _share(text: str) -> float:
 
 
 def _seconds(text: str) -> float:
+    from statelake.pipelines.shown import parse_duration  # noqa: PLC0415 - not for --help
+
     return parse_duration(text).total_seconds()
 
 
