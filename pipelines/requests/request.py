@@ -44,6 +44,7 @@ def option(
     flag: str = "",
     parse: Callable[[str], Any] | None = None,
     variable: str = "",
+    unit: str = "",
 ) -> Any:
     """Return a field of a request.
 
@@ -57,10 +58,11 @@ def option(
         flag: The name of the option, if it is not that of the field.
         parse: What makes its value of text, which may be given instead.
         variable: The variable of the environment from which the command takes it otherwise.
+        unit: What it counts as a number, which may be given instead of text.
     """
     metadata = {
         "help": help, "placeholder": placeholder, "least": least, "most": most, "flag": flag,
-        "parse": parse, "variable": variable,
+        "parse": parse, "variable": variable, "unit": unit,
     }  # fmt: skip
     return field(default=default, kw_only=kw_only, metadata=metadata)
 
@@ -131,6 +133,7 @@ class Option:
         most: The largest number that it may be; None without one.
         parse: What makes its value of text; None without one.
         variable: The variable of the environment from which the command takes it otherwise.
+        unit: What it counts as a number, which may be given instead of text.
         given: Whether no words say it; see `given`.
     """
 
@@ -142,7 +145,7 @@ class Option:
         self.placeholder = metadata.get("placeholder", "")
         self.least, self.most = metadata.get("least"), metadata.get("most")
         self.parse, self.variable = metadata.get("parse"), metadata.get("variable", "")
-        self.given = metadata.get("given", False)
+        self.given, self.unit = metadata.get("given", False), metadata.get("unit", "")
         self.required = declared.default is MISSING
         self.default: Any = None if self.required else declared.default
         parts = [part for part in _parts(hint) if part is not type(None)]
@@ -178,9 +181,10 @@ class Option:
     @property
     def sentence(self) -> str:
         """The help, and its default if that says something."""
-        if self.default in (None, (), "", False):
+        if self.default is True or self.default in (None, (), "", False):
             return str(self.help)
-        return f"{self.help.rstrip('.')}; by default {self.default}."
+        other = f" (or a number of {self.unit})" if self.unit else ""
+        return f"{self.help.rstrip('.')}; by default {self.default}{other}."
 
 
 def issubclass_of(hint: Any, kind: type) -> bool:
@@ -242,11 +246,14 @@ def _asking(function: Callable[..., Any], request: Callable[..., Request]) -> An
     def ask(*values: Any, **named: Any) -> Any:
         return function(*values[: len(before)], request(*values[len(before) :], **named))
 
-    options = [Option(each, str) for each in fields(request)]  # type: ignore[arg-type]
+    taken = inspect.signature(request).parameters
+    by_name = {each.name: Option(each, str) for each in fields(request)}  # type: ignore[arg-type]
+    options = [by_name[name] for name in taken]
     text, raises, errors = (inspect.getdoc(function) or "").partition("\n\nRaises:")
     ask.__doc__ = f"{text}\n\n{arguments_text(options)}{raises}{errors}"
-    asked = [*before, *inspect.signature(request).parameters.values()]
-    ask.__signature__ = own.replace(parameters=asked)  # type: ignore[attr-defined]
+    ask.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*before, *taken.values()]
+    )
     return ask
 
 

@@ -46,7 +46,7 @@ def max_parallelism_option(default: str) -> Any:
 
 def timeout_option(default: str, what: str) -> Any:
     """Return the field of a time until something must be over."""
-    return option(f"{what}.", "DURATION", default=default, parse=_seconds)
+    return option(f"{what}.", "DURATION", default=default, parse=_seconds, unit="seconds")
 
 
 class Reading(Request):

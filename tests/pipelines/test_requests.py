@@ -25,6 +25,7 @@ def test_a_field_that_no_words_say_is_a_keyword_alone() -> None:
     """A method has it, with its sentence; the command sets it when it is known."""
     assert {"location", "cluster", "report"} <= inspect.signature(sl.drill).parameters.keys()
     assert "cluster: The cluster: in the second region, or for staging." in str(sl.drill.__doc__)
+    assert "by default 5min (or a number of seconds)." in " ".join(str(sl.drill.__doc__).split())
     assert {each.name for each in asked.params} == {"parallelism", "path_map", "timeout"}
     assert CliRunner().invoke(asked, []).output == "300.0 () None\n"
 
