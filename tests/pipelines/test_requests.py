@@ -11,7 +11,9 @@ from click.testing import CliRunner
 import statelake as sl
 from statelake.pipelines.cli.options import request_options
 from statelake.pipelines.live.requests import Drill
-from statelake.state_core.errors import DeclarationError
+from statelake.pipelines.requests.savepoints import Export
+from statelake.state_core.errors import DeclarationError, EncodeError
+from statelake.state_core.files.compression import COMPRESSION_KEY
 
 
 @click.command()
@@ -44,3 +46,19 @@ def test_an_option_may_be_taken_from_the_environment(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("STATELAKE_FLINK_PATH_MAP", "s3://a=/mnt/a s3://b=/mnt/b")
     output = CliRunner().invoke(asked, []).output
     assert output == "300.0 ('s3://a=/mnt/a', 's3://b=/mnt/b') None\n"
+
+
+def test_values_with_keys_are_texts_or_a_mapping() -> None:
+    """Either has the same meaning; a text without a key is refused."""
+    for conf in ({COMPRESSION_KEY: "true"}, [f"{COMPRESSION_KEY}=true"], f"{COMPRESSION_KEY}=true"):
+        assert Export("/sp", conf=conf).conf == {COMPRESSION_KEY: "true"}  # type: ignore[arg-type]
+    with pytest.raises(EncodeError, match="--conf: 'x' is not of the form KEY=VALUE"):
+        Export("/sp", conf=["x"])  # type: ignore[arg-type]
+
+
+def test_a_choice_and_a_bound_hold_in_python_too() -> None:
+    """Not only the command refuses what an option can't be."""
+    with pytest.raises(DeclarationError, match="--compression is 'gzip', and must be one of snap"):
+        Export("/sp", compression="gzip")  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="--metadata-version is 7, and must be at most 6"):
+        Export("/sp", metadata_version=7)
