@@ -38,10 +38,25 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
     whole_snapshot,
 )
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
-from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
-from statelake.pipelines.requests.request import asks
+from statelake.pipelines.live.requests import Canary, Drill, Rescale
+from statelake.pipelines.requests.bootstrap import BootstrapJob, WatchedBootstrap
+from statelake.pipelines.requests.changes import (
+    CheckSql,
+    CheckSqlOfSavepoint,
+    Migrate,
+    MigrateSnapshots,
+    Upgrade,
+    UpgradeSavepoint,
+    UpgradeSql,
+    UpgradeSqlSavepoint,
+    Upgrading,
+)
+from statelake.pipelines.requests.find import CopyCheckpoints, CopySnapshot, FindSnapshots
+from statelake.pipelines.requests.request import asks, takes
+from statelake.pipelines.requests.savepoints import Export, Written
+from statelake.pipelines.requests.shared import Reading, Sharing
 from statelake.pipelines.shown import json_text, plain
-from statelake.state_core.errors import DeclarationError, EncodeError, NotFoundError, StateError
+from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
 from statelake.state_core.files.storage_options import with_storage_options
 from statelake.state_core.formats.reader import Snapshot
 from statelake.state_core.model.snapshot import Operator
@@ -62,7 +77,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.lake_format import LakeFormat, LakeUpgrade
     from statelake.pipelines.lake.catalog.retention import Policy, RetentionPlan
     from statelake.pipelines.lake.change.migrations import Migrations, Outcome, UpgradeOutcome
-    from statelake.pipelines.lake.change.sql_upgrading import NoUids
     from statelake.pipelines.lake.edit.committing import CommitResult
     from statelake.pipelines.lake.edit.edit_results import EditResult
     from statelake.pipelines.lake.edit.editing import SnapshotEdit
@@ -77,19 +91,16 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.keys.key_history import KeyHistory
     from statelake.pipelines.lake.query.limits import QueryLimits
     from statelake.pipelines.lake.query.session import Session
-    from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.verify.diffing import Differences, SortBy
     from statelake.pipelines.lake.verify.lake_checking import LakeReport
     from statelake.pipelines.live.canary import CanaryResult, DrillResult
-    from statelake.pipelines.live.cluster import FlinkCluster, Report
-    from statelake.pipelines.live.jars import JarRun
+    from statelake.pipelines.live.cluster import FlinkCluster
     from statelake.pipelines.live.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.live.rescale_steps import RescalePlan
     from statelake.pipelines.report.contents import ReportResult
     from statelake.pipelines.report.notebook import NotebookResult
     from statelake.pipelines.runtime import RunResult
-    from statelake.pipelines.sql_jobs.sql_scripts import SqlScript
-    from statelake.pipelines.sql_jobs.sql_upgrades import SqlChange, SqlUpgrade
+    from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
     from statelake.state_core.connectors.sinks import Sink
     from statelake.state_core.connectors.sources import Source
     from statelake.state_core.formats.key_weights import StateWeights
@@ -99,7 +110,6 @@ if TYPE_CHECKING:
     from statelake.state_core.integrity import IntegrityReport, SalvageReport
     from statelake.state_core.model.channels import Channel
     from statelake.state_core.model.finding import Found
-    from statelake.state_core.plans.plan import Plan
     from statelake.state_core.runtime.commit import CheckpointLog, StateBackendFactory
     from statelake.state_core.runtime.commit.logs.checkpoint_dropping import CheckpointDropResult
     from statelake.state_core.runtime.commit.logs.checkpoint_migrating import MigratedLog
@@ -143,37 +153,6 @@ __all__ = [
 
 
 Result = TypeVar("Result")
-
-
-def _sql_change(
-    old_plan: str | os.PathLike[str] | Plan | SqlScript,
-    new_plan: str | os.PathLike[str] | Plan | SqlScript,
-    pairs: str | Sequence[str],
-    accept: str | Sequence[str],
-    like: str | os.PathLike[str],
-    no_uids: NoUids,
-    uids: Iterable[str],
-) -> SqlChange | None:
-    """Return the change of a job's SQL; None without plans.
-
-    Raises:
-        EncodeError: There is one plan, or what belongs to plans and none of them.
-    """
-    from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
-    from statelake.pipelines.sql_jobs.sql_upgrades import SqlChange, read_pairs
-
-    words = (accept,) if isinstance(accept, str) and accept else tuple(accept)
-    uids = tuple(uids)
-    if not (old_plan and new_plan):
-        if old_plan or new_plan or pairs or words or like or no_uids or uids:
-            raise EncodeError(
-                "an upgrade of SQL needs both plans",
-                remedy="give --old-plan, that of the job that runs, and --new-plan",
-            )
-        return None
-    return SqlChange(
-        SqlPlans(old_plan, new_plan), read_pairs(pairs), words, os.fspath(like), no_uids, uids
-    )  # fmt: skip
 
 
 def _key_text(key: object) -> str:
@@ -674,43 +653,14 @@ class Job:
             progress=self.progress,
         )  # fmt: skip
 
-    def bootstrap(
-        self,
-        spec: str | os.PathLike[str] | Mapping[str, Any],
-        to: str | os.PathLike[str],
-        name: str | None = None,
-        *,
-        sources: Mapping[str, Any] | None = None,
-        parallelism: int | None = None,
-        max_parallelism: int | None = None,
-        compression: str = "none",
-        metadata_version: int = 3,
-        operator_state_version: int = 6,
-        inexact: bool = False,
-    ) -> BootstrapResult:
-        """Create a savepoint from tables, and import it as the job's snapshot.
-
-        Args:
-            spec: A YAML or Python file, or the same as a mapping.
-            to: The savepoint's directory, which must not exist.
-            name: The snapshot's id.
-            sources: By the name that the spec has as a source: a DataFrame or an Arrow table.
-            parallelism: The parallelism of every operator; by default as the spec says.
-            max_parallelism: The maximum parallelism of every operator, likewise.
-            compression: `snappy` or `none`.
-            metadata_version: 3 restores in any Flink since 1.11, 6 in 2.1 and later.
-            operator_state_version: 6, or 5 for Flink before 1.18.
-            inexact: Whether to take what columns of a lake show of values that they don't hold in
-                full.
-        """
-        from statelake.pipelines.bootstrap.bootstrapping import bootstrap
+    @asks(BootstrapJob)
+    def bootstrap(self, request: BootstrapJob) -> BootstrapResult:
+        """Create a savepoint from tables, and import it as the job's snapshot."""
+        from statelake.pipelines.bootstrap.bootstrapping import BootstrapInto, bootstrap
 
         return bootstrap(
-            None, spec, to, sources=sources, parallelism=parallelism,
-            max_parallelism=max_parallelism, compression=compression,
-            metadata_version=metadata_version, operator_state_version=operator_state_version,
-            lake=self.lake.catalog, job=self.name, snapshot_id=name, engine=self.engine,
-            inexact=inexact, progress=self.progress,
+            None, **request.words(BootstrapInto), lake=self.lake.catalog, job=self.name,
+            snapshot_id=request.name, engine=self.engine, progress=self.progress,
         )  # fmt: skip
 
     def sql(
@@ -901,72 +851,12 @@ class Job:
 
         check_names(self.name, snapshot)
 
-    def live_rescale(
-        self,
-        cluster: FlinkCluster,
-        flink_job: str,
-        program: JarRun,
-        *,
-        exports: str,
-        savepoints: str = "",
-        old: JarRun | None = None,
-        parallelism: int | None = None,
-        max_parallelism: int | None = None,
-        path_map: Iterable[str] = (),
-        migrate: str = "",
-        old_plan: str | os.PathLike[str] | Plan | SqlScript = "",
-        new_plan: str | os.PathLike[str] | Plan | SqlScript = "",
-        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-        accept: str | Sequence[str] = (),
-        like: str | os.PathLike[str] = "",
-        no_uids: NoUids = False,
-        uids: Iterable[str] = (),
-        against: str = "",
-        declared: str = "",
-        format: str = "canonical",  # noqa: A002
-        savepoint_timeout: float = 600,
-        timeout: float = 300,
-    ) -> LiveRescale:
-        """Return a rescale, migration or upgrade of the running job, to be planned and executed.
-
-        Args:
-            cluster: The cluster.
-            flink_job: The job there: its id or its name.
-            program: The program to run afterwards.
-            exports: Where the new savepoint is written, as this machine names it.
-            savepoints: Where the cluster puts the job's savepoint; by default as it is configured.
-            old: The program that runs now, to be run again if the new one fails; by default the
-                same.
-            parallelism: By default as it is.
-            max_parallelism: By default as it is.
-            path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-            migrate: A file with the new types of states.
-            old_plan: The compiled plan of the Flink SQL job that runs, if its query changes: a file
-                of JSON, or what `compile_sql` returns. The command gives scripts, which are
-                compiled when they are needed: not on the way back.
-            new_plan: That of the job that is to go on.
-            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-            accept: What the new job need not keep, as for `sql_upgrade`.
-            like: A savepoint of the new job, whose types are taken.
-            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-                `old` if the old one alone does.
-            uids: Uids of operators of the SQL job of which a savepoint of Flink 1 has hashes.
-            against: A file or a savepoint whose types the snapshot must fit.
-            declared: The new job's declaration, which is checked: `MODULE:JOB`.
-            format: Of the job's savepoint: `canonical` or `native`.
-            savepoint_timeout: The longest time of the savepoint, in seconds.
-            timeout: The longest time until the job runs and has completed a checkpoint.
-        """
-        from statelake.pipelines.find.path_map import PathMap
+    @asks(Rescale)
+    def live_rescale(self, request: Rescale) -> LiveRescale:
+        """Return a rescale, migration or upgrade of the running job, to be planned and executed."""
         from statelake.pipelines.live.rescale_steps import RescalePlan
 
-        plan = RescalePlan(
-            self.name, flink_job, program, old or program, savepoints, exports,
-            PathMap.parse(path_map), parallelism or 0, max_parallelism or 0, migrate, against,
-            declared, format, savepoint_timeout, timeout,
-            _sql_change(old_plan, new_plan, map, accept, like, no_uids, uids),
-        )  # fmt: skip
-        return LiveRescale(self, cluster, plan)
+        return LiveRescale(self, RescalePlan.of(self.name, request))
 
 
 @dataclass(frozen=True, repr=False)
@@ -974,7 +864,6 @@ class LiveRescale:
     """A rescale, migration or upgrade of a job that runs on a cluster."""
 
     job: Job
-    cluster: FlinkCluster
     asked: RescalePlan
 
     def __repr__(self) -> str:
@@ -984,9 +873,10 @@ class LiveRescale:
         """Return what `execute` would do; nothing is changed."""
         from statelake.pipelines.live.live_rescaling import RescalePreview
 
-        running = self.cluster.job(self.cluster.find_job(self.asked.flink_job).id)
+        request = self.asked.request
+        running = request.cluster.job(request.cluster.find_job(request.flink_job).id)
         sql = None if self.asked.sql is None else self.asked.sql.verdict()
-        return RescalePreview(self.asked.on(self.cluster), running, sql)
+        return RescalePreview(self.asked.completed(), running, sql)
 
     def execute(
         self,
@@ -1005,8 +895,8 @@ class LiveRescale:
         from statelake.pipelines.live.live_rescaling import rescale_job
 
         return rescale_job(
-            self.cluster, self.job.lake.catalog, self.asked, roll_back=roll_back,
-            take_over=take_over, engine=self.job.engine, progress=report,
+            self.job.lake.catalog, self.asked, roll_back=roll_back, take_over=take_over,
+            engine=self.job.engine, progress=report,
         )  # fmt: skip
 
 
@@ -1073,53 +963,18 @@ class LakeSnapshot(Snapshot):
         """Its id, if it was asked for by that; other names are refused for what changes it."""
         return self.name if self.asked == self.name else self.job._whole(self.asked)  # noqa: SLF001 - of the job here
 
-    def export(
-        self,
-        to: str | os.PathLike[str],
-        *,
-        parallelism: int | None = None,
-        max_parallelism: int | None = None,
-        compression: str | None = None,
-        conf: Mapping[str, str] | None = None,
-        metadata_version: int | None = None,
-        operator_state_version: int | None = None,
-        drop_channel_state: bool = False,
-        sample: float | None = None,
-        seed: int = 0,
-        mask: Mask | str | os.PathLike[str] | None = None,
-        leave_out_opaque: bool = False,
-        inexact: bool = False,
-    ) -> ExportResult:
-        """Write it as a savepoint that Flink restores.
-
-        Args:
-            to: A directory that does not exist.
-            parallelism: The parallelism of every operator with state; by default as it was.
-            max_parallelism: Another one gives every key a new key group; by default as it was.
-            compression: `snappy` or `none`; by default as it was.
-            conf: Flink's configuration, with its setting of compression.
-            metadata_version: 3 to 6; by default as it was. 3 restores in any Flink since 1.11.
-            operator_state_version: 6, or 5 for Flink before 1.18; by default as it was.
-            drop_channel_state: Whether records in flight are left out, which the job never sees.
-            sample: The share of the keys that is written, such as 0.01; by default all.
-            seed: Another one samples other keys.
-            mask: What becomes of keys and values, or a YAML file that says it.
-            leave_out_opaque: Whether state that can't be sampled or masked is left out.
-            inexact: Whether masks go by what columns show of values that they don't hold in full.
-        """
+    @asks(Export)
+    def export(self, request: Export) -> ExportResult:
+        """Write it as a savepoint that Flink restores."""
         from statelake.pipelines.lake.export.exporting import export_snapshot
         from statelake.pipelines.lake.share.sharing import sharing_of
         from statelake.state_core.files.compression import configured_compression
 
+        compression = configured_compression(request.conf, request.compression)
         return export_snapshot(
-            self._catalog, self.job.name, self.name, to, parallelism=parallelism,
-            max_parallelism=max_parallelism,
-            compression=configured_compression(conf or {}, compression),
-            metadata_version=metadata_version, operator_state_version=operator_state_version,
-            sharing=sharing_of(
-                sample, seed, mask, leave_out_opaque=leave_out_opaque, inexact=inexact
-            ),
-            drop_channel_state=drop_channel_state, engine=self.job.engine,
+            self._catalog, self.job.name, self.name,
+            **request.words(Written) | {"compression": compression},
+            sharing=sharing_of(**request.words(Sharing)), engine=self.job.engine,
             progress=self.job.progress,
         )  # fmt: skip
 
@@ -1171,115 +1026,47 @@ class LakeSnapshot(Snapshot):
         """Make a snapshot whose states have new types; one that was made before stays."""
         return self.job.migrated(request, [self.name]).outcomes[0]
 
-    def upgrade(
-        self,
-        to_flink: str = "2",
-        *,
-        collection: str | Sequence[str] = (),
-        like: str | os.PathLike[str] | None = None,
-        partly: bool = False,
-        suffix: str = "-flink-2",
-        dry_run: bool = False,
-        note: str = "",
-    ) -> UpgradeOutcome:
+    @asks(Upgrade)
+    def upgrade(self, request: Upgrade) -> UpgradeOutcome:
         """Make a snapshot that Flink 2 restores of one that Flink 1 wrote.
-
-        Args:
-            to_flink: The Flink that is to restore it, such as `2.3`.
-            collection: Types of collections that no value tells,
-                `OPERATOR/STATE.FIELD=List<String>`.
-            like: A savepoint of the new job in Flink 2, whose types are taken.
-            partly: Whether to make it if some states stay as Flink 1 wrote them.
-            suffix: What follows this snapshot's id in the new one's.
-            dry_run: Whether it is only said what would become of each state.
-            note: Kept with the new snapshot.
 
         Raises:
             EncodeError: An argument can't be understood.
             ConflictError: There is a snapshot of the new id that something else made.
         """
-        from statelake.pipelines.lake.change.kryo_upgrading import new_types
         from statelake.pipelines.lake.change.migrations import upgrade_one
 
         return upgrade_one(
-            self._catalog, self.job.name, self.name, f"{self.name}{suffix}",
-            new=new_types(to_flink, collection, like), partly=partly, dry_run=dry_run, note=note,
-            engine=self.job.engine, progress=self.job.progress,
-        )  # fmt: skip
+            self._catalog, self.job.name, self.name, request, self.job.engine, self.job.progress
+        )
 
-    def check_sql(
-        self,
-        old_plan: str | os.PathLike[str] | Plan,
-        new_plan: str | os.PathLike[str] | Plan,
-        *,
-        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-        like: str | os.PathLike[str] | None = None,
-        no_uids: NoUids = False,
-    ) -> SqlUpgrade:
+    @asks(CheckSql)
+    def check_sql(self, request: CheckSql) -> SqlUpgrade:
         """Say what a Flink SQL job of a changed query keeps of this snapshot.
-
-        Args:
-            old_plan: The compiled plan of the job that took it, a file of JSON, or what
-                `compile_sql` returns.
-            new_plan: That of the job that is to go on from it.
-            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-            like: A savepoint of the new job, whose types are taken.
-            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-                `old` if the old one alone does.
 
         Raises:
             DeclarationError: A plan can't be understood.
             IncompatibleError: The snapshot is not of the old plan.
         """
-        return self.sql_upgrade(
-            old_plan, new_plan, map=map, like=like, no_uids=no_uids, dry_run=True
-        )
+        return self.sql_upgrade(**vars(request), dry_run=True)
 
-    def sql_upgrade(
-        self,
-        old_plan: str | os.PathLike[str] | Plan,
-        new_plan: str | os.PathLike[str] | Plan,
-        *,
-        map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-        like: str | os.PathLike[str] | None = None,
-        no_uids: NoUids = False,
-        accept: str | Sequence[str] = (),
-        suffix: str = "-sql",
-        dry_run: bool = False,
-        inexact: bool = False,
-        note: str = "",
-    ) -> SqlUpgrade:
+    @asks(UpgradeSql)
+    def sql_upgrade(self, request: UpgradeSql) -> SqlUpgrade:
         """Make a snapshot from which a Flink SQL job of a changed query goes on.
 
-        Args:
-            old_plan: The compiled plan of the job that took it, a file of JSON, or what
-                `compile_sql` returns.
-            new_plan: That of the job that is to go on from it.
-            map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-            like: A savepoint of the new job, whose types are taken.
-            no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-                `old` if the old one alone does.
-            accept: `partly` for what starts now or is null in old rows, `filter` for what another
-                filter counted, `lost=OPERATOR` for state that may be lost.
-            suffix: What follows this snapshot's id in the new one's.
-            dry_run: Whether only the verdict is returned.
-            inexact: Whether rows are rewritten by what columns show of values that they don't hold
-                in full.
-            note: Kept with the new snapshot.
+        Accepted may be `partly`, what starts now or is null in old rows, `filter`, what another
+        filter counted, and `lost=OPERATOR`, state that may be lost.
 
         Raises:
             DeclarationError: A plan can't be understood.
             IncompatibleError: The snapshot is not of the old plan.
             ConflictError: There is a snapshot of the new id that something else made.
         """
-        from statelake.pipelines.sql_jobs.sql_upgrades import read_pairs, upgrade_sql_job
+        from statelake.pipelines.sql_jobs.sql_upgrades import upgrade_sql_job
 
-        words = [accept] if isinstance(accept, str) else accept
         return upgrade_sql_job(
-            self._catalog, self.job.name, self.name, f"{self.name}{suffix}", old_plan, new_plan,
-            pairs=read_pairs(map), like=like, accept=words, no_uids=no_uids, dry_run=dry_run,
-            inexact=inexact, note=note, engine=self.job.engine, progress=self.job.progress,
-        )  # fmt: skip
+            self._catalog, self.job.name, self.name, request, self.job.engine, self.job.progress
+        )
 
     def erase(
         self,
@@ -1340,56 +1127,12 @@ class LakeSnapshot(Snapshot):
 
         return plan_rescale(self.record, parallelism, max_parallelism)
 
-    def canary(
-        self,
-        cluster: FlinkCluster,
-        program: JarRun,
-        exports: str = "",
-        *,
-        path_map: Iterable[str] = (),
-        parallelism: int | None = None,
-        max_parallelism: int | None = None,
-        sample: float | None = None,
-        seed: int = 0,
-        mask: Mask | str | os.PathLike[str] | None = None,
-        leave_out_opaque: bool = False,
-        inexact: bool = False,
-        against: str = "",
-        timeout: float = 300,
-        report: Report | None = None,
-    ) -> CanaryResult:
-        """Run a program from it until that has completed a checkpoint, and cancel it.
-
-        Args:
-            cluster: The cluster: for staging, or the job's own.
-            program: The program.
-            exports: Where its savepoint is written, as this machine names it; by default the
-                cluster's directory for savepoints, by `path_map`.
-            path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-            parallelism: By default as it was.
-            max_parallelism: By default as it was.
-            sample: As for `export`, like the next three.
-            seed: Another one samples other keys.
-            mask: What becomes of keys and values.
-            leave_out_opaque: Whether state that can't be sampled or masked is left out.
-            inexact: Whether masks go by what columns show of values that they don't hold in full.
-            against: A file or a savepoint with the new types, for statelake's own verdict.
-            timeout: Seconds until it must run and have completed a checkpoint.
-            report: Called with the awaited event.
-        """
-        from statelake.pipelines.find.path_map import PathMap
-        from statelake.pipelines.lake.share.sharing import sharing_of
+    @asks(Canary)
+    def canary(self, request: Canary) -> CanaryResult:
+        """Run a program from it until that has completed a checkpoint, and cancel it."""
         from statelake.pipelines.live.canary import run_canary
 
-        return run_canary(
-            cluster, self._catalog, self.job.name, self.name, program, exports,
-            paths=PathMap.parse(path_map), parallelism=parallelism,
-            max_parallelism=max_parallelism,
-            sharing=sharing_of(
-                sample, seed, mask, leave_out_opaque=leave_out_opaque, inexact=inexact
-            ),
-            against=against, timeout=timeout, engine=self.job.engine, report=report,
-        )  # fmt: skip
+        return run_canary(self._catalog, self.job.name, self.name, request, self.job.engine)
 
     def check_integrity(self, savepoint: Snapshot | None = None) -> list[str]:
         """Read, count and hash every row; return a sentence for each fault.
@@ -1879,29 +1622,12 @@ def _blob_store(location: str) -> Any:
     return FileSystemBlobStore(Directory(location).confined())
 
 
-def bootstrap(
-    spec: str | os.PathLike[str] | Mapping[str, Any],
-    to: str | os.PathLike[str],
-    *,
-    sources: Mapping[str, Any] | None = None,
-    parallelism: int | None = None,
-    max_parallelism: int | None = None,
-    compression: str = "none",
-    metadata_version: int = 3,
-    operator_state_version: int = 6,
-    inexact: bool = False,
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
-) -> BootstrapResult:
-    """Create a savepoint from tables, without a lake; arguments as for `Job.bootstrap`."""
+@takes(WatchedBootstrap)
+def bootstrap(request: WatchedBootstrap) -> BootstrapResult:
+    """Create a savepoint from tables, without a lake."""
     from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 
-    return bootstrap(
-        None, spec, to, sources=sources, parallelism=parallelism, max_parallelism=max_parallelism,
-        compression=compression, metadata_version=metadata_version,
-        operator_state_version=operator_state_version, inexact=inexact, engine=engine,
-        progress=progress,
-    )  # fmt: skip
+    return bootstrap(None, **vars(request))
 
 
 def compress(
@@ -1976,139 +1702,55 @@ def salvage(
     )
 
 
-def scan(
-    directory: str | os.PathLike[str],
-    *,
-    job_id: str = "",
-    latest: bool = False,
-    sound: bool = False,
-    deep: bool = False,
-    path_map: Iterable[str] = (),
-    progress: Progress | None = None,
-) -> Scan:
+@takes(FindSnapshots)
+def scan(request: FindSnapshots) -> Scan:
     """Find every savepoint and checkpoint below a directory, the newest first.
-
-    Args:
-        directory: A path or URI.
-        job_id: Only those of a job, by its id or the beginning of it.
-        latest: Only the newest; no others are read.
-        sound: Only those that can be restored.
-        deep: Read every byte, as `check_integrity` does.
-        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-        progress: Called with (done, total) after each snapshot.
 
     Raises:
         SnapshotError: The directory can't be listed.
     """
-    from statelake.pipelines.find.path_map import PathMap
     from statelake.pipelines.find.scanning import scan
 
-    return scan(
-        directory, job_id=job_id, latest=latest, sound=sound, deep=deep,
-        paths=PathMap.parse(path_map), progress=progress,
-    )  # fmt: skip
+    return scan(request)
 
 
-def copy_snapshot(
-    snapshot: str | os.PathLike[str],
-    dest: str | os.PathLike[str],
-    *,
-    verify: bool = True,
-    threads: int | None = None,
-    allow_external: Iterable[str] = (),
-    path_map: Iterable[str] = (),
-    progress: Progress | None = None,
-) -> CopiedSnapshot:
+@takes(CopySnapshot)
+def copy_snapshot(request: CopySnapshot) -> CopiedSnapshot:
     """Copy a savepoint or checkpoint with all its files, so that Flink restores the copy.
-
-    Args:
-        snapshot: Its directory, a path or URI.
-        dest: The directory of the copy: empty, or that of the same copy which was interrupted.
-        verify: Whether to read every byte back, and compare digests.
-        threads: How many files are copied at once; by default 4 on disks, and 16 with a store.
-        allow_external: Other directories to which handles may lead.
-        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-        progress: Called with (done, total) bytes.
 
     Raises:
         DeclarationError: The copy would be inside the original, or something else is there.
         SnapshotError: The snapshot is damaged, or a file can't be read or written.
     """
-    from statelake.pipelines.find.copying import CopyOptions, copy_snapshot
-    from statelake.pipelines.find.path_map import PathMap
+    from statelake.pipelines.find.copying import copy_snapshot
 
-    paths = PathMap.parse(path_map)
-    options = CopyOptions(verify, threads, tuple(allow_external), paths)
-    return copy_snapshot(snapshot, dest, options, progress)
+    return copy_snapshot(request)
 
 
-def copy_checkpoints(
-    directory: str | os.PathLike[str],
-    dest: str | os.PathLike[str],
-    *,
-    since: int | datetime | None = None,
-    verify: bool = True,
-    threads: int | None = None,
-    allow_external: Iterable[str] = (),
-    path_map: Iterable[str] = (),
-    progress: Progress | None = None,
-) -> CopiedCheckpoints:
+@takes(CopyCheckpoints)
+def copy_checkpoints(request: CopyCheckpoints) -> CopiedCheckpoints:
     """Copy the checkpoints of a job that were not copied before, and once what they share.
-
-    Args:
-        directory: The directory that has the job's `chk-N`, a path or URI.
-        dest: The directory of the copies, each in its `chk-N`.
-        since: Only checkpoints from this id on, or written since this time.
-        verify: As for `copy_snapshot`, like the next four.
-        threads: How many files are copied at once.
-        allow_external: Other directories to which handles may lead.
-        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-        progress: Called with (done, total) bytes of the checkpoint that is copied.
 
     Raises:
         DeclarationError: The copies would be inside the originals, or another job's are there.
         SnapshotError: A checkpoint is damaged, or a file can't be read or written.
     """
-    from statelake.pipelines.find.copying import CopyOptions, copy_checkpoints
-    from statelake.pipelines.find.path_map import PathMap
+    from statelake.pipelines.find.copying import copy_checkpoints
 
-    paths = PathMap.parse(path_map)
-    options = CopyOptions(verify, threads, tuple(allow_external), paths)
-    return copy_checkpoints(directory, dest, options, since=since, progress=progress)
+    return copy_checkpoints(request)
 
 
-def drill(
-    location: str | os.PathLike[str],
-    cluster: FlinkCluster,
-    program: JarRun,
-    *,
-    path_map: Iterable[str] = (),
-    parallelism: int | None = None,
-    timeout: float = 300,
-    report: Report | None = None,
-) -> DrillResult:
+@takes(Drill)
+def drill(request: Drill) -> DrillResult:
     """Restore the newest sound snapshot below a directory, as after a disaster, and cancel the job.
-
-    Args:
-        location: The snapshot, or a directory that has it, a path or URI.
-        cluster: The cluster: in the second region, or for staging.
-        program: The program.
-        path_map: The names of the cluster's directories on this machine: `CLUSTER=HERE`.
-        parallelism: By default as it was.
-        timeout: Seconds until it must run and have completed a checkpoint.
-        report: Called with the awaited event.
 
     Raises:
         NotFoundError: No snapshot there can be restored.
         ClusterError: The cluster can't be asked.
     """
-    from statelake.pipelines.find.path_map import PathMap
     from statelake.pipelines.live.canary import run_drill
 
-    return run_drill(
-        cluster, location, program, paths=PathMap.parse(path_map), parallelism=parallelism,
-        timeout=timeout, report=report,
-    )  # fmt: skip
+    return run_drill(request)
 
 
 def orphans(
@@ -2363,29 +2005,9 @@ def growth(
     return growth_of(snapshots, ahead=ahead, keys=keys)
 
 
-def upgrade(
-    savepoint: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None = None,
-    to_flink: str = "2",
-    *,
-    collection: str | Sequence[str] = (),
-    like: str | os.PathLike[str] | None = None,
-    partly: bool = False,
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-) -> UpgradeOutcome:
+@takes(UpgradeSavepoint)
+def upgrade(request: UpgradeSavepoint) -> UpgradeOutcome:
     """Write a savepoint that Flink 2 restores of one that Flink 1 wrote.
-
-    Args:
-        savepoint: Its directory, a path or URI.
-        to: The new savepoint's directory, which must not exist; without it only the plan is
-            returned.
-        to_flink: The Flink that is to restore it, such as `2.3`.
-        collection: Types of collections that no value tells, `OPERATOR/STATE.FIELD=List<String>`.
-        like: A savepoint of the new job in Flink 2, whose types are taken.
-        partly: Whether to write it if some states stay as Flink 1 wrote them.
-        allow_external: Directories elsewhere to which its handles may lead.
-        uids: Operator uids to recognise.
 
     Raises:
         SnapshotError: The savepoint can't be opened, or something is at `to` already.
@@ -2394,100 +2016,44 @@ def upgrade(
     from statelake.pipelines.lake.change.migrations import values_as_bytes
     from statelake.state_core.formats import open_snapshot
 
-    place = os.fspath(savepoint)
+    place, to = os.fspath(request.savepoint), request.to
+    reading = request.words(Reading)
     with (
-        values_as_bytes(lambda: open_snapshot(place, allow_external=allow_external, uids=uids)),
-        in_temporary_lake(place, to, allow_external=allow_external, uids=uids) as snapshot,
+        values_as_bytes(lambda: open_snapshot(place, **reading)),
+        in_temporary_lake(place, to, **reading) as snapshot,
     ):
-        planned = snapshot.upgrade(
-            to_flink, collection=collection, like=like, partly=partly, dry_run=to is None
-        )
+        planned = snapshot.upgrade(**request.words(Upgrading), dry_run=to is None)
         if to is None or not (planned.made or planned.restorable):
             return replace(planned, snapshot=place)
         snapshot.job[planned.made or snapshot.name].export(to)
         return replace(planned, snapshot=place, made=os.fspath(to))
 
 
-def check_sql(
-    savepoint: str | os.PathLike[str],
-    old_plan: str | os.PathLike[str] | Plan,
-    new_plan: str | os.PathLike[str] | Plan,
-    *,
-    map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-    like: str | os.PathLike[str] | None = None,
-    no_uids: NoUids = False,
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-) -> SqlUpgrade:
+@takes(CheckSqlOfSavepoint)
+def check_sql(request: CheckSqlOfSavepoint) -> SqlUpgrade:
     """Say what a Flink SQL job of a changed query keeps of a savepoint.
-
-    Args:
-        savepoint: Its directory, a path or URI.
-        old_plan: The compiled plan of the job that took it, a file of JSON, or what
-            `compile_sql` returns.
-        new_plan: That of the job that is to go on from it.
-        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-        like: A savepoint of the new job, whose types are taken.
-        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-            `old` if the old one alone does.
-        allow_external: Directories elsewhere to which its handles may lead.
-        uids: Operator uids to recognise, for savepoints of before Flink 2.0.
 
     Raises:
         DeclarationError: A plan can't be understood.
         IncompatibleError: The savepoint is not of the old plan.
     """
-    return sql_upgrade(
-        savepoint, None, old_plan, new_plan, map=map, like=like, no_uids=no_uids,
-        allow_external=allow_external, uids=uids,
-    )  # fmt: skip
+    return sql_upgrade(to=None, **vars(request))
 
 
-def sql_upgrade(
-    savepoint: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None,
-    old_plan: str | os.PathLike[str] | Plan,
-    new_plan: str | os.PathLike[str] | Plan,
-    *,
-    map: str | Sequence[str] = (),  # noqa: A002 - the option's name
-    like: str | os.PathLike[str] | None = None,
-    no_uids: NoUids = False,
-    accept: str | Sequence[str] = (),
-    inexact: bool = False,
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-) -> SqlUpgrade:
+@takes(UpgradeSqlSavepoint)
+def sql_upgrade(request: UpgradeSqlSavepoint) -> SqlUpgrade:
     """Write a savepoint from which a Flink SQL job of a changed query goes on.
 
-    Args:
-        savepoint: Its directory, a path or URI.
-        to: The new savepoint's directory, which must not exist; with None only the verdict is
-            returned.
-        old_plan: The compiled plan of the job that took it, a file of JSON, or what
-            `compile_sql` returns.
-        new_plan: That of the job that is to go on from it.
-        map: Pairs of nodes that are the same, `OLD=NEW`, where plans can't tell.
-        like: A savepoint of the new job, whose types are taken.
-        no_uids: Whether both jobs run without a compiled plan, so that operators have no uids;
-            `old` if the old one alone does.
-        accept: `partly` for what starts now or is null in old rows, `filter` for what another
-            filter counted, `lost=OPERATOR` for state that may be lost.
-        inexact: Whether rows are rewritten by what columns show of values that they don't hold in
-            full.
-        allow_external: Directories elsewhere to which its handles may lead.
-        uids: Operator uids to recognise, for savepoints of before Flink 2.0.
+    What is accepted, `LakeSnapshot.sql_upgrade` says.
 
     Raises:
         DeclarationError: A plan can't be understood.
         IncompatibleError: The savepoint is not of the old plan.
         SnapshotError: The savepoint can't be opened, or something is at `to` already.
     """
-    place = os.fspath(savepoint)
-    with in_temporary_lake(place, to, allow_external=allow_external, uids=uids) as snapshot:
-        done = snapshot.sql_upgrade(
-            old_plan, new_plan, map=map, like=like, no_uids=no_uids, accept=accept,
-            inexact=inexact, dry_run=to is None,
-        )  # fmt: skip
+    place, to = os.fspath(request.savepoint), request.to
+    with in_temporary_lake(place, to, **request.words(Reading)) as snapshot:
+        done = snapshot.sql_upgrade(**request.words(UpgradeSql), dry_run=to is None)
         if to is None or not done.made:
             return replace(done, snapshot=place)
         snapshot.job[done.made].export(to)

@@ -50,6 +50,7 @@ LATE = {
     ("state_core.formats", "state_core.plans"): "a snapshot is opened with the names of its plan",
     ("pipelines.engine_choice", "pipelines.spark"): "Spark is loaded where it is chosen",
     ("pipelines.bootstrap", "pipelines.spark"): "or where a source needs it",
+    ("pipelines.requests", "pipelines.lake"): "types of fields, and what reads a share",
     ("pipelines.cli.demo", "pipelines.cli.commands"): "the demo runs commands as a user would",
 }
 # What the command may import when it runs, and why; imports for types alone do not count.
@@ -73,7 +74,6 @@ COMMAND_IMPORTS = {
     "pipelines.find.path_map": "paths of a cluster, an option",
     "pipelines.live": "a live cluster: `statelake.FlinkCluster` and its options",
     "pipelines.lake.share.mask_file": "an invalid mask is refused before a savepoint is read",
-    "pipelines.lake.share.sampling": "a share is parsed as in Dagster's settings",
     "pipelines.ui": "the pages in the browser, which only a command serves",
     "pipelines.spark": "`spark pack` packs this program, and the demo starts Spark once",
     "pipelines.orchestration.definitions": "the demo runs Dagster",

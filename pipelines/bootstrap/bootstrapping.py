@@ -44,6 +44,8 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.names import check_names
 from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.requests.bootstrap import WatchedBootstrap
+from statelake.pipelines.requests.request import asks, given
 from statelake.state_core.errors import ConflictError, EncodeError, StateError, UnreadableTableError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.operator_state.operator_states import operator_layout
@@ -107,75 +109,57 @@ class BootstrapResult(Printed):
         yield f"start the job with: flink run -s {written.path} ..."
 
 
-def bootstrap(
-    spark: SparkSession | None,
-    spec: str | os.PathLike[str] | Mapping[str, Any],
-    to: str | os.PathLike[str],
-    *,
-    sources: Mapping[str, Any] | None = None,
-    parallelism: int | None = None,
-    max_parallelism: int | None = None,
-    compression: str = "none",
-    metadata_version: int = 3,
-    operator_state_version: int = 6,
-    lake: Catalog | None = None,
-    job: str = "",
-    snapshot_id: str | None = None,
-    inexact: bool = False,
-    engine: Engine | str = "auto",
-    progress: Progress | None = None,
-) -> BootstrapResult:
+class BootstrapInto(WatchedBootstrap):
+    """A savepoint of tables, and the lake that gets it."""
+
+    lake: Catalog | None = given(
+        "The lake into which the savepoint is imported; None for none of them.", default=None
+    )
+    job: str = given("The job's name in the lake.", default="")
+    snapshot_id: str | None = given("The snapshot's id in the lake.", default=None)
+
+
+@asks(BootstrapInto)
+def bootstrap(spark: SparkSession | None, request: BootstrapInto) -> BootstrapResult:
     """Write the first savepoint of a new job.
 
-    Args:
-        spark: The session; None to open one only if a source needs it.
-        spec: A YAML or Python file, or the same as a mapping; its sources may then be DataFrames,
-            Arrow tables, or functions of a session.
-        to: The savepoint's directory, which must not exist; except that on a local disk it may have
-            the same savepoint, of a bootstrap that was interrupted before its import.
-        sources: By the name of a source in the spec: a DataFrame or an Arrow table.
-        parallelism: The parallelism of every operator, instead of the spec's.
-        max_parallelism: The maximum parallelism of every operator, instead of the spec's.
-        compression: `snappy` or `none`.
-        metadata_version: As in `write_snapshot`.
-        operator_state_version: As in `write_snapshot`.
-        lake: The lake into which the savepoint is imported; None for none of them.
-        job: The job's name in the lake.
-        snapshot_id: The snapshot's id in the lake.
-        inexact: Whether to take what columns of a lake show of values that they don't hold in full.
-        engine: `auto`, `local` (a source that needs Spark is an error), `spark`, or an engine.
-        progress: Called with (done, total) after each slice.
+    Without a session, `spark`, one is opened if a source needs it. Sources of a spec that is a
+    mapping may be DataFrames, Arrow tables, or functions of a session. On a local disk the
+    directory may have the same savepoint, of a bootstrap that was interrupted before its import.
 
     Raises:
         EncodeError: The spec is not valid, or a row does not fit its state; with the place.
         KeyGroupError: A parallelism out of range, or a key whose hash can't be derived.
         ConflictError: The lake has such a snapshot.
     """
+    lake = request.lake
     if lake is not None:
-        _check_lake(lake, job, snapshot_id)
-    read = read_bootstrap_spec(_given(spec))
+        _check_lake(lake, request.job, request.snapshot_id)
+    read = read_bootstrap_spec(_given(request.spec))
     directory = Directory(read.directory)
-    run = _Bootstrap(spark, directory, sources or {}, engine, progress)
-    run.inexact = inexact
+    run = _Bootstrap(spark, directory, request.sources or {}, request.engine, request.progress)
+    run.inexact = request.inexact
     operators = [
         replace(
             operator,
-            parallelism=parallelism or operator.parallelism,
-            max_parallelism=max_parallelism or operator.max_parallelism,
+            parallelism=request.parallelism or operator.parallelism,
+            max_parallelism=request.max_parallelism or operator.max_parallelism,
         )
         for operator in read.operators
     ]
     new_operators = run.operators(operators)
     written = write_snapshot(
-        to, new_operators, compression=compression, metadata_version=metadata_version,
-        operator_state_version=operator_state_version, run=run.map, again=lake is not None,
+        request.to, new_operators, compression=request.compression,
+        metadata_version=request.metadata_version,
+        operator_state_version=request.operator_state_version, run=run.map,
+        again=lake is not None,
     )  # fmt: skip
     record = None
     if lake is not None:
         uids = [operator.uid for operator in operators]
         record = import_snapshot(
-            lake, os.fspath(to), job, snapshot_id=snapshot_id, uids=uids, engine=run.engine,
-            note=f"bootstrapped from {read.name}", progress=progress,
+            lake, os.fspath(request.to), request.job, snapshot_id=request.snapshot_id, uids=uids,
+            engine=run.engine, note=f"bootstrapped from {read.name}", progress=request.progress,
         ).record  # fmt: skip
     return BootstrapResult(written, record, run.engine.name)
 

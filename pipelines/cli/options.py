@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
-from inspect import signature
+from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import click
@@ -29,6 +29,7 @@ from click.shell_completion import CompletionItem
 from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
 from statelake.pipelines.requests.request import Asked, Option, options_of
+from statelake.pipelines.requests.shared import INEXACT
 from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.api import Job, LakeSnapshot
     from statelake.pipelines.engine import Progress
     from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId
-    from statelake.pipelines.lake.share.mask_file import Mask
     from statelake.pipelines.lake.tables.records import SnapshotRecord
     from statelake.state_core.formats.reader import Snapshot
 
@@ -133,11 +133,6 @@ def _items(names: Mapping[str, str], incomplete: str) -> list[CompletionItem]:
 
 
 snapshot_option = partial(click.option, shell_complete=_complete_snapshots)
-max_parallelism_option = partial(click.option, "--max-parallelism", type=click.IntRange(1, 1 << 15))
-metadata_version_option = partial(click.option, "--metadata-version", type=click.IntRange(3, 6))
-operator_state_version_option = partial(
-    click.option, "--operator-state-version", type=click.IntRange(5, 6)
-)
 snapshot_argument = partial(click.argument, shell_complete=_complete_snapshots)
 
 
@@ -292,24 +287,30 @@ def request_options(request: Callable[..., Asked]) -> Callable[[Command], Comman
     """Return a decorator that adds the options of a request, and passes it as `request`.
 
     Args:
-        request: The class of the request. What it refuses is an error of usage.
+        request: The class of the request. What it refuses is an error of usage. What no words say
+            has its default, or None, until the command sets it.
     """
-    options = list(options_of(request))
+    options = [each for each in options_of(request) if not each.given]
+    unset = {each.name: None for each in options_of(request) if each.given and each.required}
 
     def gather(**values: Any) -> Asked:
         try:
-            return request(**values)
+            return request(**unset, **values)
         except DeclarationError as error:
             raise click.UsageError(str(error)) from error
 
-    gather.__signature__ = signature(request)  # type: ignore[attr-defined]
+    names = {each.name for each in options}
+    taken = [each for each in signature(request).parameters.values() if each.name in names]
+    gather.__signature__ = Signature(taken)  # type: ignore[attr-defined]
     return gathered("request", gather, *map(_click_option, options))
 
 
 def _click_option(option: Option) -> Callable[[Any], Any]:
     """Return an option of a command."""
     if option.kind is bool:
-        return click.option(option.flag, option.name, is_flag=True, help=option.help)
+        return click.option(
+            option.flag, option.name, is_flag=True, default=option.default, help=option.help
+        )
     kind: Any = option.kind if option.parse is None else str
     if option.choices:
         kind = click.Choice(option.choices)
@@ -319,6 +320,7 @@ def _click_option(option: Option) -> Callable[[Any], Any]:
         option.flag, option.name, type=kind, multiple=option.many, required=option.required,
         metavar=option.placeholder or None, default=option.default, help=option.help,
         show_default=option.default not in (None, (), ""),
+        envvar=option.variable or None, show_envvar=bool(option.variable),
     )  # fmt: skip
 
 
@@ -541,74 +543,6 @@ def query_memory_option(help_: str) -> Callable[[Command], Command]:
     return click.option("--query-memory", type=Bytes(), metavar="SIZE", help=help_)
 
 
-class Share(click.ParamType[float]):
-    """A share of all keys: `1%`, `0.5%`, `0.01`."""
-
-    name = "share"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Parse a share."""
-        if isinstance(value, float):
-            return value
-        from statelake.pipelines.lake.share.sampling import parse_share  # noqa: PLC0415 - not for --help
-
-        try:
-            return parse_share(str(value))
-        except StateError as error:
-            self.fail(str(error), param, ctx)
-
-
-_INEXACT = click.option(
-    "--inexact", is_flag=True,
-    help="Go by what columns show of values that they don't hold in full; otherwise refused.",
-)  # fmt: skip
-
-
-class ShareOptions(TypedDict):
-    """How `LakeSnapshot.export` samples keys, and masks keys and values."""
-
-    sample: float | None
-    seed: int
-    mask: Mask | None
-    leave_out_opaque: bool
-    inexact: bool
-
-
-def _share_options(
-    sample: float | None, seed: int, mask: str | None, leave_out_opaque: bool, inexact: bool
-) -> ShareOptions:
-    if inexact and mask is None:
-        raise click.UsageError("--inexact is for --mask")
-    if leave_out_opaque and sample is None and mask is None:
-        raise click.UsageError("--leave-out-opaque is for --sample and --mask")
-    read = None
-    if mask is not None:
-        from statelake.pipelines.lake.share.mask_file import read_mask  # noqa: PLC0415 - not for --help
-
-        read = read_mask(mask)
-    return {
-        "sample": sample, "seed": seed, "mask": read, "leave_out_opaque": leave_out_opaque,
-        "inexact": inexact,
-    }  # fmt: skip
-
-
-# an export's sample and mask
-share_options = gathered(
-    "sharing",
-    _share_options,
-    click.option("--sample", type=Share(), metavar="SHARE",
-                 help="A share of the keys: 1%; all by default."),
-    click.option("--seed", type=int, default=0, show_default=True,
-                 help="Another seed samples other keys."),
-    click.option("--mask", metavar="FILE", help="A YAML file with the rules for masking."),
-    click.option("--leave-out-opaque", is_flag=True,
-                 help="Leave out what can't be sampled or masked."),
-    _INEXACT,
-)  # fmt: skip
-
-
 def engine_option(command: Command) -> Command:
     """Add `--engine`, and the options of `cluster_options`."""
     choice = click.option(
@@ -620,7 +554,7 @@ def engine_option(command: Command) -> Command:
 
 def inexact_option(command: Command) -> Command:
     """Add `--inexact`."""
-    return _INEXACT(command)
+    return click.option("--inexact", is_flag=True, help=INEXACT)(command)
 
 
 def cluster_options(command: Command) -> Command:

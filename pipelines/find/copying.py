@@ -31,7 +31,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, wait
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, islice
 from typing import Any, cast
@@ -41,6 +41,7 @@ import xxhash
 
 from statelake.pipelines.find.orphans import refuse_planned
 from statelake.pipelines.find.path_map import PathMap
+from statelake.pipelines.requests.find import CopyCheckpoints, Copying, CopySnapshot
 from statelake.state_core.errors import (
     ChangedFileError,
     CorruptSnapshotError,
@@ -203,72 +204,30 @@ class CopiedCheckpoints(Printed):
             yield f"{name} was deleted while it was copied"
 
 
-@dataclass(frozen=True)
-class CopyOptions:
-    """How snapshots are copied.
-
-    Attributes:
-        verify: Whether to read every byte back, and compare digests.
-        threads: How many files are copied at once; None for 4 on disks, and 16 with a store.
-        allow_external: Other directories to which handles may lead.
-        paths: The directories of the cluster, if they have other names there.
-    """
-
-    verify: bool = True
-    threads: int | None = None
-    allow_external: tuple[str, ...] = ()
-    paths: PathMap = field(default_factory=PathMap)
-
-
-def copy_snapshot(
-    snapshot: str | os.PathLike[str],
-    dest: str | os.PathLike[str],
-    options: CopyOptions,
-    progress: Progress | None = None,
-) -> CopiedSnapshot:
+def copy_snapshot(request: CopySnapshot) -> CopiedSnapshot:
     """Copy a snapshot with all its files, so that Flink restores the copy without the original.
-
-    Args:
-        snapshot: The directory with `_metadata`, a path or URI.
-        dest: The directory of the copy: new, or that of the same copy which was not completed.
-        options: How.
-        progress: Called with (done, total) bytes.
 
     Raises:
         DeclarationError: The copy would be inside the original, or has another file in it.
         SnapshotError: The snapshot is damaged, a file can't be read or written, or differs.
     """
-    source, target = Directory(snapshot), Directory(dest)
+    source, target = Directory(request.snapshot), Directory(request.dest)
     _refuse_overlap(source, target)
-    place = _Target(target, options)
-    return _copied(_planned(source, place, "", options), place, options, progress)
+    place = _Target(target, request)
+    return _copied(_planned(source, place, "", request), place, request, request.progress)
 
 
-def copy_checkpoints(
-    directory: str | os.PathLike[str],
-    dest: str | os.PathLike[str],
-    options: CopyOptions,
-    *,
-    since: int | datetime | None = None,
-    progress: Progress | None = None,
-) -> CopiedCheckpoints:
+def copy_checkpoints(request: CopyCheckpoints) -> CopiedCheckpoints:
     """Copy the checkpoints of a job that were not copied before, the newest first.
 
     One that is damaged, or that changes meanwhile, keeps no other from being copied, and is an
     error afterwards.
 
-    Args:
-        directory: The directory that has the job's `chk-N`, a path or URI.
-        dest: The directory of the copies.
-        options: How.
-        since: Only checkpoints from this id on, or written since this time.
-        progress: Called with (done, total) bytes.
-
     Raises:
         DeclarationError: The copies would be inside the originals, or another job's are there.
         SnapshotError: A snapshot is damaged, a file can't be read or written, or differs.
     """
-    source, target = Directory(directory), Directory(dest)
+    source, target = Directory(request.directory), Directory(request.dest)
     _refuse_overlap(source, target)
     names = sorted(filter(CHECKPOINT_DIRECTORY.fullmatch, source.names()), key=_number)
     if not names:
@@ -277,8 +236,8 @@ def copy_checkpoints(
             place=source.full(),
             remedy="give the directory of a job's checkpoints, below that of all jobs",
         )
-    wanted = [name for name in reversed(names) if _is_since(source, name, since)]
-    place = _Target(target, options)
+    wanted = [name for name in reversed(names) if _is_since(source, name, request.since)]
+    place = _Target(target, request)
     copied: list[CopiedSnapshot] = []
     gone: list[str] = []
     damaged: list[StateError] = []
@@ -295,9 +254,9 @@ def copy_checkpoints(
                 place.refuse_another_of(name, checkpoint)
                 complete += 1
                 continue
-            plan = _planned(checkpoint, place, f"{name}/", options)
+            plan = _planned(checkpoint, place, f"{name}/", request)
             begun = True
-            copied.append(_copied(plan, place, options, progress))
+            copied.append(_copied(plan, place, request, request.progress))
         except DeclarationError:
             raise
         except StateError as error:
@@ -343,7 +302,7 @@ def _is_since(source: Directory, name: str, since: int | datetime | None) -> boo
     return source.modified(f"{name}/{METADATA_FILE}") >= since.timestamp()
 
 
-def _planned(source: Directory, target: _Target, within: str, options: CopyOptions) -> _Plan:
+def _planned(source: Directory, target: _Target, within: str, options: Copying) -> _Plan:
     """Return what is to be copied of one snapshot; nothing is written.
 
     Args:
@@ -355,11 +314,11 @@ def _planned(source: Directory, target: _Target, within: str, options: CopyOptio
     Raises:
         SnapshotError: It is damaged, or can't be read.
     """
-    return _Plan(StateFiles(source, options.allow_external), target.uri, within)
+    return _Plan(StateFiles(source, tuple(options.allow_external)), target.uri, within)
 
 
 def _copied(
-    plan: _Plan, target: _Target, options: CopyOptions, progress: Progress | None
+    plan: _Plan, target: _Target, options: Copying, progress: Progress | None
 ) -> CopiedSnapshot:
     """Copy one snapshot.
 
@@ -618,9 +577,9 @@ class _Target:
         sure: Up to which byte files were verified, as complete copies name them.
     """
 
-    def __init__(self, directory: Directory, options: CopyOptions) -> None:
+    def __init__(self, directory: Directory, options: Copying) -> None:
         self.directory = directory.confined()
-        uri = options.paths.there(directory.location)
+        uri = PathMap.parse(options.path_map).there(directory.location)
         self.uri = f"file:{uri}" if uri.startswith("/") else uri
         self.sure: dict[str, int] = {}
         self.there: dict[str, int] = {}

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from statelake.pipelines.find.path_map import PathMap
+from statelake.pipelines.requests.find import FindSnapshots
 from statelake.state_core.errors import (
     MissingFileError,
     StateError,
@@ -316,47 +317,30 @@ def _sizes(found: FoundSnapshot) -> tuple[str, ...]:
     )
 
 
-def scan(
-    location: str | os.PathLike[str],
-    *,
-    job_id: str = "",
-    latest: bool = False,
-    sound: bool = False,
-    deep: bool = False,
-    paths: PathMap | None = None,
-    progress: Progress | None = None,
-) -> Scan:
+def scan(request: FindSnapshots) -> Scan:
     """Return every savepoint and checkpoint below a directory, the newest first.
-
-    Args:
-        location: The directory, a path or URI.
-        job_id: Only those of a job, by its id or the beginning of it.
-        latest: Only the newest; no others are read.
-        sound: Only those that are restorable.
-        deep: Read every byte, and report as damaged what `check_integrity` finds.
-        paths: The directories of the cluster, if they have other names there.
-        progress: Called with (done, total) after each snapshot.
 
     Raises:
         SnapshotError: The directory can't be listed.
     """
-    tree, paths = Tree(location), paths or PathMap()
+    tree, paths = Tree(request.directory), PathMap.parse(request.path_map)
+    latest, progress = request.latest, request.progress
     wanted = [
         each for each in candidates(tree)
-        if each.job.startswith(job_id) and _is_within(each.path, tree.within)
+        if each.job.startswith(request.job_id) and _is_within(each.path, tree.within)
     ]  # fmt: skip
 
     found: list[FoundSnapshot] = []
     skipped: list[FoundSnapshot] = []
     listed = [path for each in wanted if (path := _metadata_of(each)) in tree.files]
-    contents = read_ahead(tree, listed, (1 if deep else NEWEST_AT_ONCE) if latest else None)
+    contents = read_ahead(tree, listed, (1 if request.deep else NEWEST_AT_ONCE) if latest else None)
     with closing(contents):
         for candidate in wanted:
             content = next(contents) if _metadata_of(candidate) in tree.files else b""
             each = examine(tree, candidate, content, paths)
             del content
-            each = _read_whole(tree, each) if deep else each
-            (found if each.restorable or not sound else skipped).append(each)
+            each = _read_whole(tree, each) if request.deep else each
+            (found if each.restorable or not request.sound else skipped).append(each)
             if progress is not None:
                 progress(len(found) + len(skipped), len(wanted))
             if latest and found:

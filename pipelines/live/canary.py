@@ -19,10 +19,12 @@ from statelake.pipelines.find.path_map import PathMap
 from statelake.pipelines.find.scanning import scan
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
-from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.lake.share.sharing import sharing_of
 from statelake.pipelines.lake.verify.compatibility import check_against
-from statelake.pipelines.live.cluster import FlinkCluster, Report, new_id
-from statelake.pipelines.live.jars import JarRun, Jars
+from statelake.pipelines.live.cluster import FlinkCluster, new_id
+from statelake.pipelines.live.jars import Jars
+from statelake.pipelines.live.requests import Canary, Drill
+from statelake.pipelines.requests.find import FindSnapshots
 from statelake.state_core.errors import (
     ClusterError,
     NotFoundError,
@@ -162,69 +164,49 @@ class DrillResult(Printed):
 
 
 def run_canary(
-    cluster: FlinkCluster,
-    lake: Catalog,
-    job: str,
-    snapshot_id: str,
-    program: JarRun,
-    exports: str = "",
-    *,
-    paths: PathMap | None = None,
-    parallelism: int | None = None,
-    max_parallelism: int | None = None,
-    sharing: Sharing | None = None,
-    against: str = "",
-    timeout: float = 300,
-    engine: Engine | str = "auto",
-    report: Report | None = None,
+    lake: Catalog, job: str, snapshot_id: str, request: Canary, engine: Engine | str = "auto"
 ) -> CanaryResult:
     """Run a program from a snapshot until it has completed a checkpoint, and clean up.
 
     Args:
-        cluster: The cluster: for staging, or the job's own.
         lake: The lake.
         job: The job in the lake.
         snapshot_id: The snapshot.
-        program: The program to run.
-        exports: The directory, as this machine names it, for its savepoint, which is deleted at the
-            end; by default the one that the cluster is configured with for savepoints.
-        paths: Paths of the cluster as paths of this machine.
-        parallelism: By default the snapshot's.
-        max_parallelism: By default the snapshot's.
-        sharing: A sample of the keys, and what is masked; by default the snapshot as it is.
-        against: A file or a savepoint with the new types, for statelake's own verdict beside
-            Flink's.
-        timeout: Seconds until it must run and have completed a checkpoint.
+        request: The program, the cluster, and the export, which is deleted at the end.
         engine: The engine of the export.
-        report: Called with the awaited event.
 
     Raises:
         UnreachableClusterError: The cluster does not answer; the message names the job that may be
             left.
         StateError: There is no such snapshot, or it can't be exported.
     """
+    cluster, program = request.cluster, request.program
+    paths = PathMap.parse(request.path_map)
+    sharing = sharing_of(
+        request.sample, request.seed, request.mask, leave_out_opaque=request.leave_out_opaque,
+        inexact=request.inexact,
+    )  # fmt: skip
     record = lake.snapshot(job, snapshot_id)
     verdicts = None
-    if against:
-        verdicts = check_against(record, against, allow_missing=program.allow_non_restored)
+    if request.against:
+        verdicts = check_against(record, request.against, allow_missing=program.allow_non_restored)
     job_id = new_id()
     name = f"canary-{job_id}"
-    paths = paths or PathMap()
-    directory = Directory(exports or paths.here(cluster.savepoint_directory())).confined()
+    directory = Directory(request.exports or paths.here(cluster.savepoint_directory())).confined()
     target = directory.checked_location(name)
     jars = Jars(cluster)
     why = ""
     try:
         jars.id_of(program)  # before the export writes a file
         done = export_snapshot(
-            lake, job, snapshot_id, target, parallelism=parallelism,
-            max_parallelism=max_parallelism, sharing=sharing, engine=engine,
+            lake, job, snapshot_id, target, parallelism=request.parallelism,
+            max_parallelism=request.max_parallelism, sharing=sharing, engine=engine,
         )  # fmt: skip
         with _cancelled(cluster, job_id):
             why = _refusal(
-                cluster, jars, program, job_id, paths.there(target),
-                parallelism=parallelism or _parallelism_of(lake, job, snapshot_id),
-                max_parallelism=max_parallelism, timeout=timeout, report=report,
+                request, jars, job_id, paths.there(target),
+                parallelism=request.parallelism or _parallelism_of(lake, job, snapshot_id),
+                max_parallelism=request.max_parallelism,
             )  # fmt: skip
     finally:
         jars.forget()
@@ -232,26 +214,8 @@ def run_canary(
     return CanaryResult(snapshot_id, not why, why, verdicts, job_id, done.left_out)
 
 
-def run_drill(
-    cluster: FlinkCluster,
-    location: str | os.PathLike[str],
-    program: JarRun,
-    *,
-    paths: PathMap | None = None,
-    parallelism: int | None = None,
-    timeout: float = 300,
-    report: Report | None = None,
-) -> DrillResult:
+def run_drill(request: Drill) -> DrillResult:
     """Restore the newest sound snapshot below a directory, as after a disaster, and clean up.
-
-    Args:
-        cluster: The cluster: in the second region, or for staging.
-        location: The snapshot, or a directory that has it, a path or URI.
-        program: The program to run.
-        paths: Paths of the cluster as paths of this machine.
-        parallelism: By default the snapshot's.
-        timeout: Seconds until it must run and have completed a checkpoint.
-        report: Called with the awaited event.
 
     Raises:
         UnreachableClusterError: The cluster does not answer; the message names the job that may be
@@ -259,27 +223,28 @@ def run_drill(
         NotFoundError: No snapshot there can be restored.
         SnapshotError: The directory can't be listed.
     """
-    paths = paths or PathMap()
+    cluster, paths = request.cluster, PathMap.parse(request.path_map)
     began, now = time.monotonic(), time.time()
-    found = scan(location, latest=True, sound=True, paths=paths)
+    found = scan(
+        FindSnapshots(request.location, latest=True, sound=True, path_map=request.path_map)
+    )
     newest = found.newest
     if newest is None:
         skipped = "; ".join(f"{each.path or '.'} is {each.state}" for each in found.skipped[:3])
         raise NotFoundError(
             f"no snapshot that can be restored{f': {skipped}' if skipped else ''}",
-            place=os.fspath(location),
+            place=os.fspath(request.location),
             remedy="copy one there, or name its directory with --path-map",
         )
     looked = time.monotonic() - began
     job_id, jars = new_id(), Jars(cluster)
     try:
-        jars.id_of(program)
+        jars.id_of(request.program)
         began = time.monotonic()
         with _cancelled(cluster, job_id):
             why = _refusal(
-                cluster, jars, program, job_id, paths.there(newest.location),
-                parallelism=parallelism or newest.parallelism or 1, max_parallelism=None,
-                timeout=timeout, report=report,
+                request, jars, job_id, paths.there(newest.location),
+                parallelism=request.parallelism or newest.parallelism or 1,
             )  # fmt: skip
             restored = time.monotonic() - began
     finally:
@@ -291,18 +256,15 @@ def run_drill(
 
 
 def _refusal(
-    cluster: FlinkCluster,
+    request: Canary | Drill,
     jars: Jars,
-    program: JarRun,
     job_id: str,
     savepoint: str,
     *,
     parallelism: int,
-    max_parallelism: int | None,
-    timeout: float,
-    report: Report | None,
+    max_parallelism: int | None = None,
 ) -> str:
-    """Run a program from a snapshot until it has completed a checkpoint.
+    """Run the program from a snapshot until it has completed a checkpoint.
 
     Returns:
         Why it did not; empty if it did.
@@ -312,10 +274,10 @@ def _refusal(
     """
     try:
         jars.run(
-            program, savepoint=savepoint, job_id=job_id, parallelism=parallelism,
+            request.program, savepoint=savepoint, job_id=job_id, parallelism=parallelism,
             max_parallelism=max_parallelism,
         )  # fmt: skip
-        cluster.wait_until_running(job_id, timeout=timeout, report=report)
+        request.cluster.wait_until_running(job_id, timeout=request.timeout, report=request.report)
     except UnreachableClusterError:
         raise
     except ClusterError as error:

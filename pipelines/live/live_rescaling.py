@@ -17,7 +17,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import read_changes
 from statelake.pipelines.lake.verify.legality import load_job
 from statelake.pipelines.live.answers import FlinkJobDetails
-from statelake.pipelines.live.cluster import FlinkCluster, new_id
+from statelake.pipelines.live.cluster import new_id
 from statelake.pipelines.live.jars import Jars
 from statelake.pipelines.live.rescale_journal import Journal, open_journal, start_journal
 from statelake.pipelines.live.rescale_steps import (
@@ -100,7 +100,7 @@ class RescalePreview(Printed):
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        plan, running = self.plan, self.running
+        request, running = self.plan.request, self.running
         told: dict[str, Any] = {}
         if self.sql is not None:  # there are no entries to be counted yet
             operators = [asdict(each) for each in self.sql.operators]
@@ -112,9 +112,9 @@ class RescalePreview(Printed):
             }
         return {
             "job": running.id, "name": running.name, "state": running.state,
-            "parallelism": [running.parallelism, plan.parallelism or running.parallelism],
+            "parallelism": [running.parallelism, request.parallelism or running.parallelism],
             "max_parallelism": [
-                running.max_parallelism, plan.max_parallelism or running.max_parallelism,
+                running.max_parallelism, request.max_parallelism or running.max_parallelism,
             ],
             "steps": [{"step": step.name, "what": step.what} for step in STEPS],
             "way_back": [{"step": step.name, "what": step.what} for step in WAY_BACK],
@@ -123,14 +123,14 @@ class RescalePreview(Printed):
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
-        plan, running = self.plan, self.running
+        request, running = self.plan.request, self.running
         yield (
             f"job {running.name} ({running.id}) is {running.state}:"
-            f" parallelism {running.parallelism} → {plan.parallelism or running.parallelism},"
+            f" parallelism {running.parallelism} → {request.parallelism or running.parallelism},"
             f" max parallelism {running.max_parallelism} →"
-            f" {plan.max_parallelism or running.max_parallelism}"
+            f" {request.max_parallelism or running.max_parallelism}"
         )
-        yield f"its savepoint goes to {plan.savepoints}"
+        yield f"its savepoint goes to {request.savepoints}"
         columns = ("<step", "<what")
         yield Table("steps", columns, [(step.name, step.what) for step in STEPS])
         yield Table(
@@ -161,7 +161,6 @@ Progress = Callable[[str, str], None]
 
 
 def rescale_job(
-    cluster: FlinkCluster,
     lake: Catalog,
     plan: RescalePlan,
     *,
@@ -173,7 +172,6 @@ def rescale_job(
     """Rescale a job, or continue where an earlier call was killed.
 
     Args:
-        cluster: The job's cluster.
         lake: The lake into which the state is imported.
         plan: The target; to continue a rescale, the same plan again.
         roll_back: Whether to undo an earlier call instead of completing it.
@@ -188,12 +186,12 @@ def rescale_job(
             target.
         StateError: The plan is impossible; nothing was done.
     """
-    jars = Jars(cluster)
-    plan = plan.on(cluster)
+    jars = Jars(plan.request.cluster)
+    plan = plan.completed()
     try:
         journal = open_journal(lake, plan.job, take_over=take_over)
         if journal is not None:
-            _refuse_another(cluster, plan, journal)
+            _refuse_another(plan, journal)
             _look_before(plan, jars, goes_on=not (roll_back or journal.failure))
             journal.write(lake, plan.job)  # records this process as its owner
         elif roll_back:
@@ -203,8 +201,8 @@ def rescale_job(
                 "parallelism",
             )  # fmt: skip
         else:
-            journal = _begun(cluster, lake, plan, jars)
-        work = Work(cluster, lake, plan, journal, jars, engine)
+            journal = _begun(lake, plan, jars)
+        work = Work(lake, plan, journal, jars, engine)
         if not journal.failure:
             _forward(work, roll_back, progress or _silent)
         if not journal.outcome:
@@ -218,9 +216,10 @@ def rescale_job(
     )  # fmt: skip
 
 
-def _begun(cluster: FlinkCluster, lake: Catalog, plan: RescalePlan, jars: Jars) -> Journal:
+def _begun(lake: Catalog, plan: RescalePlan, jars: Jars) -> Journal:
     """Return the new journal of a running job, after all checks that need no change."""
-    job = cluster.job(cluster.find_job(plan.flink_job).id)
+    request, cluster = plan.request, plan.request.cluster
+    job = cluster.job(cluster.find_job(request.flink_job).id)
     if not job.runs:
         raise FlinkJobError(
             f"job {job.id} does not run with all of its tasks: it is {job.state}",
@@ -229,8 +228,8 @@ def _begun(cluster: FlinkCluster, lake: Catalog, plan: RescalePlan, jars: Jars) 
         )
     _look_before(plan, jars)
     return start_journal(
-        lake, plan.job, flink_job=job.id, parallelism=plan.parallelism,
-        max_parallelism=plan.max_parallelism, old_parallelism=job.parallelism,
+        lake, plan.job, flink_job=job.id, parallelism=request.parallelism or 0,
+        max_parallelism=request.max_parallelism or 0, old_parallelism=job.parallelism,
     )  # fmt: skip
 
 
@@ -242,20 +241,21 @@ def _look_before(plan: RescalePlan, jars: Jars, *, goes_on: bool = True) -> None
         jars: The JARs on the cluster.
         goes_on: Whether the job is to run its new SQL, and not put back.
     """
-    Directory(plan.paths.here(plan.savepoints)).confined()  # refuses unsupported file systems
-    if plan.migrate:
-        read_changes(plan.migrate)
-    if plan.declared:
-        load_job(plan.declared)
+    request = plan.request
+    Directory(plan.paths.here(request.savepoints)).confined()  # refuses unsupported file systems
+    if request.migrate:
+        read_changes(request.migrate)
+    if request.declared:
+        load_job(request.declared)
     if plan.sql is not None and goes_on:
         refuse_unless_accepted(plan.sql.verdict())
-    for program in (plan.new, plan.old):
+    for program in (request.program, plan.old):
         jars.id_of(program)
     if plan.sql is not None and goes_on:
         plan.sql.plans.keep()
 
 
-def _refuse_another(cluster: FlinkCluster, plan: RescalePlan, journal: Journal) -> None:
+def _refuse_another(plan: RescalePlan, journal: Journal) -> None:
     """Refuse to continue a rescale that has another target.
 
     Raises:
@@ -263,10 +263,10 @@ def _refuse_another(cluster: FlinkCluster, plan: RescalePlan, journal: Journal) 
     """
     names = {journal.flink_job}
     with suppress(NotFoundError):
-        names.add(cluster.find_job(journal.flink_job).name)
-    asked = (plan.parallelism, plan.max_parallelism)
+        names.add(plan.request.cluster.find_job(journal.flink_job).name)
+    asked = (plan.request.parallelism or 0, plan.request.max_parallelism or 0)
     begun = (journal.parallelism, journal.max_parallelism)
-    if plan.flink_job in names and asked == begun:
+    if plan.request.flink_job in names and asked == begun:
         return
     raise ConflictError(
         f"a rescale of job {journal.flink_job} to parallelism {begun[0] or 'as it was'} and max"

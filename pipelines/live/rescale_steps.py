@@ -6,6 +6,7 @@ Flink knows the savepoint and the jobs by ids that the journal has from the begi
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -19,13 +20,15 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.pipelines.lake.verify.legality import check_declared, held_of_record, load_job
-from statelake.pipelines.live.cluster import FlinkCluster
 from statelake.pipelines.live.jars import JarRun, Jars
+from statelake.pipelines.live.requests import Rescale
 from statelake.pipelines.live.rescale_journal import Journal
-from statelake.pipelines.sql_jobs.sql_upgrades import SqlChange
+from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
+from statelake.pipelines.sql_jobs.sql_upgrades import SqlChange, read_pairs
 from statelake.state_core.errors import (
     CorruptSnapshotError,
     DamagedLakeError,
+    EncodeError,
     FlinkJobError,
     IncompatibleError,
     LegalityError,
@@ -46,58 +49,63 @@ class RescalePlan:
 
     Attributes:
         job: The job's name in the lake.
-        flink_job: The job on the cluster: its id or its name.
-        new: The program to run after the rescale.
-        old: The present program, which is run again if the new one fails.
-        savepoints: The directory for the job's savepoint, as the cluster names it; empty for the
-            one in its configuration.
-        exports: The directory for the new savepoint, as this machine names it.
+        request: What is asked for.
         paths: Paths of the cluster as paths of this machine.
-        parallelism: The new parallelism; 0 for the job's present one.
-        max_parallelism: The new maximum parallelism; 0 for the job's present one.
-        migrate: A file with the new types of states; empty to migrate nothing.
-        against: A file or a savepoint whose types the snapshot must fit; empty without one.
-        declared: The new job's declaration (`jobs.py:JOB`), which is checked; empty without one.
-        form: `canonical` or `native`.
-        savepoint_seconds: The longest time of the savepoint.
-        running_seconds: The longest time until the job runs and has completed a checkpoint.
         sql: The change of the job's SQL; None if it stays.
     """
 
     job: str
-    flink_job: str
-    new: JarRun
-    old: JarRun
-    savepoints: str
-    exports: str
+    request: Rescale
     paths: PathMap = field(default_factory=PathMap)
-    parallelism: int = 0
-    max_parallelism: int = 0
-    migrate: str = ""
-    against: str = ""
-    declared: str = ""
-    form: str = "canonical"
-    savepoint_seconds: float = 600
-    running_seconds: float = 300
     sql: SqlChange | None = None
 
-    def on(self, cluster: FlinkCluster) -> RescalePlan:
+    @classmethod
+    def of(cls, job: str, request: Rescale) -> RescalePlan:
+        """Return the plan of what is asked for.
+
+        Raises:
+            EncodeError: There is one plan of SQL, or what belongs to plans and none of them.
+        """
+        paths = PathMap.parse(request.path_map)
+        old, new = request.old_plan, request.new_plan
+        others = (request.map, request.accept, request.like, request.no_uids, request.uids)
+        if old and new:
+            sql = SqlChange(
+                SqlPlans(old, new), read_pairs(request.map), tuple(request.accept),
+                os.fspath(request.like or ""), request.no_uids, tuple(request.uids),
+            )  # fmt: skip
+            return cls(job, request, paths, sql)
+        if old or new or any(others):
+            raise EncodeError(
+                "an upgrade of SQL needs both plans",
+                remedy="give --old-plan, that of the job that runs, and --new-plan",
+            )
+        return cls(job, request, paths)
+
+    @property
+    def old(self) -> JarRun:
+        """The present program, which is run again if the new one fails."""
+        return self.request.old or self.request.program
+
+    def completed(self) -> RescalePlan:
         """Return the plan with the cluster's own directory for savepoints, if it names none.
 
         Raises:
             DeclarationError: The cluster has none either.
         """
-        return self if self.savepoints else replace(self, savepoints=cluster.savepoint_directory())
+        if self.request.savepoints:
+            return self
+        savepoints = self.request.cluster.savepoint_directory()
+        return replace(self, request=replace(self.request, savepoints=savepoints))
 
 
 class Work:
     """The context of the steps of one call."""
 
     def __init__(
-        self, cluster: FlinkCluster, lake: Catalog, plan: RescalePlan, journal: Journal,
-        jars: Jars, engine: Engine | str,
-    ) -> None:  # fmt: skip
-        self.cluster = cluster
+        self, lake: Catalog, plan: RescalePlan, journal: Journal, jars: Jars, engine: Engine | str
+    ) -> None:
+        self.request, self.cluster = plan.request, plan.request.cluster
         self.jars = jars
         self.lake = lake
         self.plan = plan
@@ -107,7 +115,7 @@ class Work:
     @property
     def target(self) -> str:
         """The directory of the job's savepoint, as the cluster names it."""
-        return f"{self.plan.savepoints.rstrip('/')}/{self.journal.savepoint_directory}"
+        return f"{self.request.savepoints.rstrip('/')}/{self.journal.savepoint_directory}"
 
     @property
     def savepoint(self) -> str:
@@ -122,7 +130,7 @@ class Work:
     @property
     def export_here(self) -> str:
         """The savepoint from which the new job starts, as this machine names it."""
-        exports = Directory(self.plan.exports).confined()
+        exports = Directory(self.request.exports).confined()
         return exports.checked_location(self.journal.export_directory)
 
     def run(
@@ -159,7 +167,7 @@ class Work:
 
 def _stop(work: Work) -> str:
     """Stop the job, or find the savepoint of an earlier call that stopped it."""
-    journal, plan = work.journal, work.plan
+    journal = work.journal
     try:
         ended = work.cluster.job(journal.flink_job).ended
     except NotFoundError:
@@ -168,8 +176,8 @@ def _stop(work: Work) -> str:
         location = _stopped_with(work)
     else:
         location = work.cluster.stop_with_savepoint(
-            journal.flink_job, work.target, form=plan.form, trigger_id=journal.trigger,
-            timeout=plan.savepoint_seconds,
+            journal.flink_job, work.target, form=work.request.format, trigger_id=journal.trigger,
+            timeout=work.request.savepoint_timeout,
         )  # fmt: skip
     journal.savepoint = location.rstrip("/").rpartition("/")[2]
     return f"savepoint {work.savepoint}"
@@ -215,9 +223,9 @@ def _integrity(work: Work) -> str:
 
 
 def _migrate(work: Work) -> str:
-    if not work.plan.migrate:
+    if not work.request.migrate:
         return "no migration was requested"
-    changes = read_changes(work.plan.migrate)
+    changes = read_changes(work.request.migrate)
     outcome = migrate_one(
         work.lake, work.plan.job, work.journal.snapshot, *changes, suffix=SUFFIX,
         engine=work.engine,
@@ -239,25 +247,27 @@ def _upgrade_sql(work: Work) -> str:
 
 
 def _legality(work: Work) -> str:
-    if not work.plan.declared:
+    if not work.request.declared:
         return "no declaration was given"
     record = work.lake.snapshot(work.plan.job, work.journal.migrated)
     findings = check_declared(
-        load_job(work.plan.declared), held_of_record(record),
-        allow_missing=work.plan.new.allow_non_restored,
+        load_job(work.request.declared), held_of_record(record),
+        allow_missing=work.request.program.allow_non_restored,
     )  # fmt: skip
     faults = [finding for finding in findings if finding.fault]
     if faults:
-        raise LegalityError(f"{len(faults)} faults: {_first(faults)}", place=work.plan.declared)
+        raise LegalityError(f"{len(faults)} faults: {_first(faults)}", place=work.request.declared)
     return f"legal, {len(findings)} warnings"
 
 
 def _compatibility(work: Work) -> str:
-    if not work.plan.against:
+    if not work.request.against:
         return "no types were given: Flink decides"
     record = work.lake.snapshot(work.plan.job, work.journal.migrated)
     verdicts = check_against(
-        record, work.plan.against, allow_missing=work.plan.new.allow_non_restored
+        record,
+        work.request.against,
+        allow_missing=work.request.program.allow_non_restored,
     )
     faults = [
         f"{verdict.operator}/{verdict.state}: {'; '.join(map(str, verdict.result.reasons))}"
@@ -266,7 +276,8 @@ def _compatibility(work: Work) -> str:
     ]
     if faults:
         raise IncompatibleError(
-            f"{len(faults)} of {len(verdicts)} states: {_first(faults)}", place=work.plan.against
+            f"{len(faults)} of {len(verdicts)} states: {_first(faults)}",
+            place=work.request.against,
         )
     return f"{len(verdicts)} states, none incompatible"
 
@@ -274,7 +285,7 @@ def _compatibility(work: Work) -> str:
 def _export(work: Work) -> str:
     here = work.export_here
     if not Directory(here).is_file(METADATA):
-        Directory(work.plan.exports).confined().delete_tree(work.journal.export_directory)
+        Directory(work.request.exports).confined().delete_tree(work.journal.export_directory)
         export_snapshot(
             work.lake, work.plan.job, work.journal.migrated, here,
             parallelism=work.journal.parallelism or None,
@@ -287,7 +298,11 @@ def _run(work: Work) -> str:
     parallelism = work.journal.parallelism or work.journal.old_parallelism
     savepoint = work.plan.paths.there(work.export_here)
     return work.run(
-        work.plan.new, work.journal.new_job, savepoint, parallelism, work.journal.max_parallelism
+        work.request.program,
+        work.journal.new_job,
+        savepoint,
+        parallelism,
+        work.journal.max_parallelism,
     )
 
 
@@ -316,7 +331,7 @@ def _confirm_old(work: Work) -> str:
 
 
 def _confirmed(work: Work, job_id: str, start: str) -> str:
-    work.cluster.wait_until_running(job_id, timeout=work.plan.running_seconds)
+    work.cluster.wait_until_running(job_id, timeout=work.request.timeout)
     work.require_started(job_id, start)
     return f"job {job_id} runs, and has completed a checkpoint"
 

@@ -26,7 +26,7 @@ from statelake.pipelines.orchestration.progress import LoggedProgress
 from statelake.pipelines.orchestration.requests import requested, settings_of
 from statelake.pipelines.orchestration.settings import ChangedQuerySettings
 from statelake.pipelines.orchestration.state_job import StateJob, table_key
-from statelake.pipelines.requests.changes import Migrate
+from statelake.pipelines.requests.changes import Migrate, Upgrade
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.compression import configured_compression
 from statelake.state_core.files.storage_options import location_below
@@ -53,24 +53,6 @@ class RescaleConfig(dg.Config):
     compression: str | None = None
     metadata_version: int | None = None
     flink_conf: dict[str, str] = Field(default_factory=dict)
-
-
-class UpgradeConfig(dg.Config):
-    """How a snapshot of Flink 1 becomes one of Flink 2, as for `statelake upgrade`.
-
-    Attributes:
-        to_flink: The Flink that is to restore it.
-        collection: Types of collections that no value tells, `OPERATOR/STATE.FIELD=List<String>`.
-        like: A savepoint of the new job in Flink 2, whose types are taken.
-        partly: Whether states that can't be upgraded may stay as they are.
-        suffix: The end of each new snapshot's name, after the name of its parent.
-    """
-
-    to_flink: str = "2"
-    collection: list[str] = Field(default_factory=list)
-    like: str = ""
-    partly: bool = False
-    suffix: str = "-flink-2"
 
 
 class SqlUpgradeConfig(dg.Config):
@@ -280,7 +262,7 @@ def _export(job: StateJob) -> dg.AssetsDefinition:
         locations = job.places(context)
         restore = job.settings.restore
         exports = location_below(locations.exports_location, *job.key_prefix)
-        compression = configured_compression(config.flink_conf, config.compression)
+        compression: Any = configured_compression(config.flink_conf, config.compression)
         for partition in context.partition_keys:
             progress = LoggedProgress(
                 context.log, f"exporting {printable(partition)}", of_bytes=True
@@ -329,21 +311,20 @@ def _upgraded(job: StateJob) -> dg.AssetsDefinition:
         key=job.key("upgraded_tables"),
         deps=[job.key("state_tables")],
         pool=job.pool,
+        config_schema=settings_of(Upgrade),
         **job.of_snapshots(),
     )
-    def upgraded_tables(context: dg.AssetExecutionContext, config: UpgradeConfig) -> Events:
+    def upgraded_tables(context: dg.AssetExecutionContext) -> Events:
         """The snapshot of Flink 1 as Flink 2 restores it, as another snapshot.
 
         Backfill it over the snapshots; what was upgraded before is left alone.
         """
+        request = requested(context, Upgrade)
 
         def upgraded(snapshot: LakeSnapshot) -> dict[str, Any]:
-            done = snapshot.upgrade(
-                config.to_flink, collection=config.collection, like=config.like or None,
-                partly=config.partly, suffix=config.suffix,
-            )  # fmt: skip
+            done = snapshot.upgrade(**vars(request))
             metadata = upgrade_metadata(done)
-            if not done.made and not done.restorable:
+            if not (done.made or done.restorable or done.dry_run):
                 what = f"{printable(snapshot.name)} can't be upgraded as a whole"
                 raise dg.Failure(what, metadata=metadata)
             return metadata

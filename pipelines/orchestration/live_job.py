@@ -115,7 +115,7 @@ class LiveJob:
             result = self.locations.open_snapshot(snapshot_id, engine).canary(
                 cluster, replace(program, arguments=tuple(canary.arguments)), exports=self.exports,
                 path_map=self.path_map, sample=canary.share, seed=canary.seed,
-                leave_out_opaque=canary.leave_out_opaque, report=log,
+                leave_out_opaque=canary.leave_out_opaque and canary.share is not None, report=log,
             )  # fmt: skip
             return result, cluster.url
 

@@ -11,7 +11,7 @@ from statelake.pipelines.requests.request import Asked, Option, Request, options
 
 def settings_of(request: type[Request]) -> dict[str, dg.Field]:
     """Return the fields of a request as the settings of a step; a list may be one text."""
-    return {option.name: _field(option) for option in options_of(request)}
+    return {option.name: _field(option) for option in options_of(request) if not option.given}
 
 
 def _field(option: Option) -> dg.Field:

@@ -2,7 +2,11 @@
 
 ============  =========================================================================
 `request`     `Request`: fields with a type, a default, a placeholder and help
+`shared`      fields that several requests have
 `changes`     snapshots with new types, for Flink 2, or for a changed query
+`savepoints`  savepoints that are written
+`bootstrap`   the first savepoint of a new job
+`find`        snapshots below a directory: a scan, copies
 ============  =========================================================================
 
 From a struct's fields follow the options of its command, the keywords of its method and their

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from statelake.pipelines.requests.request import Request, option, refuse
+from statelake.pipelines.requests.shared import INEXACT, Savepoint
+
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.change.sql_upgrading import NoUids
+    from statelake.state_core.plans.plan import Plan
 
 WORDS = ("add_field", "default", "rename_field", "drop_field", "change", "expression")
 
@@ -50,10 +57,7 @@ class Migrate(Request):
     dry_run: bool = option(
         "Only report whether it would work, and what it would do.", default=False
     )
-    inexact: bool = option(
-        "Go by what columns show of values that they don't hold in full; otherwise refused.",
-        default=False,
-    )
+    inexact: bool = option(INEXACT, default=False)
     note: str = option("Kept with the new snapshot.", default="")
 
     @property
@@ -78,3 +82,111 @@ class MigrateSnapshots(Migrate):
     """Each of several snapshots with new types of states, or all not migrated yet."""
 
     snapshots: Sequence[str] = option("A snapshot to migrate.", default=(), flag="--snapshot")
+
+
+class Upgrading(Request):
+    """What Flink 2 restores of a snapshot of Flink 1."""
+
+    to_flink: str = option(
+        "The Flink that is to restore it.", "VERSION", default="2", kw_only=False
+    )
+    collection: Sequence[str] = option(
+        "The type of a collection that no value tells: List<String>.",
+        "OPERATOR/STATE.FIELD=TYPE", default=(),
+    )  # fmt: skip
+    like: str | os.PathLike[str] | None = option(
+        "A savepoint of the new job in Flink 2, whose types are taken.", "SAVEPOINT", default=None
+    )
+    partly: bool = option("Leave states that can't be upgraded as they are.", default=False)
+
+
+class Upgrade(Upgrading):
+    """A snapshot for Flink 2, beside that of Flink 1."""
+
+    suffix: str = option(
+        "Follows the snapshot's id in the new one's, in a lake.", default="-flink-2"
+    )
+    dry_run: bool = option("Show the plan, and change nothing.", default=False)
+    note: str = option("Kept with the new snapshot of a lake.", default="")
+
+
+class Target(Savepoint):
+    """A savepoint, and where another one is written."""
+
+    to: str | os.PathLike[str] | None = option(
+        "The new savepoint; without it only the plan is shown.", "DIRECTORY", default=None,
+        kw_only=False,
+    )  # fmt: skip
+
+
+class UpgradeSavepoint(Upgrading, Target):
+    """A savepoint for Flink 2."""
+
+
+class Plans(Request):
+    """The plans of an old query and of a new one."""
+
+    old_plan: str | os.PathLike[str] | Plan = option(
+        "The compiled plan of the job that took it, a file of JSON, or what `compile_sql` returns.",
+        kw_only=False,
+    )
+    new_plan: str | os.PathLike[str] | Plan = option(
+        "That of the job that is to go on from it.", kw_only=False
+    )
+    no_uids: NoUids = option(
+        "Whether both jobs run without a compiled plan, so that operators have no uids; `old` if"
+        " the old one alone does.",
+        default=False,
+    )
+
+
+class Matching(Request):
+    """What plans can't tell of operators that are the same."""
+
+    map: Sequence[str] = option(
+        "Two nodes that are the same, where plans can't tell.", "OLD=NEW", default=()
+    )
+    like: str | os.PathLike[str] | None = option(
+        "A savepoint of the new job, whose types are taken.", "SAVEPOINT", default=None
+    )
+
+
+class Accepting(Matching):
+    """What may become of state for a changed query."""
+
+    accept: Sequence[str] = option("partly, filter, or lost=OPERATOR.", "WHAT", default=())
+    inexact: bool = option(INEXACT, default=False)
+
+
+class GoingOn(Accepting):
+    """A snapshot from which the job of a changed query goes on."""
+
+    suffix: str = option("Follows the snapshot's id in the new one's, in a lake.", default="-sql")
+    dry_run: bool = option("Show the verdict, and change nothing.", default=False)
+    note: str = option("Kept with the new snapshot of a lake.", default="")
+
+
+class CheckSql(Matching, Plans):
+    """The verdict on a changed query."""
+
+
+class CheckSqlOfSavepoint(CheckSql, Savepoint):
+    """The same of a savepoint."""
+
+
+class UpgradeSql(GoingOn, CheckSql):
+    """A snapshot for a changed query."""
+
+
+class NewSavepoint(Savepoint):
+    """A savepoint, and where another one is written."""
+
+    to: str | os.PathLike[str] | None = option(
+        "The new savepoint's directory, which must not exist; with None only the verdict is"
+        " returned.",
+        kw_only=False,
+    )
+
+
+class UpgradeSqlSavepoint(Accepting, CheckSql, NewSavepoint):
+    """A savepoint for a changed query."""

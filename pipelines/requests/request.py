@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache, wraps
 from typing import (
@@ -42,6 +43,8 @@ def option(
     most: float | None = None,
     flag: str = "",
     parse: Callable[[str], Any] | None = None,
+    variable: str = "",
+    unit: str = "",
 ) -> Any:
     """Return a field of a request.
 
@@ -54,15 +57,33 @@ def option(
         most: The largest number that it may be.
         flag: The name of the option, if it is not that of the field.
         parse: What makes its value of text, which may be given instead.
+        variable: The variable of the environment from which the command takes it otherwise.
+        unit: What it counts as a number, which may be given instead of text.
     """
     metadata = {
         "help": help, "placeholder": placeholder, "least": least, "most": most, "flag": flag,
-        "parse": parse,
+        "parse": parse, "variable": variable, "unit": unit,
     }  # fmt: skip
     return field(default=default, kw_only=kw_only, metadata=metadata)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(option,))
+def given(
+    help: str,  # noqa: A002 - as of `option`
+    *,
+    default: Any = MISSING,
+    kw_only: bool = True,
+) -> Any:
+    """Return a field that no words say: only the method has it, and the command sets it later.
+
+    Args:
+        help: A sentence about its value.
+        default: Its default; without one it must be given.
+        kw_only: Whether it may only be given by its name.
+    """
+    return field(default=default, kw_only=kw_only, metadata={"help": help, "given": True})
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option, given))
 class Request:
     """What is asked of an operation. A list of texts may be given as one text.
 
@@ -77,6 +98,14 @@ class Request:
         for each in options_of(type(self)):
             object.__setattr__(self, each.name, each.value_of(getattr(self, each.name)))
         self.check()
+
+    def words(self, of: type[Request]) -> dict[str, Any]:
+        """Return those of its fields that another request has, too, by their names."""
+        return {
+            each.name: getattr(self, each.name)
+            for each in options_of(of)
+            if hasattr(self, each.name)
+        }
 
     def check(self) -> None:
         """Refuse fields that contradict each other, by the names of their options.
@@ -96,25 +125,32 @@ class Option:
         placeholder: The form of its value; empty for a flag.
         kind: The type of its value, or of one of its values.
         many: Whether it may be repeated.
+        keyed: Whether its values have keys; `parse` makes both of text.
         choices: All values that it may have; empty if these are not counted.
         default: Its default.
         required: Whether it has none.
         least: The smallest number that it may be; None without one.
         most: The largest number that it may be; None without one.
         parse: What makes its value of text; None without one.
+        variable: The variable of the environment from which the command takes it otherwise.
+        unit: What it counts as a number, which may be given instead of text.
+        given: Whether no words say it; see `given`.
     """
 
     def __init__(self, declared: Field[Any], hint: Any) -> None:
         metadata = declared.metadata
         self.name = declared.name
-        self.flag = metadata["flag"] or f"--{declared.name.replace('_', '-')}"
+        self.flag = metadata.get("flag") or f"--{declared.name.replace('_', '-')}"
         self.help = metadata["help"]
-        self.placeholder = metadata["placeholder"]
-        self.least, self.most, self.parse = metadata["least"], metadata["most"], metadata["parse"]
+        self.placeholder = metadata.get("placeholder", "")
+        self.least, self.most = metadata.get("least"), metadata.get("most")
+        self.parse, self.variable = metadata.get("parse"), metadata.get("variable", "")
+        self.given, self.unit = metadata.get("given", False), metadata.get("unit", "")
         self.required = declared.default is MISSING
         self.default: Any = None if self.required else declared.default
-        self.many = get_origin(hint) is not None and issubclass_of(hint, Sequence)
         parts = [part for part in _parts(hint) if part is not type(None)]
+        self.keyed = issubclass_of(parts[0], Mapping)
+        self.many = self.keyed or issubclass_of(hint, Sequence)
         self.choices = tuple(parts[0].__args__) if get_origin(parts[0]) is Literal else ()
         self.kind = type(self.choices[0]) if self.choices else parts[0]
 
@@ -122,14 +158,20 @@ class Option:
         """Return a value as the request has it: lists as tuples, texts parsed.
 
         Raises:
-            DeclarationError: A text can't be parsed, or a number is out of bounds.
+            DeclarationError: A text can't be parsed, or a value is none that it may be.
         """
-        if self.many:
-            return tuple(map(self._one, (given,) if isinstance(given, str) else given))
-        return self._one(given)
+        if not self.many or isinstance(given, Mapping):
+            return self._one(given)
+        values = map(self._one, (given,) if isinstance(given, str) else given or ())
+        return dict(values) if self.keyed else tuple(values)
 
     def _one(self, given: Any) -> Any:
-        value = given if self.parse is None or not isinstance(given, str) else self.parse(given)
+        try:
+            value = given if self.parse is None or not isinstance(given, str) else self.parse(given)
+        except DeclarationError as error:
+            raise error.within(self.flag) from error
+        if self.choices and value not in (*self.choices, self.default):
+            refuse(f"{self.flag} is {value!r}, and must be one of {', '.join(self.choices)}")
         if self.least is not None and value is not None and value < self.least:
             refuse(f"{self.flag} is {value}, and must be at least {self.least}")
         if self.most is not None and value is not None and value > self.most:
@@ -139,9 +181,10 @@ class Option:
     @property
     def sentence(self) -> str:
         """The help, and its default if that says something."""
-        if self.default in (None, (), "", False):
+        if self.default is True or self.default in (None, (), "", False):
             return str(self.help)
-        return f"{self.help.rstrip('.')}; by default {self.default}."
+        other = f" (or a number of {self.unit})" if self.unit else ""
+        return f"{self.help.rstrip('.')}; by default {self.default}{other}."
 
 
 def issubclass_of(hint: Any, kind: type) -> bool:
@@ -161,20 +204,20 @@ def options_of(request: Callable[..., Request]) -> tuple[Option, ...]:
     return _options_of(cast("Any", request))
 
 
+class _Names(dict[str, Any]):
+    """Names of modules; one that is imported for types alone is `Any`."""
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(builtins, name, Any)
+
+
 @cache
 def _options_of(request: Any) -> tuple[Option, ...]:
-    names: dict[str, Any] = {}
+    names = _Names()
     for base in reversed(request.__mro__):
         names |= vars(sys.modules[base.__module__])
-    return tuple(Option(each, _hint(str(each.type), names)) for each in fields(request))
-
-
-def _hint(written: str, names: dict[str, Any]) -> Any:
-    """Return an annotation; `Any` of a type that is imported for types alone."""
-    try:
-        return eval(written, names)  # noqa: S307 - an annotation of ours
-    except NameError:
-        return Any
+    hints = (eval(str(each.type), {}, names) for each in fields(request))  # noqa: S307 - ours
+    return tuple(map(Option, fields(request), hints))
 
 
 def asks(
@@ -185,25 +228,33 @@ def asks(
     Args:
         request: The request, whose fields are in the method's documentation.
     """
-    options = [Option(each, str) for each in fields(request)]  # type: ignore[arg-type]
+    return lambda method: _asking(method, request)
 
-    def decorate(
-        method: Callable[[Self, Asked], Result],
-    ) -> Callable[Concatenate[Self, Given], Result]:
-        @wraps(method)
-        def ask(self: Self, /, *values: Given.args, **named: Given.kwargs) -> Result:
-            return method(self, request(*values, **named))
 
-        ask.__doc__ = f"{inspect.getdoc(method)}\n\n{arguments_text(options)}"
-        own = inspect.signature(method)
-        taken = inspect.signature(request)
-        instance = next(iter(own.parameters.values()))
-        ask.__signature__ = own.replace(  # type: ignore[attr-defined]
-            parameters=[instance, *taken.parameters.values()]
-        )
-        return ask
+def takes(
+    request: Callable[Given, Asked],
+) -> Callable[[Callable[[Asked], Result]], Callable[Given, Result]]:
+    """Return the same for a function that has no other parameter."""
+    return lambda function: _asking(function, request)
 
-    return decorate
+
+def _asking(function: Callable[..., Any], request: Callable[..., Request]) -> Any:
+    own = inspect.signature(function)
+    before = list(own.parameters.values())[:-1]
+
+    @wraps(function)
+    def ask(*values: Any, **named: Any) -> Any:
+        return function(*values[: len(before)], request(*values[len(before) :], **named))
+
+    taken = inspect.signature(request).parameters
+    by_name = {each.name: Option(each, str) for each in fields(request)}  # type: ignore[arg-type]
+    options = [by_name[name] for name in taken]
+    text, raises, errors = (inspect.getdoc(function) or "").partition("\n\nRaises:")
+    ask.__doc__ = f"{text}\n\n{arguments_text(options)}{raises}{errors}"
+    ask.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*before, *taken.values()]
+    )
+    return ask
 
 
 def arguments_text(options: Iterable[Option]) -> str:

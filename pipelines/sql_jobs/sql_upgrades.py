@@ -6,7 +6,6 @@ itself. Nothing is made of what is lost, unknown or ambiguous, unless each is ac
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -24,6 +23,7 @@ from statelake.pipelines.lake.change.sql_upgrading import (
     with_numbers_of,
 )
 from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.requests.changes import CheckSql, UpgradeSql
 from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
 from statelake.state_core.errors import (
     ConflictError,
@@ -33,7 +33,7 @@ from statelake.state_core.errors import (
 )
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.plans.matching import Fate, match_plans
-from statelake.state_core.plans.plan import Plan, read_plan
+from statelake.state_core.plans.plan import read_plan
 from statelake.state_core.plans.states import NodeStates
 from statelake.state_core.plans.unaided import Unaided, flink_unaided
 from statelake.state_core.printable import Printed, Table
@@ -42,7 +42,6 @@ NOT_KNOWN = Unaided("")
 OTHER_IDS = Unaided("refuses: cannot map it; with --allowNonRestoredState begins empty")
 PARTLY, FILTER, LOST = "partly", "filter", "lost="
 MOST_TITLE = 100
-SUFFIX = "-sql"
 
 
 @dataclass(frozen=True)
@@ -221,10 +220,11 @@ class SqlChange:
         Raises:
             IncompatibleError: Something stands in the way that the plans alone did not tell.
         """
-        done = upgrade_sql_job(
-            lake, job, snapshot_id, snapshot_id + SUFFIX, *self.plans.read(), pairs=self.pairs,
-            like=self.like or None, accept=self.accept, no_uids=self.no_uids, engine=engine,
+        request = UpgradeSql(
+            *self.plans.read(), map=[f"{old}={new}" for old, new in self.pairs.items()],
+            like=self.like, accept=self.accept, no_uids=self.no_uids,
         )  # fmt: skip
+        done = upgrade_sql_job(lake, job, snapshot_id, request, engine)
         refuse_unless_accepted(done)
         return done
 
@@ -243,35 +243,19 @@ def refuse_unless_accepted(verdict: SqlUpgrade) -> None:
         )
 
 
-def judge_sql(
-    record: SnapshotRecord,
-    old_plan: str | os.PathLike[str] | Plan,
-    new_plan: str | os.PathLike[str] | Plan,
-    *,
-    pairs: Mapping[int, int] | None = None,
-    like: str | os.PathLike[str] | None = None,
-    no_uids: NoUids = False,
-) -> SqlUpgradePlan:
+def judge_sql(record: SnapshotRecord, request: CheckSql) -> SqlUpgradePlan:
     """Return what becomes of each operator of a snapshot.
-
-    Args:
-        record: The snapshot.
-        old_plan: The compiled plan of the job that took it.
-        new_plan: That of the job that is to go on from it.
-        pairs: Pairs of nodes that the user gives.
-        like: A savepoint of the new job, whose types are taken.
-        no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
 
     Raises:
         DeclarationError: A plan can't be understood.
         IncompatibleError: The snapshot is not of the old plan.
     """
-    old = read_plan(old_plan)
-    if not no_uids:
+    pairs, old = read_pairs(request.map), read_plan(request.old_plan)
+    if not request.no_uids:
         old = with_numbers_of(record, old)
-    match = match_plans(old, read_plan(new_plan), pairs)
-    known = None if like is None else open_snapshot(like)
-    return plan_sql_upgrade(record, match, known, no_uids=no_uids)
+    match = match_plans(old, read_plan(request.new_plan), pairs)
+    known = open_snapshot(request.like) if request.like else None
+    return plan_sql_upgrade(record, match, known, no_uids=request.no_uids)
 
 
 def verdicts_of(plan: SqlUpgradePlan, *, no_uids: NoUids = False) -> list[OperatorVerdict]:
@@ -383,52 +367,24 @@ def upgrade_sql_job(
     lake: Catalog,
     job: str,
     snapshot_id: str,
-    target: str,
-    old_plan: str | os.PathLike[str] | Plan,
-    new_plan: str | os.PathLike[str] | Plan,
-    *,
-    pairs: Mapping[int, int] | None = None,
-    like: str | os.PathLike[str] | None = None,
-    accept: Sequence[str] = (),
-    no_uids: NoUids = False,
-    dry_run: bool = False,
-    inexact: bool = False,
-    note: str = "",
+    request: UpgradeSql,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> SqlUpgrade:
     """Make a snapshot from which the job of a changed query goes on.
-
-    Args:
-        lake: The lake.
-        job: The job.
-        snapshot_id: The snapshot.
-        target: The id of the new one.
-        old_plan: The compiled plan of the job that took it.
-        new_plan: That of the job that is to go on.
-        pairs: Pairs of nodes that the user gives.
-        like: A savepoint of the new job, whose types are taken.
-        accept: As for `refusals_of`.
-        no_uids: Whether both jobs run without a compiled plan; `old` if the old one alone does.
-        dry_run: Whether only the verdict is returned.
-        inexact: Whether rows are rewritten by what columns show of values that they don't hold in
-            full.
-        note: Kept with the new snapshot.
-        engine: `auto`, `spark`, `local`, or an engine.
-        progress: Called with (done, total) after each task of a table.
 
     Raises:
         DeclarationError: A plan can't be understood.
         IncompatibleError: The snapshot is not of the old plan.
         ConflictError: There is a snapshot of the new id that something else made.
     """
-    plan = judge_sql(lake.snapshot(job, snapshot_id), old_plan, new_plan, pairs=pairs, like=like,
-                     no_uids=no_uids)  # fmt: skip
-    verdicts = verdicts_of(plan, no_uids=no_uids)
-    refused = refusals_of(plan, accept)
-    if dry_run or refused:
-        return SqlUpgrade(snapshot_id, "", verdicts, refused, dry_run)
-    going_on = left_out(plan, accept)
+    target = f"{snapshot_id}{request.suffix}"
+    plan = judge_sql(lake.snapshot(job, snapshot_id), request)
+    verdicts = verdicts_of(plan, no_uids=request.no_uids)
+    refused = refusals_of(plan, request.accept)
+    if request.dry_run or refused:
+        return SqlUpgrade(snapshot_id, "", verdicts, refused, request.dry_run)
+    going_on = left_out(plan, request.accept)
 
     def before() -> SqlUpgrade:
         made = lake.snapshot(job, target)
@@ -444,8 +400,8 @@ def upgrade_sql_job(
         return before()
     try:
         upgrade_sql(
-            lake, job, snapshot_id, target, going_on, inexact=inexact, note=note, engine=engine,
-            progress=progress,
+            lake, job, snapshot_id, target, going_on, inexact=request.inexact, note=request.note,
+            engine=engine, progress=progress,
         )  # fmt: skip
     except ConflictError:
         if not lake.has(job, target):

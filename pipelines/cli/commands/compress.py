@@ -2,52 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import click
 
 from statelake.pipelines import api
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
-from statelake.pipelines.cli.options import allow_external_option
-from statelake.state_core.errors import EncodeError
-
-conf_option = click.option(
-    "--conf",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Flink's execution.checkpointing.snapshot-compression, true or false.",
-)
-
-
-def parse_conf(settings: Iterable[str]) -> dict[str, str]:
-    """Return the settings of `--conf` by their keys.
-
-    Raises:
-        EncodeError: A setting is not of the form KEY=VALUE.
-    """
-    conf = {}
-    for setting in settings:
-        key, equals, value = (part.strip() for part in setting.partition("="))
-        if not equals:
-            raise EncodeError(f"{setting!r} is not of the form KEY=VALUE", place="--conf")
-        conf[key] = value
-    return conf
+from statelake.pipelines.cli.options import allow_external_option, request_options
+from statelake.pipelines.requests.savepoints import Compress
 
 
 @click.command()
 @click.argument("savepoint")
-@click.option("--to", required=True, help="The new savepoint's directory, which must not exist.")
-@click.option("--compression", type=click.Choice(["snappy", "none"]), help="By default snappy.")
-@conf_option
+@request_options(Compress)
 @allow_external_option
 @plugins_option
 @json_option
 def compress(
     savepoint: str,
-    to: str,
-    compression: str | None,
-    conf: tuple[str, ...],
+    request: Compress,
     allow_external: tuple[str, ...],
     as_json_: bool,
 ) -> None:
@@ -61,7 +33,6 @@ def compress(
     """
     with progress_bar("compressing", quiet=as_json_) as progress:
         done = api.compress(
-            savepoint, to, compression, conf=parse_conf(conf), allow_external=allow_external,
-            progress=progress,
-        )  # fmt: skip
+            savepoint, **vars(request), allow_external=allow_external, progress=progress
+        )
     show(done, as_json_=as_json_, marked=done.path)

@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 import click
 
 from statelake.pipelines.api import LakeSnapshot, in_temporary_lake
-from statelake.pipelines.cli.commands.compress import conf_option, parse_conf
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -20,51 +19,23 @@ from statelake.pipelines.cli.commands.terminal import (
 )
 from statelake.pipelines.cli.options import (
     NamedSnapshot,
-    ShareOptions,
     engine_option,
-    max_parallelism_option,
-    metadata_version_option,
-    operator_state_version_option,
-    share_options,
+    request_options,
     typed_source_options,
 )
+from statelake.pipelines.requests.savepoints import Export
 from statelake.state_core.printable import public_location
 
 
 @click.command()
 @typed_source_options
-@click.option("--to", required=True, help="The savepoint's directory, which must not exist.")
-@click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
-@max_parallelism_option(help="By default as it was; another one gives every key a new group.")
-@click.option("--compression", type=click.Choice(["snappy", "none"]), help="By default as it was.")
-@metadata_version_option(
-    help="3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+."
-    " By default the source's.",
-)
-@operator_state_version_option(
-    help="5 for Flink before 1.18, which is never compressed. By default the source's."
-)
-@click.option(
-    "--drop-channel-state",
-    is_flag=True,
-    help="Leave out the records in flight of an unaligned checkpoint: the job never sees them.",
-)
-@share_options
-@conf_option
+@request_options(Export)
 @engine_option
 @plugins_option
 @json_option
 def export(
     source: NamedSnapshot,
-    to: str,
-    parallelism: int | None,
-    max_parallelism: int | None,
-    compression: str | None,
-    metadata_version: int | None,
-    operator_state_version: int | None,
-    drop_channel_state: bool,
-    sharing: ShareOptions,
-    conf: tuple[str, ...],
+    request: Export,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -102,22 +73,12 @@ def export(
         nullcontext(source.stored(engine))
         if source.in_lake
         else in_temporary_lake(
-            source.savepoint, to, plan=source.plan, decode=source.decode, **source.reading
+            source.savepoint, request.to, plan=source.plan, decode=source.decode, **source.reading
         ) as opened,
         progress_bar("exporting", quiet=as_json_, of_bytes=True) as progress,
     ):
         snapshot = LakeSnapshot(replace(opened.job, progress=progress), opened.record)
-        done = snapshot.export(
-            to,
-            parallelism=parallelism,
-            max_parallelism=max_parallelism,
-            compression=compression,
-            conf=parse_conf(conf),
-            metadata_version=metadata_version,
-            operator_state_version=operator_state_version,
-            drop_channel_state=drop_channel_state,
-            **sharing,
-        )
+        done = snapshot.export(**vars(request))
     if as_json_:
         as_json(asdict(done))
         return

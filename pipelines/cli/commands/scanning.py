@@ -13,31 +13,24 @@ from statelake.pipelines.cli.commands.flink.connecting import connected, path_ma
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
 from statelake.pipelines.cli.commands.times import Duration, Since
-from statelake.pipelines.cli.options import allow_external_option, answer, configured_option
+from statelake.pipelines.cli.options import answer, configured_option, request_options
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.find.path_map import PathMap
+from statelake.pipelines.requests.find import Copying, FindSnapshots
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.printable import printable
 
 
 @click.command()
 @click.argument("directory")
-@click.option("--job-id", default="", metavar="ID", help="Only those of a job, by its id.")
-@click.option("--latest", is_flag=True, help="Only the newest.")
-@click.option("--sound", is_flag=True, help="Only those that can be restored.")
-@click.option("--deep", is_flag=True, help="Read every byte, as `check integrity` does.")
+@request_options(FindSnapshots)
 @click.option("--print-path", is_flag=True, help="Print their paths alone, for a submit script.")
-@path_map_option
 @plugins_option
 @json_option
 def scan(
     directory: str,
-    job_id: str,
-    latest: bool,
-    sound: bool,
-    deep: bool,
+    request: FindSnapshots,
     print_path: bool,
-    path_map: tuple[str, ...],
     as_json_: bool,
 ) -> None:
     """Find every savepoint and checkpoint below a directory, the newest first.
@@ -59,16 +52,13 @@ def scan(
     if print_path and as_json_:
         raise click.UsageError("--print-path prints paths alone, --json all: give one of them")
     with progress_bar("scanning", quiet=as_json_ or print_path) as progress:
-        found = api.scan(
-            directory, job_id=job_id, latest=latest, sound=sound, deep=deep, path_map=path_map,
-            progress=progress,
-        )  # fmt: skip
+        found = api.scan(**vars(request) | {"directory": directory, "progress": progress})
     if print_path:
-        paths = PathMap.parse(path_map)
+        paths = PathMap.parse(request.path_map)
         for each in found.skipped:
             click.echo(printable(f"{each.location} is {each.state}: {each.reason}"), err=True)
         for each in found.snapshots:
-            click.echo(printable(paths.there(each.location) if path_map else each.location))
+            click.echo(printable(paths.there(each.location) if request.path_map else each.location))
         if not found.snapshots:
             count = len(found.skipped)
             none = (
@@ -83,26 +73,18 @@ def scan(
 @click.command()
 @click.argument("snapshot")
 @click.argument("dest")
-@click.option(
-    "--verify/--no-verify", default=True, help="Read every byte back, and compare; the default."
-)
 @click.option("--all", "every", is_flag=True, help="SNAPSHOT is the directory of a job's chk-N.")
 @click.option(
     "--since", type=Since(), metavar="ID|TIME", help="With --all only checkpoints from there on."
 )
-@click.option("--threads", type=click.IntRange(min=1), help="How many files are copied at once.")
-@path_map_option
-@allow_external_option
+@request_options(Copying)
 @json_option
 def copy(
     snapshot: str,
     dest: str,
-    verify: bool,
     every: bool,
     since: int | datetime | None,
-    threads: int | None,
-    path_map: tuple[str, ...],
-    allow_external: tuple[str, ...],
+    request: Copying,
     as_json_: bool,
 ) -> None:
     """Copy a savepoint or checkpoint to another place: a directory, a bucket, a region.
@@ -122,17 +104,13 @@ def copy(
       statelake copy s3://bucket/savepoints/savepoint-5f1e2c-0a1b2c3d4e5f /backup/monday
       statelake copy --all s3://bucket/flink/5f1e s3://other-region/flink/5f1e --since 42
     """
-    words: dict[str, Any] = {
-        "verify": verify, "threads": threads, "allow_external": allow_external,
-        "path_map": path_map,
-    }  # fmt: skip
     if since is not None and not every:
         raise click.UsageError("--since is for a job's checkpoints: give --all, too")
     with progress_bar("copying", quiet=as_json_, of_bytes=True) as progress:
         done = (
-            api.copy_checkpoints(snapshot, dest, since=since, progress=progress, **words)
+            api.copy_checkpoints(snapshot, dest, since=since, progress=progress, **vars(request))
             if every
-            else api.copy_snapshot(snapshot, dest, progress=progress, **words)
+            else api.copy_snapshot(snapshot, dest, progress=progress, **vars(request))
         )
     show(done, as_json_=as_json_)
 

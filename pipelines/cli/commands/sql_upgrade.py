@@ -18,9 +18,10 @@ from statelake.pipelines.cli.options import (
     answer,
     engine_option,
     gathered,
-    inexact_option,
+    request_options,
     source_options,
 )
+from statelake.pipelines.requests.changes import Accepting, GoingOn, Matching
 from statelake.state_core.errors import EncodeError
 
 if TYPE_CHECKING:
@@ -75,13 +76,13 @@ _PLANS = (
 
 
 def plan_options(command: Command) -> Command:
-    """Add the options that name both plans, and what they can't tell."""
-    return gathered("plans", _plans, *_PLANS)(FLINK_TIMEOUT(_matching_options(command)))
+    """Add the options that name both plans, and whether operators have their uids."""
+    return gathered("plans", _plans, *_PLANS)(FLINK_TIMEOUT(_UIDS(command)))
 
 
 def optional_plan_options(command: Command) -> Command:
     """Add the same where the query may stay, to a command that has a --timeout of its own."""
-    return gathered("plans", _plans_or_none, *_PLANS)(_matching_options(command))
+    return gathered("plans", _plans_or_none, *_PLANS)(_UIDS(command))
 
 
 def _no_uids(no_uids: bool, no_old_uids: bool) -> NoUids:
@@ -90,22 +91,12 @@ def _no_uids(no_uids: bool, no_old_uids: bool) -> NoUids:
     return "old" if no_old_uids else no_uids
 
 
-def _matching_options(command: Command) -> Command:
-    for option in (
-        gathered(
-            "no_uids", _no_uids,
-            click.option("--no-uids", is_flag=True,
-                         help="Both jobs run without a compiled plan."),
-            click.option("--no-old-uids", is_flag=True,
-                         help="The old job alone does: the new one runs its plan."),
-        ),
-        click.option("--like", metavar="SAVEPOINT",
-                     help="A savepoint of the new job, whose types are taken."),
-        click.option("--map", "pairs", multiple=True, metavar="OLD=NEW",
-                     help="Two nodes that are the same, where plans can't tell."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+_UIDS = gathered(
+    "no_uids", _no_uids,
+    click.option("--no-uids", is_flag=True, help="Both jobs run without a compiled plan."),
+    click.option("--no-old-uids", is_flag=True,
+                 help="The old job alone does: the new one runs its plan."),
+)  # fmt: skip
 
 
 @click.command()
@@ -113,29 +104,17 @@ def _matching_options(command: Command) -> Command:
 @plan_options
 @click.option("--to", "target", metavar="DIRECTORY",
               help="The new savepoint; without it only the verdict is shown.")  # fmt: skip
-@click.option("--accept", multiple=True, metavar="WHAT",
-              help="partly, filter, or lost=OPERATOR.")  # fmt: skip
-@click.option("--suffix", default="-sql", show_default=True,
-              help="Follows the snapshot's id in the new one's, in a lake.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show the verdict, and change nothing.")
-@inexact_option
-@click.option("--note", default="", help="Kept with the new snapshot of a lake.")
+@request_options(GoingOn)
 @engine_option
 @plugins_option
 @json_option
 def sql_upgrade(
     source: NamedSnapshot,
     plans: SqlPlans,
-    pairs: tuple[str, ...],
-    like: str | None,
     no_uids: NoUids,
     timeout: float,
     target: str | None,
-    accept: tuple[str, ...],
-    suffix: str,
-    dry_run: bool,
-    inexact: bool,
-    note: str,
+    request: GoingOn,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -164,22 +143,19 @@ def sql_upgrade(
       statelake sql-upgrade savepoint-5f1e2c --old-plan plan.json --new-plan plan.json \\
           --no-old-uids --to savepoint-new
     """
-    source.check_target(target, dry_run=dry_run)
-    words: Any = {
-        "map": pairs, "like": like, "no_uids": no_uids, "accept": accept, "inexact": inexact,
-    }  # fmt: skip
+    source.check_target(target, dry_run=request.dry_run)
     plans = plans.within(timeout)
     old_plan, new_plan = plans.read()
     with progress_bar("upgrading", quiet=as_json_) as progress:
         if source.in_lake:
             snapshot = source.stored(engine, progress)
-            done = snapshot.sql_upgrade(
-                old_plan, new_plan, suffix=suffix, dry_run=dry_run, note=note, **words
-            )
+            done = snapshot.sql_upgrade(old_plan, new_plan, no_uids=no_uids, **vars(request))
         else:
+            words = request.words(Accepting)
             done = sl.sql_upgrade(
-                source.savepoint, target, old_plan, new_plan, **words, **source.reading
-            )
+                source.savepoint, target, old_plan, new_plan, no_uids=no_uids, **words,
+                **source.reading,
+            )  # fmt: skip
     if done.made:
         plans.keep()
     show(done, as_json_=as_json_)
@@ -189,15 +165,15 @@ def sql_upgrade(
 @click.command("sql")
 @source_options
 @plan_options
+@request_options(Matching)
 @plugins_option
 @json_option
 def check_sql(
     source: NamedSnapshot,
     plans: SqlPlans,
-    pairs: tuple[str, ...],
-    like: str | None,
     no_uids: NoUids,
     timeout: float,
+    request: Matching,
     as_json_: bool,
 ) -> None:
     """Say what a Flink SQL job keeps of a savepoint when its query has changed.
@@ -217,7 +193,7 @@ def check_sql(
       statelake check sql savepoint-5f1e2c --old-sql old.sql --new-plan new.json \\
           --flink-home /opt/flink
     """
-    words: Any = {"map": pairs, "like": like, "no_uids": no_uids}
+    words = {"no_uids": no_uids, **vars(request)}
     plans = plans.within(timeout)
     old_plan, new_plan = plans.read()
     if source.in_lake:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 import statelake as sl
@@ -14,8 +12,10 @@ from statelake.pipelines.cli.options import (
     answer,
     engine_option,
     refuse_all,
+    request_options,
     source_options,
 )
+from statelake.pipelines.requests.changes import Upgrade, Upgrading
 from statelake.state_core.errors import StateError
 
 
@@ -23,33 +23,17 @@ from statelake.state_core.errors import StateError
 @source_options
 @click.option("--all", "every", is_flag=True,
               help="Upgrade all snapshots of the job that were not upgraded yet.")  # fmt: skip
-@click.option("--to-flink", default="2", show_default=True, metavar="VERSION",
-              help="The Flink that is to restore it.")  # fmt: skip
 @click.option("--to", "target", metavar="DIRECTORY",
               help="The new savepoint; without it only the plan is shown.")  # fmt: skip
-@click.option("--collection", "collections", multiple=True, metavar="OPERATOR/STATE.FIELD=TYPE",
-              help="The type of a collection that no value tells: List<String>.")  # fmt: skip
-@click.option("--like", metavar="SAVEPOINT",
-              help="A savepoint of the new job in Flink 2, whose types are taken.")  # fmt: skip
-@click.option("--partly", is_flag=True, help="Leave states that can't be upgraded as they are.")
-@click.option("--suffix", default="-flink-2", show_default=True,
-              help="Follows the snapshot's id in the new one's, in a lake.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
-@click.option("--note", default="", help="Kept with the new snapshot of a lake.")
+@request_options(Upgrade)
 @engine_option
 @plugins_option
 @json_option
 def upgrade(
     source: NamedSnapshot,
     every: bool,
-    to_flink: str,
     target: str | None,
-    collections: tuple[str, ...],
-    like: str | None,
-    partly: bool,
-    suffix: str,
-    dry_run: bool,
-    note: str,
+    request: Upgrade,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -76,22 +60,25 @@ def upgrade(
           --collection 'customers/customer.tags=List<String>'
       statelake upgrade --lake lake --job shop --snapshot monday --like savepoint-of-the-new-job
     """
-    source.check_target(target, dry_run=dry_run)
+    source.check_target(target, dry_run=request.dry_run)
     if every and (not source.in_lake or source.snapshot_id is not None):
         raise click.UsageError("--all is for a job of a lake, and names no --snapshot")
-    words: Any = {"collection": collections, "like": like, "partly": partly}
     failed: list[StateError] = []
     with progress_bar("upgrading", quiet=as_json_) as progress:
         if not source.in_lake:
-            done = [sl.upgrade(source.savepoint, target, to_flink, **words, **source.reading)]
+            words = request.words(Upgrading)
+            done = [sl.upgrade(source.savepoint, target, **words, **source.reading)]
         else:
-            words |= {"suffix": suffix, "dry_run": dry_run, "note": note}
             job = source.stored_job(engine, progress)
-            names = job.not_migrated(suffix) if every else [source.stored(engine, progress).name]
+            names = (
+                job.not_migrated(request.suffix)
+                if every
+                else [source.stored(engine, progress).name]
+            )
             done = []
             for name in names:
                 try:
-                    done.append(job[name].upgrade(to_flink, **words))
+                    done.append(job[name].upgrade(**vars(request)))
                 except StateError as error:  # noqa: PERF203 - each has its own
                     if not every:
                         raise

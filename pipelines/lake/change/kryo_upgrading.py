@@ -158,7 +158,7 @@ class NewTypes:
 
 
 def new_types(
-    to_flink: str, collections: str | Sequence[str], like: str | os.PathLike[str] | None
+    to_flink: str, collections: Sequence[str], like: str | os.PathLike[str] | None
 ) -> NewTypes:
     """Return what is known of the new job's types, as a user says it.
 
@@ -177,8 +177,7 @@ def new_types(
             remedy="an upgrade is to Flink 2, such as 2.3: within Flink 1, and from 2 on, Flink"
             " restores older snapshots itself",
         )
-    given = [collections] if isinstance(collections, str) else collections
-    pairs = [each.partition("=") for each in given]
+    pairs = [each.partition("=") for each in collections]
     for name, equals, kind in pairs:
         if not equals or "/" not in name:
             raise EncodeError(
@@ -186,7 +185,7 @@ def new_types(
                 remedy="write OPERATOR/STATE.FIELD=List<String>",
             )
     said = {name.strip(): kind.strip() for name, _, kind in pairs}
-    return NewTypes(said, None if like is None else _of_flink_2(open_snapshot(like)))
+    return NewTypes(said, _of_flink_2(open_snapshot(like)) if like else None)
 
 
 def _of_flink_2(like: Snapshot) -> Snapshot:

@@ -28,6 +28,7 @@ from statelake.pipelines.lake.change.kryo_upgrading import (
     LATER,
     NewTypes,
     Upgraded,
+    new_types,
     plan_kryo_upgrade,
     upgrade_kryo,
 )
@@ -39,7 +40,7 @@ from statelake.pipelines.lake.change.migrating import (
     value_type,
 )
 from statelake.pipelines.lake.tables.records import AnyState
-from statelake.pipelines.requests.changes import Migrate
+from statelake.pipelines.requests.changes import Migrate, Upgrade
 from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.times import Times
 from statelake.state_core.errors import ConflictError, IncompatibleError, StateError
@@ -440,41 +441,27 @@ def upgrade_one(
     lake: Catalog,
     job: str,
     snapshot_id: str,
-    target: str,
-    *,
-    new: NewTypes | None = None,
-    partly: bool = False,
-    dry_run: bool = False,
-    note: str = "",
+    request: Upgrade,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> UpgradeOutcome:
     """Make a snapshot that Flink 2 restores of one that Flink 1 wrote, unless there is one.
 
-    Args:
-        lake: The lake.
-        job: The job.
-        snapshot_id: The snapshot.
-        target: The id of the new one.
-        new: What is known of the new job's types.
-        partly: Whether to make it if some states stay as Flink 1 wrote them.
-        dry_run: Whether it is only said what would become of each state.
-        note: Kept with the new snapshot.
-        engine: `auto`, `spark`, `local`, or an engine.
-        progress: Called with (done, total) after each task of a table.
-
     Raises:
+        EncodeError: What is said of the new job's types can't be understood.
         ConflictError: There is a snapshot of the new id that something else made.
     """
-    if dry_run:
+    target = f"{snapshot_id}{request.suffix}"
+    new = new_types(request.to_flink, request.collection, request.like)
+    if request.dry_run:
         plan = plan_kryo_upgrade(lake, lake.snapshot(job, snapshot_id), new)
         return UpgradeOutcome(snapshot_id, "", plan, dry_run=True)
     if lake.has(job, target):
         return _upgraded_before(lake, job, snapshot_id, target, new)
     try:
         record, states = upgrade_kryo(
-            lake, job, snapshot_id, target, new=new, partly=partly, note=note, engine=engine,
-            progress=progress,
+            lake, job, snapshot_id, target, new=new, partly=request.partly, note=request.note,
+            engine=engine, progress=progress,
         )  # fmt: skip
     except ConflictError:
         if not lake.has(job, target):
@@ -486,7 +473,7 @@ def upgrade_one(
 
 
 def _upgraded_before(
-    lake: Catalog, job: str, snapshot_id: str, target: str, new: NewTypes | None
+    lake: Catalog, job: str, snapshot_id: str, target: str, new: NewTypes
 ) -> UpgradeOutcome:
     """Return the outcome of an upgrade that was done before, with the states that it left.
 

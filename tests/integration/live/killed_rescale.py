@@ -15,6 +15,7 @@ from statelake.pipelines.live.cluster import FlinkCluster
 from statelake.pipelines.live.connection import ConnectionSettings
 from statelake.pipelines.live.jars import JarRun
 from statelake.pipelines.live.live_rescaling import rescale_job
+from statelake.pipelines.live.requests import Rescale
 from statelake.pipelines.live.rescale_steps import RescalePlan
 
 __all__ = ["KILLED", "plan_of"]
@@ -22,11 +23,12 @@ __all__ = ["KILLED", "plan_of"]
 KILLED = 9
 
 
-def plan_of(said: dict[str, Any]) -> RescalePlan:
+def plan_of(said: dict[str, Any], cluster: FlinkCluster) -> RescalePlan:
     """A plan of JSON: everything but its programs is as it is said."""
     programs = {name: JarRun(**{**said[name], "arguments": tuple(said[name]["arguments"])})
-                for name in ("new", "old")}  # fmt: skip
-    return RescalePlan(**{**said, **programs})
+                for name in ("program", "old")}  # fmt: skip
+    job, others = said["job"], {name: value for name, value in said.items() if name != "job"}
+    return RescalePlan.of(job, Rescale(cluster, **{**others, **programs}))
 
 
 def _main() -> None:
@@ -37,9 +39,8 @@ def _main() -> None:
             os._exit(KILLED)
 
     cluster = FlinkCluster(ConnectionSettings(call["url"]), poll_seconds=0.1)
-    rescale_job(
-        cluster, Catalog(call["lake"]), plan_of(call["plan"]), engine="local", progress=kill
-    )
+    plan = plan_of(call["plan"], cluster)
+    rescale_job(Catalog(call["lake"]), plan, engine="local", progress=kill)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.live.cluster import FlinkCluster
 from statelake.pipelines.live.jars import JarRun
 from statelake.pipelines.live.live_rescaling import LEFT, PUT_BACK, RESCALED, rescale_job
+from statelake.pipelines.live.requests import Rescale
 from statelake.pipelines.live.rescale_journal import ended_journals
 from statelake.pipelines.live.rescale_steps import STEPS, WAY_BACK, RescalePlan
 from statelake.state_core.errors import ConflictError, FlinkJobError, NotFoundError, StateError
@@ -82,14 +83,14 @@ class Counting:
         """What it is to become, as JSON; its savepoint and its export share a directory."""
         program = asdict(JarRun(jar_id=self.jar, entry_class="LiveCounter", arguments=(self.name,)))
         return {
-            "job": "counting", "flink_job": self.job_id, "new": program, "old": program,
+            "job": "counting", "flink_job": self.job_id, "program": program, "old": program,
             "savepoints": f"file://{self.root}/savepoints", "exports": f"{self.root}/savepoints",
-            "parallelism": 3, "max_parallelism": 300, "running_seconds": 120, **changed,
+            "parallelism": 3, "max_parallelism": 300, "timeout": 120, **changed,
         }  # fmt: skip
 
     def rescale(self, plan: dict[str, Any], **options: Any) -> Any:
         """Rescale it, here."""
-        return rescale_job(self.cluster, self.lake, plan_of(plan), engine="local", **options)
+        return rescale_job(self.lake, plan_of(plan, self.cluster), engine="local", **options)
 
     def killed(self, plan: dict[str, Any], step: str, phase: str) -> None:
         """Rescale it in a process that ends at a step."""
@@ -152,9 +153,9 @@ def test_a_job_is_rescaled_to_another_max_parallelism(counting: Counting) -> Non
 
 def test_a_jar_that_does_not_restore_is_put_back(counting: Counting) -> None:
     """With Flink's own reason; the old one runs on from the savepoint."""
-    program = counting.plan()["new"]
+    program = counting.plan()["program"]
     wrong = {**program, "arguments": (counting.name, "text")}
-    result = counting.rescale(counting.plan(new=wrong))
+    result = counting.rescale(counting.plan(program=wrong))
     assert result.outcome == PUT_BACK
     assert "StateMigrationException" in result.why
     assert counting.cluster.job(result.flink_job).parallelism == 2
@@ -167,7 +168,7 @@ def test_what_is_wrong_before_is_told_before_anything_happens(counting: Counting
     for changed in (
         {"migrate": "/nowhere.yaml"},
         {"declared": "nowhere.py:JOB"},
-        {"new": {**counting.plan()["new"], "jar_id": "", "jar": "/nowhere.jar"}},
+        {"program": {**counting.plan()["program"], "jar_id": "", "jar": "/nowhere.jar"}},
         {"flink_job": "nobody"},
     ):
         with pytest.raises(StateError):
@@ -205,8 +206,8 @@ def test_a_rescale_that_was_killed_is_rolled_back(counting: Counting, step: str)
 @pytest.mark.parametrize("step", [step.name for step in WAY_BACK])
 def test_a_way_back_that_was_killed_goes_on(counting: Counting, step: str, phase: str) -> None:
     """Whatever it is called with: it is on its way back."""
-    wrong = {**counting.plan()["new"], "arguments": (counting.name, "text")}
-    counting.killed(counting.plan(new=wrong), step, phase)
+    wrong = {**counting.plan()["program"], "arguments": (counting.name, "text")}
+    counting.killed(counting.plan(program=wrong), step, phase)
     result = counting.rescale(counting.plan())
     assert result.outcome == PUT_BACK
     counting.goes_on(result)
@@ -222,9 +223,9 @@ def test_a_kill_before_the_job_was_stopped_leaves_it_as_it_was(counting: Countin
 
 def test_neither_runs_and_the_savepoint_is_named(counting: Counting) -> None:
     """It is not lost; called again with a JAR that runs, the job does."""
-    wrong = {**counting.plan()["new"], "arguments": (counting.name, "text")}
+    wrong = {**counting.plan()["program"], "arguments": (counting.name, "text")}
     with pytest.raises(FlinkJobError, match="untouched at file:") as raised:
-        counting.rescale(counting.plan(new=wrong, old=wrong))
+        counting.rescale(counting.plan(program=wrong, old=wrong))
     assert "nor the old one" in str(raised.value)
     result = counting.rescale(counting.plan())
     assert result.outcome == PUT_BACK
@@ -292,5 +293,7 @@ def test_the_command_migrates_and_holds_the_result_against_the_declared_job(
 def test_plans_do_not_show_arguments() -> None:
     """Which may be passwords."""
     program = JarRun(jar="a.jar", arguments=("--password", "s3cret"))
-    plan = RescalePlan("orders", "orders", program, program, "file:/sp", "/sp")
+    cluster = FlinkCluster("http://127.0.0.1:1")
+    request = Rescale(cluster, "orders", program, savepoints="file:/sp", exports="/sp")
+    plan = RescalePlan("orders", request)
     assert "s3cret" not in repr(plan)

@@ -24,6 +24,7 @@ from statelake.pipelines.engine import LocalEngine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.changes import UpgradeSql
 from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade, upgrade_sql_job
 from statelake.state_core.plans.matching import Fate
 from tests.integration.flink.generated_queries import (
@@ -125,20 +126,21 @@ def judge(
         raise
     lake = Catalog(directory / "lake")
     import_snapshot(lake, str(taken), "job", snapshot_id="old", engine=ENGINE, uids=UIDS)
-    upgrade = upgrade_sql_job(
-        lake, "job", "old", "new", old_plan, new_plan, accept=ACCEPTED, no_uids=plain,
-        like=begun if plain == "old" else None, engine=ENGINE,
+    request = UpgradeSql(
+        old_plan, new_plan, accept=ACCEPTED, no_uids=plain,
+        like=begun if plain == "old" else None, suffix="-new",
     )  # fmt: skip
+    upgrade = upgrade_sql_job(lake, "job", "old", request, ENGINE)
     fate = _worst(upgrade)
     judged.fates[fate.value] += 1
     judged.served[f"{names}: {fate.value}"] += 1
     if fate.value in REFUSED:
         assert not upgrade.made
-        assert not lake.has("job", "new")
+        assert not lake.has("job", "old-new")
         return
     assert upgrade.made, upgrade.refused
     exported = directory / "exported"
-    export_snapshot(lake, "job", "new", exported, engine=ENGINE)
+    export_snapshot(lake, "job", "old-new", exported, engine=ENGINE)
     _, got = new.run(new_job, half(new_nodes, 1), exported, *again)
     # Flink holds stateless operators to the maximum parallelism that they had at another one
     _, wanted = new.run(new_job, half(new_nodes, 1), begun, backend, parallelism)

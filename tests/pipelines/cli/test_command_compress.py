@@ -8,7 +8,6 @@ import dagster as dg
 import pytest
 
 from statelake import open_snapshot
-from statelake.pipelines.cli.commands.compress import parse_conf
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.orchestration.definitions import definitions
 from statelake.state_core.errors import EncodeError
@@ -91,7 +90,7 @@ def test_a_dagster_job(tmp_path: Path) -> None:
 
 def test_nothing_said() -> None:
     """Then the other option holds, or nothing."""
-    assert configured_compression(parse_conf([])) is None
+    assert configured_compression({}) is None
     assert configured_compression({}, "snappy") == "snappy"
     with pytest.raises(EncodeError, match="has no meaning"):
         configured_compression({"x": "y"})

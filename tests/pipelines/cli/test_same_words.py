@@ -11,8 +11,10 @@ import click
 import pytest
 
 import statelake as sl
+from statelake.pipelines import api
 from statelake.pipelines.api import Erasure, LiveRescale, SnapshotEditor
 from statelake.pipelines.cli.main import COMMANDS
+from statelake.pipelines.requests.request import options_of
 
 EVERYWHERE = {
     "lake": "the object is of one",
@@ -49,11 +51,6 @@ PROGRAM = dict.fromkeys(
     ("jar", "jar_id", "entry_class", "arg", "allow_non_restored_state"), "`JarRun` has it"
 )
 PROBLEMS = {"problems": "the command ends with the first"}
-CLUSTER = {
-    "cluster": "--flink",
-    "program": "a `JarRun`: what --jar and the like say",
-    "report": "shown while it is waited for",
-}
 
 # what does what a command does; words that only the command has, and only the methods
 METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], dict[str, str]]] = {
@@ -96,14 +93,14 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {"progress": "a savepoint has no `Job`"},
     ),
     "notebook": ((sl.notebook,), {}, {}),
-    "scan": ((sl.scan,), {"print_path": "how it is printed"}, PROGRESS),
+    "scan": ((sl.scan,), {"print_path": "how it is printed"}, {}),
     "orphans": (
         (sl.orphans,), {"flink": "given as `cluster`"}, {"cluster": "--flink"},
     ),
     "copy": (
         (sl.copy_snapshot, sl.copy_checkpoints),
         {"all": "`copy_checkpoints`"},
-        PROGRESS | {"directory": "the SNAPSHOT"},
+        {},
     ),
     "growth": (
         (sl.Job.growth, sl.growth), {}, {},
@@ -183,7 +180,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "bootstrap": (
         (sl.Job.bootstrap, sl.bootstrap),
         {"compress": "an old word for --compression snappy"},
-        NAME | PROGRESS | {"sources": "data frames, which no command line has"},
+        {},
     ),
     "compress": ((sl.compress,), {}, PROGRESS),
     "run": (
@@ -199,10 +196,10 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "checkpoints drop": ((LOG, sl.Checkpoints.drop), {}, {}),
     "checkpoints migrate": ((LOG, sl.Checkpoints.migrate), {}, {}),
     "flink drill": (
-        (sl.drill,), PROGRAM | {"flink": "given as `cluster`"}, CLUSTER,
+        (sl.drill,), PROGRAM | {"flink": "given as `cluster`"}, {},
     ),
     "flink canary": (
-        (sl.LakeSnapshot.canary,), PROGRAM | {"flink": "given as `cluster`"}, CLUSTER,
+        (sl.LakeSnapshot.canary,), PROGRAM | {"flink": "given as `cluster`"}, {},
     ),
     "flink rescale": (
         (sl.Job.live_rescale, LiveRescale.plan, LiveRescale.execute),
@@ -212,7 +209,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         | {"flink": "given as `cluster`", "dry_run": "`LiveRescale.plan`"}
         | SCRIPTS
         | FLINK_OF_SCRIPTS,
-        CLUSTER | {"flink_job": "--job-id or --job-name", "old": "a `JarRun`, from --old-jar"},
+        {"report": "shown while it is waited for"},
     ),
 }  # fmt: skip
 OTHERS = {
@@ -267,6 +264,17 @@ def names_of(methods: tuple[Callable[..., Any] | type, ...]) -> set[str]:
     return names
 
 
+def given_to(methods: tuple[Callable[..., Any] | type, ...]) -> set[str]:
+    """The fields of methods' requests that no words say."""
+    names = set()
+    for method in methods:
+        own = getattr(getattr(method, "__wrapped__", None), "__annotations__", {})
+        if "request" in own:  # whose fields it takes
+            request = getattr(api, own["request"])
+            names |= {each.name for each in options_of(request) if each.given}
+    return names
+
+
 def test_every_command_has_methods_or_a_reason() -> None:
     """None is forgotten, and none is named that is gone."""
     assert {name for name, _ in commands()} == METHODS.keys() | OTHERS.keys()
@@ -276,7 +284,8 @@ def test_every_command_has_methods_or_a_reason() -> None:
 def test_options_and_parameters_are_called_alike(name: str) -> None:
     """But for those in the table, each of which has a reason, and is in use."""
     methods, of_command, of_methods = METHODS[name]
-    words, names = words_of(dict(commands())[name]), names_of(methods)
+    words = words_of(dict(commands())[name])
+    names = names_of(methods) - (given_to(methods) - words.keys())
     if sl.LakeSnapshot in methods:
         names -= {each for each in vars(sl.LakeSnapshot) if each not in words}
     alike = {

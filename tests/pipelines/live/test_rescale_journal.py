@@ -17,6 +17,7 @@ from statelake.pipelines.live.cluster import FlinkCluster
 from statelake.pipelines.live.connection import ConnectionSettings
 from statelake.pipelines.live.jars import JarRun, Jars
 from statelake.pipelines.live.live_rescaling import rescale_job
+from statelake.pipelines.live.requests import Rescale
 from statelake.pipelines.live.rescale_journal import (
     Journal,
     ended_journals,
@@ -71,13 +72,14 @@ def test_messages_have_nothing_of_the_lakes_credentials(
     lake.location = "s3://key:secret@bucket/lake"
     monkeypatch.setattr(lake, "latest", lambda _: None)
     program = JarRun(jar_id="a.jar")
-    plan = RescalePlan("other", JOB, program, program, "s3://bucket/sp", "/sp")
     cluster = FlinkCluster(ConnectionSettings("http://127.0.0.1:1"))
+    request = Rescale(cluster, JOB, program, savepoints="s3://bucket/sp", exports="/sp")
+    plan = RescalePlan("other", request)
     for fail in (
         lambda: started(lake),
         lambda: open_journal(lake, "orders"),
         lambda: take_savepoint(lake, "orders", "exports"),
-        lambda: rescale_job(cluster, lake, plan, roll_back=True),
+        lambda: rescale_job(lake, plan, roll_back=True),
     ):
         with pytest.raises((ConflictError, NotFoundError)) as error:
             fail()
@@ -173,10 +175,10 @@ def test_no_job_is_cancelled_that_a_forged_journal_names(lake: Catalog) -> None:
         return Answer(checkpoints if path.endswith("/checkpoints") else running)
 
     program = JarRun(jar_id="a.jar")
-    plan = RescalePlan("orders", JOB, program, program, "s3://bucket/sp", "/sp")
     with FakeRest(answer) as server:
         cluster = FlinkCluster(ConnectionSettings(server.url))
-        work = Work(cluster, lake, plan, journal, Jars(cluster), "local")
+        request = Rescale(cluster, JOB, program, savepoints="s3://bucket/sp", exports="/sp")
+        work = Work(lake, RescalePlan("orders", request), journal, Jars(cluster), "local")
         for step in (STEPS[-1], WAY_BACK[0]):
             with pytest.raises(DamagedLakeError, match="of-payments, not from rescaled-"):
                 step.do(work)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -11,11 +10,8 @@ from statelake.pipelines import api
 from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_option,
-    path_map_option,
     program_options,
-    seconds,
     status_line,
-    timeout_option,
 )
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, show
@@ -24,13 +20,13 @@ from statelake.pipelines.cli.options import (
     engine_option,
     job_option,
     lake_option,
-    share_options,
+    request_options,
     snapshot_named,
     snapshot_option,
 )
+from statelake.pipelines.live.requests import Canary, Drill
 
 if TYPE_CHECKING:
-    from statelake.pipelines.cli.options import ShareOptions
     from statelake.pipelines.live.jars import JarRun
 
 
@@ -38,18 +34,14 @@ if TYPE_CHECKING:
 @click.argument("location")
 @flink_option
 @program_options
-@click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
-@path_map_option
-@timeout_option("5min", "it may take to run and to complete a checkpoint")
+@request_options(Drill)
 @plugins_option
 @json_option
 def drill(
     location: str,
     flink: str,
     program: JarRun,
-    parallelism: int | None,
-    path_map: tuple[str, ...],
-    timeout: timedelta,
+    request: Drill,
     as_json_: bool,
 ) -> None:
     """Rehearse a disaster: restore the newest sound snapshot, and say how old it is.
@@ -69,10 +61,8 @@ def drill(
           --jar orders.jar --arg --sink --arg nowhere
     """
     with connected(flink) as cluster, status_line(quiet=as_json_) as report:
-        done = api.drill(
-            location, cluster, program, path_map=path_map, parallelism=parallelism,
-            timeout=seconds(timeout), report=report,
-        )  # fmt: skip
+        words = {"location": location, "cluster": cluster, "program": program, "report": report}
+        done = api.drill(**vars(request) | words)
     show(done, as_json_=as_json_, marked=done.verdict, style="green" if done.restores else "red")
     answer(yes=done.restores)
 
@@ -89,17 +79,7 @@ def drill(
     help="The snapshot.",
 )
 @program_options
-@click.option("--parallelism", type=click.IntRange(min=1), help="By default as it was.")
-@click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="By default as it was.")
-@click.option(
-    "--exports", default="", metavar="DIR",
-    help="Where this machine writes its savepoint; by default the cluster's directory for"
-    " savepoints, by --path-map.",
-)  # fmt: skip
-@path_map_option
-@share_options
-@click.option("--against", default="", help="As for `check compatibility`: a file, or a savepoint.")
-@timeout_option("5min", "it may take to run and to complete a checkpoint")
+@request_options(Canary)
 @engine_option
 @plugins_option
 @json_option
@@ -109,13 +89,7 @@ def canary(
     job: str,
     snapshot_id: str,
     program: JarRun,
-    parallelism: int | None,
-    max_parallelism: int | None,
-    exports: str,
-    path_map: tuple[str, ...],
-    sharing: ShareOptions,
-    against: str,
-    timeout: timedelta,
+    request: Canary,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -148,10 +122,7 @@ def canary(
         opened = Lake(lake).job(job, engine=engine)
         snapshot = opened[snapshot_named(opened, snapshot_id)]
         with status_line(quiet=as_json_) as report:
-            done = snapshot.canary(
-                cluster, program, exports, path_map=path_map, parallelism=parallelism,
-                max_parallelism=max_parallelism, **sharing, against=against,
-                timeout=seconds(timeout), report=report,
-            )  # fmt: skip
+            words = {"cluster": cluster, "program": program, "report": report}
+            done = snapshot.canary(**vars(request) | words)
     show(done, as_json_=as_json_, marked=done.verdict, style="green" if done.restores else "red")
     answer(yes=done.restores)

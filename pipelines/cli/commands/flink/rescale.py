@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -11,19 +10,21 @@ from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_job_options,
     flink_option,
-    form_option,
-    path_map_option,
     program_options,
-    seconds,
     status_line,
-    timeout_option,
 )
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.sql_upgrade import optional_plan_options
 from statelake.pipelines.cli.commands.terminal import json_option, show
-from statelake.pipelines.cli.commands.times import Duration
-from statelake.pipelines.cli.options import answer, engine_option, job_option, lake_option
+from statelake.pipelines.cli.options import (
+    answer,
+    engine_option,
+    job_option,
+    lake_option,
+    request_options,
+)
 from statelake.pipelines.live.jars import JarRun
+from statelake.pipelines.live.requests import Rescale
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.change.sql_upgrading import NoUids
@@ -35,37 +36,13 @@ if TYPE_CHECKING:
 @flink_job_options
 @lake_option
 @job_option
-@click.option("--parallelism", type=click.IntRange(min=1), help="By default as it is.")
-@click.option("--max-parallelism", type=click.IntRange(1, 1 << 15), help="By default as it is.")
 @program_options
 @click.option("--old-jar", metavar="FILE", help="The JAR that runs now; by default the same.")
 @click.option("--old-jar-id", help="The id of a JAR on the cluster.")
 @click.option("--old-entry-class", help="By default the same.")
 @click.option("--old-arg", "old_arguments", multiple=True, help="By default the same.")
-@click.option(
-    "--savepoints", default="", metavar="DIR",
-    help="Where the cluster writes its savepoint; by default as it is configured.",
-)  # fmt: skip
-@click.option(
-    "--exports",
-    required=True,
-    metavar="DIR",
-    help="Where this machine writes the new one.",
-)
-@path_map_option
-@click.option("--migrate", default="", metavar="FILE", help="The new types of states.")
 @optional_plan_options
-@click.option("--accept", multiple=True, metavar="WHAT", help="As for `sql-upgrade`.")
-@click.option("--uid", "uids", multiple=True,
-              help="An operator uid of the SQL job (Flink < 2.0).")  # fmt: skip
-@click.option("--against", default="", help="As for `check compatibility`: a file, or a savepoint.")
-@click.option("--declared", default="", metavar="MODULE:JOB", help="As for `check legality`.")
-@form_option
-@click.option(
-    "--savepoint-timeout", type=Duration(), default="10min", show_default=True,
-    help="The longest time of the savepoint.",
-)  # fmt: skip
-@timeout_option("5min", "the job may take to run and to complete a checkpoint, or SQL to compile")
+@request_options(Rescale)
 @click.option("--dry-run", is_flag=True, help="Only show the plan.")
 @click.option("--roll-back", is_flag=True, help="Undo an earlier call that was killed.")
 @click.option("--take-over", is_flag=True, help="An earlier call on another machine has ended.")
@@ -77,28 +54,14 @@ def rescale(
     flink_job: str,
     lake: str,
     job: str,
-    parallelism: int | None,
-    max_parallelism: int | None,
     program: JarRun,
     old_jar: str | None,
     old_jar_id: str | None,
     old_entry_class: str | None,
     old_arguments: tuple[str, ...],
-    savepoints: str,
-    exports: str,
-    path_map: tuple[str, ...],
-    migrate: str,
     plans: SqlPlans | None,
-    pairs: tuple[str, ...],
-    accept: tuple[str, ...],
-    like: str | None,
     no_uids: NoUids,
-    uids: tuple[str, ...],
-    against: str,
-    declared: str,
-    form: str,
-    savepoint_timeout: timedelta,
-    timeout: timedelta,
+    request: Rescale,
     dry_run: bool,
     roll_back: bool,
     take_over: bool,
@@ -132,13 +95,13 @@ def rescale(
         raise click.UsageError("--roll-back undoes what --dry-run leaves: give one of them")
     if old_jar and old_jar_id:
         raise click.UsageError("give --old-jar or --old-jar-id, not both")
-    if migrate and not (old_jar or old_jar_id):
+    if request.migrate and not (old_jar or old_jar_id):
         raise click.UsageError("--migrate needs --old-jar or --old-jar-id: what to go back to")
     if plans is not None and not (old_jar or old_jar_id or old_arguments):
         raise click.UsageError(
             "a new query needs --old-jar, --old-jar-id or --old-arg: what to go back to"
         )
-    plans = None if plans is None else plans.within(seconds(timeout))
+    plans = None if plans is None else plans.within(request.timeout)
     with connected(flink) as cluster:
         from statelake.pipelines.api import Lake  # noqa: PLC0415 - Delta only when wanted
 
@@ -149,15 +112,12 @@ def rescale(
             program.entry_class if old_entry_class is None else old_entry_class,
             old_arguments or program.arguments,
         )
-        asked = Lake(lake).job(job, engine=engine).live_rescale(
-            cluster, flink_job, program, old=old, savepoints=savepoints, exports=exports,
-            path_map=path_map, parallelism=parallelism, max_parallelism=max_parallelism,
-            migrate=migrate, old_plan="" if plans is None else plans.old,
-            new_plan="" if plans is None else plans.new, map=pairs,
-            accept=accept, like=like or "", no_uids=no_uids, uids=uids, against=against,
-            declared=declared, format=form,
-            savepoint_timeout=seconds(savepoint_timeout), timeout=seconds(timeout),
-        )  # fmt: skip
+        words = {
+            "cluster": cluster, "flink_job": flink_job, "program": program, "old": old,
+            "old_plan": "" if plans is None else plans.old,
+            "new_plan": "" if plans is None else plans.new, "no_uids": no_uids,
+        }  # fmt: skip
+        asked = Lake(lake).job(job, engine=engine).live_rescale(**vars(request) | words)
         if dry_run:
             plan = asked.plan()
             show(plan, as_json_=as_json_, marked=plan.running.name)

@@ -157,7 +157,7 @@ def test_values_that_an_edit_does_not_touch_are_written_as_they_were(
 
 def test_expiry_goes_by_times_of_last_access_alone(one: sl.LakeSnapshot, tmp_path: Path) -> None:
     """They are exact, so that values need not be; what lives on keeps its bytes."""
-    one.job.migrate((), "one", ttl="edge/ins=on", suffix="-timed")
+    one.job.migrate(snapshots="one", ttl="edge/ins=on", suffix="-timed")
     timed = one.job["one-timed"]
     before = values(timed, "one-timed", tmp_path)
     with pytest.raises(NoMatchError):

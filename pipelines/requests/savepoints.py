@@ -1,0 +1,63 @@
+"""Requests for savepoints that are written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Literal
+
+from statelake.pipelines.requests.request import Request, option
+from statelake.pipelines.requests.shared import Sharing
+from statelake.state_core.errors import EncodeError
+
+CONF = "Flink's execution.checkpointing.snapshot-compression, true or false."
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise EncodeError(f"{text!r} is not of the form KEY=VALUE", place="--conf")
+    return key, value
+
+
+class Written(Request):
+    """The form of a savepoint, by default that of its source."""
+
+    to: str | os.PathLike[str] = option(
+        "The savepoint's directory, which must not exist.", kw_only=False
+    )
+    parallelism: int | None = option("By default as it was.", default=None, least=1)
+    max_parallelism: int | None = option(
+        "By default as it was; another one gives every key a new group.",
+        default=None, least=1, most=1 << 15,
+    )  # fmt: skip
+    compression: Literal["snappy", "none"] | None = option("By default as it was.", default=None)
+    metadata_version: int | None = option(
+        "3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+."
+        " By default the source's.",
+        default=None, least=3, most=6,
+    )  # fmt: skip
+    operator_state_version: int | None = option(
+        "5 for Flink before 1.18, which is never compressed. By default the source's.",
+        default=None, least=5, most=6,
+    )  # fmt: skip
+    drop_channel_state: bool = option(
+        "Leave out the records in flight of an unaligned checkpoint: the job never sees them.",
+        default=False,
+    )
+
+
+class Export(Sharing, Written):
+    """A savepoint of a snapshot."""
+
+    conf: Mapping[str, str] = option(CONF, "KEY=VALUE", default=(), parse=_setting)
+
+
+class Compress(Request):
+    """A savepoint with another compression."""
+
+    to: str | os.PathLike[str] = option(
+        "The new savepoint's directory, which must not exist.", kw_only=False
+    )
+    compression: Literal["snappy", "none"] | None = option("By default snappy.", default=None)
+    conf: Mapping[str, str] = option(CONF, "KEY=VALUE", default=(), parse=_setting)

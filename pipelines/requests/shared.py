@@ -1,0 +1,87 @@
+"""Fields that several requests have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from statelake.pipelines.requests.request import Request, option, refuse
+
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.share.mask_file import Mask
+
+INEXACT = "Go by what columns show of values that they don't hold in full; otherwise refused."
+
+
+def _share(text: str) -> float:
+    from statelake.pipelines.lake.share.sampling import parse_share  # noqa: PLC0415 - not for --help
+
+    return parse_share(text)
+
+
+def _seconds(text: str) -> float:
+    from statelake.pipelines.shown import parse_duration  # noqa: PLC0415 - not for --help
+
+    return parse_duration(text).total_seconds()
+
+
+def path_map_option() -> Any:
+    """Return the field of the paths of a cluster, and of this machine."""
+    return option(
+        "The name of a directory of the cluster on this machine: s3://bucket=/mnt/bucket.",
+        "CLUSTER=HERE", default=(), variable="STATELAKE_FLINK_PATH_MAP",
+    )  # fmt: skip
+
+
+def parallelism_option(default: str) -> Any:
+    """Return the field of a parallelism, which is by default as a sentence says."""
+    return option(default, default=None, least=1)
+
+
+def max_parallelism_option(default: str) -> Any:
+    """Return the field of a maximum parallelism, which is by default as a sentence says."""
+    return option(default, default=None, least=1, most=1 << 15)
+
+
+def timeout_option(default: str, what: str) -> Any:
+    """Return the field of a time until something must be over."""
+    return option(f"{what}.", "DURATION", default=default, parse=_seconds, unit="seconds")
+
+
+class Reading(Request):
+    """How a savepoint or checkpoint is read."""
+
+    allow_external: Sequence[str] = option(
+        "Another directory to which handles may lead.", default=()
+    )
+    uids: Sequence[str] = option(
+        "An operator uid to recognise (Flink < 2.0).", default=(), flag="--uid"
+    )
+
+
+class Savepoint(Reading):
+    """A savepoint or checkpoint that is read."""
+
+    savepoint: str | os.PathLike[str] = option("Its directory, a path or URI.", kw_only=False)
+
+
+class Sharing(Request):
+    """A sample of the keys, and the masks of keys and values."""
+
+    sample: float | None = option(
+        "A share of the keys: 1%; all by default.", "SHARE", default=None, parse=_share
+    )
+    seed: int = option("Another seed samples other keys.", default=0)
+    mask: str | os.PathLike[str] | Mask | None = option(
+        "A YAML file with the rules for masking.", "FILE", default=None
+    )
+    leave_out_opaque: bool = option("Leave out what can't be sampled or masked.", default=False)
+    inexact: bool = option(INEXACT, default=False)
+
+    def check(self) -> None:
+        """Refuse what goes with a sample or a mask that is not given."""
+        if self.inexact and self.mask is None:
+            refuse("--inexact is for --mask")
+        if self.leave_out_opaque and self.sample is None and self.mask is None:
+            refuse("--leave-out-opaque is for --sample and --mask")
