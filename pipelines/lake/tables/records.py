@@ -510,7 +510,8 @@ class SnapshotRecord:
         Raises:
             DamagedLakeError: A value is not of its type, or out of bounds.
         """
-        return checked(_without_nulls({"metadata": b"", **row}), cls, DamagedLakeError)
+        empty = {name: hint() for name, hint, _ in _fields(cls) if hint in (str, int, bytes)}
+        return checked(empty | _without_nulls(row), cls, DamagedLakeError)
 
 
 def differing_copies(operators: Iterable[OperatorRecord]) -> list[str]:
@@ -585,7 +586,7 @@ def _to_arrow(cls: Any, records: Sequence[Any]) -> pa.StructArray:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return a row without columns and fields that its lake does not have yet."""
+    """Return a row without columns and fields that its lake does not have."""
     if isinstance(value, dict):
         return {name: _without_nulls(v) for name, v in value.items() if v is not None}
     return [_without_nulls(v) for v in value] if isinstance(value, list) else value
