@@ -510,7 +510,8 @@ class SnapshotRecord:
         Raises:
             DamagedLakeError: A value is not of its type, or out of bounds.
         """
-        empty = {name: hint() for name, hint, _ in _fields(cls) if hint in (str, int, bytes)}
+        kind: Any = cls  # mypy knows no hash of a class that is an argument of a cached function
+        empty = {name: hint() for name, hint, _ in _fields(kind) if hint in (str, int, bytes)}
         return checked(empty | _without_nulls(row), cls, DamagedLakeError)
 
 
