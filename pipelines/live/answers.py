@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import Any, TypeVar
 
 from statelake.state_core.errors import ClusterError
+from statelake.state_core.files.outside import checked
 
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "SUSPENDED"})
 """States of jobs that have ended."""
@@ -42,15 +43,15 @@ def answered(
         value = value.get(name) if isinstance(value, dict) else None
     if value is None and default is not None:
         return default
-    if kind is float and isinstance(value, int):
-        value = float(value)
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise ClusterError(
-            f"its response has no {'.'.join(names) or kind.__name__}",
+
+    def refused(problem: str) -> ClusterError:
+        return ClusterError(
+            f"its response has no valid {'.'.join(names) or kind.__name__} ({problem})",
             place=place,
             remedy="check that the URL is that of Flink's REST API, 1.18 to 2.3",
         )
-    return value
+
+    return checked(value, kind, refused)
 
 
 def rows(answer: Any, place: str, *names: str) -> list[dict[str, Any]]:
@@ -59,8 +60,7 @@ def rows(answer: Any, place: str, *names: str) -> list[dict[str, Any]]:
     Raises:
         ClusterError: There is no such list.
     """
-    items: list[Any] = answered(answer, place, *names, kind=list)
-    return [answered(row, place, kind=dict) for row in items]
+    return answered(answer, place, *names, kind=list[dict[str, Any]])
 
 
 def _id(row: Any, place: str, name: str) -> str:

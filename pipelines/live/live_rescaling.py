@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import msgspec
+
 from statelake.pipelines.engine import Engine
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import read_changes
@@ -212,7 +214,7 @@ def rescale_job(
     running = {RESCALED: journal.new_job, PUT_BACK: journal.old_again}
     return RescaleResult(
         journal.outcome, journal.failure, running.get(journal.outcome, journal.flink_job),
-        work.savepoint, journal.snapshot, tuple(journal.steps),
+        work.savepoint, journal.snapshot, tuple(map(msgspec.structs.asdict, journal.steps)),
     )  # fmt: skip
 
 
@@ -353,7 +355,7 @@ def _run_again(work: Work) -> None:
         if not work.cluster.job(journal.old_again).ended:
             return
     journal.old_again = new_id()
-    journal.steps = [done for done in journal.steps if done["step"] != RUN_OLD]
+    journal.steps = [done for done in journal.steps if done.step != RUN_OLD]
     journal.write(work.lake, work.plan.job)
 
 

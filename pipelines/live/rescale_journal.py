@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.processes import (
@@ -26,47 +28,25 @@ from statelake.pipelines.lake.catalog.processes import (
     this_process,
 )
 from statelake.pipelines.lake.tables.names import path_segment
-from statelake.pipelines.lake.tables.record_rules import Rule, between
-from statelake.pipelines.live.answers import is_id
 from statelake.pipelines.live.cluster import new_id
 from statelake.state_core.errors import ConflictError
+from statelake.state_core.files.outside import matching
 from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 
 JOURNALS = "_statelake/rescales"
 LONGEST_TEXT = 2000
-_SEGMENT = re.compile(r"[\w-][\w.-]*", re.ASCII)
 _NAME = re.compile(r"\d{8}T\d{12}", re.ASCII)
 
-_TEXT = Rule(lambda value: isinstance(value, str), "text")
-_ID = Rule(lambda value: isinstance(value, str) and is_id(value), "an id of Flink's")
-_PARALLELISM = Rule(
-    lambda value: type(value) is int and between(0, MAX_PARALLELISM_LIMIT).kept(value),
-    "a parallelism",
-)
-_STEPS = Rule(
-    lambda value: (
-        isinstance(value, list)
-        and all(
-            isinstance(step, dict)
-            and step.keys() == {"step", "at", "did"}
-            and all(isinstance(text, str) for text in step.values())
-            for step in value
-        )
-    ),
-    "steps",
-)
-_RULES: Mapping[str, Rule] = {
-    **dict.fromkeys(("flink_job", "trigger", "new_job", "old_again"), _ID),
-    **dict.fromkeys(("parallelism", "max_parallelism", "old_parallelism"), _PARALLELISM),
-    **dict.fromkeys(("snapshot", "migrated", "failure", "outcome"), _TEXT),
-    "savepoint": Rule(
-        lambda value: (
-            isinstance(value, str) and (not value or _SEGMENT.fullmatch(value) is not None)
-        ),
-        "a directory's name",
-    ),
-    "steps": _STEPS,
-}
+_Id: TypeAlias = Annotated[str, matching("[0-9a-f]{32}")]
+_Parallelism: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_PARALLELISM_LIMIT)]
+
+
+class Step(msgspec.Struct, forbid_unknown_fields=True):
+    """What was done, and when."""
+
+    step: str
+    at: str
+    did: str
 
 
 @dataclass
@@ -85,25 +65,25 @@ class Journal:
         savepoint: The savepoint, below the directory for savepoints; empty before it is there.
         snapshot: Its snapshot in the lake.
         migrated: The snapshot that is exported.
-        steps: What was done, in this order: `step`, `at`, `did`.
+        steps: What was done, in this order.
         failure: Why it is put back; empty while it is not.
         outcome: How it ended; empty while it has not.
     """
 
     name: str
-    flink_job: str
-    parallelism: int
-    max_parallelism: int
-    old_parallelism: int
-    trigger: str = field(default_factory=new_id)
-    new_job: str = field(default_factory=new_id)
-    old_again: str = field(default_factory=new_id)
-    savepoint: str = ""
-    snapshot: str = ""
-    migrated: str = ""
-    steps: list[dict[str, str]] = field(default_factory=list)
-    failure: str = ""
-    outcome: str = ""
+    flink_job: _Id
+    parallelism: _Parallelism
+    max_parallelism: _Parallelism
+    old_parallelism: _Parallelism
+    trigger: _Id
+    new_job: _Id
+    old_again: _Id
+    savepoint: Annotated[str, matching(r"([\w-][\w.-]*)?")]
+    snapshot: str
+    migrated: str
+    steps: list[Step]
+    failure: str
+    outcome: str
 
     @property
     def savepoint_directory(self) -> str:
@@ -117,18 +97,18 @@ class Journal:
 
     def has_done(self, step: str) -> bool:
         """Return whether a step was recorded."""
-        return any(done["step"] == step for done in self.steps)
+        return any(done.step == step for done in self.steps)
 
     def record(self, lake: Catalog, job: str, step: str, did: str) -> None:
         """Keep that a step was done."""
         at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self.steps.append({"step": step, "at": at, "did": did[:LONGEST_TEXT]})
+        self.steps.append(Step(step, at, did[:LONGEST_TEXT]))
         self.write(lake, job)
 
     def write(self, lake: Catalog, job: str) -> None:
         """Write it whole, with the process that is at work on it."""
         self.failure = self.failure[:LONGEST_TEXT]
-        note = asdict(self) | this_process()
+        note = msgspec.to_builtins(self) | this_process()
         lake.directory.write(_path(job, self.name), json.dumps(note, indent=1).encode())
 
 
@@ -148,14 +128,10 @@ def _journals(lake: Catalog, job: str) -> list[tuple[Journal, dict[str, Any]]]:
         name = file.removesuffix(".json")
         if name == file or not _NAME.fullmatch(name):
             continue  # not yet whole, or none of ours
-        note = read_note(lake.directory, _path(job, name), _RULES)
-        journal = Journal(name, **{key: note[key] for key in _fields()})
+        journal, note = read_note(lake.directory, _path(job, name), Journal)
+        journal.name = name
         journals.append((journal, note))
     return journals
-
-
-def _fields() -> list[str]:
-    return [name for name in Journal.__dataclass_fields__ if name != "name"]
 
 
 def ended_journals(lake: Catalog, job: str) -> list[Journal]:
@@ -213,7 +189,11 @@ def start_journal(
         ConflictError: Another began at the same moment.
     """
     name = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S%f}"
-    journal = Journal(name, flink_job, parallelism, max_parallelism, old_parallelism)
+    journal = Journal(
+        name, flink_job, parallelism, max_parallelism, old_parallelism,
+        trigger=new_id(), new_job=new_id(), old_again=new_id(),
+        savepoint="", snapshot="", migrated="", steps=[], failure="", outcome="",
+    )  # fmt: skip
     journal.write(lake, job)
     others = [other for other, _ in _journals(lake, job) if not other.outcome]
     if any(other.name != name for other in others):

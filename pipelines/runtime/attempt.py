@@ -264,10 +264,10 @@ class RunAttempt:
         saved = Directory(self._saved.target.location).confined()
         for name in ("records", "between", "restored"):
             self.directory.delete_tree(name)
-        outputs: dict[str, list[list[Any]]] = {name: [] for name in self.job.sinks}
+        outputs: dict[str, list[tuple[str, int, int]]] = {name: [] for name in self.job.sinks}
         for file in self._files:
             if file.target.name:
-                outputs[file.target.name].append([file.target.path, file.size, file.rows])
+                outputs[file.target.name].append((file.target.path, file.size, file.rows))
         for name, sink in self.job.sinks.items():  # nothing computes them again
             Directory(sink.path).confined().sync_files(path for path, *_ in outputs[name])
         results = {

@@ -11,7 +11,6 @@ import logging
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.json as pj
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from statelake.pipelines.lake.catalog.run_log import Offset
 from statelake.pipelines.lake.tables.table_log import file_actions
 from statelake.pipelines.lake.tables.tables import log_path
 from statelake.state_core.errors import LakeError, NotALakeError, StateError, UnreadableTableError
@@ -27,7 +27,6 @@ from statelake.state_core.files.storage_options import storage_options
 from statelake.state_core.runtime.process.jobs import SourceNode
 
 LOG = logging.getLogger(__name__)
-Offset: TypeAlias = "dict[str, Any]"
 BATCH_ROWS = 1 << 16
 APPEND_ONLY = (
     "a source must only grow: start the job again without state, or give it a table that keeps "

@@ -15,6 +15,7 @@
 `compression`       Snappy blocks, and Flink's stream decorators
 `store_requests`    requests that Arrow lacks: writes that only one of several writers wins, reads
                     of objects whose size is known
+`outside`           JSON and rows that anyone may have written, checked by types
 `toml`              TOML of files that may be somebody else's
 `copies`            copies, in a temporary file, of streams without random access
 `workers`           threads that read or copy, for which a command that is told to end does not wait

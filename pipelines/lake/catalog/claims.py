@@ -17,10 +17,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Annotated, Any, TypeAlias
 
-from statelake.pipelines.lake.catalog.processes import PROCESS_RULES
+import msgspec
+from msgspec import Meta
+
+from statelake.pipelines.lake.catalog.processes import Process
 from statelake.pipelines.lake.tables.names import (
     is_edited_file,
     is_table_of,
@@ -29,53 +33,22 @@ from statelake.pipelines.lake.tables.names import (
     is_unmanaged_name,
     token_of,
 )
-from statelake.pipelines.lake.tables.record_rules import TEXT, TEXTS, Rule, broken_rule
 from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.files.outside import checked, parse_json
 
 PREFIX = "statelake."
 LONGEST = 64 << 20
-_TEXT_MAP = Rule(
-    lambda value: isinstance(value, dict) and all(isinstance(item, str) for item in value.values()),
-    "texts by name",
-)
-_FILES = Rule(
-    lambda value: isinstance(value, dict) and all(map(TEXTS.kept, value.values())),
-    "files by table",
-)
-_VERSIONS = Rule(
-    lambda value: (
-        isinstance(value, dict)
-        and all(type(item) is int and 0 <= item < 10**20 for item in value.values())
-    ),
-    "versions by table",
-)
-_IS_SWITCH = Rule(lambda value: isinstance(value, bool), "true or false")
-_NUMBERS = ("partition", "first", "last", "rows", "size")
-_NEW_FILE = Rule(
-    lambda value: (
-        value is None
-        or (
-            isinstance(value, dict)
-            and value.keys() == {"path", *_NUMBERS}
-            and is_unit_path(str(value["path"]))
-            and all(type(value[name]) is int for name in _NUMBERS)
-        )
-    ),
-    "a file of ours",
-)
-_REPLACED = Rule(
-    lambda value: (
-        isinstance(value, dict)
-        and all(
-            isinstance(files, dict) and all(map(_NEW_FILE.kept, files.values()))
-            for files in value.values()
-        )
-    ),
-    "new files by table and old file",
-)
-_PROCESS = Rule(
-    lambda value: isinstance(value, dict) and broken_rule(value, PROCESS_RULES) is None, "a process"
-)
+
+
+class NewFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file that an erasure puts in an old one's place, as in `DataFile`."""
+
+    path: str
+    partition: int
+    first: int
+    last: int
+    rows: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -117,7 +90,7 @@ class ErasureClaim:
     every_job: bool
     token: str
     switched: bool
-    replaced: Mapping[str, Mapping[str, Mapping[str, Any] | None]]
+    replaced: Mapping[str, Mapping[str, NewFile | None]]
     said: Mapping[str, Any]
     process: Mapping[str, Any]
 
@@ -142,28 +115,12 @@ class DeletionClaim:
     carried: Sequence[str] = ()
     tables: Sequence[str] = ()
     shown: Sequence[str] = ()
-    logs: Mapping[str, int] = field(default_factory=dict)
+    logs: Mapping[str, Annotated[int, Meta(ge=0, lt=1 << 62)]] = field(default_factory=dict)
 
 
 Claim: TypeAlias = AttemptClaim | ErasureClaim | DeletionClaim
 
-_RULES: Mapping[type, Mapping[str, Rule]] = {
-    AttemptClaim: {
-        "job": TEXT, "snapshot_id": TEXT, "operation": TEXT, "builds_on": _TEXT_MAP,
-        "tables": TEXTS, "process": _PROCESS,
-    },
-    ErasureClaim: {
-        "jobs": TEXTS, "every_job": _IS_SWITCH,
-        "token": Rule(lambda value: is_token(str(value)), "a token"),
-        "switched": _IS_SWITCH, "replaced": _REPLACED,
-        "said": Rule(lambda value: isinstance(value, dict), "what was found"), "process": _PROCESS,
-    },
-    DeletionClaim: {
-        "job": TEXT, "files": _FILES, "tokens": TEXTS, "carried": TEXTS, "tables": TEXTS,
-        "shown": TEXTS, "logs": _VERSIONS,
-    },
-}  # fmt: skip
-_KINDS: Mapping[str, type] = {
+_KINDS: Mapping[str, type[Claim]] = {
     "attempt": AttemptClaim, "erasure": ErasureClaim, "deletion": DeletionClaim,
 }  # fmt: skip
 
@@ -287,24 +244,24 @@ def is_claim(key: str) -> bool:
 
 
 def _read_claim(kind: str, name: str, text: str, place: str) -> Claim:
+    refused = partial(
+        DamagedLakeError,
+        place=place,
+        remedy="statelake did not write that: see who else writes into the lake, and take the"
+        " property out with ALTER TABLE ... UNSET TBLPROPERTIES",
+    )
     cls = _KINDS[kind]
-    try:
-        values = json.loads(text) if len(text) <= LONGEST else None
-    except (ValueError, RecursionError) as error:
-        raise _foreign(f"malformed JSON ({error})", place) from error
-    if not isinstance(values, dict):
-        raise _foreign("it has not the fields of a claim", place)
-    if cls is DeletionClaim:
+    values = parse_json(text, refused, LONGEST)
+    if cls is DeletionClaim and isinstance(values, dict):
         values = {"logs": {}, **values}  # not in those of older versions of statelake
-    if values.keys() != _RULES[cls].keys():
-        raise _foreign("it has not the fields of a claim", place)
-    fault = broken_rule(values, _RULES[cls])
-    if fault is not None:
-        raise _foreign(f"{fault[0]}: {fault[1]}", place)
-    claim: Claim = cls(**values)
+    if not isinstance(values, dict) or values.keys() != cls.__dataclass_fields__.keys():
+        raise refused("it has not the fields of a claim")
+    claim: Claim = checked(values, cls, refused)
+    if not isinstance(claim, DeletionClaim):
+        checked(claim.process, Process, lambda problem: refused(f"process: {problem}"))
     problem = _problem_of(name, claim)
     if problem:
-        raise _foreign(problem, place)
+        raise refused(problem)
     return claim
 
 
@@ -320,12 +277,16 @@ def _problem_of(name: str, claim: Claim) -> str:
         others = [table for table in claim.tables if not is_table_of(claim.job, table)]
         return f"{others[0]!r:.200} is no table of job {claim.job!r}" if others else ""
     if isinstance(claim, ErasureClaim):
-        others = [
+        if not is_token(claim.token):
+            return f"{claim.token!r:.200} is no token"
+        new = [file.path for files in claim.replaced.values() for file in files.values() if file]
+        others = [path for path in new if not is_unit_path(path)]
+        others += [
             table
             for table in claim.replaced
             if not any(is_table_of(job, table) for job in claim.jobs)
         ]
-        return f"{others[0]!r:.200} is no table of its jobs" if others else ""
+        return f"{others[0]!r:.200} is no file of ours, or no table of its jobs" if others else ""
     others = [
         table
         for table in (*claim.files, *claim.tables, *claim.shown, *claim.logs)
@@ -342,19 +303,10 @@ def _problem_of(name: str, claim: Claim) -> str:
     return f"{others[0]!r:.200} is no file or table of job {claim.job!r}" if others else ""
 
 
-def _foreign(problem: str, place: str) -> DamagedLakeError:
-    return DamagedLakeError(
-        problem,
-        place=place,
-        remedy="statelake did not write that: see who else writes into the lake, and take the"
-        " property out with ALTER TABLE ... UNSET TBLPROPERTIES",
-    )
-
-
 def _plain(claim: Claim) -> dict[str, Any]:
     return {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in asdict(claim).items()
+        key: value
+        for key, value in msgspec.to_builtins(claim).items()
         if key != "logs" or value  # which older versions of statelake don't know
     }
 

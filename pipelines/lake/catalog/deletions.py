@@ -30,7 +30,7 @@ from deltalake.exceptions import CommitFailedError
 
 from statelake.pipelines.lake.catalog.catalog import Catalog, CatalogChange, CatalogVersion
 from statelake.pipelines.lake.catalog.claims import DeletionClaim
-from statelake.pipelines.lake.catalog.processes import read_note
+from statelake.pipelines.lake.catalog.processes import Process, read_note
 from statelake.pipelines.lake.catalog.unmanaged_state import UNMANAGED_DIRECTORY
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.pipelines.lake.tables.log_entries import LOG_DIRECTORY, read_entry
@@ -637,7 +637,7 @@ def sweep_notes(lake: Catalog, *, dry_run: bool = False) -> Freed:
         f"{folder}/{name}" for folder in OLD_NOTES for name in lake.directory.names(folder)
     ):
         try:
-            note = read_note(lake.directory, path, {})
+            _, note = read_note(lake.directory, path, Process)
             size = lake.directory.size(path)
         except StateError as error:
             LOG.warning("left alone: %s", error)

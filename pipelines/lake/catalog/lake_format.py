@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import pyarrow as pa
+from msgspec import Meta
 
 from statelake.pipelines.lake.catalog.catalog_rows import with_columns_of
-from statelake.pipelines.lake.tables.record_rules import Rule, broken_rule
 from statelake.pipelines.lake.tables.records import SNAPSHOT_SCHEMA
 from statelake.state_core.errors import DamagedLakeError, LakeFormatError
+from statelake.state_core.files.outside import decoded
 from statelake.state_core.printable import Printed
 
 FORMAT = 1
@@ -34,19 +36,7 @@ READERS: Mapping[str, str] = {SEVERAL_FILES: "0.1.0", NAMED_COLUMNS: "0.1.0"}
 WRITERS: Mapping[str, str] = {}
 LONGEST, LONGEST_NAME = 1 << 13, 100
 
-_NAME = Rule(lambda value: isinstance(value, str) and len(value) <= LONGEST_NAME, "a short text")
-_FEATURES = Rule(
-    lambda value: (
-        isinstance(value, dict) and all(_NAME.kept(text) for pair in value.items() for text in pair)
-    ),
-    "versions of statelake by feature",
-)
-_RULES: Mapping[str, Rule] = {
-    "version": Rule(lambda value: type(value) is int and value > 0, "a number above 0"),
-    "readers": _FEATURES,
-    "writers": _FEATURES,
-    "written_by": _NAME,
-}
+_Name: TypeAlias = Annotated[str, Meta(max_length=LONGEST_NAME)]
 
 
 @dataclass(frozen=True)
@@ -60,10 +50,10 @@ class LakeFormat:
         written_by: The statelake that created the lake, or upgraded it.
     """
 
-    version: int = 0
-    readers: Mapping[str, str] = field(default_factory=dict)
-    writers: Mapping[str, str] = field(default_factory=dict)
-    written_by: str = ""
+    version: Annotated[int, Meta(ge=1)]
+    readers: Mapping[_Name, _Name]
+    writers: Mapping[_Name, _Name]
+    written_by: _Name
 
     def to_properties(self) -> dict[str, str]:
         """Return the properties of the catalog that hold it."""
@@ -175,24 +165,14 @@ def read_format(properties: Mapping[str, str | None], place: str) -> LakeFormat:
     """
     text = properties.get(FORMAT_KEY)
     if text is None:
-        return LakeFormat()
-    values: Any = None
-    problem = "malformed JSON"
-    try:
-        values = json.loads(text) if len(text) <= LONGEST else None
-    except (ValueError, RecursionError) as error:
-        problem = f"malformed JSON ({error})"
-    if isinstance(values, dict):  # a newer one may have more fields
-        fault = broken_rule(values, _RULES)
-        if fault is None:
-            return LakeFormat(**{name: values[name] for name in _RULES})
-        problem = f"{fault[0]}: {fault[1]}"
-    raise DamagedLakeError(
-        problem,
+        return LakeFormat(0, {}, {}, "")
+    refused = partial(
+        DamagedLakeError,
         place=f"{place}, property {FORMAT_KEY}",
         remedy="statelake did not write that: see who else writes into the lake, and restore the"
         " catalog's table from a backup",
     )
+    return decoded(text, LakeFormat, refused, LONGEST)  # a newer one may have more fields
 
 
 def installed() -> str:

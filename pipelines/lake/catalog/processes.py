@@ -8,29 +8,33 @@ containers, and clocks nothing at all.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from statelake.pipelines.lake.tables.record_rules import Rule, broken_rule
+import msgspec
+from msgspec import Meta
+
 from statelake.state_core.errors import DamagedLakeError
 from statelake.state_core.files.filesystem import Directory
+from statelake.state_core.files.outside import checked, parse_json
 
 LONGEST_NOTE = 16 << 20
-_TEXT = Rule(lambda value: isinstance(value, str), "text")
-_LATER = Rule(lambda value: value is None or isinstance(value, str), "text")
-PROCESS_RULES: Mapping[str, Rule] = {
-    "host": _TEXT,
-    "process": Rule(lambda value: type(value) is int and 0 < value < 1 << 31, "a process's number"),
-    "begun": _LATER,  # notes of older versions have neither
-    "processes": _LATER,
-    "started": Rule(lambda value: isinstance(value, int | float) and value >= 0, "a time"),
-}
+Work = TypeVar("Work")
+
+
+class Process(msgspec.Struct, kw_only=True):
+    """The description of a process; older notes have neither `begun` nor `processes`."""
+
+    host: str
+    process: Annotated[int, Meta(gt=0, lt=1 << 31)]
+    begun: str | None = None
+    processes: str | None = None
+    started: Annotated[float, Meta(ge=0)]
 
 
 def this_process() -> dict[str, Any]:
@@ -67,36 +71,31 @@ def described(process: Mapping[str, Any]) -> str:
     return f"process {process['process']} on {process['host']}"
 
 
-def read_note(directory: Directory, path: str, rules: Mapping[str, Rule]) -> dict[str, Any]:
+def read_note(directory: Directory, path: str, kind: type[Work]) -> tuple[Work, dict[str, Any]]:
     """Read a note in a file: the description of a process, and of its work.
 
     Args:
         directory: The directory of the file.
         path: The file.
-        rules: The rules of its fields besides the process.
+        kind: The type of the work.
+
+    Returns:
+        The work, and all of the note, with the process.
 
     Raises:
         MissingFileError: The file does not exist.
         DamagedLakeError: It is not a valid note.
     """
-    if directory.size(path) > LONGEST_NOTE:
-        raise _foreign("no note is that long", directory.full(path))
-    try:
-        note = json.loads(directory.read(path))
-    except (ValueError, RecursionError) as error:
-        raise _foreign(f"no note of ours ({error})", directory.full(path)) from error
-    if not isinstance(note, dict):
-        raise _foreign("no note of ours", directory.full(path))
-    fault = broken_rule(note, {**PROCESS_RULES, **rules})
-    if fault is not None:
-        raise _foreign(f"{fault[0]}: {fault[1]}", directory.full(path))
-    return dict(note)
-
-
-def _foreign(problem: str, place: str) -> DamagedLakeError:
-    return DamagedLakeError(
-        problem, place=place, remedy="statelake did not write that note: remove the file"
+    refused = partial(
+        DamagedLakeError,
+        place=directory.full(path),
+        remedy="statelake did not write that note: remove the file",
     )
+    if directory.size(path) > LONGEST_NOTE:
+        raise refused("no note is that long")
+    note: dict[str, Any] = parse_json(directory.read(path), refused, LONGEST_NOTE)
+    checked(note, Process, refused)
+    return checked(note, kind, refused), note
 
 
 @cache

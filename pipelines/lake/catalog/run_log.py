@@ -28,17 +28,21 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, TypeAlias, TypedDict, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from statelake.pipelines.lake.catalog.attempts import watch
 from statelake.pipelines.lake.catalog.processes import described, is_gone, read_note
-from statelake.pipelines.lake.tables.record_rules import Rule, broken_rule
+from statelake.pipelines.lake.tables.records import Parallelism
 from statelake.state_core.errors import ConflictError, CorruptSnapshotError, MissingFileError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
-from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
+from statelake.state_core.files.outside import Refusal, checked, decoded, matching
 from statelake.state_core.runtime.commit import CheckpointId
 
 VERSION = 1
@@ -53,74 +57,22 @@ _LOCK = re.compile(r"running(-([0-9a-f]{16}))?\.json")
 MOST_GIVEN_UP = (1 << 16) - 1
 
 
-def _is_number(value: object) -> bool:
-    return type(value) is int and abs(value) < 1 << 62
+_Number: TypeAlias = Annotated[int, Meta(gt=-(1 << 62), lt=1 << 62)]
+_Count: TypeAlias = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
-def _is_count(value: object) -> bool:
-    return _is_number(value) and value >= 0  # type: ignore[operator]
+class _Lock(msgspec.Struct):
+    """The lock of a process; those of older versions have neither number."""
+
+    run: _Count | None = None
+    number: Annotated[int, Meta(ge=0, le=MOST_GIVEN_UP)] | None = None
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+class Offset(TypedDict, total=False):
+    """How far a source was read: a table's version, or the bytes of each file."""
 
-
-def _each(kept: Callable[[Any], bool]) -> Callable[[object], bool]:
-    """Return a test whether a value maps names to values of a kind."""
-    return lambda value: isinstance(value, dict) and all(map(kept, value.values()))
-
-
-def _is_marker(value: object) -> bool:
-    return _is_text(value) or _each(_is_text)(value)
-
-
-def _is_offset(value: object) -> bool:
-    """Return whether a value is an offset: a table's version, or the bytes of each file."""
-    if not isinstance(value, dict):
-        return False
-    return _is_count(value.get("version", 0)) and _each(_is_count)(value.get("files", {}))
-
-
-def _is_output(value: object) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(item, list)
-        and len(item) == 3
-        and _is_text(item[0])
-        and all(map(_is_count, item[1:]))
-        for item in value
-    )
-
-
-_GROUPS = Rule(
-    lambda value: _is_number(value) and 1 <= value <= MAX_PARALLELISM_LIMIT,
-    f"1 to {MAX_PARALLELISM_LIMIT}",
-)
-_WATERMARK = Rule(lambda value: value is None or _is_number(value), "a time in milliseconds")
-_TIMES = Rule(_each(_is_number), "a time of each source")
-_OFFSETS = Rule(_each(_is_offset), "an offset of each source")
-_COUNT = Rule(_is_count, "0 or more")
-PLAN_RULES: Mapping[str, Rule] = {
-    "run": _COUNT, "parallelism": _GROUPS, "max_parallelism": _GROUPS, "processing_time": _COUNT,
-    "begins": _OFFSETS, "ends": _OFFSETS, "restore": Rule(_is_text, "a snapshot"),
-    "watermark": _WATERMARK, "latest": _TIMES,
-    "final": Rule(lambda value: isinstance(value, bool), "true or false"),
-}  # fmt: skip
-PREPARED_RULES: Mapping[str, Rule] = {
-    "attempt": Rule(
-        lambda value: _is_text(value) and _ATTEMPT.fullmatch(value) is not None, "an attempt"
-    ),
-    "savepoint": Rule(_is_text, "a directory"), "watermark": _WATERMARK, "latest": _TIMES,
-    "outputs": Rule(_each(_is_output), "the files of each sink: path, bytes and rows"),
-    "records": _COUNT, "markers": Rule(_each(_is_marker), "markers of each task, by backend"),
-    "counts": Rule(_each(_each(_is_number)), "counts of each task"),
-    "state_bytes": _COUNT,
-}  # fmt: skip
-LOCK_RULES: Mapping[str, Rule] = {  # locks of older versions have neither
-    "run": Rule(lambda value: value is None or _is_count(value), "a run"),
-    "number": Rule(
-        lambda value: value is None or (_is_count(value) and value <= MOST_GIVEN_UP), "a number"
-    ),
-}
+    version: _Count
+    files: dict[str, _Count]
 
 
 @dataclass(frozen=True)
@@ -147,8 +99,7 @@ class Turn:
         return f"attempt-{self.number:04x}{secrets.token_hex(4)}"
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The plan of a run.
 
     Attributes:
@@ -164,15 +115,15 @@ class Plan:
         final: Whether the streams end with it.
     """
 
-    run: int
-    parallelism: int
-    max_parallelism: int
-    processing_time: int
-    begins: dict[str, Any]
-    ends: dict[str, Any]
+    run: _Count
+    parallelism: Parallelism
+    max_parallelism: Parallelism
+    processing_time: _Count
+    begins: dict[str, Offset]
+    ends: dict[str, Offset]
     restore: str = ""
-    watermark: int | None = None
-    latest: dict[str, int] = field(default_factory=dict)
+    watermark: _Number | None = None
+    latest: dict[str, _Number] = msgspec.field(default_factory=dict)
     final: bool = False
 
     @property
@@ -181,8 +132,7 @@ class Plan:
         return CheckpointId(self.processing_time, 0)
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The prepared result of a run.
 
     Attributes:
@@ -198,15 +148,15 @@ class Prepared:
         state_bytes: The size of the state, as a savepoint.
     """
 
-    attempt: str
+    attempt: Annotated[str, matching(_ATTEMPT.pattern)]
     savepoint: str
-    watermark: int | None
-    latest: dict[str, int]
-    outputs: dict[str, list[list[Any]]]
-    records: int
-    markers: dict[str, dict[str, str] | str] = field(default_factory=dict)
-    counts: dict[str, dict[str, int]] = field(default_factory=dict)
-    state_bytes: int = 0
+    watermark: _Number | None
+    latest: dict[str, _Number]
+    outputs: dict[str, list[tuple[str, _Count, _Count]]]
+    records: _Count
+    markers: dict[str, dict[str, str] | str] = msgspec.field(default_factory=dict)
+    counts: dict[str, dict[str, _Number]] = msgspec.field(default_factory=dict)
+    state_bytes: _Count = 0
 
 
 def output_directory(job: str, run: int, attempt: str) -> str:
@@ -253,9 +203,9 @@ class RunLog:
         Raises:
             CorruptSnapshotError: The plan is not valid.
         """
-        plan = self._read(run, "plan.json", Plan, PLAN_RULES)
+        plan = self._read(run, "plan.json", Plan)
         if plan is not None and plan.run != run:
-            raise self._refused(run, "plan.json", f"run: {plan.run}, which is another run")
+            raise self._refusal(run, "plan.json")(f"run: {plan.run}, which is another run")
         return plan
 
     def prepared(self, run: int) -> Prepared | None:
@@ -273,18 +223,18 @@ class RunLog:
         return [name for name in self.run_directory(run).names() if _PREPARED.fullmatch(name)]
 
     def _prepared(self, run: int, name: str) -> Prepared | None:
-        prepared = self._read(run, name, Prepared, PREPARED_RULES)
+        prepared = self._read(run, name, Prepared)
         if prepared is None:
             return None
         if prepared.savepoint != f"{prepared.attempt}/{SAVEPOINT}":
             problem = f"savepoint: {prepared.savepoint!r:.200}, which is not the attempt's"
-            raise self._refused(run, name, problem)
+            raise self._refusal(run, name)(problem)
         within = re.escape(output_directory(self.job, run, prepared.attempt))
         ours = re.compile(within + r"/[\w.-]+\.parquet", re.ASCII)
         for path in (file[0] for files in prepared.outputs.values() for file in files):
             if not ours.fullmatch(path):
                 problem = f"outputs: {path!r:.200}, which is no file of the attempt's"
-                raise self._refused(run, name, problem)
+                raise self._refusal(run, name)(problem)
         return prepared
 
     def done(self, run: int) -> bool:
@@ -297,7 +247,7 @@ class RunLog:
         Raises:
             ConflictError: Another process has written one.
         """
-        if not self._write_new(plan.run, "plan.json", asdict(plan)):
+        if not self._write_new(plan.run, "plan.json", msgspec.structs.asdict(plan)):
             raise self._taken_over()
 
     def write_prepared(self, turn: Turn, prepared: Prepared) -> None:
@@ -306,7 +256,8 @@ class RunLog:
         Raises:
             ConflictError: The turn was given up, as its process was taken for dead.
         """
-        if not self._write_new(turn.run, _prepared_name(turn.number), asdict(prepared)):
+        content = msgspec.structs.asdict(prepared)
+        if not self._write_new(turn.run, _prepared_name(turn.number), content):
             self.run_directory(turn.run).delete_tree(prepared.attempt)
             raise self._taken_over()
 
@@ -400,7 +351,7 @@ class RunLog:
         for name in self.directory.names():
             if _LOCK.fullmatch(name):
                 with suppress(MissingFileError):  # it has just ended
-                    yield name, read_note(self.directory, name, LOCK_RULES)
+                    yield name, read_note(self.directory, name, _Lock)[1]
 
     def lock(self, mine: dict[str, Any]) -> Turn:
         """Keep other processes from running the job until `unlock`.
@@ -451,31 +402,17 @@ class RunLog:
         # if a store's response was lost, the file is this process's own
         return directory.write_new(name, data) or directory.read(name) == data
 
-    def _read(
-        self, run: int, name: str, kind: Callable[..., Word], rules: Mapping[str, Rule]
-    ) -> Word | None:
+    def _read(self, run: int, name: str, kind: type[Word]) -> Word | None:
         content = self._content(run, name)
-        if content is None:
-            return None
-        try:
-            parsed = kind(**content)
-        except TypeError as error:
-            raise self._refused(run, name, f"this is no word of a run ({error})") from error
-        fault = broken_rule(vars(parsed), rules)
-        if fault is not None:
-            raise self._refused(run, name, f"{fault[0]}: {fault[1]}")
-        return parsed
+        return None if content is None else checked(content, kind, self._refusal(run, name))
 
     def _content(self, run: int, name: str) -> dict[str, Any] | None:
         """Return the content of a run's file; None if it does not exist."""
         directory = self.run_directory(run)
         if not directory.is_file(name):
             return None
-        try:
-            content: dict[str, Any] = json.loads(directory.read(name))
-            version = content.pop("version")
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-            raise self._refused(run, name, f"this is no word of a run ({error})") from error
+        content = decoded(directory.read(name), dict[str, Any], self._refusal(run, name))
+        version = content.pop("version", None)
         if version != VERSION:
             raise CorruptSnapshotError(
                 f"of version {version!r:.200}", place=directory.full(name),
@@ -483,9 +420,9 @@ class RunLog:
             )  # fmt: skip
         return content
 
-    def _refused(self, run: int, name: str, problem: str) -> CorruptSnapshotError:
-        return CorruptSnapshotError(
-            problem,
+    def _refusal(self, run: int, name: str) -> Refusal:
+        return partial(
+            CorruptSnapshotError,
             place=self.run_directory(run).full(name),
             remedy="statelake did not write that: restore the file from a backup of the lake",
         )

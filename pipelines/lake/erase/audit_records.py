@@ -14,15 +14,16 @@ import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
+import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit, until_committed
 from statelake.pipelines.lake.tables.names import ERASURE_RECORDS, new_edited_file
-from statelake.pipelines.lake.tables.record_rules import TEXT, TEXTS, Rule, broken_rule
 from statelake.pipelines.lake.tables.tables import (
     CONFIGURATION,
     StateTable,
@@ -31,6 +32,7 @@ from statelake.pipelines.lake.tables.tables import (
     read_rows,
 )
 from statelake.state_core.errors import DamagedLakeError, MissingFileError, UnsafePathError
+from statelake.state_core.files.outside import checked, one_of, parse_json
 
 ERASE = "erase"
 SCHEMA = pa.schema(
@@ -47,20 +49,24 @@ SCHEMA = pa.schema(
 )
 
 AUDIT = "audit"
-_NUMBER = Rule(lambda value: isinstance(value, int), "a whole number")
-FIELDS: Mapping[str, Rule] = dict.fromkeys(SCHEMA.names, TEXT) | {
-    "number": _NUMBER,
-    "kind": Rule(lambda value: value in (ERASE, AUDIT), "one of 'audit', 'erase'"),
-}
-DEFAULTS: Mapping[str, Any] = {"asked": "", "only": []}  # fields that older versions did not record
-SAID: Mapping[str, Mapping[str, Rule]] = {
-    ERASE: {"asked": TEXT, "jobs": TEXTS, "only": TEXTS},
-    AUDIT: {
-        "erasure": TEXT, "hit_count": _NUMBER, "rows": _NUMBER, "not_unpacked": TEXTS,
-        "unread": TEXT,
-    },
-}  # fmt: skip
-"""The rules of the content's fields that are read again, by the record's kind."""
+
+
+class _Erasure(msgspec.Struct):
+    """What is read again of the content of an erasure's record; older ones have two fields less."""
+
+    jobs: list[str]
+    asked: str = ""
+    only: list[str] = []
+
+
+class _Audit(msgspec.Struct):
+    """What is read again of the content of an audit's record."""
+
+    erasure: str
+    hit_count: int
+    rows: int
+    not_unpacked: list[str]
+    unread: str
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class AuditRecord:
     """
 
     number: int
-    kind: str
+    kind: Annotated[str, one_of((ERASE, AUDIT))]
     request: str
     recorded_at: str
     requested_by: str
@@ -102,21 +108,15 @@ class AuditRecord:
         Raises:
             DamagedLakeError: It breaks a rule.
         """
-        fault = broken_rule(asdict(self), FIELDS)
-        try:
-            said = json.loads(self.said) if fault is None else {}
-        except (ValueError, RecursionError) as error:
-            said, fault = {}, ("said", f"no JSON ({type(error).__name__})")
-        if fault is None:
-            values = {**DEFAULTS, **said} if isinstance(said, dict) else {}
-            fault = broken_rule(values, SAID[self.kind])
-        if fault is not None:
-            raise DamagedLakeError(
-                f"record {self.number} of erasures, {fault[0]}: {fault[1]}",
-                place=place,
-                remedy="statelake did not write that: see who else writes into the lake, and take"
-                " the table from a copy",
-            )
+        refused = partial(
+            DamagedLakeError,
+            place=f"{place}, record {self.number} of erasures",
+            remedy="statelake did not write that: see who else writes into the lake, and take"
+            " the table from a copy",
+        )
+        checked(asdict(self), AuditRecord, refused)
+        said = parse_json(self.said, refused)
+        checked(said, _Erasure if self.kind == ERASE else _Audit, refused)
 
 
 def requester_here() -> str:

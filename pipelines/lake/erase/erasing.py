@@ -33,6 +33,8 @@ from functools import partial
 from itertools import chain, zip_longest
 from typing import Any
 
+import msgspec
+
 from statelake.pipelines.engine import Engine, LocalEngine, Progress
 from statelake.pipelines.lake.catalog.attempts import (
     Heartbeat,
@@ -48,7 +50,7 @@ from statelake.pipelines.lake.catalog.catalog import (
     RowsEdit,
 )
 from statelake.pipelines.lake.catalog.catalog_rows import rows_replaced
-from statelake.pipelines.lake.catalog.claims import AttemptClaim, Claims, ErasureClaim
+from statelake.pipelines.lake.catalog.claims import AttemptClaim, Claims, ErasureClaim, NewFile
 from statelake.pipelines.lake.catalog.deletions import (
     finish_deletions,
     named_files,
@@ -104,7 +106,6 @@ STEPS = (
 )  # fmt: skip
 SWITCH = STEPS.index("switch")
 LOG = logging.getLogger(__name__)
-_FILE_FIELDS = ("path", "partition", "first", "last", "rows", "size")
 # changed rows and deletion vectors, in files of Delta's engines
 _CHANGES = re.compile(r"_change_data/.+\.parquet|([\w=-]+/)?deletion_vector_[\w-]+\.bin", re.ASCII)
 
@@ -653,13 +654,14 @@ def _digests(records: Mapping[str, Sequence[SnapshotRecord]]) -> dict[tuple[str,
     }
 
 
-def _shown(file: DataFile) -> dict[str, Any]:
-    return {name: getattr(file, name) for name in _FILE_FIELDS}
+def _shown(file: DataFile) -> NewFile:
+    return NewFile(*(getattr(file, name) for name in NewFile.__struct_fields__))
 
 
-def _units(files: Mapping[str, Any]) -> dict[str, DataFile | None]:
+def _units(files: Mapping[str, NewFile | None]) -> dict[str, DataFile | None]:
     return {
-        old: None if new is None else DataFile(**new, fingerprint=b"") for old, new in files.items()
+        old: None if new is None else DataFile(**msgspec.structs.asdict(new), fingerprint=b"")
+        for old, new in files.items()
     }
 
 

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.recorded_sources import recorded_sources
 from statelake.pipelines.lake.query.table_names import operator_tables_by_name
-from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord, field_values
+from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from statelake.state_core.errors import StateError
 from statelake.state_core.printable import printable
 
@@ -41,22 +42,22 @@ def catalog_table(lake: Catalog, name: str) -> pa.Table:
 
 def _snapshots(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for record in records:
-        holds = [field_values(hold) for hold in record.holds]
-        yield field_values(record) | {"snapshot": record.snapshot_id, "holds": holds}
+        holds = [vars(hold) for hold in record.holds]
+        yield vars(record) | {"snapshot": record.snapshot_id, "holds": holds}
 
 
 def _operators(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         sizes = {"entries": operator.entries, "state_bytes": operator.state_bytes}
-        yield field_values(operator) | row | sizes
+        yield vars(operator) | row | sizes
 
 
 def _states(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         for state in operator.states:
-            yield field_values(state) | row | {"state": state.name, "key_type": operator.key_type}
+            yield vars(state) | row | {"state": state.name, "key_type": operator.key_type}
         for other in operator.operator_states:
-            yield field_values(other) | row | {
+            yield vars(other) | row | {
                 "state": other.name, "kind": other.mode, "entries": other.elements,
                 "namespace_type": "", "user_key_type": "", "ttl": False,
             }  # fmt: skip
@@ -66,7 +67,7 @@ def _key_groups(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:
     for operator, row in _each_operator(records):
         for state in operator.states:
             for key_group in state.key_groups:
-                yield field_values(key_group) | row | {"state": state.name}
+                yield msgspec.to_builtins(key_group) | row | {"state": state.name}
 
 
 def _tables(_: str, records: Iterable[SnapshotRecord]) -> Iterator[Row]:

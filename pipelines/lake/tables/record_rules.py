@@ -1,20 +1,16 @@
 """Rules of records, checked before these are used: anyone with write access may have written them.
 
-The rules of single values are a table; those of a whole record are the functions after it. A record
-that breaks one is refused by name, and no file that it names is read, written or deleted.
+The bounds of single values are in `records`; here is how they depend on each other. A record that
+breaks a rule is refused by name, and no file that it names is read, written or deleted.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any
 
 from statelake.pipelines.lake.tables.file_spans import (
-    BUCKET,
     KEY_GROUP,
     MAX_PARTITIONS,
     Partitioning,
@@ -29,113 +25,16 @@ from statelake.pipelines.lake.tables.names import (
 )
 from statelake.pipelines.lake.tables.records import (
     DataFile,
-    HoldRecord,
-    KeyGroupRecord,
     OperatorRecord,
     OperatorStateRecord,
-    PartRecord,
-    SliceRecord,
     SnapshotRecord,
     StateRecord,
-    SubtaskRecord,
     TableRecord,
-    UnmanagedFile,
     by_span,
-    field_values,
 )
-from statelake.state_core.formats.metadata.checkpoint_metadata import METADATA_VERSIONS
 from statelake.state_core.model.handles import DistributionMode
-from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
-from statelake.state_core.model.snapshot import StateKind
 
 Fault = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A rule of a value.
-
-    Attributes:
-        kept: Returns whether a value keeps the rule.
-        wanted: The expected value, in words.
-    """
-
-    kept: Callable[[Any], bool]
-    wanted: str
-
-
-def between(low: float, high: float = math.inf) -> Rule:
-    """Return the rule of a number in a range, its ends included."""
-    range_text = f"{low} to {high}" if high < math.inf else f"{low} or more"
-    return Rule(lambda value: low <= value <= high, range_text)
-
-
-def _one_of(values: Iterable[str]) -> Rule:
-    allowed = frozenset(values)
-    return Rule(allowed.__contains__, f"one of {', '.join(sorted(map(repr, allowed)))}")
-
-
-COUNT = between(0)
-NAME = Rule(bool, "a name")
-TEXT = Rule(lambda value: isinstance(value, str), "text")
-TEXTS = Rule(
-    lambda value: isinstance(value, list) and all(isinstance(item, str) for item in value), "texts"
-)
-_GROUPS = between(1, MAX_PARALLELISM_LIMIT)
-_TIME = Rule(lambda value: value is not None and value.tzinfo is not None, "a time with its zone")
-
-RULES: Mapping[type, Mapping[str, Rule]] = {
-    SnapshotRecord: {
-        "job": NAME,
-        "snapshot_id": NAME,
-        "compression": _one_of(("snappy", "none")),
-        "metadata_version": between(METADATA_VERSIONS[0], METADATA_VERSIONS[-1]),
-        "taken_at": _TIME,
-        "imported_at": _TIME,
-        "entries": COUNT,
-        "state_bytes": COUNT,
-        "written_bytes": COUNT,
-        "sequence": COUNT,
-    },
-    HoldRecord: {"since": _TIME},
-    UnmanagedFile: {"blob": Rule(is_unmanaged_name, "the name of a carried file"), "size": COUNT},
-    OperatorRecord: {
-        "operator_id": Rule(lambda value: len(value) == 32 and _is_hex(value), "32 hex digits"),
-        "parallelism": _GROUPS,
-        "max_parallelism": _GROUPS,
-        "operator_state_version": COUNT,
-    },
-    StateRecord: {
-        "kind": _one_of(kind.value for kind in StateKind),
-        "entries": COUNT,
-        "state_bytes": COUNT,
-    },
-    KeyGroupRecord: {"key_group": COUNT, "entries": COUNT, "state_bytes": COUNT},
-    OperatorStateRecord: {
-        "mode": _one_of(mode.name for mode in DistributionMode),
-        "elements": COUNT,
-        "state_bytes": COUNT,
-    },
-    SubtaskRecord: {"subtask": COUNT, "elements": COUNT, "state_bytes": COUNT},
-    TableRecord: {"version": COUNT, "partition_by": _one_of(("", KEY_GROUP, BUCKET))},
-    PartRecord: {"first": COUNT},
-    SliceRecord: {"first": COUNT},
-    DataFile: {
-        "path": Rule(is_unit_path, "`_data/`, an attempt's token, and a file of ours"),
-        "first": COUNT,
-        "rows": COUNT,
-        "size": COUNT,
-    },
-}
-
-
-def broken_rule(values: Mapping[str, Any], rules: Mapping[str, Rule]) -> Fault | None:
-    """Return the name and the fault of the first invalid value; None if all are valid."""
-    for name, rule in rules.items():
-        value = values.get(name)
-        if not rule.kept(value):
-            return name, f"{value!r:.200}, which is not {rule.wanted}"
-    return None
 
 
 def record_fault(record: SnapshotRecord, *, whole: bool) -> str:
@@ -150,7 +49,6 @@ def record_fault(record: SnapshotRecord, *, whole: bool) -> str:
 
 
 def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
-    yield from _broken(record, "")
     entries = sum(operator.entries for operator in record.operators)
     if whole and (record.entries, record.state_bytes) != (
         entries,
@@ -158,22 +56,14 @@ def _faults(record: SnapshotRecord, *, whole: bool) -> Iterator[Fault]:
     ):
         yield "entries", "they, or their bytes, are not those of its operators"
     yield from _repeated("operators", (operator.operator_id for operator in record.operators))
+    for unmanaged in record.carried:
+        if not is_unmanaged_name(unmanaged.blob):
+            yield "carried", f"{unmanaged.blob!r:.200} is not the name of a carried file"
     yield from _repeated("carried", (carried.blob for carried in record.carried))
     yield from _repeated("tables", (table.path for table in record.tables))
     for index, operator in enumerate(record.operators):
         for where, problem in _operator_faults(record.job, operator):
             yield f"operators[{index}] ({operator.label}), {where}", problem
-
-
-def _broken(value: Any, where: str) -> Iterator[Fault]:
-    """Yield values that break their rule, including those of nested records."""
-    fault = broken_rule(field_values(value), RULES[type(value)])
-    if fault is not None:
-        yield where + fault[0], fault[1]
-    for name, inner in field_values(value).items():
-        if isinstance(inner, list) and inner and type(inner[0]) in RULES:
-            for index, entry in enumerate(inner):
-                yield from _broken(entry, f"{where}{name}[{index}].")
 
 
 def _repeated(what: str, names: Iterable[object]) -> Iterator[Fault]:
@@ -256,6 +146,8 @@ def _table_faults(table: TableRecord, operator: OperatorRecord, *, keyed: bool) 
     files = by_span(table.units)
     span, before = (-1, -1), (-1, -1)
     for file in sorted(table.units, key=lambda record: record.first):
+        if not is_unit_path(file.path):
+            yield where, f"{file.path!r:.200} is not below `_data/` and an attempt's token"
         if not file.first <= file.last < end:
             yield where, f"{file.path} of {file.first} to {file.last}, and there are {end}"
         if file.first <= span[1] and not (keyed and (file.first, file.last) == span):
@@ -283,7 +175,3 @@ def _has_its_parts(file: DataFile) -> bool:
         and all(part.first <= part.last for part in file.parts)
         and all(part.last < following.first for part, following in pairwise(file.parts))
     )
-
-
-def _is_hex(text: str) -> bool:
-    return not set(text) - set("0123456789abcdef")

@@ -12,16 +12,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from functools import cache
-from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec import Meta
 
+from statelake.pipelines.lake.tables.file_spans import BUCKET, KEY_GROUP
 from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.files.outside import Count, checked, matching, one_of
+from statelake.state_core.formats.metadata.checkpoint_metadata import METADATA_VERSIONS
+from statelake.state_core.model.handles import DistributionMode
+from statelake.state_core.model.key_groups import MAX_PARALLELISM_LIMIT
 from statelake.state_core.model.measure import GroupSums
-from statelake.state_core.model.snapshot import RowNames
+from statelake.state_core.model.snapshot import RowNames, StateKind
 from statelake.state_core.printable import printable
 
+Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
+Parallelism: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_PARALLELISM_LIMIT)]
 GIVEN, OF_FILE = "given", "file"  # what says when a snapshot was taken
 
 
@@ -29,9 +39,9 @@ GIVEN, OF_FILE = "given", "file"  # what says when a snapshot was taken
 class KeyGroupRecord:
     """One key group of one state: its entries, and the bytes of their keys and values."""
 
-    key_group: int
-    entries: int
-    state_bytes: int
+    key_group: Count
+    entries: Count
+    state_bytes: Count
 
 
 @dataclass
@@ -44,7 +54,7 @@ class PartRecord:
         fingerprint: A hash of the content of these key groups.
     """
 
-    first: int
+    first: Count
     last: int
     fingerprint: bytes = field(repr=False)
 
@@ -75,10 +85,10 @@ class DataFile:
 
     path: str
     partition: int
-    first: int
+    first: Count
     last: int
-    rows: int
-    size: int
+    rows: Count
+    size: Count
     fingerprint: bytes = field(repr=False)
     parts: list[PartRecord] = field(default_factory=list, repr=False)
 
@@ -103,8 +113,8 @@ class TableRecord:
     """One table of the snapshot: its version, and its files at that version."""
 
     path: str
-    version: int
-    partition_by: str
+    version: Count
+    partition_by: Annotated[str, one_of(("", KEY_GROUP, BUCKET))]
     units: list[DataFile] = field(default_factory=list, repr=False)
 
 
@@ -140,15 +150,15 @@ class StateRecord:
     """
 
     name: str
-    kind: str
+    kind: Annotated[str, one_of(kind.value for kind in StateKind)]
     table: str
     namespace_type: str
     value_type: str
     user_key_type: str
     ttl: bool
     meta_info: bytes = field(repr=False)
-    entries: int = 0
-    state_bytes: int = 0
+    entries: Count = 0
+    state_bytes: Count = 0
     key_groups: list[KeyGroupRecord] = field(default_factory=list, repr=False)
     user_key_names: list[str] = field(default_factory=list)
     value_names: list[str] = field(default_factory=list)
@@ -175,9 +185,9 @@ class StateRecord:
 class SubtaskRecord:
     """One subtask's share of an operator state: elements, and their bytes."""
 
-    subtask: int
-    elements: int
-    state_bytes: int
+    subtask: Count
+    elements: Count
+    state_bytes: Count
 
 
 @dataclass
@@ -198,13 +208,13 @@ class OperatorStateRecord:
     """
 
     name: str
-    mode: str
+    mode: Annotated[str, one_of(mode.name for mode in DistributionMode)]
     table: str
     value_type: str
     key_type: str
     meta_info: bytes = field(repr=False)
-    elements: int = 0
-    state_bytes: int = 0
+    elements: Count = 0
+    state_bytes: Count = 0
     subtasks: list[SubtaskRecord] = field(default_factory=list, repr=False)
     disagreeing: list[int] = field(default_factory=list)
 
@@ -237,7 +247,7 @@ class SliceRecord:
         mark: A digest of their bytes as stored, and of what each table has of them.
     """
 
-    first: int
+    first: Count
     last: int
     mark: bytes = field(repr=False)
 
@@ -251,17 +261,17 @@ class OperatorRecord:
     `node`, `query` and `key_names` are what a plan of Flink SQL said at import; empty without one.
     """
 
-    operator_id: str
+    operator_id: Annotated[str, matching("[0-9a-f]{32}")]
     uid: str
     name: str
-    parallelism: int
-    max_parallelism: int
+    parallelism: Parallelism
+    max_parallelism: Parallelism
     key_type: str
     key_serializer: bytes = field(repr=False)
     states: list[StateRecord] = field(default_factory=list, repr=False)
     tables: list[TableRecord] = field(default_factory=list, repr=False)
     operator_states: list[OperatorStateRecord] = field(default_factory=list, repr=False)
-    operator_state_version: int = 0
+    operator_state_version: Count = 0
     node: str = ""
     query: str = ""
     key_names: list[str] = field(default_factory=list)
@@ -331,7 +341,7 @@ class UnmanagedFile:
 
     handle: str
     blob: str
-    size: int
+    size: Count
 
 
 @dataclass
@@ -339,7 +349,7 @@ class HoldRecord:
     """A hold: why a snapshot may not be dropped, and since when."""
 
     reason: str
-    since: datetime
+    since: Time
 
 
 @dataclass(repr=False)
@@ -378,29 +388,29 @@ class SnapshotRecord:
             empty in lakes that do not have it yet.
     """
 
-    job: str
-    snapshot_id: str
+    job: Name
+    snapshot_id: Name
     parent: str
     origin: str
     kind: str
     format: str
-    metadata_version: int
+    metadata_version: Annotated[int, Meta(ge=METADATA_VERSIONS[0], le=METADATA_VERSIONS[-1])]
     checkpoint_id: int
-    taken_at: datetime
-    imported_at: datetime
+    taken_at: Time
+    imported_at: Time
     source: str
     digest: str
-    compression: str
+    compression: Annotated[str, one_of(("snappy", "none"))]
     note: str
-    entries: int
-    state_bytes: int
-    written_bytes: int
+    entries: Count
+    state_bytes: Count
+    written_bytes: Count
     metadata: bytes
     carried: list[UnmanagedFile] = field(default_factory=list)
     operators: list[OperatorRecord] = field(default_factory=list)
     holds: list[HoldRecord] = field(default_factory=list)
     erased: list[str] = field(default_factory=list)
-    sequence: int = 0
+    sequence: Count = 0
     applied: str = ""
     taken_from: str = ""
 
@@ -486,7 +496,8 @@ class SnapshotRecord:
 
     def to_row(self) -> dict[str, Any]:
         """Return the row of the `snapshots` table."""
-        return _to_dict(self)
+        row: dict[str, Any] = msgspec.to_builtins(self, builtin_types=(bytes, datetime))
+        return row
 
     def to_table(self) -> pa.Table:
         """Return the row as a table, without a Python object for each nested value."""
@@ -497,10 +508,11 @@ class SnapshotRecord:
         """Return the record of a row, without columns that this version does not know.
 
         Raises:
-            DamagedLakeError: A value is not of its type.
+            DamagedLakeError: A value is not of its type, or out of bounds.
         """
-        record: SnapshotRecord = _from_dict(cls, row)
-        return record
+        kind: Any = cls  # mypy knows no hash of a class that is an argument of a cached function
+        empty = {name: hint() for name, hint, _ in _fields(kind) if hint in (str, int, bytes)}
+        return checked(empty | _without_nulls(row), cls, DamagedLakeError)
 
 
 def differing_copies(operators: Iterable[OperatorRecord]) -> list[str]:
@@ -536,7 +548,6 @@ _SCALARS = {
     bytes: pa.binary(),
     datetime: pa.timestamp("us", tz="UTC"),
 }
-_EMPTY: dict[Any, Any] = {str: "", int: 0, bool: False, bytes: b""}
 
 
 def _arrow_type(hint: Any) -> pa.DataType:
@@ -561,22 +572,6 @@ def _fields(cls: Any) -> list[tuple[str, Any, Any]]:
     ]
 
 
-def field_values(record: Any) -> dict[str, Any]:
-    """Return the value of each field of a record."""
-    kind: Any = type(record)
-    return {name: getattr(record, name) for name, _, _ in _fields(kind)}
-
-
-def _to_dict(record: Any) -> dict[str, Any]:
-    """Return all fields, also of nested records: `asdict` takes five times as long."""
-    row = field_values(record)
-    kind: Any = type(record)
-    for name, _, item in _fields(kind):
-        if item is not None and item not in _SCALARS:
-            row[name] = [_to_dict(inner) for inner in row[name]]
-    return row
-
-
 def _to_arrow(cls: Any, records: Sequence[Any]) -> pa.StructArray:
     """Return records of a class as an array, field by field."""
     columns = []
@@ -591,30 +586,11 @@ def _to_arrow(cls: Any, records: Sequence[Any]) -> pa.StructArray:
     return pa.StructArray.from_arrays(columns, fields=_arrow_fields(cls))
 
 
-def _from_dict(cls: Any, row: Any, where: str = "") -> Any:
-    if not isinstance(row, dict):
-        raise _mistyped(where, row)
-    values = {}
-    for name, hint, item in _fields(cls):
-        value = row.get(name)
-        if item is not None:
-            value = [] if value is None else value
-            if not isinstance(value, list):
-                raise _mistyped(where + name, value)
-            if item not in _SCALARS:
-                value = [_from_dict(item, v, f"{where}{name}[{i}].") for i, v in enumerate(value)]
-            elif any(type(v) is not item for v in value):
-                raise _mistyped(where + name, value)
-        elif value is None:
-            value = _EMPTY.get(hint)
-        elif type(value) is not hint:
-            raise _mistyped(where + name, value)
-        values[name] = value
-    return cls(**values)
-
-
-def _mistyped(where: str, value: object) -> DamagedLakeError:
-    return DamagedLakeError(f"{where}: {value!r:.200}, which is not of its type")
+def _without_nulls(value: Any) -> Any:
+    """Return a row without columns and fields that its lake does not have."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(v) for name, v in value.items() if v is not None}
+    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
 
 
 SNAPSHOT_SCHEMA = pa.schema(_arrow_fields(SnapshotRecord))

@@ -115,7 +115,7 @@ def index(rng: random.Random) -> SnapshotIndex:
             for path in names
         }
 
-    directory = successor(files("new"), successor(files("old"), DirIndex()))
+    directory = successor(files("new"), successor(files("old"), DirIndex.of()))
     metadata = SnapshotMetadata(identifier(rng), "job", "1", "Partition 3", "störe")
     return SnapshotIndex(
         rng.randrange(2**50), metadata, directory, rng.choice([None, "the one before"])

@@ -213,7 +213,7 @@ def test_a_restore_that_is_refused_removes_no_blob(
     assert isinstance(last, CheckpointV2)
     marker = last.markers[BLOB_STORE_FACTORY]["state"]
     store = FileSystemBlobStore(Directory(tmp_path / "blob"))
-    index = replace(read_index(store, marker), directory=DirIndex())
+    index = replace(read_index(store, marker), directory=DirIndex.of())
     store.directory.write(f"blobs/{marker}", write_snapshot_index(index))
     before = store.list("job=alerts-1")
     task = commits.RestoreTask(

@@ -21,7 +21,7 @@ JOB, ATTEMPT = "orders", "attempt-0123456789ab"
 PLAN = Plan(1, 2, 128, 1000, {"events": {}}, {"events": {"files": {"0.jsonl": 40}}})
 FILE = f"{output_directory(JOB, 1, ATTEMPT)}/kept-counter-0-00000.parquet"
 PREPARED = Prepared(
-    ATTEMPT, f"{ATTEMPT}/savepoint", None, {}, {"kept": [[FILE, 9, 1]]}, 1, {"counter-0": ""}
+    ATTEMPT, f"{ATTEMPT}/savepoint", None, {}, {"kept": [(FILE, 9, 1)]}, 1, {"counter-0": ""}
 )
 
 

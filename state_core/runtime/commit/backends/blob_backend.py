@@ -234,7 +234,7 @@ class _Backup(TaskBackupManager):
     def _send(self, store: str, checkpoint: CheckpointId) -> str:
         context = self.context
         marker, before = self._previous.get(store, (None, None))
-        old = before.directory if before else DirIndex()
+        old = before.directory if before else DirIndex.of()
         old_files = dict(present_files(old))
         folder = join(_prefix(context, store), str(checkpoint))
         source = context.stores.directory(store, checkpoint)
@@ -299,7 +299,7 @@ class _Backup(TaskBackupManager):
             attributes.group,
             attributes.permissions,
         )
-        return FileIndex(name, (FileBlob(blob),), metadata, checksum)
+        return FileIndex(name, (FileBlob(blob, 0),), metadata, checksum)
 
     def _checksum(self, local: str) -> int:
         checksum = 0

@@ -7,10 +7,14 @@ checkpoint log. It also names the previous snapshot, so that indexes form a chai
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
+import msgspec
+from msgspec import field
+
+from statelake.state_core.errors import CheckpointRecordError
+from statelake.state_core.files.outside import checked
 from statelake.state_core.runtime.commit.records.records import CheckpointId
 from statelake.state_core.runtime.commit.records.serdes import json_object, to_json, well_formed
 
@@ -18,8 +22,7 @@ ROOT = ""
 """The name of the directory itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileBlob:
+class FileBlob(msgspec.Struct, frozen=True):
     """A blob with part of a file.
 
     Attributes:
@@ -27,12 +30,11 @@ class FileBlob:
         offset: The position of its start in the file.
     """
 
-    id: str
-    offset: int = 0
+    id: str = field(name="blob-id")
+    offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FileMetadata:
+class FileMetadata(msgspec.Struct, frozen=True):
     """The attributes of a file when it was uploaded.
 
     Attributes:
@@ -44,16 +46,15 @@ class FileMetadata:
         permissions: The permissions in the form of `ls`: `rw-r--r--`.
     """
 
-    created: int
-    modified: int
+    created: int = field(name="creation-time-millis")
+    modified: int = field(name="last-modified-time-millis")
     size: int
     owner: str
     group: str
     permissions: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileIndex:
+class FileIndex(msgspec.Struct, frozen=True):
     """A file of a snapshot.
 
     Attributes:
@@ -63,14 +64,13 @@ class FileIndex:
         checksum: The CRC-32 of its content.
     """
 
-    name: str
+    name: str = field(name="file-name")
     blobs: tuple[FileBlob, ...]
-    metadata: FileMetadata
+    metadata: FileMetadata = field(name="file-metadata")
     checksum: int
 
 
-@dataclass(frozen=True, slots=True)
-class DirIndex:
+class DirIndex(msgspec.Struct, frozen=True):
     """A directory of a snapshot.
 
     Attributes:
@@ -81,11 +81,16 @@ class DirIndex:
         directories_removed: Removed directories of the previous snapshot.
     """
 
-    name: str = ROOT
-    files: tuple[FileIndex, ...] = ()
-    files_removed: tuple[FileIndex, ...] = ()
-    directories: tuple[DirIndex, ...] = ()
-    directories_removed: tuple[DirIndex, ...] = ()
+    name: str = field(name="dir-name")
+    files: tuple[FileIndex, ...] = field(name="files-present")
+    files_removed: tuple[FileIndex, ...] = field(name="files-removed")
+    directories: tuple[DirIndex, ...] = field(name="sub-dirs-present")
+    directories_removed: tuple[DirIndex, ...] = field(name="sub-dirs-removed")
+
+    @classmethod
+    def of(cls, name: str = ROOT, files: Iterable[FileIndex] = ()) -> DirIndex:
+        """Return a directory with these files alone."""
+        return cls(name, tuple(files), (), (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +125,7 @@ class SnapshotIndex:
 
     created: int
     metadata: SnapshotMetadata
-    directory: DirIndex = field(default_factory=DirIndex)
+    directory: DirIndex
     previous: str | None = None
 
 
@@ -173,7 +178,7 @@ def successor(files: Mapping[str, FileIndex], before: DirIndex, name: str = ROOT
         tuple(here),
         tuple(file for file in before.files if file not in kept),
         tuple(
-            successor(inside, old.get(folder, DirIndex(folder)), folder)
+            successor(inside, old.get(folder, DirIndex.of(folder)), folder)
             for folder, inside in below.items()
         ),
         tuple(directory for directory in before.directories if directory.name not in below),
@@ -193,7 +198,7 @@ def write_snapshot_index(index: SnapshotIndex) -> bytes:
                 "task-name": metadata.task,
                 "store-name": metadata.store,
             },
-            "dir-index": _write_directory(index.directory),
+            "dir-index": msgspec.to_builtins(index.directory),
             "prev-snapshot-index-blob-id": index.previous,
         }
     )
@@ -218,62 +223,8 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
                 str(metadata["task-name"]),
                 str(metadata["store-name"]),
             ),
-            _read_directory(fields["dir-index"]),
+            checked(fields["dir-index"], DirIndex, CheckpointRecordError),
             None if previous is None else str(previous),
         )
 
     return well_formed(place, build)
-
-
-def _write_directory(directory: DirIndex) -> dict[str, object]:
-    return {
-        "dir-name": directory.name,
-        "files-present": [_write_file(file) for file in directory.files],
-        "files-removed": [_write_file(file) for file in directory.files_removed],
-        "sub-dirs-present": [_write_directory(inner) for inner in directory.directories],
-        "sub-dirs-removed": [_write_directory(inner) for inner in directory.directories_removed],
-    }
-
-
-def _write_file(file: FileIndex) -> dict[str, object]:
-    metadata = file.metadata
-    return {
-        "file-name": file.name,
-        "blobs": [{"blob-id": blob.id, "offset": blob.offset} for blob in file.blobs],
-        "file-metadata": {
-            "creation-time-millis": metadata.created,
-            "last-modified-time-millis": metadata.modified,
-            "size": metadata.size,
-            "owner": metadata.owner,
-            "group": metadata.group,
-            "permissions": metadata.permissions,
-        },
-        "checksum": file.checksum,
-    }
-
-
-def _read_directory(fields: Mapping[str, Any]) -> DirIndex:
-    return DirIndex(
-        str(fields["dir-name"]),
-        tuple(map(_read_file, fields["files-present"])),
-        tuple(map(_read_file, fields["files-removed"])),
-        tuple(map(_read_directory, fields["sub-dirs-present"])),
-        tuple(map(_read_directory, fields["sub-dirs-removed"])),
-    )
-
-
-def _read_file(fields: Mapping[str, Any]) -> FileIndex:
-    metadata = fields["file-metadata"]
-    return FileIndex(
-        str(fields["file-name"]),
-        tuple(FileBlob(str(blob["blob-id"]), int(blob["offset"])) for blob in fields["blobs"]),
-        FileMetadata(
-            int(metadata["creation-time-millis"]),
-            int(metadata["last-modified-time-millis"]),
-            int(metadata["size"]),
-            str(metadata["owner"]),
-            str(metadata["group"]),
-            str(metadata["permissions"]),
-        ),
-        int(fields["checksum"]),
-    )

@@ -82,28 +82,35 @@ def ids(lake: Catalog, job: str | None = None) -> list[str]:
 
 
 texts = st.text(max_size=8)
-counts = st.integers(-(2**63), 2**63 - 1)
+names = st.text(min_size=1, max_size=8)
+numbers = st.integers(-(2**63), 2**63 - 1)
+counts = st.integers(0, 2**63 - 1)
+groups = st.integers(1, 1 << 15)
 times = st.datetimes(datetime.fromisoformat("1970-01-01"), timezones=st.just(timezone.utc))
 key_groups = st.lists(st.builds(KeyGroupRecord, counts, counts, counts), max_size=3)
 units = st.lists(
-    st.builds(DataFile, texts, counts, counts, counts, counts, counts, st.binary(max_size=16)),
+    st.builds(DataFile, texts, numbers, counts, numbers, counts, counts, st.binary(max_size=16)),
     max_size=2,
 )
 operators = st.builds(
-    OperatorRecord, texts, texts, texts, counts, counts, texts, st.binary(max_size=9),
+    OperatorRecord, st.from_regex(r"\A[0-9a-f]{32}\Z"), texts, texts, groups, groups, texts,
+    st.binary(max_size=9),
     st.lists(
         st.builds(
-            StateRecord, texts, texts, texts, texts, texts, texts, st.booleans(),
+            StateRecord, texts, st.sampled_from(["value", "timers"]), texts, texts, texts, texts,
+            st.booleans(),
             st.binary(max_size=9), counts, counts, key_groups,
         ),
         max_size=2,
     ),
-    st.lists(st.builds(TableRecord, texts, counts, texts, units), max_size=2),
+    st.lists(
+        st.builds(TableRecord, texts, counts, st.sampled_from(["", "key_group"]), units), max_size=2
+    ),
 )  # fmt: skip
 records = st.builds(
-    SnapshotRecord, texts, texts, texts, texts, texts, texts, counts, counts, times, times, texts,
-    texts, texts, texts, counts, counts, counts, st.binary(max_size=9),
-    st.lists(st.builds(UnmanagedFile, texts, texts, counts), max_size=2),
+    SnapshotRecord, names, names, texts, texts, texts, texts, st.integers(2, 6), numbers, times,
+    times, texts, texts, st.sampled_from(["snappy", "none"]), texts, counts, counts, counts,
+    st.binary(max_size=9), st.lists(st.builds(UnmanagedFile, texts, texts, counts), max_size=2),
     st.lists(operators, max_size=2),
 )  # fmt: skip
 

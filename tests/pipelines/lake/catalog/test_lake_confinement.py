@@ -473,7 +473,8 @@ def test_a_claim_is_so_long_at_most(
 def test_a_claim_with_another_value(name: str, value: Any, scene: Scene, good: Contents) -> None:
     """The message names the field."""
     scene.claim(**{name: value})
-    assert f"{name}: " in str(refused(scene, KEEP, DamagedLakeError))
+    told = str(refused(scene, KEEP, DamagedLakeError))
+    assert f"{name}: " in told.replace("[...]", "")  # a value by a name that anyone chose
     still_whole(scene, good)
 
 

@@ -190,7 +190,8 @@ def test_a_table_beside_one_that_is_partitioned_otherwise(suffix: str, row: dict
 def test_the_message_names_the_place(row: dict[str, Any]) -> None:
     """Of a value within, by which it is found in the row."""
     row["operators"][0]["tables"][1]["units"][0]["size"] = -7
-    assert fault_of(row).startswith("operators[0].tables[1].units[0].size: -7, which is not 0 or")
+    wanted = "operators[0].tables[1].units[0].size: -7, and `int` >= 0 is wanted"
+    assert fault_of(row) == wanted
 
 
 # --------------------------------------------------------------------------- in the catalog

@@ -77,7 +77,7 @@ class Restoring:
 
     def file(self, name: str, *blobs: str) -> FileIndex:
         """An empty file."""
-        parts = [FileBlob(blob) for blob in blobs or [self.blobs.put("f", "x", [b""])]]
+        parts = [FileBlob(blob, 0) for blob in blobs or [self.blobs.put("f", "x", [b""])]]
         return FileIndex(name, tuple(parts), FileMetadata(1, 1, 0, "u", "g", "rw-r--r--"), 0)
 
     def record(self, directory: DirIndex, previous: str | None = None) -> CheckpointV2:
@@ -110,9 +110,9 @@ def test_files_of_an_index_are_restored_below_the_store(place: Path, name: str) 
     """As a file's name, as a directory's, and as a name that is a path; `file:` is a name there."""
     task = Restoring(place)
     for directory in (
-        DirIndex("", (task.file(name),)),
-        DirIndex("", (), (), (DirIndex(name, (task.file("x"),)),)),
-        DirIndex("", (task.file(f"{name}/x"),)),
+        DirIndex.of("", (task.file(name),)),
+        DirIndex("", (), (), (DirIndex.of(name, (task.file("x"),)),), ()),
+        DirIndex.of("", (task.file(f"{name}/x"),)),
     ):
         if name == "a/" and directory.directories:
             continue  # what follows a trailing slash makes it `a//x`, which has its own row
@@ -128,7 +128,7 @@ def test_blobs_of_an_index_are_got_of_the_store(place: Path, blob: str) -> None:
         if path == "f/a/":
             continue
         with pytest.raises((UnsafePathError, DeletedBlobError)):
-            task.restore(task.record(DirIndex("", (task.file("file", path),))))
+            task.restore(task.record(DirIndex.of("", (task.file("file", path),))))
         with pytest.raises((UnsafePathError, DeletedBlobError)):
             list(task.blobs.get(path))
         with pytest.raises(UnsafePathError):
@@ -145,7 +145,7 @@ def test_a_clean_up_removes_blobs_of_its_own_store(place: Path, blob: str) -> No
     others = task.blobs.put("job=job-1/task=task/store=other/1-0", "x", [b"another store's"])
     before = sorted((place / "blobs").rglob("*"))
     for gone in (blob, others):
-        directory = DirIndex("", (), (task.file("file", gone),))
+        directory = DirIndex("", (), (task.file("file", gone),), (), ())
         task.clean_up(task.record(directory, previous=gone))
     assert set(before) <= {*(place / "blobs").rglob("*")}
     assert list(task.blobs.get(others)) == [b"another store's"]
@@ -155,7 +155,7 @@ def test_a_clean_up_removes_blobs_of_its_own_store(place: Path, blob: str) -> No
 def test_an_index_before_is_named_by_text(place: Path, previous: object) -> None:
     """Whatever the JSON has there."""
     task = Restoring(place)
-    index = json.loads(write_snapshot_index(SnapshotIndex(1, METADATA)))
+    index = json.loads(write_snapshot_index(SnapshotIndex(1, METADATA, DirIndex.of())))
     index["prev-snapshot-index-blob-id"] = previous
     marker = task.blobs.put("f", "index", [json.dumps(index).encode()])
     record = CheckpointV2(CheckpointId(1, 0), {}, {BLOB_STORE_FACTORY: {"store": marker}})
@@ -203,7 +203,7 @@ def test_links_on_a_tasks_disk_are_not_followed(place: Path, level: str) -> None
     link.parent.mkdir(parents=True)
     link.symlink_to(place.parent / "victim")
     with pytest.raises(UnsafePathError):
-        task.restore(task.record(DirIndex("", (task.file("file"),))))
+        task.restore(task.record(DirIndex.of("", (task.file("file"),))))
     with pytest.raises(UnsafePathError):
         task.stores.discard("store")
     with pytest.raises(UnsafePathError):
