@@ -23,6 +23,7 @@ from statelake.state_core.serializers.framework.columns import (
     Target,
     U8Array,
     fixed_sizes,
+    written_rows,
 )
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
@@ -58,7 +59,8 @@ class SingletonSerializer(TypeSerializer):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return one byte for every present row."""
-        if values.null_count != len(values):
+        rows = written_rows(values, present)  # below the null of a struct may be anything
+        if rows.any() or (len(values) and not rows.size):
             raise EncodeError(
                 f"a column of {self.name} holds a value that is not null",
                 remedy="leave it null: the type has one value",

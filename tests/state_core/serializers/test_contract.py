@@ -22,6 +22,7 @@ from statelake.state_core.formats.layout.meta_info import read_serializer_entry,
 from statelake.state_core.kernels import skip
 from statelake.state_core.kernels.compiler import Kernel
 from statelake.state_core.serializers import registered_classes
+from statelake.state_core.serializers.composite.namespaces import VoidNamespaceSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.columns import Target
 from statelake.state_core.serializers.framework.registry import (
@@ -36,6 +37,7 @@ from tests.support.serializers.library_samples import (
     any_samples,
 )
 from tests.support.serializers.serializer_columns import (
+    NOBODY,
     cursor_over,
     decode,
     encode,
@@ -310,6 +312,20 @@ def test_python_s_interpreter_keeps_the_contract(found: tuple[Sample, list[bytes
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Kernel, "__call__", Kernel.interpret)
         check_contract(sample, values, [row % 2 == 0 for row in range(len(values))])
+
+
+def test_below_the_null_of_a_struct_may_be_anything() -> None:
+    """Arrow says nothing of a field there, such as of one that has a single value."""
+    serializer = VoidNamespaceSerializer()
+    filled = pa.array([None, "", None])
+    sizes = serializer.sizes(filled, np.array([1, 0, 1], np.uint8))
+    assert sizes.tolist() == [1, 0, 1]
+    for present in (np.array([1, 1, 0], np.uint8), NOBODY):
+        with pytest.raises(EncodeError, match="holds a value that is not null"):
+            serializer.sizes(filled, present)
+    with pytest.raises(EncodeError, match="holds a value that is not null"):
+        serializer.sizes(pa.array([""]), NOBODY)
+    assert serializer.sizes(pa.array([], pa.string()), NOBODY).tolist() == []
 
 
 @given(found=with_values(samples(1, avro_samples())))
