@@ -255,7 +255,7 @@ def compress_snappy(data: bytes | memoryview) -> memoryview:
     """Return a whole framed stream of `data`, identifier included."""
     size = len(data)
     if size <= CHUNK_CONTENT:
-        return memoryview(snappy.StreamCompressor().compress(data))
+        return memoryview(snappy.StreamCompressor().compress(bytes(data)))
     out = np.empty(ROOM + size + (size // CHUNK_CONTENT + 1) * (HEAD + CHECKSUM), np.uint8)
     return out.data[: cramjam.snappy.compress_into(data, out.data)]
 
