@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -147,7 +148,7 @@ def test_a_job_is_rescaled_to_another_max_parallelism(counting: Counting) -> Non
     assert (job.parallelism, job.max_parallelism) == (3, 300)
     assert [step["step"] for step in result.steps] == [step.name for step in STEPS]
     (journal,) = ended_journals(counting.lake, "counting")
-    assert tuple(journal.steps) == result.steps
+    assert tuple(map(msgspec.structs.asdict, journal.steps)) == result.steps
     counting.goes_on(result)
 
 
