@@ -38,7 +38,7 @@ FAULTS = {
     "500": (Answer({"errors": ["java.lang.IllegalStateException: out of order"]}, 500),
             "HTTP 500: IllegalStateException: out of order"),
     "garbage": (Answer("<html>proxy</html>"), "its response is not JSON"),
-    "other JSON": (Answer({"jobs": 7}), "has no jobs"),
+    "other JSON": (Answer({"jobs": 7}), "its response has no valid jobs (`array` is wanted)"),
 }  # fmt: skip
 Answers = Callable[[str, str], Answer]
 
