@@ -149,7 +149,9 @@ def judge(
     if changed.shape in FIRING:
         judged.fired[changed.shape] += bool(got)
     if any("rows by event time wait" in why for each in upgrade.operators for why in each.why):
-        # which 2.3 sends later
+        # which 2.3 sends later; those of before lack a column that is new, and can't be compared
+        if not {*changed.labels} <= {*query.labels}:
+            return
         got, wanted = [*_as(first, query, changed), *got], [*all_first, *wanted]
     elif (
         changed.shape in TIMED and fate is Fate.KEEPS and {*changed.labels} <= {*query.labels}
