@@ -40,6 +40,7 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
 from statelake.pipelines.requests.request import asks
+from statelake.pipelines.requests.runs import RunJob
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.deprecation import warn_deprecated
 from statelake.state_core.errors import DeclarationError, EncodeError, NotFoundError, StateError
@@ -109,7 +110,6 @@ if TYPE_CHECKING:
     from statelake.state_core.runtime.commit.logs.checkpoint_verifying import VerifiedLog
     from statelake.state_core.runtime.declarations import JobDeclaration
     from statelake.state_core.runtime.declarations.findings import JobFindings
-    from statelake.state_core.runtime.process import Job as ProcessJob
     from statelake.state_core.serializers.framework.base import TypeSerializer
 
 __all__ = [
@@ -415,76 +415,26 @@ class Lake:
         )  # fmt: skip
         return Erasure(self, asked, tuple(jobs), progress)
 
-    def run(
-        self,
-        job: ProcessJob | str,
-        *,
-        parallelism: int | None = None,
-        backend: str = "heap",
-        restore: str = "",
-        commit_to: Sequence[str] = (),
-        blobs: str = "",
-        restore_from: str = "lake",
-        max_commit_delay: float = 1800.0,
-        if_backend_fails: str = "stop",
-        final: bool = False,
-        always: bool = False,
-        until_idle: bool = False,
-        metrics: str = "",
-        engine: Engine | str = "auto",
-        stop: Callable[[], bool] = lambda: False,
-        step: Callable[[str], None] = lambda _: None,
-        progress: Progress | None = None,
-    ) -> RunResult:
-        """Run a job of process functions over the input that its sources got since its last run.
-
-        Args:
-            job: The job, or where one is: `MODULE:JOB`, `FILE.py:JOB`.
-            parallelism: Of its operators; by default as in the last run, or 2.
-            backend: Where state is while the job runs: `heap` or `rocksdb`.
-            restore: The snapshot from which the very first run starts.
-            commit_to: The backends to which state is committed beside the lake: `blob=PLACE`,
-                `changelog=kafka://HOST:PORT`, `changelog=DIRECTORY`.
-            blobs: Deprecated: `commit_to=["blob=PLACE"]`.
-            restore_from: The source of the last run's state: `lake`, `blob` or `changelog`. If it
-                fails, the others follow.
-            max_commit_delay: The seconds that a commit's uploads may take.
-            if_backend_fails: `stop`: the run fails; `continue`: it commits without the backend,
-                which catches up in the next run.
-            final: Whether the streams end with this run.
-            always: Whether to run without new input too, for timers that are due.
-            until_idle: Whether to run again until no source has anything new.
-            metrics: A file for the figures of the run, in the text format of Prometheus.
-            engine: Where it runs: `auto`, `spark`, `local`, or an engine.
-            stop: Returns whether no further run is to begin, before anything new is read.
-            step: Called with what begins, as text for people.
-            progress: Called with (done, total) after each subtask.
-        """
+    @asks(RunJob)
+    def run(self, request: RunJob) -> RunResult:
+        """Run a job of process functions over the input that its sources got since its last run."""
         from statelake.pipelines.lake.verify.legality import load_runnable
         from statelake.pipelines.runtime import RunOptions, run_job
         from statelake.pipelines.runtime.metrics import write_metrics
 
-        if blobs:
+        given = dict(vars(request))
+        job, stop, metrics = given.pop("job"), given.pop("stop"), request.metrics
+        if request.blobs:
             warn_deprecated("statelake run --blobs")
-            commit_to = [*commit_to, f"blob={blobs}"]
-        if restore_from == "blob_store":
+            given["commit_to"] = [*request.commit_to, f"blob={request.blobs}"]
+        if request.restore_from == "blob_store":
             warn_deprecated("statelake run --restore-from blob_store")
-            restore_from = "blob"
-        options = RunOptions(
-            parallelism, backend, engine, restore, final, commit_to=commit_to,
-            restore_from=restore_from, max_commit_delay=max_commit_delay,
-            tolerant=if_backend_fails == "continue", always=always, step=step,
-            progress=progress,
-        )  # fmt: skip
-        if until_idle and (always or final):
-            raise StateError(
-                "runs until nothing is new never end if they run without input, or end the streams",
-                remedy="choose one of until_idle, always and final",
-            )
+            given["restore_from"] = "blob"
+        options = RunOptions(**given)
         runnable = load_runnable(job) if isinstance(job, str) else job
         try:
             latest = done = run_job(runnable, self.catalog, options)
-            while until_idle and latest.run and not stop():
+            while request.until_idle and latest.run and not stop():
                 if metrics:  # the next run may take long
                     write_metrics(metrics, runnable.name, done)
                 latest = run_job(runnable, self.catalog, options)

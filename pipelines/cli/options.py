@@ -304,6 +304,7 @@ def _click_option(option: Option) -> Callable[[Any], Any]:
         option.flag, option.name, type=kind, multiple=option.many, required=option.required,
         metavar=option.placeholder or None, default=option.default, help=option.help,
         show_default=option.default not in (None, (), ""),
+        hidden=option.help.startswith("Deprecated"),
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 ============  =========================================================================
 `request`     `Request`: fields with a type, a default, a placeholder and help
 `changes`     snapshots with new types, for Flink 2, or for a changed query
+`runs`        runs of jobs of process functions
 ============  =========================================================================
 
 From a struct's fields follow the options of its command, the keywords of its method and their

@@ -62,7 +62,7 @@ def option(
     return field(default=default, kw_only=kw_only, metadata=metadata)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(option,))
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option,))
 class Request:
     """What is asked of an operation. A list of texts may be given as one text.
 
@@ -139,7 +139,7 @@ class Option:
     @property
     def sentence(self) -> str:
         """The help, and its default if that says something."""
-        if self.default in (None, (), "", False):
+        if self.default in (None, (), "", False) or callable(self.default):
             return str(self.help)
         return f"{self.help.rstrip('.')}; by default {self.default}."
 

@@ -75,7 +75,9 @@ def test_there_and_back(backend: str, flink: FlinkOracle, tmp_path: Path) -> Non
     for run, parallelism in enumerate((3, 1)):
         lines = [json.dumps({"word": word, "more": run + 1}) for word in sorted(expected)[:50]]
         (data / f"{run}.jsonl").write_text("\n".join(lines) + "\n")
-        options = RunOptions(parallelism, backend, "local", restore="flink")
+        options = RunOptions(
+            parallelism=parallelism, backend=backend, engine="local", restore="flink"
+        )
         assert run_job(job, lake, options).records == 50
     for word in sorted(expected)[:50]:
         expected[word]["count"] += 3
@@ -237,7 +239,7 @@ def test_every_kind_of_declared_state_there_and_back(
                 lines = "".join(json.dumps({"n": n}) + "\n" for n in of)
                 (data / name / f"{run}.jsonl").write_text(lines)
         options = RunOptions(
-            parallelism, backend, "local", restore=restore,
+            parallelism=parallelism, backend=backend, engine="local", restore=restore,
             commit_to=(f"changelog={tmp_path / 'changelogs'}", f"blob={tmp_path / 'blobs'}"),
             restore_from="changelog" if run else "lake",
         )  # fmt: skip
@@ -334,7 +336,8 @@ def test_state_with_time_to_live_and_both_timers_there_and_back(
             line["scores"]["more"] = float(run + 1)
             line["session"] = f"session again {run + 1}"
         options = RunOptions(
-            parallelism, backend, "local", restore="flink", commit_to=commit_to,
+            parallelism=parallelism, backend=backend, engine="local", restore="flink",
+            commit_to=commit_to,
             restore_from="changelog" if run else "lake",
         )  # fmt: skip
         run_job(job, lake, options)

@@ -46,7 +46,7 @@ def test_words_are_counted(example: ModuleType, tmp_path: Path) -> None:
     lake, counts = Catalog(tmp_path / "lake"), Counter[str]()
     for part, (parallelism, backend) in enumerate(((2, "heap"), (3, "rocksdb"), (1, "heap"))):
         counts += feed(tmp_path, part)
-        options = RunOptions(parallelism, backend, "local")
+        options = RunOptions(parallelism=parallelism, backend=backend, engine="local")
         assert run_job(example.words(str(tmp_path)), lake, options).run == part + 1
     assert state_rows(lake, 3, "counter", "count", tmp_path, "words") == dict(counts)
     newest: dict[str, int] = {}
@@ -68,7 +68,7 @@ def test_flinks_counts_go_on(example: ModuleType, tmp_path: Path) -> None:
     came = feed(tmp_path, 0)
     (tmp_path / "lines" / "more.jsonl").write_text(json.dumps({"line": word}) + "\n", "utf-8")
     job = example.words(str(tmp_path), golden.facts["max_parallelism"])
-    run_job(job, lake, RunOptions(2, engine="local", restore="flink"))
+    run_job(job, lake, RunOptions(parallelism=2, engine="local", restore="flink"))
     wanted = Counter(held)
     wanted.update(came)
     wanted.update([word])
