@@ -39,6 +39,7 @@ from statelake.pipelines.lake.catalog.snapshot_names import (
 )
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
+from statelake.pipelines.requests.imports import ImportSnapshot
 from statelake.pipelines.requests.request import asks
 from statelake.pipelines.requests.runs import RunJob
 from statelake.pipelines.shown import json_text, plain
@@ -594,41 +595,14 @@ class Job:
         """Return the whole id of a snapshot that is to be changed, and refuse other names."""
         return whole_snapshot(self.lake.catalog, self.name, snapshot)
 
-    def import_snapshot(
-        self,
-        savepoint: str | os.PathLike[str],
-        name: str | None = None,
-        *,
-        allow_external: Iterable[str] = (),
-        uids: Iterable[str] = (),
-        note: str = "",
-        taken: datetime | None = None,
-        partitions: int | None = None,
-        plan: str | os.PathLike[str] | None = None,
-        decode: Iterable[str] = (),
-    ) -> ImportResult:
-        """Import a savepoint or checkpoint as the job's next snapshot.
-
-        Args:
-            savepoint: Its directory, a path or URI.
-            name: The snapshot's id; by default as Flink named its directory.
-            allow_external: Directories elsewhere to which its handles may lead.
-            uids: Operator uids to recognise, for snapshots of before Flink 2.0.
-            note: Kept with it.
-            taken: When the job took it; by default the time of its file `_metadata`.
-            partitions: How many files each state gets, 1 to 128; by default by its bytes.
-            plan: The compiled plan of its Flink SQL job, as a file: its tables have the columns of
-                the query.
-            decode: What texts and bytes hold, and become columns: `OPERATOR/STATE=json`,
-                `=json:SHAPE_OR_FILE` or `=avro:FILE`, each.
-        """
+    @asks(ImportSnapshot)
+    def import_snapshot(self, request: ImportSnapshot) -> ImportResult:
+        """Import a savepoint or checkpoint as the job's next snapshot."""
         from statelake.pipelines.lake.ingest.importing import import_snapshot
 
         return import_snapshot(
-            self.lake.catalog, os.fspath(savepoint), self.name, snapshot_id=name,
-            engine=self.engine, allow_external=allow_external, uids=uids, note=note,
-            taken_at=taken, partitions=partitions, plan=plan, decode=decode,
-            progress=self.progress,
+            self.lake.catalog, os.fspath(request.savepoint), self.name, request,
+            snapshot_id=request.name, engine=self.engine, progress=self.progress,
         )  # fmt: skip
 
     def bootstrap(
@@ -2492,8 +2466,8 @@ def in_temporary_lake(
     with held_temporary(EXPORT_PREFIX) as directory:
         job = Lake(directory).job("savepoint", engine="local")
         job.import_snapshot(
-            savepoint, "savepoint", allow_external=allow_external, uids=uids, plan=plan,
-            decode=decode,
+            savepoint, "savepoint", allow_external=tuple(allow_external), uids=tuple(uids),
+            plan=plan, decode=tuple(decode),
         )  # fmt: skip
         yield job["savepoint"]
 

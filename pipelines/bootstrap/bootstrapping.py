@@ -44,6 +44,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.names import check_names
 from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.errors import ConflictError, EncodeError, StateError, UnreadableTableError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.operator_state.operator_states import operator_layout
@@ -174,8 +175,8 @@ def bootstrap(
     if lake is not None:
         uids = [operator.uid for operator in operators]
         record = import_snapshot(
-            lake, os.fspath(to), job, snapshot_id=snapshot_id, uids=uids, engine=run.engine,
-            note=f"bootstrapped from {read.name}", progress=progress,
+            lake, os.fspath(to), job, Import(uids=uids, note=f"bootstrapped from {read.name}"),
+            snapshot_id=snapshot_id, engine=run.engine, progress=progress,
         ).record  # fmt: skip
     return BootstrapResult(written, record, run.engine.name)
 

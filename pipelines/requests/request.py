@@ -12,6 +12,7 @@ from typing import (
     Any,
     Concatenate,
     Literal,
+    NoReturn,
     ParamSpec,
     TypeVar,
     Union,
@@ -216,7 +217,7 @@ def arguments_text(options: Iterable[Option]) -> str:
     return "\n".join(["Args:", *lines])
 
 
-def refuse(problem: str, remedy: str = "") -> None:
+def refuse(problem: str, remedy: str = "") -> NoReturn:
     """Refuse a request.
 
     Raises:

@@ -31,6 +31,7 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.records import differing_copies
 from statelake.pipelines.lake.verify.legality import check_declared, held_of_record
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.requests.request import option
 from statelake.pipelines.requests.runs import WatchedRun
 from statelake.pipelines.runtime.attempt import RunAttempt
@@ -518,9 +519,9 @@ class _Run:
         snapshot_id = snapshot_of_run(plan.run)
         location = self.log.run_directory(plan.run).checked_location(prepared.savepoint)
         imported = import_snapshot(
-            self.lake, location, self.job.name, snapshot_id=snapshot_id,
-            engine=self.options.engine, note=f"run {plan.run}",
-            taken_at=_time_of(plan.processing_time),
+            self.lake, location, self.job.name,
+            Import(note=f"run {plan.run}", taken=_time_of(plan.processing_time)),
+            snapshot_id=snapshot_id, engine=self.options.engine,
         )  # fmt: skip
         self._observe("imported")
         self._record(plan, prepared, snapshot_id)

@@ -176,7 +176,7 @@ def sql_upgrade(
             )
         else:
             done = sl.sql_upgrade(
-                source.savepoint, target, old_plan, new_plan, **words, **source.reading
+                source.savepoint, target, old_plan, new_plan, **words, **vars(source.reading)
             )
     if done.made:
         plans.keep()
@@ -221,7 +221,7 @@ def check_sql(
     if source.in_lake:
         done = source.stored().check_sql(old_plan, new_plan, **words)
     else:
-        done = sl.check_sql(source.savepoint, old_plan, new_plan, **words, **source.reading)
+        done = sl.check_sql(source.savepoint, old_plan, new_plan, **words, **vars(source.reading))
     if done.right:
         plans.keep()
     show(done, as_json_=as_json_)

@@ -77,7 +77,7 @@ def upgrade(
     failed: list[StateError] = []
     with progress_bar("upgrading", quiet=as_json_) as progress:
         if not source.in_lake:
-            done = [sl.upgrade(source.savepoint, target, to_flink, **words, **source.reading)]
+            done = [sl.upgrade(source.savepoint, target, to_flink, **words, **vars(source.reading))]
         else:
             words |= {"suffix": suffix, "dry_run": dry_run, "note": note}
             job = source.stored_job(engine, progress)

@@ -15,6 +15,7 @@ from statelake import Lake, open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
@@ -67,9 +68,9 @@ def test_there_and_back(backend: str, flink: FlinkOracle, tmp_path: Path) -> Non
     lake, data = Catalog(tmp_path / "lake"), tmp_path / "words"
     data.mkdir()
     import_snapshot(
-        lake, str(golden.snapshot), "words", snapshot_id="flink", uids=UIDS.get("wordcount", ()),
-        engine="local",
-    )  # fmt: skip
+        lake, str(golden.snapshot), "words", Import(uids=UIDS.get("wordcount", ())),
+        snapshot_id="flink", engine="local",
+)  # fmt: skip
     expected = {entry["key"]: entry for entry in golden.expected()}
     job = job_over(data, golden.facts["max_parallelism"])
     for run, parallelism in enumerate((3, 1)):
@@ -222,9 +223,9 @@ def test_every_kind_of_declared_state_there_and_back(
             "declared", tmp_path / "sp", keys=KEYS, backend="hashmap", format="native"
         )
         import_snapshot(
-            lake, str(savepoint), "declared", snapshot_id="flink", uids=("declared", "parts"),
-            engine="local",
-        )  # fmt: skip
+            lake, str(savepoint), "declared", Import(uids=("declared", "parts")),
+            snapshot_id="flink", engine="local",
+)  # fmt: skip
         edit = Lake(tmp_path / "lake").job("declared")["flink"].edit("without-sources")
         for source in ("numbers-source", "rules-source"):
             edit = edit.drop_operator(source)
@@ -315,9 +316,9 @@ def test_state_with_time_to_live_and_both_timers_there_and_back(
     golden = next(case for case in golden_cases("kinds", form="canonical"))
     lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     import_snapshot(
-        lake, str(golden.snapshot), "kinds", snapshot_id="flink", uids=UIDS["kinds"],
+        lake, str(golden.snapshot), "kinds", Import(uids=UIDS["kinds"]), snapshot_id="flink",
         engine="local",
-    )  # fmt: skip
+)  # fmt: skip
     job = Job("kinds", golden.facts["max_parallelism"])
     schema = pa.schema({"key": pa.int64(), "more": pa.int64()})
     stream = job.source("records", str(data), format="json", schema=schema)

@@ -14,6 +14,7 @@ import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.runtime import RunOptions, run_job
 from tests.support.jobs.alert_orders import example_module, sink_rows, state_rows
 from tests.support.savepoints.expected_contents import UIDS
@@ -60,9 +61,9 @@ def test_flinks_counts_go_on(example: ModuleType, tmp_path: Path) -> None:
     golden = golden_cases("wordcount")[0]
     lake = Catalog(tmp_path / "lake")
     import_snapshot(
-        lake, str(golden.snapshot), "words", snapshot_id="flink", uids=UIDS.get("wordcount", ()),
-        engine="local",
-    )  # fmt: skip
+        lake, str(golden.snapshot), "words", Import(uids=UIDS.get("wordcount", ())),
+        snapshot_id="flink", engine="local",
+)  # fmt: skip
     held = {entry["key"]: entry["count"] for entry in golden.expected()}
     word = next(word for word in held if word == word.lower() and word.split() == [word])
     came = feed(tmp_path, 0)

@@ -1,0 +1,32 @@
+"""Requests for imports of savepoints and checkpoints."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+
+from statelake.pipelines.requests.request import option
+from statelake.pipelines.requests.shared import TypedReading, parse_time
+
+
+class Import(TypedReading):
+    """A savepoint or checkpoint as the next snapshot of a job."""
+
+    note: str = option("Kept with the snapshot.", default="")
+    taken: datetime | None = option(
+        "When the job took it; by default the time of its `_metadata`.", "TIME", default=None,
+        parse=parse_time,
+    )  # fmt: skip
+    partitions: int | None = option(
+        "The number of files of each state; by default it depends on its size.",
+        default=None, least=1, most=128,
+    )  # fmt: skip
+
+
+class ImportSnapshot(Import):
+    """Which one, and its name in the lake."""
+
+    savepoint: str | os.PathLike[str] = option("Its directory, a path or URI.", kw_only=False)
+    name: str | None = option(
+        "The snapshot's id; by default as Flink named its directory.", default=None, kw_only=False
+    )
