@@ -322,7 +322,7 @@ class TestImports:
         assert len(count_files(import_as(lake, WORDS, "two", partitions=2))) == 2
         assert exported(lake, "two", tmp_path / "out") == entries(WORDS)
         for partitions in (0, 129, -1):
-            with pytest.raises(DeclarationError, match="must be at (least 1|most 128)"):
+            with pytest.raises(DeclarationError, match=r"must be at (least 1|most 128)"):
                 import_as(lake, WORDS, "x", partitions=partitions)
 
     @pytest.mark.parametrize("bucket", ["its own", "its file's", "none"])
