@@ -23,7 +23,6 @@ from statelake.pipelines.requests.savepoints import Export
 from statelake.state_core.errors import DeclarationError, EncodeError
 from statelake.state_core.files.compression import COMPRESSION_KEY
 
-
 # what is read and written: commands name it in ways of their own
 PLACES = {"savepoint", "snapshots", "to"}
 
