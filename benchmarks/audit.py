@@ -30,6 +30,7 @@ from statelake.pipelines.lake.erase.erasing import erase
 from statelake.pipelines.lake.erase.planning import Planner, records_of
 from statelake.pipelines.lake.erase.requests import ErasureRequest
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 
 WANTED_BYTES = 500e6
 
@@ -42,9 +43,9 @@ def make_lake(work: Path, entries: int, snapshots: int) -> Catalog:
     write_snapshot(work / "savepoint", [NewOperator("counter", "String", (state,), parallelism=4)])
     lake = Catalog(work / "lake")
     import_snapshot(
-        lake, str(work / "savepoint"), "orders", snapshot_id="s0", uids=("counter",),
+        lake, str(work / "savepoint"), "orders", Import(uids=("counter",)), snapshot_id="s0",
         engine=LocalEngine(),
-    )  # fmt: skip
+)  # fmt: skip
     for number in range(1, snapshots):
         changed = f"key_group = {number % 128}"
         statement = f"UPDATE counter.count SET value = value + 1 WHERE {changed}"  # noqa: S608

@@ -17,6 +17,7 @@ from pathlib import Path
 from benchmarks.measuring import Row, print_table
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from tests.support.dagster_api import DagsterApi
 from tests.support.dagster_server import dagster_dev
 from tests.support.savepoints.golden_cases import golden_cases
@@ -74,8 +75,9 @@ class Backfill:
         savepoint = golden_cases("pojo", form="canonical")[0].snapshot
         for name in self.names:
             import_snapshot(
-                self.lake, str(savepoint), JOB, snapshot_id=name, uids=["customers"], engine="local"
-            )
+                self.lake, str(savepoint), JOB, Import(uids=["customers"]), snapshot_id=name,
+                engine="local",
+)  # fmt: skip
 
     def migrated(self) -> int:
         """How many snapshots are."""

@@ -114,7 +114,7 @@ def ours(work: Path, source: Path, function: Any, engine: Any) -> float:
     stream = job.source("records", str(source), format="parquet").key_by("key", "Long")
     stream.process(function, uid="sum", output=OUTPUT)
     began = time.perf_counter()
-    run_job(job, Catalog(work), RunOptions(2, engine=engine))
+    run_job(job, Catalog(work), RunOptions(parallelism=2, engine=engine))
     return time.perf_counter() - began
 
 

@@ -62,7 +62,7 @@ def run(work: Path, backends: Iterable[str], restore_from: str) -> float:
     stream.key_by("key", "Long").process(Keep(), uid="keep", output={"key": pa.int64()})
     commit_to = [f"{name}={work / name}" for name in backends]
     options = RunOptions(
-        PARALLELISM, engine="local", commit_to=commit_to, restore_from=restore_from
+        parallelism=PARALLELISM, engine="local", commit_to=commit_to, restore_from=restore_from
     )
     began = time.perf_counter()
     run_job(job, Catalog(work / "lake"), options)

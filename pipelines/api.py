@@ -52,7 +52,9 @@ from statelake.pipelines.requests.changes import (
     Upgrading,
 )
 from statelake.pipelines.requests.find import CopyCheckpoints, CopySnapshot, FindSnapshots
+from statelake.pipelines.requests.imports import ImportSnapshot
 from statelake.pipelines.requests.request import asks, takes
+from statelake.pipelines.requests.runs import RunJob
 from statelake.pipelines.requests.savepoints import Export, Written
 from statelake.pipelines.requests.shared import Reading, Sharing
 from statelake.pipelines.shown import json_text, plain
@@ -120,7 +122,6 @@ if TYPE_CHECKING:
     from statelake.state_core.runtime.commit.logs.checkpoint_verifying import VerifiedLog
     from statelake.state_core.runtime.declarations import JobDeclaration
     from statelake.state_core.runtime.declarations.findings import JobFindings
-    from statelake.state_core.runtime.process import Job as ProcessJob
     from statelake.state_core.serializers.framework.base import TypeSerializer
 
 __all__ = [
@@ -395,68 +396,19 @@ class Lake:
         )  # fmt: skip
         return Erasure(self, asked, tuple(jobs), progress)
 
-    def run(
-        self,
-        job: ProcessJob | str,
-        *,
-        parallelism: int | None = None,
-        backend: str = "heap",
-        restore: str = "",
-        commit_to: Sequence[str] = (),
-        restore_from: str = "lake",
-        max_commit_delay: float = 1800.0,
-        if_backend_fails: str = "stop",
-        final: bool = False,
-        always: bool = False,
-        until_idle: bool = False,
-        metrics: str = "",
-        engine: Engine | str = "auto",
-        stop: Callable[[], bool] = lambda: False,
-        step: Callable[[str], None] = lambda _: None,
-        progress: Progress | None = None,
-    ) -> RunResult:
-        """Run a job of process functions over the input that its sources got since its last run.
-
-        Args:
-            job: The job, or where one is: `MODULE:JOB`, `FILE.py:JOB`.
-            parallelism: Of its operators; by default as in the last run, or 2.
-            backend: Where state is while the job runs: `heap` or `rocksdb`.
-            restore: The snapshot from which the very first run starts.
-            commit_to: The backends to which state is committed beside the lake: `blob=PLACE`,
-                `changelog=kafka://HOST:PORT`, `changelog=DIRECTORY`.
-            restore_from: The source of the last run's state: `lake`, `blob` or `changelog`. If it
-                fails, the others follow.
-            max_commit_delay: The seconds that a commit's uploads may take.
-            if_backend_fails: `stop`: the run fails; `continue`: it commits without the backend,
-                which catches up in the next run.
-            final: Whether the streams end with this run.
-            always: Whether to run without new input too, for timers that are due.
-            until_idle: Whether to run again until no source has anything new.
-            metrics: A file for the figures of the run, in the text format of Prometheus.
-            engine: Where it runs: `auto`, `spark`, `local`, or an engine.
-            stop: Returns whether no further run is to begin, before anything new is read.
-            step: Called with what begins, as text for people.
-            progress: Called with (done, total) after each subtask.
-        """
+    @asks(RunJob)
+    def run(self, request: RunJob) -> RunResult:
+        """Run a job of process functions over the input that its sources got since its last run."""
         from statelake.pipelines.lake.verify.legality import load_runnable
         from statelake.pipelines.runtime import RunOptions, run_job
         from statelake.pipelines.runtime.metrics import write_metrics
 
-        options = RunOptions(
-            parallelism, backend, engine, restore, final, commit_to=commit_to,
-            restore_from=restore_from, max_commit_delay=max_commit_delay,
-            tolerant=if_backend_fails == "continue", always=always, step=step,
-            progress=progress,
-        )  # fmt: skip
-        if until_idle and (always or final):
-            raise StateError(
-                "runs until nothing is new never end if they run without input, or end the streams",
-                remedy="choose one of until_idle, always and final",
-            )
+        job, stop, metrics = request.job, request.stop, request.metrics
+        options = RunOptions(**request.words(RunOptions))
         runnable = load_runnable(job) if isinstance(job, str) else job
         try:
             latest = done = run_job(runnable, self.catalog, options)
-            while until_idle and latest.run and not stop():
+            while request.until_idle and latest.run and not stop():
                 if metrics:  # the next run may take long
                     write_metrics(metrics, runnable.name, done)
                 latest = run_job(runnable, self.catalog, options)
@@ -616,41 +568,14 @@ class Job:
         """Return the whole id of a snapshot that is to be changed, and refuse other names."""
         return whole_snapshot(self.lake.catalog, self.name, snapshot)
 
-    def import_snapshot(
-        self,
-        savepoint: str | os.PathLike[str],
-        name: str | None = None,
-        *,
-        allow_external: Iterable[str] = (),
-        uids: Iterable[str] = (),
-        note: str = "",
-        taken: datetime | None = None,
-        partitions: int | None = None,
-        plan: str | os.PathLike[str] | None = None,
-        decode: Iterable[str] = (),
-    ) -> ImportResult:
-        """Import a savepoint or checkpoint as the job's next snapshot.
-
-        Args:
-            savepoint: Its directory, a path or URI.
-            name: The snapshot's id; by default as Flink named its directory.
-            allow_external: Directories elsewhere to which its handles may lead.
-            uids: Operator uids to recognise, for snapshots of before Flink 2.0.
-            note: Kept with it.
-            taken: When the job took it; by default the time of its file `_metadata`.
-            partitions: How many files each state gets, 1 to 128; by default by its bytes.
-            plan: The compiled plan of its Flink SQL job, as a file: its tables have the columns of
-                the query.
-            decode: What texts and bytes hold, and become columns: `OPERATOR/STATE=json`,
-                `=json:SHAPE_OR_FILE` or `=avro:FILE`, each.
-        """
+    @asks(ImportSnapshot)
+    def import_snapshot(self, request: ImportSnapshot) -> ImportResult:
+        """Import a savepoint or checkpoint as the job's next snapshot."""
         from statelake.pipelines.lake.ingest.importing import import_snapshot
 
         return import_snapshot(
-            self.lake.catalog, os.fspath(savepoint), self.name, snapshot_id=name,
-            engine=self.engine, allow_external=allow_external, uids=uids, note=note,
-            taken_at=taken, partitions=partitions, plan=plan, decode=decode,
-            progress=self.progress,
+            self.lake.catalog, os.fspath(request.savepoint), self.name, request,
+            snapshot_id=request.name, engine=self.engine, progress=self.progress,
         )  # fmt: skip
 
     @asks(BootstrapJob)
@@ -2098,8 +2023,8 @@ def in_temporary_lake(
     with held_temporary(EXPORT_PREFIX) as directory:
         job = Lake(directory).job("savepoint", engine="local")
         job.import_snapshot(
-            savepoint, "savepoint", allow_external=allow_external, uids=uids, plan=plan,
-            decode=decode,
+            savepoint, "savepoint", allow_external=tuple(allow_external), uids=tuple(uids),
+            plan=plan, decode=tuple(decode),
         )  # fmt: skip
         yield job["savepoint"]
 

@@ -45,6 +45,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.names import check_names
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.requests.bootstrap import WatchedBootstrap
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.requests.request import asks, given
 from statelake.state_core.errors import ConflictError, EncodeError, StateError, UnreadableTableError
 from statelake.state_core.files.filesystem import Directory
@@ -158,8 +159,9 @@ def bootstrap(spark: SparkSession | None, request: BootstrapInto) -> BootstrapRe
     if lake is not None:
         uids = [operator.uid for operator in operators]
         record = import_snapshot(
-            lake, os.fspath(request.to), request.job, snapshot_id=request.snapshot_id, uids=uids,
-            engine=run.engine, note=f"bootstrapped from {read.name}", progress=request.progress,
+            lake, os.fspath(request.to), request.job,
+            Import(uids=uids, note=f"bootstrapped from {read.name}"),
+            snapshot_id=request.snapshot_id, engine=run.engine, progress=request.progress,
         ).record  # fmt: skip
     return BootstrapResult(written, record, run.engine.name)
 

@@ -29,7 +29,7 @@ from click.shell_completion import CompletionItem
 from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
 from statelake.pipelines.requests.request import Asked, Option, options_of
-from statelake.pipelines.requests.shared import INEXACT
+from statelake.pipelines.requests.shared import INEXACT, PlannedReading, Reading, TypedReading
 from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -243,19 +243,6 @@ def say_meant(name: str, snapshot_id: str) -> None:
         click.echo(printable(f"{name} is {completed} {snapshot_id}"), err=True)
 
 
-class Reading(TypedDict):
-    """How `open_snapshot` is to read a savepoint or checkpoint."""
-
-    allow_external: tuple[str, ...]
-    uids: tuple[str, ...]
-
-
-plan_option = click.option(
-    "--plan", metavar="FILE",
-    help="The compiled plan of its Flink SQL job, for names of operators, keys and columns.",
-)  # fmt: skip
-
-
 def gathered(
     name: str, gather: Callable[..., Any], *options: Callable[[Any], Any]
 ) -> Callable[[Command], Command]:
@@ -264,10 +251,18 @@ def gathered(
     Args:
         name: The argument.
         gather: Returns the argument, given the options' values by name; may raise a `UsageError`.
-            What no option brings has its default.
         options: The options, in the order of `--help`.
     """
-    names = list(signature(gather).parameters)
+
+    def attached(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    def unused() -> None:
+        """Carry the options."""
+
+    names = [each.name for each in attached(unused).__click_params__]
 
     def with_options(command: Command) -> Command:
         @wraps(command)
@@ -275,20 +270,20 @@ def gathered(
             given = gather(**{each: values.pop(each) for each in names if each in values})
             return command(*arguments, **{name: given}, **values)
 
-        decorated: Any = with_argument
-        for option in reversed(options):
-            decorated = option(decorated)
-        return cast("Command", decorated)
+        return cast("Command", attached(with_argument))
 
     return with_options
 
 
-def request_options(request: Callable[..., Asked]) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of a request, and passes it as `request`.
+def request_options(
+    request: Callable[..., Asked], name: str = "request"
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options of a request, and passes it as one argument.
 
     Args:
         request: The class of the request. What it refuses is an error of usage. What no words say
             has its default, or None, until the command sets it.
+        name: The argument.
     """
     options = [each for each in options_of(request) if not each.given]
     unset = {each.name: None for each in options_of(request) if each.given and each.required}
@@ -302,7 +297,7 @@ def request_options(request: Callable[..., Asked]) -> Callable[[Command], Comman
     names = {each.name for each in options}
     taken = [each for each in signature(request).parameters.values() if each.name in names]
     gather.__signature__ = Signature(taken)  # type: ignore[attr-defined]
-    return gathered("request", gather, *map(_click_option, options))
+    return gathered(name, gather, *map(_click_option, options))
 
 
 def _click_option(option: Option) -> Callable[[Any], Any]:
@@ -367,10 +362,9 @@ FLINK_TIMEOUT = click.option(
 )  # fmt: skip
 
 
-decode_option = click.option(
-    "--decode", multiple=True, metavar="OPERATOR/STATE=FORM",
-    help="What a state's text or bytes hold: json, json:SHAPE_OR_FILE, or avro:FILE.",
-)  # fmt: skip
+allow_external_option = _click_option(options_of(Reading)[1])
+reading_options = request_options(Reading, "reading")
+typed_reading_options = request_options(TypedReading, "reading")
 
 
 @dataclass(frozen=True)
@@ -379,12 +373,10 @@ class NamedSnapshot:
 
     Attributes:
         savepoint: The snapshot's directory; empty for a snapshot of a lake.
-        reading: How to read the directory.
+        reading: How to read the directory; see `TypedReading`.
         lake: The lake; None for a savepoint.
         job: The job's name in the lake.
         snapshot_id: The name of the job's snapshot; None for the newest.
-        plan: The compiled plan of the savepoint's job; None without one.
-        decode: What texts and bytes of the savepoint's states hold.
         sql: The SQL script that is named in the place of a savepoint; None without one.
     """
 
@@ -393,8 +385,6 @@ class NamedSnapshot:
     lake: str | None
     job: str
     snapshot_id: str | None
-    plan: str | None = None
-    decode: tuple[str, ...] = ()
     sql: str | None = None
 
     @property
@@ -425,9 +415,7 @@ class NamedSnapshot:
         """
         from statelake import open_snapshot  # noqa: PLC0415 - not for --help
 
-        return open_snapshot(
-            self.savepoint, plan=self.plan, decode=self.decode, partial=partial, **self.reading
-        )
+        return open_snapshot(self.savepoint, partial=partial, **vars(self.reading))
 
     def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
         """Return the snapshot of the lake.
@@ -447,34 +435,19 @@ class NamedSnapshot:
         return Lake(self.lake or "").job(self.job, engine=engine, progress=progress)
 
 
-def _reading(allow_external: tuple[str, ...], uids: tuple[str, ...]) -> Reading:
-    return {"allow_external": allow_external, "uids": uids}
-
-
-uid_option = click.option(
-    "--uid", "uids", multiple=True, help="An operator uid to recognise (Flink < 2.0)."
-)
-allow_external_option = click.option(
-    "--allow-external", multiple=True, help="Another directory to which handles may lead."
-)
-reading_options = gathered("reading", _reading, uid_option, allow_external_option)
-
-
 def _source(
     savepoint: str | None,
     lake: str | None,
     job: str | None,
     snapshot_id: str | None,
-    uids: tuple[str, ...],
-    allow_external: tuple[str, ...],
-    plan: str | None = None,
+    reading: Reading,
     sql: str | None = None,
-    decode: tuple[str, ...] = (),
 ) -> NamedSnapshot:
+    given = {name: bool(value) for name, value in vars(reading).items()}
     if sql is not None:
-        if savepoint is not None or lake_is_meant() or snapshot_id or uids or allow_external:
+        if savepoint is not None or lake_is_meant() or snapshot_id or any(given.values()):
             raise click.UsageError("--sql is in the place of a SAVEPOINT: give one of both")
-        return NamedSnapshot("", _reading((), ()), None, "", None, sql=sql)
+        return NamedSnapshot("", reading, None, "", None, sql)
     if savepoint is not None and not lake_is_meant():
         lake = job = None
     if lake is not None:
@@ -483,38 +456,49 @@ def _source(
         raise click.UsageError("give either a SAVEPOINT, or --lake and --job")
     if lake is None and snapshot_id is not None:
         raise click.UsageError("--snapshot names one of a lake: give --lake and --job")
-    if lake is not None and (uids or allow_external):
+    if lake is not None and (given["uids"] or given["allow_external"]):
         raise click.UsageError("--uid and --allow-external are for a SAVEPOINT")
-    if lake is not None and plan is not None:
+    if lake is not None and given.get("plan"):
         raise click.UsageError("--plan is for a SAVEPOINT: a lake has the names of its import")
-    if lake is not None and decode:
+    if lake is not None and given.get("decode"):
         raise click.UsageError("--decode is for a SAVEPOINT: a lake has the columns of its import")
-    reading = _reading(allow_external, uids)
-    return NamedSnapshot(savepoint or "", reading, lake, job or "", snapshot_id, plan, decode)
+    return NamedSnapshot(savepoint or "", reading, lake, job or "", snapshot_id, sql)
 
 
-_SOURCE = (
-    click.argument("savepoint", required=False),
-    configured_option("lake", "Look into a lake instead: a directory or URI."),
-    configured_option("job", "The job's name in the lake."),
-    snapshot_option(
-        "--snapshot", "snapshot_id", help="One of its snapshots; by default the newest."
-    ),
-    uid_option,
-    allow_external_option,
-)
+def _source_options(
+    reading: type[Reading], *options: Callable[[Any], Any]
+) -> Callable[[Command], Command]:
+    """Return a decorator that adds the options of a source, and passes it as `source`."""
+    names = [each.name for each in options_of(reading)]
+
+    def gather(**values: Any) -> NamedSnapshot:
+        asked = reading(**{name: values.pop(name) for name in names})
+        return _source(reading=asked, **values)
+
+    own = (
+        click.argument("savepoint", required=False),
+        configured_option("lake", "Look into a lake instead: a directory or URI."),
+        configured_option("job", "The job's name in the lake."),
+        snapshot_option(
+            "--snapshot", "snapshot_id", help="One of its snapshots; by default the newest."
+        ),
+        *map(_click_option, options_of(reading)),
+    )
+    return gathered("source", gather, *own, *options)
+
+
 # a savepoint or checkpoint, or a snapshot of a lake
-source_options = gathered("source", _source, *_SOURCE)
+source_options = _source_options(Reading)
 # the same, where a savepoint's keys and rows are shown
-planned_source_options = gathered("source", _source, *_SOURCE, plan_option)
+planned_source_options = _source_options(PlannedReading)
 # the same, or the SQL of a job that has never run
-source_or_sql_options = gathered(
-    "source", _source, *_SOURCE,
+source_or_sql_options = _source_options(
+    Reading,
     click.option("--sql", metavar="FILE",
                  help="Instead, a script of Flink SQL, or its compiled plan (.json)."),
 )  # fmt: skip
 # the same, where values may be typed by what they hold
-typed_source_options = gathered("source", _source, *_SOURCE, plan_option, decode_option)
+typed_source_options = _source_options(TypedReading)
 
 
 class Bytes(click.ParamType[int]):

@@ -23,6 +23,7 @@ from statelake.pipelines.lake.verify.legality import check_declared, held_of_rec
 from statelake.pipelines.live.jars import JarRun, Jars
 from statelake.pipelines.live.requests import Rescale
 from statelake.pipelines.live.rescale_journal import Journal
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
 from statelake.pipelines.sql_jobs.sql_upgrades import SqlChange, read_pairs
 from statelake.state_core.errors import (
@@ -206,8 +207,9 @@ def _stopped_with(work: Work) -> str:
 def _import(work: Work) -> str:
     sql = work.plan.sql
     done = import_snapshot(
-        work.lake, work.savepoint_here, work.plan.job, engine=work.engine,
-        note=f"rescale of {work.journal.flink_job}", uids=sql.uids if sql else (),
+        work.lake, work.savepoint_here, work.plan.job,
+        Import(note=f"rescale of {work.journal.flink_job}", uids=sql.uids if sql else ()),
+        engine=work.engine,
     )  # fmt: skip
     work.journal.snapshot = work.journal.migrated = done.record.snapshot_id
     return f"snapshot {done.record.snapshot_id}, {done.record.entries:,} entries"

@@ -21,8 +21,10 @@ from statelake.pipelines.orchestration.metadata import (
     verification_metadata,
 )
 from statelake.pipelines.orchestration.progress import LoggedProgress
+from statelake.pipelines.orchestration.requests import settings_of
 from statelake.pipelines.orchestration.resources import Locations
 from statelake.pipelines.orchestration.state_job import StateJob
+from statelake.pipelines.requests.runs import Run
 from statelake.pipelines.runtime.commit_measures import CommitReports, total
 from statelake.state_core.errors import SnapshotError
 from statelake.state_core.files.filesystem import Directory
@@ -55,42 +57,21 @@ def compress(context: dg.OpExecutionContext, config: CompressionConfig) -> str:
     return done.path
 
 
-class ProcessConfig(dg.Config):
-    """How a job of process functions is run.
-
-    Attributes:
-        job: `MODULE:JOB` or `FILE.py:JOB`; by default the resource's declared job.
-        parallelism: The parallelism of its operators; as before by default.
-        backend: `heap` or `rocksdb`.
-        engine: `auto`, `spark` or `local`.
-        restore: The snapshot from which the first run starts.
-        commit_to: The backends to which state is committed, too: `blob=PLACE`, `changelog=PLACE`.
-        restore_from: The source of the last run's state: `lake`, `blob` or `changelog`.
-        if_backend_fails: `stop`, or `continue` to commit without a backend that fails.
-        always: Whether to run without new input.
-        until_idle: Whether to run again until no source has anything new.
-        metrics: The file for the figures of the run, in the text format of Prometheus.
-    """
-
-    job: str = ""
-    parallelism: int | None = None
-    backend: str = "heap"
-    engine: str = "auto"
-    restore: str = ""
-    commit_to: list[str] = Field(default_factory=list)
-    restore_from: str = "lake"
-    if_backend_fails: str = "stop"
-    always: bool = False
-    until_idle: bool = False
-    metrics: str = ""
+# how a job of process functions is run
+PROCESS = {
+    "job": dg.Field(
+        str, default_value="",
+        description="`MODULE:JOB` or `FILE.py:JOB`; by default the resource's declared job.",
+    ),
+    "engine": dg.Field(str, default_value="auto", description="`auto`, `spark` or `local`."),
+    **settings_of(Run),
+}  # fmt: skip
 
 
-@dg.op
-def check_declarations(
-    context: dg.OpExecutionContext, config: ProcessConfig, locations: Locations
-) -> str:
+@dg.op(config_schema=PROCESS)
+def check_declarations(context: dg.OpExecutionContext, locations: Locations) -> str:
     """Check that a job is legal before it runs. Returns its name."""
-    named = config.job or locations.declared_job
+    named: str = context.op_config["job"] or locations.declared_job
     findings = check_job(load_runnable(named).declaration())
     context.add_output_metadata({"findings": len(findings)})
     if findings:
@@ -101,17 +82,12 @@ def check_declarations(
     return named
 
 
-@dg.op
-def run_functions(
-    context: dg.OpExecutionContext, config: ProcessConfig, locations: Locations, named: str
-) -> str:
+@dg.op(config_schema=PROCESS)
+def run_functions(context: dg.OpExecutionContext, locations: Locations, named: str) -> str:
     """Run the job on the new input of its sources. Returns the snapshot of its state."""
     done = locations.open_lake().run(
-        named, parallelism=config.parallelism, backend=config.backend, engine=config.engine,
-        restore=config.restore, commit_to=config.commit_to,
-        restore_from=config.restore_from, if_backend_fails=config.if_backend_fails,
-        always=config.always, until_idle=config.until_idle, metrics=config.metrics,
-        step=context.log.info, progress=LoggedProgress(context.log, named),
+        **context.op_config | {"job": named}, step=context.log.info,
+        progress=LoggedProgress(context.log, named),
     )  # fmt: skip
     context.add_output_metadata(run_metadata(done))
     return done.snapshot_id

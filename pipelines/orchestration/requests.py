@@ -24,7 +24,7 @@ def _field(option: Option) -> dg.Field:
     if option.required:
         return dg.Field(kind, description=option.help)
     if option.default is None:
-        return dg.Field(kind, description=option.help, is_required=False)
+        kind = dg.Noneable(kind)
     default = list(option.default) if option.many else option.default
     return dg.Field(kind, description=option.help, default_value=default)
 

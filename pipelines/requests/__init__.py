@@ -7,6 +7,8 @@
 `savepoints`  savepoints that are written
 `bootstrap`   the first savepoint of a new job
 `find`        snapshots below a directory: a scan, copies
+`imports`     imports of savepoints and checkpoints
+`runs`        runs of jobs of process functions
 ============  =========================================================================
 
 From a struct's fields follow the options of its command, the keywords of its method and their

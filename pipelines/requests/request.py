@@ -13,6 +13,7 @@ from typing import (
     Any,
     Concatenate,
     Literal,
+    NoReturn,
     ParamSpec,
     TypeVar,
     Union,
@@ -181,7 +182,8 @@ class Option:
     @property
     def sentence(self) -> str:
         """The help, and its default if that says something."""
-        if self.default is True or self.default in (None, (), "", False):
+        unsaid = self.default is True or callable(self.default)
+        if unsaid or self.default in (None, (), "", False):
             return str(self.help)
         other = f" (or a number of {self.unit})" if self.unit else ""
         return f"{self.help.rstrip('.')}; by default {self.default}{other}."
@@ -267,7 +269,7 @@ def arguments_text(options: Iterable[Option]) -> str:
     return "\n".join(["Args:", *lines])
 
 
-def refuse(problem: str, remedy: str = "") -> None:
+def refuse(problem: str, remedy: str = "") -> NoReturn:
     """Refuse a request.
 
     Raises:

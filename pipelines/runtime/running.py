@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
@@ -20,7 +20,7 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
-from statelake.pipelines.engine import Engine, Progress
+from statelake.pipelines.engine import Engine
 from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.attempts import Heartbeat, refuse_during_erasure
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -31,11 +31,13 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.records import differing_copies
 from statelake.pipelines.lake.verify.legality import check_declared, held_of_record
+from statelake.pipelines.requests.imports import Import
+from statelake.pipelines.requests.request import given
+from statelake.pipelines.requests.runs import WatchedRun
 from statelake.pipelines.runtime.attempt import RunAttempt
 from statelake.pipelines.runtime.commit_measures import CommitReports
 from statelake.pipelines.runtime.commits import (
     LAKE,
-    MOST_DELAY,
     STORE,
     CommitTargets,
     RestoreTask,
@@ -96,45 +98,14 @@ def _wall_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """The options of a run.
+class RunOptions(WatchedRun):
+    """A run, and what no user asks of it."""
 
-    Attributes:
-        parallelism: The operators' parallelism; by default the last run's, or 2.
-        backend: `heap` or `rocksdb`, for the working state.
-        engine: `auto`, `spark`, `local`, or an engine.
-        restore: The snapshot of the lake from which the first run starts.
-        final: Whether the streams end with this run.
-        compressed: Whether state is written compressed, before its import.
-        commit_to: The backends to which state is committed beside the lake, `blob=PLACE` and
-            `changelog=PLACE`.
-        restore_from: The source of the last run's state: `lake`, `blob` or `changelog`; if it
-            fails, the others follow.
-        max_commit_delay: The seconds that the uploads of a subtask may take.
-        tolerant: Whether a backend that fails is left out of the commit, and fails no run.
-        always: Whether to run even without new input, for timers that are due.
-        clock: Returns the processing time of the run.
-        observe: Called with each of `STEPS` when it is complete.
-        step: Called with what begins, as text for people.
-        progress: Called with (done, total) after each subtask.
-    """
-
-    parallelism: int | None = None
-    backend: str = "heap"
-    engine: Engine | str = "auto"
-    restore: str = ""
-    final: bool = False
-    compressed: bool = False
-    commit_to: Sequence[str] = ()
-    restore_from: str = LAKE
-    max_commit_delay: float = MOST_DELAY
-    tolerant: bool = False
-    always: bool = False
-    clock: Callable[[], int] = _wall_clock
-    observe: Observe = field(default=lambda _: None)
-    step: Observe = field(default=lambda _: None)
-    progress: Progress | None = None
+    compressed: bool = given(
+        "Whether state is written compressed, before its import.", default=False
+    )
+    clock: Callable[[], int] = given("Returns the processing time.", default=_wall_clock)
+    observe: Observe = given("Called with each of `STEPS` that is done.", default=lambda _: None)
 
 
 @dataclass(frozen=True)
@@ -548,9 +519,9 @@ class _Run:
         snapshot_id = snapshot_of_run(plan.run)
         location = self.log.run_directory(plan.run).checked_location(prepared.savepoint)
         imported = import_snapshot(
-            self.lake, location, self.job.name, snapshot_id=snapshot_id,
-            engine=self.options.engine, note=f"run {plan.run}",
-            taken_at=_time_of(plan.processing_time),
+            self.lake, location, self.job.name,
+            Import(note=f"run {plan.run}", taken=_time_of(plan.processing_time)),
+            snapshot_id=snapshot_id, engine=self.options.engine,
         )  # fmt: skip
         self._observe("imported")
         self._record(plan, prepared, snapshot_id)
@@ -603,8 +574,9 @@ def _targets(job: Job, options: RunOptions) -> CommitTargets | None:
         StateError: One is unknown, or state is to be restored from one that is not named.
     """
     targets = CommitTargets.parse(
-        job.name, options.commit_to, options.max_commit_delay, tolerant=options.tolerant
-    )
+        job.name, options.commit_to, options.max_commit_delay,
+        tolerant=options.if_backend_fails == "continue",
+    )  # fmt: skip
     if options.restore_from not in {LAKE, *targets.names}:
         raise StateError(
             f"state is to be restored from {options.restore_from!r}, which is not committed to",

@@ -198,7 +198,9 @@ def commit_to(root: Path) -> list[str]:
 def assert_run(root: Path, number: int, source: str, *, done: bool = False) -> None:
     """Assert that a run ends well, or has done so, and that output and state are there once."""
     job, lake = alerts_module().alerts(str(root / "data")), Catalog(root / "lake")
-    options = RunOptions(2, engine="local", commit_to=commit_to(root), restore_from=source)
+    options = RunOptions(
+        parallelism=2, engine="local", commit_to=commit_to(root), restore_from=source
+    )
     ran = run_job(job, lake, options).run
     assert ran in ({0} if done else {0, number})
     alerts, spent = expected(range(number))

@@ -17,6 +17,7 @@ from statelake.pipelines.lake.edit.committing import commit_snapshot
 from statelake.pipelines.lake.edit.sql_editing import edit_by_sql
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_states import value_snapshot
@@ -79,7 +80,7 @@ def test_there_and_back(golden: GoldenCase, tmp_path: Path) -> None:
     """Imported and exported, a savepoint has the same contents, byte by byte."""
     lake = Catalog(tmp_path / "lake")
     source, engine = str(golden.snapshot), LocalEngine()
-    record = import_snapshot(lake, source, "job", uids=UIDS["pojo"], engine=engine).record
+    record = import_snapshot(lake, source, "job", Import(uids=UIDS["pojo"]), engine=engine).record
     exported = tmp_path / "exported"
     export_snapshot(lake, "job", record.snapshot_id, exported, engine=engine)
     again = open_snapshot(exported, uids=UIDS["pojo"])
@@ -92,7 +93,7 @@ def test_a_field_more_and_a_field_less(golden: GoldenCase, tmp_path: Path) -> No
     """Migrated: the new field begins as Java has it, the old one is dropped, the rest stays."""
     lake, engine = Catalog(tmp_path / "lake"), LocalEngine()
     source = str(golden.snapshot)
-    record = import_snapshot(lake, source, "job", uids=UIDS["pojo"], engine=engine).record
+    record = import_snapshot(lake, source, "job", Import(uids=UIDS["pojo"]), engine=engine).record
     before = open_golden(golden).operator("customers").state("customer")
     old = value_snapshot(read_state_meta_info(DataInput(before.meta_info)))
     assert isinstance(old, PojoSerializerSnapshot)
@@ -123,7 +124,7 @@ CUSTOMERS = GOLDEN / "flink" / "pojo-hashmap-canonical-p2-m128-flink1.20.0" / "s
 def customers(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """A lake with POJOs of which some fields are null in entries that Flink wrote."""
     lake = Catalog(tmp_path_factory.mktemp("customers") / "lake")
-    import_snapshot(lake, str(CUSTOMERS), "shop", snapshot_id="one", uids=["customers"])
+    import_snapshot(lake, str(CUSTOMERS), "shop", Import(uids=["customers"]), snapshot_id="one")
     return lake
 
 
@@ -168,7 +169,7 @@ def test_null_in_a_field_that_had_nulls_is_written(customers: Catalog, value: st
 def test_null_in_a_field_is_refused_from_other_tools_too(tmp_path: Path) -> None:
     """`commit` finds what delta-rs wrote."""
     lake = Catalog(tmp_path / "lake")
-    import_snapshot(lake, str(CUSTOMERS), "shop", snapshot_id="one", uids=["customers"])
+    import_snapshot(lake, str(CUSTOMERS), "shop", Import(uids=["customers"]), snapshot_id="one")
     opened = DeltaTable(lake.table("shop/keyed/customers/customer").uri)
     rows = opened.to_pyarrow_table().to_pylist()
     for row in rows:

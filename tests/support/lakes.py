@@ -32,6 +32,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.log_entries import entry_bytes
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.formats.keyed.unified import unified_file
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     SubtaskState,
@@ -160,8 +161,11 @@ def import_as(
     lake: Catalog, source: Path, snapshot_id: str, job: str = "orders", **options: Any
 ) -> SnapshotRecord:
     """Import a snapshot under a name, here."""
-    options = {"snapshot_id": snapshot_id, "engine": LOCAL, **options}
-    return import_snapshot(lake, str(source), job, **options).record
+    engine, progress = options.pop("engine", LOCAL), options.pop("progress", None)
+    return import_snapshot(
+        lake, str(source), job, Import(**options), snapshot_id=snapshot_id, engine=engine,
+        progress=progress,
+    ).record  # fmt: skip
 
 
 def demo_lake(path: Path, job: str = "demo") -> Path:

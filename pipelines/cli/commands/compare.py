@@ -17,7 +17,6 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.options import (
-    Reading,
     answer,
     configured_option,
     engine_option,
@@ -30,6 +29,7 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
+from statelake.pipelines.requests.shared import Reading
 
 
 @click.command()
@@ -77,13 +77,13 @@ def diff(
         refuse_untrusted(click.get_current_context())
         if job is None:
             raise click.UsageError("a lake has snapshots of several jobs: give --job")
-        if any(reading.values()):
+        if any(vars(reading).values()):
             raise click.UsageError("--uid and --allow-external are for directories")
     elif lake_is_meant():
         raise click.UsageError("--job is one of a lake: give --lake, too")
     with progress_bar("comparing", quiet=as_json_) as progress:
         if lake is None:
-            differences = sl.diff(earlier, later, examples=examples, sort=sort, **reading)
+            differences = sl.diff(earlier, later, examples=examples, sort=sort, **vars(reading))
         else:
             compared = Lake(lake).job(job or "", engine=engine, progress=progress)
             earlier, later = (snapshot_named(compared, name) for name in (earlier, later))
@@ -140,11 +140,11 @@ def growth(
         raise click.UsageError("give either SAVEPOINTs, or --lake and --job")
     if savepoints and (since or until):
         raise click.UsageError("--since and --until name snapshots of a lake")
-    if lake is not None and any(reading.values()):
+    if lake is not None and any(vars(reading).values()):
         raise click.UsageError("--uid and --allow-external are for SAVEPOINTs")
     with progress_bar("comparing", quiet=as_json_) as progress:
         if lake is None:
-            grown = sl.growth(savepoints, ahead=ahead, keys=keys, **reading)
+            grown = sl.growth(savepoints, ahead=ahead, keys=keys, **vars(reading))
         else:
             stored = Lake(lake).job(job or "", engine=engine, progress=progress)
             since, until = (each and snapshot_named(stored, each) for each in (since, until))

@@ -15,12 +15,10 @@ from statelake import KeyGroupRange, open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_text
 from statelake.pipelines.cli.options import (
-    Reading,
-    decode_option,
-    plan_option,
-    reading_options,
     refuse_problems,
+    typed_reading_options,
 )
+from statelake.pipelines.requests.shared import TypedReading
 from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.errors import NotFoundError, StateError, did_you_mean
 
@@ -59,9 +57,7 @@ class KeyGroups(click.ParamType[KeyGroupRange]):
 @click.option("--state", help="Only this state.")
 @click.option("--key-groups", type=KeyGroups(), help="Only these key groups: 17, or 0-63.")
 @click.option("--limit", type=click.IntRange(min=0), help="Print at most so many lines.")
-@plan_option
-@decode_option
-@reading_options
+@typed_reading_options
 @plugins_option
 def dump(
     savepoint: str,
@@ -69,9 +65,7 @@ def dump(
     state: str | None,
     key_groups: KeyGroupRange | None,
     limit: int | None,
-    plan: str | None,
-    decode: tuple[str, ...],
-    reading: Reading,
+    reading: TypedReading,
 ) -> None:
     """Print the entries of a savepoint's state, one JSON object a line.
 
@@ -91,7 +85,7 @@ def dump(
       statelake dump savepoint-5f1e2c-0a1b2c3d4e5f --operator counter --state count
       statelake dump savepoint-5f1e2c-0a1b2c3d4e5f --key-groups 0-3 --limit 100
     """
-    snapshot = open_snapshot(savepoint, plan=plan, decode=decode, partial=True, **reading)
+    snapshot = open_snapshot(savepoint, partial=True, **vars(reading))
     operators = snapshot.operators if operator is None else (snapshot.operator(operator),)
     problems = snapshot.problems_of(operator, state, keyed=key_groups is not None)
     if problems and state is not None and not any(state in _names(each) for each in operators):

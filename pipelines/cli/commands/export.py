@@ -72,9 +72,7 @@ def export(
     with (
         nullcontext(source.stored(engine))
         if source.in_lake
-        else in_temporary_lake(
-            source.savepoint, request.to, plan=source.plan, decode=source.decode, **source.reading
-        ) as opened,
+        else in_temporary_lake(source.savepoint, request.to, **vars(source.reading)) as opened,
         progress_bar("exporting", quiet=as_json_, of_bytes=True) as progress,
     ):
         snapshot = LakeSnapshot(replace(opened.job, progress=progress), opened.record)

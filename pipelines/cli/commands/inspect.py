@@ -11,12 +11,10 @@ from statelake import open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, plain, show
 from statelake.pipelines.cli.options import (
-    Reading,
-    decode_option,
-    plan_option,
-    reading_options,
     refuse_problems,
+    typed_reading_options,
 )
+from statelake.pipelines.requests.shared import TypedReading
 
 if TYPE_CHECKING:
     from statelake.state_core.formats.description import OperatorDescription
@@ -39,9 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--types", is_flag=True, help="List the types of each state, and Flink's serializers."
 )
-@plan_option
-@decode_option
-@reading_options
+@typed_reading_options
 @plugins_option
 @json_option
 def inspect(
@@ -51,9 +47,7 @@ def inspect(
     schema: bool,
     keys: bool,
     types: bool,
-    plan: str | None,
-    decode: tuple[str, ...],
-    reading: Reading,
+    reading: TypedReading,
     as_json_: bool,
 ) -> None:
     """Show what a savepoint or checkpoint holds: operators, states, types, sizes, skew.
@@ -77,7 +71,7 @@ def inspect(
       statelake inspect savepoint-5f1e2c-0a1b2c3d4e5f --plan plan.json
       statelake inspect s3://bucket/savepoints/sp-1 --json | jq '.operators[]."operator-uid"'
     """
-    snapshot = open_snapshot(savepoint, plan=plan, decode=decode, partial=True, **reading)
+    snapshot = open_snapshot(savepoint, partial=True, **vars(reading))
     described = snapshot.describe(
         parallelism=parallelism, entries=entries, schema=schema, keys=keys, types=types
     )

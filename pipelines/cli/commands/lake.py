@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -18,19 +17,16 @@ from statelake.pipelines.cli.commands.terminal import (
     show,
     tell_times,
 )
-from statelake.pipelines.cli.commands.times import Instant
 from statelake.pipelines.cli.options import (
-    Reading,
     configured_option,
-    decode_option,
     engine_option,
     job_option,
     lake_option,
-    plan_option,
-    reading_options,
     refuse_all,
+    request_options,
     snapshot_option,
 )
+from statelake.pipelines.requests.imports import Import
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.tables.records import SnapshotRecord
@@ -43,18 +39,7 @@ if TYPE_CHECKING:
 @job_option
 @click.option("--snapshot", "snapshot_id", help="The snapshot's name; by default Flink's.")
 @engine_option
-@reading_options
-@click.option("--note", default="", help="Kept with the snapshot.")
-@click.option(
-    "--taken", type=Instant(), help="When the job took it; by default the time of its `_metadata`."
-)
-@click.option(
-    "--partitions",
-    type=click.IntRange(1, 128),
-    help="The number of files of each state; by default it depends on its size.",
-)
-@plan_option
-@decode_option
+@request_options(Import)
 @plugins_option
 @json_option
 def import_command(
@@ -63,12 +48,7 @@ def import_command(
     job: str,
     snapshot_id: str | None,
     engine: str,
-    reading: Reading,
-    note: str,
-    taken: datetime | None,
-    partitions: int | None,
-    plan: str | None,
-    decode: tuple[str, ...],
+    request: Import,
     as_json_: bool,
 ) -> None:
     """Import a savepoint or checkpoint as the next snapshot of a job.
@@ -93,10 +73,7 @@ def import_command(
     """
     with progress_bar("importing", quiet=as_json_, of_bytes=True) as progress:
         opened = Lake(lake).job(job, engine=engine, progress=progress)
-        done = opened.import_snapshot(
-            savepoint, snapshot_id, **reading, note=note, taken=taken, partitions=partitions,
-            plan=plan, decode=decode,
-        )  # fmt: skip
+        done = opened.import_snapshot(savepoint, snapshot_id, **vars(request))
     show(done, as_json_=as_json_, marked=done.record.snapshot_id)
     if done.new and not as_json_:
         tell_times(done.times)

@@ -8,12 +8,12 @@ import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
-    Reading,
     configured_option,
     lake_is_meant,
     reading_options,
     say_meant,
 )
+from statelake.pipelines.requests.shared import Reading
 
 
 @click.command()
@@ -47,7 +47,7 @@ def notebook(
     if not lake_is_meant():  # a configured job alone changes nothing
         job = None
     done = sl.notebook(
-        location, target, job=job or "", snapshot=snapshot, overwrite=overwrite, **reading
+        location, target, job=job or "", snapshot=snapshot, overwrite=overwrite, **vars(reading)
     )
     say_meant(snapshot, done.snapshot)
     show(done, as_json_=as_json_, marked=target)

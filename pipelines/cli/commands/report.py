@@ -55,7 +55,7 @@ def report(
         else:
             done = sl.report(
                 source.savepoint, target, overwrite=overwrite, check=check, limit=limit,
-                progress=progress, plan=source.plan, **source.reading,
+                progress=progress, **vars(source.reading),
             )  # fmt: skip
     show(done, as_json_=as_json_, marked=target)
     refuse_problems(done.problems)

@@ -15,61 +15,21 @@ from statelake.pipelines.cli.commands.terminal import (
     show,
     stop_on_interrupt,
 )
-from statelake.pipelines.cli.options import answer, engine_option, lake_option
+from statelake.pipelines.cli.options import answer, engine_option, lake_option, request_options
+from statelake.pipelines.requests.runs import Run
 
 
 @click.command()
 @click.argument("runnable", metavar="MODULE:JOB")
 @lake_option
-@click.option("--parallelism", type=int, help="The operators' parallelism; by default as before.")
-@click.option(
-    "--backend", type=click.Choice(["heap", "rocksdb"]), default="heap", show_default=True,
-    help="The backend of the working state.",
-)  # fmt: skip
-@click.option("--restore", default="", help="The snapshot from which the first run starts.")
-@click.option(
-    "--commit-to", multiple=True, metavar="BACKEND",
-    help="Commit state there, beside the lake: blob=PLACE, changelog=kafka://HOST:PORT or a"
-    " directory.",
-)  # fmt: skip
-@click.option(
-    "--restore-from", type=click.Choice(["lake", "blob", "changelog"]), default="lake",
-    show_default=True,
-    help="The source of the last run's state; if it fails, the others follow.",
-)  # fmt: skip
-@click.option(
-    "--max-commit-delay", type=click.FloatRange(0, min_open=True), default=1800.0,
-    show_default=True, metavar="SECONDS", help="The seconds that a commit's uploads may take.",
-)  # fmt: skip
-@click.option(
-    "--if-backend-fails", type=click.Choice(["stop", "continue"]), default="stop",
-    show_default=True,
-    help="Fail the run, or commit without the backend, which catches up in the next run.",
-)  # fmt: skip
-@click.option("--final", is_flag=True, help="The streams end with this run.")
-@click.option("--always", is_flag=True, help="Run even without new input, for timers that are due.")
-@click.option("--until-idle", is_flag=True, help="Run again until no source has anything new.")
-@click.option(
-    "--metrics", default="", metavar="FILE",
-    help="Write the run's figures there, in Prometheus' text format.",
-)  # fmt: skip
+@request_options(Run)
 @engine_option
 @plugins_option
 @json_option
 def run(
     runnable: str,
     lake: str,
-    parallelism: int | None,
-    backend: str,
-    restore: str,
-    commit_to: tuple[str, ...],
-    restore_from: str,
-    max_commit_delay: float,
-    if_backend_fails: str,
-    final: bool,
-    always: bool,
-    until_idle: bool,
-    metrics: str,
+    request: Run,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -94,14 +54,11 @@ def run(
         sys.path.insert(0, str(Path.cwd()))
     with (
         progress_bar("running", quiet=as_json_) as progress,
-        stop_on_interrupt(ask=until_idle) as stop,
+        stop_on_interrupt(ask=request.until_idle) as stop,
     ):
         done = Lake(lake).run(
-            runnable, parallelism=parallelism, backend=backend, restore=restore,
-            commit_to=commit_to, restore_from=restore_from,
-            max_commit_delay=max_commit_delay, if_backend_fails=if_backend_fails, final=final,
-            always=always, until_idle=until_idle, metrics=metrics, engine=engine,
-            stop=stop, step=progress.begin if progress else lambda _: None, progress=progress,
+            runnable, **vars(request), engine=engine, stop=stop,
+            step=progress.begin if progress else lambda _: None, progress=progress,
         )  # fmt: skip
     show(done, as_json_=as_json_, marked=f"run {done.run}")
     if stop():

@@ -154,7 +154,7 @@ def sql_upgrade(
             words = request.words(Accepting)
             done = sl.sql_upgrade(
                 source.savepoint, target, old_plan, new_plan, no_uids=no_uids, **words,
-                **source.reading,
+                **vars(source.reading),
             )  # fmt: skip
     if done.made:
         plans.keep()
@@ -199,7 +199,7 @@ def check_sql(
     if source.in_lake:
         done = source.stored().check_sql(old_plan, new_plan, **words)
     else:
-        done = sl.check_sql(source.savepoint, old_plan, new_plan, **words, **source.reading)
+        done = sl.check_sql(source.savepoint, old_plan, new_plan, **words, **vars(source.reading))
     if done.right:
         plans.keep()
     show(done, as_json_=as_json_)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
+from statelake.pipelines.requests.shared import parse_time
 from statelake.pipelines.shown import parse_duration
 from statelake.state_core.errors import DeclarationError
 
@@ -56,10 +57,9 @@ class Instant(click.ParamType[datetime]):
     ) -> datetime:
         """Parse a point in time."""
         try:
-            moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-        except ValueError:
-            self.fail(f"{value!r} is no time (2026-11-20T06:00Z)", param, ctx)
-        return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+            return parse_time(str(value))
+        except DeclarationError as error:
+            self.fail(error.problem, param, ctx)
 
 
 class Since(Instant):

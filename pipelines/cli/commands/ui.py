@@ -10,13 +10,11 @@ import click
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import tell
 from statelake.pipelines.cli.options import (
-    Reading,
-    decode_option,
     gathered,
-    plan_option,
     query_memory_option,
-    reading_options,
+    typed_reading_options,
 )
+from statelake.pipelines.requests.shared import TypedReading
 from statelake.state_core.extras import require_extra
 
 if TYPE_CHECKING:
@@ -43,9 +41,7 @@ class Looks:
     query_seconds: int
     queries: int | None
 
-    def options(
-        self, reading: Reading, plan: str | None, decode: tuple[str, ...], *, values: bool
-    ) -> Options:
+    def options(self, reading: TypedReading, *, values: bool) -> Options:
         """Return what is shown, and how snapshots are read.
 
         Raises:
@@ -59,9 +55,9 @@ class Looks:
 
         rules = None if self.mask is None else read_mask(self.mask)
         return Options(
-            values=values, mask=rules, leave_out_opaque=self.leave_out_opaque, plan=plan,
-            decode=decode, query_memory=self.query_memory, query_seconds=self.query_seconds,
-            queries=self.queries, **reading,
+            values=values, mask=rules, leave_out_opaque=self.leave_out_opaque,
+            query_memory=self.query_memory, query_seconds=self.query_seconds,
+            queries=self.queries, **vars(reading),
         )  # fmt: skip
 
 
@@ -103,18 +99,14 @@ looks_options = gathered(
               help="The port on 127.0.0.1; by default any that is free.")  # fmt: skip
 @click.option("--no-values", is_flag=True, help="Show no keys, no values, and no SQL.")
 @looks_options
-@plan_option
-@decode_option
-@reading_options
+@typed_reading_options
 @plugins_option
 def ui(
     location: str,
     port: int,
     no_values: bool,
     looks: Looks,
-    plan: str | None,
-    decode: tuple[str, ...],
-    reading: Reading,
+    reading: TypedReading,
 ) -> None:
     """Look at a lake, a directory of snapshots or one snapshot in the browser.
 
@@ -132,7 +124,7 @@ def ui(
     require_extra("ui")
     from statelake.pipelines.ui.server import serve  # noqa: PLC0415 - an extra
 
-    options = looks.options(reading, plan, decode, values=not no_values)
+    options = looks.options(reading, values=not no_values)
     serve(
         location, options, port=port, audit=looks.audit, ready=lambda where: tell(f"open {where}")
     )
@@ -142,17 +134,13 @@ def ui(
 @location_argument
 @click.option("--values", is_flag=True, help="Show keys and values, and run SQL.")
 @looks_options
-@plan_option
-@decode_option
-@reading_options
+@typed_reading_options
 @plugins_option
 def mcp(
     location: str,
     values: bool,
     looks: Looks,
-    plan: str | None,
-    decode: tuple[str, ...],
-    reading: Reading,
+    reading: TypedReading,
 ) -> None:
     """Answer an assistant about a lake, a directory of snapshots or one snapshot.
 
@@ -168,6 +156,4 @@ def mcp(
     require_extra("mcp")
     from statelake.pipelines.ui.assistants import serve_assistant  # noqa: PLC0415 - an extra
 
-    serve_assistant(
-        location, looks.options(reading, plan, decode, values=values), audit=looks.audit
-    )
+    serve_assistant(location, looks.options(reading, values=values), audit=looks.audit)

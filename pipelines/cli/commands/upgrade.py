@@ -67,7 +67,7 @@ def upgrade(
     with progress_bar("upgrading", quiet=as_json_) as progress:
         if not source.in_lake:
             words = request.words(Upgrading)
-            done = [sl.upgrade(source.savepoint, target, **words, **source.reading)]
+            done = [sl.upgrade(source.savepoint, target, **words, **vars(source.reading))]
         else:
             job = source.stored_job(engine, progress)
             names = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -41,7 +41,6 @@ from statelake.pipelines.lake.ingest.large_slices import import_slices, is_large
 from statelake.pipelines.lake.ingest.same_slices import recorded_sums
 from statelake.pipelines.lake.tables.data_files import table_columns
 from statelake.pipelines.lake.tables.file_spans import (
-    MAX_PARTITIONS,
     Partitioning,
     plan_import_slices,
 )
@@ -71,12 +70,12 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import sound_files
 from statelake.pipelines.lake.tables.tables import TableFile
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.times import Stopwatch, Times
 from statelake.state_core.column_names import refuse_twins
 from statelake.state_core.errors import (
     ConflictError,
     DamagedLakeError,
-    LakeError,
     UnwalkableError,
 )
 from statelake.state_core.formats import open_snapshot
@@ -163,20 +162,17 @@ class ImportResult(Printed):
         yield Table("", ("<table", ">version", ">entries", "<kind", "<value"), rows)
 
 
+AS_IT_IS = Import()
+
+
 def import_snapshot(
     lake: Catalog,
     source: str,
     job: str,
+    asked: Import = AS_IT_IS,
     *,
     snapshot_id: str | None = None,
     engine: Engine | str = "auto",
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-    note: str = "",
-    taken_at: datetime | None = None,
-    partitions: int | None = None,
-    plan: str | os.PathLike[str] | None = None,
-    decode: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> ImportResult:
     """Import a savepoint or checkpoint as the job's next snapshot.
@@ -185,61 +181,31 @@ def import_snapshot(
         lake: The lake.
         source: The snapshot's directory.
         job: The job; its tables are below that name.
+        asked: How it is read and kept. A shape that is found in values grows from that of the
+            previous snapshot.
         snapshot_id: Its id in the lake; by default the name that Flink gave it.
         engine: `auto`, `spark`, `local`, or an engine.
-        allow_external: Directories elsewhere to which its handles may lead.
-        uids: Operator uids to recognise, for snapshots from before Flink 2.0.
-        note: A note to keep with it.
-        taken_at: When the job took it, which Flink does not write into it; by default when its
-            file `_metadata` was last written, which a copy changes.
-        partitions: How many partitions each table of keyed state is to have, 1 to 128; by default
-            a number that fits its bytes, and that of the previous snapshot.
-        plan: The compiled plan of its Flink SQL job, as a file: keys and rows have the columns of
-            the query.
-        decode: What texts and bytes hold, `OPERATOR/STATE=json` and the like: they become columns.
-            A shape that is found in values grows from that of the previous snapshot.
         progress: Called with (done, total) in bytes after each slice.
 
     Raises:
         SnapshotError: The snapshot can't be read; the lake has not changed.
         DeclarationError: The plan is not that of the snapshot's job, or can't be understood.
         ConflictError: Another snapshot has that id.
-        LakeError: The name of the job or the snapshot, or the number of partitions, is not valid.
+        LakeError: The name of the job or the snapshot is not valid.
     """
     check_names(job, snapshot_id)
-    if partitions is not None and not 1 <= partitions <= MAX_PARTITIONS:
-        raise LakeError(f"{partitions} partitions", remedy=f"give 1 to {MAX_PARTITIONS}")
-    work = _Import(
-        lake, source, job, tuple(allow_external), tuple(uids), note, taken_at, partitions, plan,
-        tuple(decode),
-    )  # fmt: skip
-    return work.run(snapshot_id, engine, progress)
+    return _Import(lake, source, job, asked).run(snapshot_id, engine, progress)
 
 
 class _Import:
-    def __init__(
-        self,
-        lake: Catalog,
-        source: str,
-        job: str,
-        allow_external: tuple[str, ...],
-        uids: tuple[str, ...],
-        note: str,
-        taken_at: datetime | None,
-        partitions: int | None,
-        plan: str | os.PathLike[str] | None,
-        decode: tuple[str, ...],
-    ) -> None:
+    def __init__(self, lake: Catalog, source: str, job: str, asked: Import) -> None:
         self.stopwatch = Stopwatch()
         self.lake = lake
         self.source = source
         self.job = job
+        self.asked = asked
+        allow_external, uids = tuple(asked.allow_external), tuple(asked.uids)
         self.allow_external = allow_external
-        self.note = note
-        self.taken_at = taken_at
-        self.partitions = partitions
-        self.plan = plan
-        self.decode = decode
         self.same_as = ""
         self.as_bytes: dict[str, UnwalkableError] = {}  # by the operator's id
         self.directory = snapshot_directory(source)
@@ -252,12 +218,12 @@ class _Import:
             self.snapshot = open_snapshot(source, allow_external=allow_external, uids=uids)
         # after it is opened: if another takes its place meanwhile, `unchanged` refuses the import
         self.digest = metadata_digest(source, allow_external)
-        if plan is not None:
-            self.snapshot = with_plan(self.snapshot, plan)
-        if decode:
+        if asked.plan is not None:
+            self.snapshot = with_plan(self.snapshot, asked.plan)
+        if asked.decode:
             from statelake.state_core.formats.contents import with_contents  # noqa: PLC0415 - only for that
 
-            self.snapshot = with_contents(self.snapshot, decode, self._contents())
+            self.snapshot = with_contents(self.snapshot, asked.decode, self._contents())
 
     def _contents(self) -> dict[tuple[str, str], str]:
         """Return what texts and bytes of the previous snapshot held."""
@@ -331,7 +297,7 @@ class _Import:
                 refuse_twins(schema, f"{operator.label}/{state_name}")
         previous = self._previous()
         tables = {
-            operator.label: table_targets(self.lake, self.job, operator, self.partitions)
+            operator.label: table_targets(self.lake, self.job, operator, self.asked.partitions)
             for operator in self._operators()
         }
         self.operator_tables = operator_table_paths(self.job, self._operators())
@@ -417,10 +383,12 @@ class _Import:
                         remedy="choose another id with --snapshot",
                     )
                 present = self.lake.snapshot(self.job, name)
-                if (self.plan is not None or self.decode) and not self._has_names(present):
+                if (self.asked.plan is not None or self.asked.decode) and not self._has_names(
+                    present
+                ):
                     what = "columns of what --decode says"
-                    if self.plan is not None:
-                        what = f"names of {os.fspath(self.plan)}"
+                    if self.asked.plan is not None:
+                        what = f"names of {os.fspath(self.asked.plan)}"
                     raise ConflictError(
                         f"job {self.job!r} has snapshot {name!r} already, without the {what}",
                         remedy="choose another id with --snapshot, and drop that one",
@@ -435,7 +403,7 @@ class _Import:
             for operator in record.operators
             for state in operator.states
         }
-        shaped = {word.partition("=json:")[0] for word in self.decode if "=json:" in word}
+        shaped = {word.partition("=json:")[0] for word in self.asked.decode if "=json:" in word}
         return all(
             _are_alike(
                 recorded.get((operator.operator_id, state.name), NO_NAMES),
@@ -483,7 +451,7 @@ class _Import:
                         self.lake.location,
                         token,
                         targets,
-                        self.partitions,
+                        self.asked.partitions,
                         tuple((each.name, each.names) for each in operator.keyed_states)
                         if any(each.names != NO_NAMES for each in operator.keyed_states)
                         else (),
@@ -518,7 +486,7 @@ class _Import:
                 operator.max_parallelism,
                 table_columns(operator.state(target.states[0])),
                 slices[operator.operator_id],
-                self.partitions,
+                self.asked.partitions,
             )
             for operator, target in sliced
         ]
@@ -570,19 +538,19 @@ class _Import:
             format=self.snapshot.format,
             metadata_version=self.snapshot.metadata_version,
             checkpoint_id=self.snapshot.checkpoint_id,
-            taken_at=self.taken_at or _utc(self.directory.modified(METADATA_FILE)),
+            taken_at=self.asked.taken or _utc(self.directory.modified(METADATA_FILE)),
             imported_at=datetime.now(timezone.utc),
             source=self.snapshot.location,
             digest=self.digest,
             compression=self.snapshot.compression,
-            note=self.note,
+            note=self.asked.note,
             entries=sum(operator.entries for operator in operators),
             state_bytes=sum(operator.state_bytes for operator in operators),
             written_bytes=written + sum(piece.file.size for piece in pieces),
             metadata=metadata,
             carried=carried,
             operators=operators,
-            taken_from=OF_FILE if self.taken_at is None else GIVEN,
+            taken_from=OF_FILE if self.asked.taken is None else GIVEN,
         )
 
     def _commit(

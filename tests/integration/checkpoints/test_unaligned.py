@@ -16,6 +16,7 @@ from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.formats.channels import channels_of, records_in_flight
 from statelake.state_core.model.handles import InlineHandle
 from tests.integration.flink.backlogs import checkpoint_of_backlog
@@ -38,7 +39,9 @@ FILES = "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file"
 def exported(checkpoint: Path, tmp_path: Path, **options: Any) -> Path:
     """The checkpoint, through a lake."""
     lake = Catalog(tmp_path / "lake")
-    import_snapshot(lake, str(checkpoint), "job", snapshot_id="s", engine="local", uids=UIDS)
+    import_snapshot(
+        lake, str(checkpoint), "job", Import(uids=UIDS), snapshot_id="s", engine="local"
+    )
     target = tmp_path / "exported"
     export_snapshot(lake, "job", "s", target, engine="local", **options)
     return target

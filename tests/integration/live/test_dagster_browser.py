@@ -23,6 +23,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.live.cluster import FlinkCluster
+from statelake.pipelines.requests.imports import Import
 from tests.integration.flink.live_cluster import LiveFlink
 from tests.support.browser import chromium
 from tests.support.dagster_api import DagsterApi, DagsterRun
@@ -134,7 +135,9 @@ def await_true(condition: Callable[[], bool]) -> None:
 def import_customers(lake: Catalog, job: str, name: str) -> None:
     """A snapshot that can be migrated without Spark, which takes long to start."""
     savepoint = golden_cases("pojo", form="canonical")[0].snapshot
-    import_snapshot(lake, str(savepoint), job, snapshot_id=name, uids=["customers"], engine="local")
+    import_snapshot(
+        lake, str(savepoint), job, Import(uids=["customers"]), snapshot_id=name, engine="local"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from tests.integration.flink.forst import VARIANTS
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.command import run
@@ -47,7 +48,7 @@ def exported(place: Path, work: Path, *, external: tuple[str, ...] = ()) -> Path
     """The snapshot through a lake, as a canonical savepoint at parallelism 3."""
     lake, target = Catalog(work / f"lake-{place.name}"), work / f"out-{place.name}"
     import_snapshot(
-        lake, str(place), "job", snapshot_id="s", engine="local", allow_external=external
+        lake, str(place), "job", Import(allow_external=external), snapshot_id="s", engine="local"
     )
     export_snapshot(lake, "job", "s", target, engine="local", parallelism=3)
     return target

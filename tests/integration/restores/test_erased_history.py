@@ -90,7 +90,9 @@ def job_of_runs(lake: Catalog, root: Path) -> None:
             (root / "data" / "lines").mkdir(parents=True, exist_ok=True)
             path = root / "data" / "lines" / f"{part}.jsonl"
             path.write_text(json.dumps({"line": f"{ALICE} and bob {part}"}) + "\n", "utf-8")
-            options = RunOptions(2, engine="local", commit_to=[f"blob={root / 'blobs'}"])
+            options = RunOptions(
+                parallelism=2, engine="local", commit_to=[f"blob={root / 'blobs'}"]
+            )
             run_job(example.words(str(root / "data")), lake, options)
     finally:
         del sys.modules["words"]

@@ -13,6 +13,7 @@ import pytest
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
 from tests.support.covering import pairs
 from tests.support.savepoints.expected_contents import UIDS
@@ -30,7 +31,9 @@ def exported(golden: GoldenCase, work: Path, **options: Any) -> Path:
     """A golden savepoint through a lake, as another."""
     lake = Catalog(work / "lake")
     uids = UIDS.get(golden.facts["case"], ())
-    import_snapshot(lake, str(golden.snapshot), "job", snapshot_id="s", uids=uids, engine="local")
+    import_snapshot(
+        lake, str(golden.snapshot), "job", Import(uids=uids), snapshot_id="s", engine="local"
+    )
     export_snapshot(lake, "job", "s", work / "export", engine="local", **options)
     return work / "export"
 

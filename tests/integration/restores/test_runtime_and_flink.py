@@ -15,6 +15,7 @@ from statelake import Lake, open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
@@ -67,15 +68,17 @@ def test_there_and_back(backend: str, flink: FlinkOracle, tmp_path: Path) -> Non
     lake, data = Catalog(tmp_path / "lake"), tmp_path / "words"
     data.mkdir()
     import_snapshot(
-        lake, str(golden.snapshot), "words", snapshot_id="flink", uids=UIDS.get("wordcount", ()),
-        engine="local",
-    )  # fmt: skip
+        lake, str(golden.snapshot), "words", Import(uids=UIDS.get("wordcount", ())),
+        snapshot_id="flink", engine="local",
+)  # fmt: skip
     expected = {entry["key"]: entry for entry in golden.expected()}
     job = job_over(data, golden.facts["max_parallelism"])
     for run, parallelism in enumerate((3, 1)):
         lines = [json.dumps({"word": word, "more": run + 1}) for word in sorted(expected)[:50]]
         (data / f"{run}.jsonl").write_text("\n".join(lines) + "\n")
-        options = RunOptions(parallelism, backend, "local", restore="flink")
+        options = RunOptions(
+            parallelism=parallelism, backend=backend, engine="local", restore="flink"
+        )
         assert run_job(job, lake, options).records == 50
     for word in sorted(expected)[:50]:
         expected[word]["count"] += 3
@@ -220,9 +223,9 @@ def test_every_kind_of_declared_state_there_and_back(
             "declared", tmp_path / "sp", keys=KEYS, backend="hashmap", format="native"
         )
         import_snapshot(
-            lake, str(savepoint), "declared", snapshot_id="flink", uids=("declared", "parts"),
-            engine="local",
-        )  # fmt: skip
+            lake, str(savepoint), "declared", Import(uids=("declared", "parts")),
+            snapshot_id="flink", engine="local",
+)  # fmt: skip
         edit = Lake(tmp_path / "lake").job("declared")["flink"].edit("without-sources")
         for source in ("numbers-source", "rules-source"):
             edit = edit.drop_operator(source)
@@ -237,7 +240,7 @@ def test_every_kind_of_declared_state_there_and_back(
                 lines = "".join(json.dumps({"n": n}) + "\n" for n in of)
                 (data / name / f"{run}.jsonl").write_text(lines)
         options = RunOptions(
-            parallelism, backend, "local", restore=restore,
+            parallelism=parallelism, backend=backend, engine="local", restore=restore,
             commit_to=(f"changelog={tmp_path / 'changelogs'}", f"blob={tmp_path / 'blobs'}"),
             restore_from="changelog" if run else "lake",
         )  # fmt: skip
@@ -313,9 +316,9 @@ def test_state_with_time_to_live_and_both_timers_there_and_back(
     golden = next(case for case in golden_cases("kinds", form="canonical"))
     lake, data = Catalog(tmp_path / "lake"), tmp_path / "data"
     import_snapshot(
-        lake, str(golden.snapshot), "kinds", snapshot_id="flink", uids=UIDS["kinds"],
+        lake, str(golden.snapshot), "kinds", Import(uids=UIDS["kinds"]), snapshot_id="flink",
         engine="local",
-    )  # fmt: skip
+)  # fmt: skip
     job = Job("kinds", golden.facts["max_parallelism"])
     schema = pa.schema({"key": pa.int64(), "more": pa.int64()})
     stream = job.source("records", str(data), format="json", schema=schema)
@@ -334,7 +337,8 @@ def test_state_with_time_to_live_and_both_timers_there_and_back(
             line["scores"]["more"] = float(run + 1)
             line["session"] = f"session again {run + 1}"
         options = RunOptions(
-            parallelism, backend, "local", restore="flink", commit_to=commit_to,
+            parallelism=parallelism, backend=backend, engine="local", restore="flink",
+            commit_to=commit_to,
             restore_from="changelog" if run else "lake",
         )  # fmt: skip
         run_job(job, lake, options)

@@ -25,6 +25,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.requests.changes import UpgradeSql
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade, upgrade_sql_job
 from statelake.state_core.plans.matching import Fate
 from tests.integration.flink.generated_queries import (
@@ -125,7 +126,7 @@ def judge(
             return
         raise
     lake = Catalog(directory / "lake")
-    import_snapshot(lake, str(taken), "job", snapshot_id="old", engine=ENGINE, uids=UIDS)
+    import_snapshot(lake, str(taken), "job", Import(uids=UIDS), snapshot_id="old", engine=ENGINE)
     request = UpgradeSql(
         old_plan, new_plan, accept=ACCEPTED, no_uids=plain,
         like=begun if plain == "old" else None, suffix="-new",

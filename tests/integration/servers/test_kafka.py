@@ -270,7 +270,8 @@ def test_runs_commit_to_topics_and_to_blobs_in_s3(
 
         feed(data, part)
         options = RunOptions(
-            1 + part % 3, ("heap", "rocksdb")[part % 2], "local", commit_to=commit_to,
+            parallelism=1 + part % 3, backend=("heap", "rocksdb")[part % 2], engine="local",
+            commit_to=commit_to,
             restore_from=("changelog", "blob", "lake")[part % 3], observe=observe,
         )  # fmt: skip
         with pytest.raises(EndError):

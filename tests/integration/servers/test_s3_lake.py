@@ -29,6 +29,7 @@ from statelake.pipelines.lake.verify.verified_savepoints import (
     take_savepoint,
     verify_savepoint,
 )
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.runtime.sources import Split, batches_of, latest_offset, splits_between
 from statelake.state_core.errors import ChangedFileError, ConflictError
 from statelake.state_core.files.filesystem import Directory
@@ -232,7 +233,9 @@ def source_of(form: str, directory: Directory) -> str | dict[str, str]:
         state = NewKeyedState("s", ROWS.rename_columns(["key", "value"]), value="Long")
         location = directory.child("made").location
         write_snapshot(location, [NewOperator("op", "Long", (state,))])
-        import_snapshot(Catalog(lake), location, "j", snapshot_id="one", uids=["op"], engine=LOCAL)
+        import_snapshot(
+            Catalog(lake), location, "j", Import(uids=["op"]), snapshot_id="one", engine=LOCAL
+        )
         return {"lake": lake, "job": "j", "snapshot": "one", "state": "op/s"}
     if form == "delta":
         table = directory.child("table")

@@ -245,7 +245,11 @@ def test_samza_reads_what_a_run_commits(tmp_path: Path) -> None:
     job = alerts_module().alerts(str(tmp_path / "data"))
     blobs = tmp_path / "blobs"
     commit_to = (f"blob={blobs}", f"changelog={tmp_path / 'changelogs'}")
-    run_job(job, Catalog(tmp_path / "lake"), RunOptions(2, engine="local", commit_to=commit_to))
+    run_job(
+        job,
+        Catalog(tmp_path / "lake"),
+        RunOptions(parallelism=2, engine="local", commit_to=commit_to),
+    )
     log = FileCheckpointLog(Directory(tmp_path / "lake" / "alerts" / "_runs" / "checkpoints"))
     asked: list[list[str]] = []
     expected: list[str] = []

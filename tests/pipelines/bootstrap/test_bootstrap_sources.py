@@ -17,6 +17,7 @@ from statelake import NewKeyedState, NewOperator, open_snapshot, write_snapshot
 from statelake.pipelines.bootstrap.bootstrapping import bootstrap
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.errors import ConflictError, EncodeError, StateError
 from tests.support.lakes import WORDS, entries, import_as
 
@@ -131,7 +132,7 @@ def test_states_of_a_lake_are_listed_as_the_snapshot_has_them(tmp_path: Path) ->
     states = tuple(NewKeyedState(name, rows, value="String") for name in ("first", "second"))
     write_snapshot(tmp_path / "source", [NewOperator("op", "Long", states)])
     lake = Catalog(tmp_path / "lake")
-    import_snapshot(lake, str(tmp_path / "source"), "j", snapshot_id="one", uids=["op"])
+    import_snapshot(lake, str(tmp_path / "source"), "j", Import(uids=["op"]), snapshot_id="one")
     source = {"lake": lake.location, "job": "j", "snapshot": "one", "state": "op/third"}
     with pytest.raises(StateError, match=r"no state op/third; it has: op/first, op/second, "):
         bootstrap(None, spec(source), tmp_path / "other", engine="local")
@@ -144,8 +145,9 @@ def test_rows_of_a_lake_that_only_exact_bytes_hold_are_refused(tmp_path: Path) -
     state = NewKeyedState("s", rows, value="String")
     write_snapshot(tmp_path / "source", [NewOperator("op", "Long", (state,))])
     import_snapshot(
-        Catalog(tmp_path / "lake"), str(tmp_path / "source"), "j", snapshot_id="one", uids=["op"]
-    )
+        Catalog(tmp_path / "lake"), str(tmp_path / "source"), "j", Import(uids=["op"]),
+        snapshot_id="one",
+)  # fmt: skip
     source = {"lake": "lake", "job": "j", "snapshot": "one", "state": "op/s"}
     made = spec(source | {"lake": str(tmp_path / "lake")})
     made["operators"]["op"]["states"]["s"] |= {"key": "key", "value": "value"}

@@ -13,6 +13,7 @@ from statelake.pipelines.cli.main import main
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.errors import DeclarationError
 from tests.support.command import run as run_apart
 from tests.support.forged_lakes import forged, make_scene
@@ -144,7 +145,7 @@ def customers(tmp_path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The words that migrate all customers of a lake, and the file's content that does it."""
     lake = str(tmp_path / "lake")
     for name in ("one", "two"):
-        import_snapshot(Catalog(lake), str(POJO), JOB, snapshot_id=name, uids=["customers"])
+        import_snapshot(Catalog(lake), str(POJO), JOB, Import(uids=["customers"]), snapshot_id=name)
     states = {
         "customers/customer": {
             "type": {"pojo": "Judge$Customer", "fields": {**FIELDS, "points": "int"}},
@@ -199,7 +200,7 @@ def test_several_states_are_migrated_at_once_or_not_at_all(
 ) -> None:
     """One snapshot has all of them, and a state that can't follow keeps the others as they were."""
     lake = Catalog(tmp_path / "lake")
-    import_snapshot(lake, str(POJO), JOB, snapshot_id="one", uids=["customers"])
+    import_snapshot(lake, str(POJO), JOB, snapshot_id="one", asked=Import(uids=["customers"]))
     words = ("--lake", lake.location, "--job", JOB, "--snapshot", "one")
     address = {"pojo": "Judge$Address", "fields": {**FIELDS["address"]["fields"], "floor": "int"}}  # type: ignore[call-overload]
     states: dict[str, Any] = {
@@ -240,7 +241,7 @@ def test_a_name_that_something_else_has_is_no_migration(
     """An import called as a migration's result would be is told, and is migrated itself."""
     words, states = customers
     lake = Catalog(words[1])
-    import_snapshot(lake, str(POJO), JOB, snapshot_id="two-migrated", uids=["customers"])
+    import_snapshot(lake, str(POJO), JOB, Import(uids=["customers"]), snapshot_id="two-migrated")
     found = outcomes(words, spec(tmp_path, states), capsys)
     assert found == ["migrated", "failed", "migrated"]
     made = {summary.snapshot_id: summary.parent for summary in lake.summaries(JOB)}
@@ -266,7 +267,7 @@ def test_a_migration_of_older_lakes_is_known_by_its_type(
 def test_a_pojo_gains_and_loses_fields(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What Flink would do at the restore: new fields begin as Java has them, old ones go."""
     lake = str(tmp_path / "lake")
-    import_snapshot(Catalog(lake), str(POJO), JOB, snapshot_id="sp", uids=["customers"])
+    import_snapshot(Catalog(lake), str(POJO), JOB, Import(uids=["customers"]), snapshot_id="sp")
     table = open_snapshot(POJO, uids=["customers"]).operator("customers").state("customer")
     before = {row["key"]: row["value"] for row in table.to_arrow().to_pylist()}
     fields = {**FIELDS, "points": "int", "level": "Integer"}
@@ -299,7 +300,7 @@ def rules(tmp_path: Path) -> str:
     """A lake with two snapshots of a job of lists and a broadcast state."""
     made = Catalog(tmp_path / "rules")
     for name, golden in zip(("first", "second"), OPERATORS, strict=True):
-        import_snapshot(made, str(golden), JOB, snapshot_id=name, uids=UIDS, engine="local")
+        import_snapshot(made, str(golden), JOB, Import(uids=UIDS), snapshot_id=name, engine="local")
     return made.location
 
 

@@ -54,7 +54,7 @@ PROBLEMS = {"problems": "the command ends with the first"}
 
 # what does what a command does; words that only the command has, and only the methods
 METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], dict[str, str]]] = {
-    "import": ((sl.Job.import_snapshot,), {}, NAME),
+    "import": ((sl.Job.import_snapshot,), {}, {}),
     "commit": ((sl.Job.commit,), {}, NAME),
     "snapshots": (
         (sl.Job.snapshots, sl.Lake.snapshots), {}, {"errors": "the command ends with the first"},
@@ -183,12 +183,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {},
     ),
     "compress": ((sl.compress,), {}, PROGRESS),
-    "run": (
-        (sl.Lake.run,),
-        {"runnable": "given as `job`"},
-        PROGRESS
-        | {"job": "what MODULE:JOB names", "stop": "Ctrl-C", "step": "in front of the bar"},
-    ),
+    "run": ((sl.Lake.run,), {"runnable": "given as `job`"}, {}),
     "warm": ((sl.warm,), {}, PROGRESS),
     "checkpoints list": ((LOG, sl.Checkpoints.list), {}, {}),
     "checkpoints show": ((LOG, sl.Checkpoints.show), {}, {}),

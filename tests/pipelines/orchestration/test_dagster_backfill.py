@@ -14,6 +14,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.orchestration.definitions import definitions
 from statelake.pipelines.orchestration.resources import Locations
+from statelake.pipelines.requests.imports import Import
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
@@ -37,9 +38,9 @@ class Backfill:
         self.lake = Catalog(base / "lake")
         for name in NIGHTS:
             import_snapshot(
-                self.lake, str(golden.snapshot), JOB, snapshot_id=name,
-                uids=[state.partition("/")[0]], engine="local",
-            )  # fmt: skip
+                self.lake, str(golden.snapshot), JOB, Import(uids=[state.partition("/")[0]]),
+                snapshot_id=name, engine="local",
+)  # fmt: skip
         instance.add_dynamic_partitions("snapshots", list(NIGHTS))
         self.spec = base / "new-types.json"
 

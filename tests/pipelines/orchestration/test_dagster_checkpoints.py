@@ -57,7 +57,7 @@ def locations(tmp_path: Path) -> Locations:
     """Places below the test's own; the job has two snapshots, taken at one time, in the lake."""
     taken_at = datetime(2026, 11, 20, tzinfo=timezone.utc)
     imports = ("snap-0", WORDS), ("snap-1", KINDS)
-    import_golden(Catalog(tmp_path / "lake"), *imports, taken_at=taken_at)
+    import_golden(Catalog(tmp_path / "lake"), *imports, taken=taken_at)
     return Locations(
         lake=str(tmp_path / "lake"),
         exports=str(tmp_path / "exports"),

@@ -17,6 +17,7 @@ from statelake import open_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.orchestration.definitions import definitions
 from statelake.pipelines.orchestration.resources import Locations
+from statelake.pipelines.requests.imports import Import
 from tests.support.lakes import add_row, remove_rows
 from tests.support.savepoints.golden_cases import golden_cases
 
@@ -267,7 +268,9 @@ class TestIntegrity:
         shutil.rmtree(tmp_path / "lake")
         lake = archived.locations.open_lake().catalog
         source = archived.locations.savepoint(NAME)
-        import_snapshot(lake, source, "orders", snapshot_id=NAME, partitions=64, engine="local")
+        import_snapshot(
+            lake, source, "orders", Import(partitions=64), snapshot_id=NAME, engine="local"
+        )
         record = lake.snapshot("orders", NAME)
         (table,) = (table for table in record.operators[0].tables if table.path.endswith("/scores"))
         folder = tmp_path / "lake" / table.path

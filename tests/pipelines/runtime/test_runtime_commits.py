@@ -50,8 +50,9 @@ def run(
     feed(work / "data", part)
     commit_to = [f"{name}={work / name}" for name in backends]
     options = RunOptions(
-        parallelism, engine="local", commit_to=commit_to, restore_from=restore_from, **more
-    )
+        parallelism=parallelism, engine="local", commit_to=commit_to,
+        restore_from=restore_from, **more,
+    )  # fmt: skip
     assert (
         run_job(alerts.alerts(str(work / "data")), Catalog(work / "lake"), options).run == part + 1
     )
@@ -132,8 +133,8 @@ def test_what_commits_cost_is_reported(tmp_path: Path) -> None:
     feed(tmp_path / "data", 1)
     job, lake = alerts.alerts(str(tmp_path / "data")), Catalog(tmp_path / "lake")
     with pytest.raises(Killed):
-        run_job(job, lake, RunOptions(2, engine="local", observe=observe))
-    assert run_job(job, lake, RunOptions(2, engine="local")).run == 2
+        run_job(job, lake, RunOptions(parallelism=2, engine="local", observe=observe))
+    assert run_job(job, lake, RunOptions(parallelism=2, engine="local")).run == 2
     reports = CommitReports(Directory(tmp_path / "lake"), "alerts").read()
     tasks = ["alert-0", "alert-1", "count-by-rule-0", "count-by-rule-1"]
     assert sorted(report.task for report in reports) == sorted(tasks * 2)
@@ -264,7 +265,7 @@ def test_changelogs_that_cannot_be_created_are_left_out(
     with pytest.raises(CommitError, match="no answer in time"):
         run(tmp_path, 0, 2, "lake")
     with caplog.at_level(logging.ERROR):
-        run(tmp_path, 0, 2, "lake", tolerant=True)
+        run(tmp_path, 0, 2, "lake", if_backend_fails="continue")
     assert "changelogs can't be created" in caplog.text
     check(tmp_path, 1)
 
@@ -292,7 +293,7 @@ def test_a_backend_that_fails_is_left_out_and_catches_up(
     with pytest.raises(StateError):
         run(tmp_path, 1, 2, "blob")
     with caplog.at_level(logging.ERROR):
-        run(tmp_path, 1, 2, "blob", tolerant=True)
+        run(tmp_path, 1, 2, "blob", if_backend_fails="continue")
     assert "the commit goes on without it" in caplog.text
     records = checkpoint_manager(Directory(tmp_path / "lake" / "alerts" / "_runs"))
     last = records.read_last("alert-0")
@@ -345,7 +346,7 @@ def test_backends_that_are_not(
 ) -> None:
     """They are refused before anything is planned."""
     feed(tmp_path / "data", 0)
-    job, options = alerts.alerts(str(tmp_path / "data")), RunOptions(2, engine="local")
+    job, options = alerts.alerts(str(tmp_path / "data")), RunOptions(parallelism=2, engine="local")
     options = replace(options, commit_to=commit_to, restore_from=restore_from)
     with pytest.raises(StateError, match=said):
         run_job(job, Catalog(tmp_path / "lake"), options)

@@ -39,7 +39,9 @@ def observe(done):
         os.kill(os.getpid(), signal.SIGKILL)
 
 job = alerts_module().alerts(data)
-options = RunOptions(int(parallelism), engine="local", observe=observe, commit_to=commit_to)
+options = RunOptions(
+    parallelism=int(parallelism), engine="local", observe=observe, commit_to=commit_to
+)
 run_job(job, Catalog(lake), options)
 """
 alerts = alerts_module()
@@ -112,7 +114,10 @@ class TestTakenForDead:
             as_process(patch, os.getpid(), f"another container, {step}")
             if step:  # killed: it takes its lock with it no more
                 patch.setattr(RunLog, "unlock", lambda *_: None)
-            job, options = alerts.alerts(str(data)), RunOptions(3, engine="local", observe=observe)
+            job, options = (
+                alerts.alerts(str(data)),
+                RunOptions(parallelism=3, engine="local", observe=observe),
+            )
             with suppress(EndError):
                 run_job(job, Catalog(lake), options)
             for part in range(1, 1 + parts):
@@ -131,7 +136,7 @@ class TestTakenForDead:
             if done == step:
                 self.elsewhere(lake, data, parts=parts)
 
-        options = RunOptions(2, engine="local", observe=observe)
+        options = RunOptions(parallelism=2, engine="local", observe=observe)
         with pytest.raises(ConflictError, match="taken for dead"):
             run_job(alerts.alerts(str(data)), Catalog(lake), options)
         check(lake, data, 1 + parts, tmp_path)
@@ -155,7 +160,7 @@ class TestTakenForDead:
             if done == step:
                 self.elsewhere(lake, data, parts=parts)
 
-        options = RunOptions(2, engine="local", observe=observe)
+        options = RunOptions(parallelism=2, engine="local", observe=observe)
         with suppress(StateError):
             run_job(alerts.alerts(str(data)), Catalog(lake), options)
             assert step not in {"restored", "processed", "state written"}
@@ -179,7 +184,7 @@ class TestTakenForDead:
                 self.elsewhere(lake, data, step=second)
                 self.elsewhere(lake, data, step="output committed")
 
-        options = RunOptions(2, engine="local", observe=observe)
+        options = RunOptions(parallelism=2, engine="local", observe=observe)
         with pytest.raises(ConflictError, match="taken for dead"):
             run_job(alerts.alerts(str(data)), Catalog(lake), options)
         assert run_job(alerts.alerts(str(data)), Catalog(lake)).run == 1
@@ -201,7 +206,7 @@ class TestTakenForDead:
                     as_process(patch, os.getpid(), "another container")
                     erase(Catalog(lake), ErasureRequest("gdpr-1", [str(key)]))
 
-        options = RunOptions(2, engine="local", observe=observe)
+        options = RunOptions(parallelism=2, engine="local", observe=observe)
         with pytest.raises(ConflictError, match="taken for dead"):
             run_job(alerts.alerts(str(data)), Catalog(lake), options)
         assert [record.snapshot_id for record in Catalog(lake).summaries("alerts")] == [
@@ -223,7 +228,7 @@ class TestTakenForDead:
                 with pytest.raises(ConflictError, match="is run by process"):
                     self.elsewhere(lake, data)
 
-        options = RunOptions(2, engine="local", observe=observe)
+        options = RunOptions(parallelism=2, engine="local", observe=observe)
         assert run_job(alerts.alerts(str(data)), Catalog(lake), options).run == 1
         check(lake, data, 1, tmp_path)
 
@@ -252,6 +257,6 @@ def test_killed_many_times_over(seed: int, tmp_path: Path) -> None:
             killed_at(step, lake, data, chance.randrange(1, 5))
             # what is prepared is not done again: its earlier steps do not come any more
             least = STEPS.index("output committed") if step in STEPS[4:] else 1
-        options = RunOptions(chance.randrange(1, 5), engine="local")
+        options = RunOptions(parallelism=chance.randrange(1, 5), engine="local")
         assert run_job(alerts.alerts(str(data)), Catalog(lake), options).run == part + 1
     check(lake, data, 6, tmp_path)

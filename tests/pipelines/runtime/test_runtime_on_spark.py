@@ -29,7 +29,7 @@ def test_runs_add_up(tmp_path: Path) -> None:
     for part, (parallelism, backend) in enumerate([(2, "heap"), (3, "rocksdb"), (1, "heap")]):
         feed(data, part)
         job = load_plugin(str(EXAMPLE)).alerts(str(data))
-        options = RunOptions(parallelism, backend, "spark")
+        options = RunOptions(parallelism=parallelism, backend=backend, engine="spark")
         assert run_job(job, lake, options).run == part + 1
     wanted, spent = expected(range(3))
     rows = sink_rows(data / "alerts")
@@ -48,7 +48,7 @@ def test_a_delta_table_is_read_version_by_version(tmp_path: Path) -> None:
         rows = pa.Table.from_pylist([{**order, "day": part % 2} for order in orders_of(part)])
         write_deltalake(str(tmp_path / "table"), rows, mode="append", partition_by=["day"])
         engine = "local" if part % 2 else "spark"
-        assert run_job(job, lake, RunOptions(2, engine=engine)).records == (
+        assert run_job(job, lake, RunOptions(parallelism=2, engine=engine)).records == (
             302 if not part else 300
         )
     assert state_rows(lake, 3, "alert", "spent", tmp_path) == expected(range(3))[1]

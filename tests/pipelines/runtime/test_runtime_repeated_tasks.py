@@ -34,7 +34,7 @@ def test_one_run_of_each_task_counts(
     for part, parallelism in enumerate((2, 3)):
         feed(data, part)
         options = RunOptions(
-            parallelism, engine=engine, commit_to=commit_to, restore_from=restore_from
+            parallelism=parallelism, engine=engine, commit_to=commit_to, restore_from=restore_from
         )
         run_job(alerts.alerts(str(data)), lake, options)
     assert engine.lost

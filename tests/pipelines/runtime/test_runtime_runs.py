@@ -161,7 +161,7 @@ def test_timers_are_kept_under_the_name_of_the_job_or_of_what_is_restored(tmp_pa
     for part, name in enumerate(("processing timer", "user-timers")):
         job.timers = name
         feed(data, part)
-        run_job(job, lake, RunOptions(2 + part, engine="local"))
+        run_job(job, lake, RunOptions(parallelism=2 + part, engine="local"))
     target = tmp_path / "export"
     export_snapshot(lake, "alerts", "run-00000002", target, engine="local")
     queues = {queue.name for queue in open_snapshot(target).operator("alert").timers}

@@ -14,6 +14,7 @@ import pytest
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.runtime import RunOptions, run_job
 from tests.support.jobs.alert_orders import example_module, sink_rows, state_rows
 from tests.support.savepoints.expected_contents import UIDS
@@ -46,7 +47,7 @@ def test_words_are_counted(example: ModuleType, tmp_path: Path) -> None:
     lake, counts = Catalog(tmp_path / "lake"), Counter[str]()
     for part, (parallelism, backend) in enumerate(((2, "heap"), (3, "rocksdb"), (1, "heap"))):
         counts += feed(tmp_path, part)
-        options = RunOptions(parallelism, backend, "local")
+        options = RunOptions(parallelism=parallelism, backend=backend, engine="local")
         assert run_job(example.words(str(tmp_path)), lake, options).run == part + 1
     assert state_rows(lake, 3, "counter", "count", tmp_path, "words") == dict(counts)
     newest: dict[str, int] = {}
@@ -60,15 +61,15 @@ def test_flinks_counts_go_on(example: ModuleType, tmp_path: Path) -> None:
     golden = golden_cases("wordcount")[0]
     lake = Catalog(tmp_path / "lake")
     import_snapshot(
-        lake, str(golden.snapshot), "words", snapshot_id="flink", uids=UIDS.get("wordcount", ()),
-        engine="local",
-    )  # fmt: skip
+        lake, str(golden.snapshot), "words", Import(uids=UIDS.get("wordcount", ())),
+        snapshot_id="flink", engine="local",
+)  # fmt: skip
     held = {entry["key"]: entry["count"] for entry in golden.expected()}
     word = next(word for word in held if word == word.lower() and word.split() == [word])
     came = feed(tmp_path, 0)
     (tmp_path / "lines" / "more.jsonl").write_text(json.dumps({"line": word}) + "\n", "utf-8")
     job = example.words(str(tmp_path), golden.facts["max_parallelism"])
-    run_job(job, lake, RunOptions(2, engine="local", restore="flink"))
+    run_job(job, lake, RunOptions(parallelism=2, engine="local", restore="flink"))
     wanted = Counter(held)
     wanted.update(came)
     wanted.update([word])

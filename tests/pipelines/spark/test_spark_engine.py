@@ -19,6 +19,7 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables import file_spans as units
 from statelake.pipelines.lake.tables.records import SnapshotRecord
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.spark.engine import SparkEngine
 from statelake.state_core.errors import CorruptSnapshotError, StateError
 from tests.support.lakes import assert_whole
@@ -141,10 +142,14 @@ class TestImport:
     ) -> None:
         """The same rows, key groups, counts and fingerprints, however many slices there are."""
         local, spark = Catalog(str(tmp_path / "local")), Catalog(str(tmp_path / "spark"))
-        expected = import_snapshot(local, str(case.snapshot), "job", engine="local", partitions=128)
+        expected = import_snapshot(
+            local, str(case.snapshot), "job", Import(partitions=128), engine="local"
+        )
         monkeypatch.setattr(units, "SLICE_BYTES", 4000)
         monkeypatch.setattr(units, "SMALL_SLICE_BYTES", 4000)
-        found = import_snapshot(spark, str(case.snapshot), "job", engine=engine, partitions=128)
+        found = import_snapshot(
+            spark, str(case.snapshot), "job", Import(partitions=128), engine=engine
+        )
         assert (expected.engine, found.engine) == ("local", "spark")
         assert found.written_files == expected.written_files > 0
         assert described(found.record) == described(expected.record)

@@ -20,6 +20,7 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables import file_spans as units
 from statelake.pipelines.lake.tables import operator_tables
+from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.spark.engine import SparkEngine
 from statelake.state_core.formats.reader import Snapshot
 from tests.support.command import run
@@ -97,13 +98,13 @@ def test_each_subtask_has_what_flink_gives_it(
     """SPLIT to the element, UNION for everyone, a BROADCAST copy each; as in this process."""
     lake, target = Catalog(tmp_path / "lake"), tmp_path / "out"
     source = str(golden.snapshot)
-    done = import_snapshot(lake, source, "rules", snapshot_id="s", uids=UIDS, engine=engine)
+    done = import_snapshot(lake, source, "rules", Import(uids=UIDS), snapshot_id="s", engine=engine)
     assert done.engine == "spark"
     export_snapshot(lake, "rules", "s", target, parallelism=parallelism, engine=engine)
     snapshot = open_snapshot(target)
     assert_dealt_out(snapshot, golden, parallelism)
     local = Catalog(tmp_path / "local-lake")
-    import_snapshot(local, source, "rules", snapshot_id="s", uids=UIDS, engine="local")
+    import_snapshot(local, source, "rules", Import(uids=UIDS), snapshot_id="s", engine="local")
     export_snapshot(local, "rules", "s", tmp_path / "local", parallelism=parallelism,
                     engine="local")  # fmt: skip
     assert lists(snapshot) == lists(open_snapshot(tmp_path / "local"))

@@ -17,7 +17,6 @@ from statelake.pipelines.cli.commands.terminal import (
     tell,
 )
 from statelake.pipelines.cli.options import (
-    Reading,
     answer,
     configured_option,
     lake_is_meant,
@@ -25,6 +24,7 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
+from statelake.pipelines.requests.shared import Reading
 
 STYLE = {True: "green", False: "red"}  # of a verdict, by whether there is no fault
 
@@ -74,17 +74,17 @@ def integrity(
         raise click.UsageError("give a savepoint, or --lake, --job and --snapshot, or both")
     if salvage and not savepoint:
         raise click.UsageError("--salvage is for a savepoint; a lake's snapshot is exported")
-    if any(reading.values()) and not savepoint:
+    if any(vars(reading).values()) and not savepoint:
         raise click.UsageError("--uid and --allow-external are for a savepoint")
     content: dict[str, Any] = {}
     faults = 0
     if savepoint:
         with progress_bar("salvaging" if salvage else "checking", quiet=as_json_) as progress:
             if salvage:
-                salvaged = api.salvage(savepoint, salvage, **reading, progress=progress)
+                salvaged = api.salvage(savepoint, salvage, **vars(reading), progress=progress)
                 report = salvaged.integrity
             else:
-                report = api.check_integrity(savepoint, **reading, progress=progress)
+                report = api.check_integrity(savepoint, **vars(reading), progress=progress)
         content = report.to_json()
         faults = len(report.faults)
         if not as_json_:
@@ -96,7 +96,7 @@ def integrity(
     if lake and job and snapshot_id:
         opened = api.Lake(lake)
         snapshot_id = snapshot_named(opened.job(job), snapshot_id)
-        source = open_snapshot(savepoint, **reading) if savepoint and not faults else None
+        source = open_snapshot(savepoint, **vars(reading)) if savepoint and not faults else None
         with progress_bar("reading", quiet=as_json_) as progress:
             stored = opened.job(job, progress=progress)[snapshot_id]
             lake_faults = stored.check_integrity(source)

@@ -11,6 +11,7 @@ import pytest
 from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.formats.channels import channels_of, records_in_flight
 from tests.support.command import run
 from tests.support.lakes import KINDS
@@ -25,7 +26,9 @@ def test_a_lake_says_what_the_checkpoint_says(name: str, tmp_path: Path) -> None
     """Channel by channel, and record by record; uids that were given go with tables alone."""
     checkpoint = unpack_backlog(name, tmp_path / "flink")
     lake = Catalog(tmp_path / "lake")
-    import_snapshot(lake, str(checkpoint), "job", snapshot_id="s", engine="local", uids=UIDS)
+    import_snapshot(
+        lake, str(checkpoint), "job", Import(uids=UIDS), snapshot_id="s", engine="local"
+    )
     places = (checkpoint, *KNOWN), ("--lake", lake.location, "--job", "job")
     channels, again = (run("channels", *place, "--json").json["channels"] for place in places)
     assert [row | {"operator": ""} for row in again] == [row | {"operator": ""} for row in channels]

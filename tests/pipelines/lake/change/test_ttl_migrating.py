@@ -22,7 +22,7 @@ TIME = round(TAKEN.timestamp() * 1000)
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     """A job with a snapshot, taken at a known time."""
-    lake = import_golden(Catalog(tmp_path / "lake"), ("s", KINDS), uids=["kinds"], taken_at=TAKEN)
+    lake = import_golden(Catalog(tmp_path / "lake"), ("s", KINDS), uids=["kinds"], taken=TAKEN)
     return Lake(lake.location).job("orders", engine="local")
 
 

@@ -30,6 +30,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.delta_commit import DeltaCommit
 from statelake.pipelines.lake.tables.names import ERASURE_RECORDS, new_edited_file
 from statelake.pipelines.lake.tables.tables import open_table
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.errors import ConflictError, DamagedLakeError, EncodeError, NotFoundError
 from statelake.state_core.files.compression import compress_snappy
 from tests.support.lakes import DEMO, LOCAL, import_as
@@ -271,8 +272,9 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     note = f"by hand: UPDATE users.visits SET value = 'Long Lane 5' WHERE key = '{BRIEN}'"
     for number, text in enumerate(("in May", note.replace("O'B", "O''B"), *SPELLED.values())):
         import_snapshot(
-            lake, str(root / "day"), "names", snapshot_id=f"s{number}", note=text, engine=LOCAL
-        )
+            lake, str(root / "day"), "names", Import(note=text), snapshot_id=f"s{number}",
+            engine=LOCAL,
+)  # fmt: skip
     erase(lake, ErasureRequest("gdpr-3", [BRIEN]), ["names"])
     return root / "lake"
 

@@ -313,7 +313,7 @@ def run(work: Path, part: int, restore_from: str = "lake", **options: Any) -> No
     (folder / f"{part}.jsonl").write_text(text, "utf-8")
     (work / "data" / "rules").mkdir(exist_ok=True)
     settings = RunOptions(
-        2,
+        parallelism=2,
         engine="local",
         restore_from=restore_from,
         commit_to=(f"blob={work / 'blobs'}", f"changelog={work / 'changelogs'}"),

@@ -15,6 +15,7 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.share.sampling import Sample
 from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.formats.channels import channels_of, records_in_flight
 from tests.support.command import run
@@ -33,7 +34,9 @@ def imported(name: str, tmp_path: Path) -> tuple[Catalog, Path]:
     """A lake with the checkpoint, and that."""
     checkpoint = unpack_backlog(name, tmp_path / "flink")
     lake = Catalog(tmp_path / "lake")
-    import_snapshot(lake, str(checkpoint), "job", snapshot_id="s", engine="local", uids=UIDS)
+    import_snapshot(
+        lake, str(checkpoint), "job", Import(uids=UIDS), snapshot_id="s", engine="local"
+    )
     return lake, checkpoint
 
 

@@ -13,6 +13,7 @@ from statelake import open_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.formats.reader import Snapshot
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 from tests.support.savepoints.operator_contents import (
@@ -30,7 +31,7 @@ PARALLELISMS = (1, 2, 3, 4, 5, 7)
 def exported(golden: GoldenCase, to: Path, **options: Any) -> Snapshot:
     """The case, through a lake, as a savepoint."""
     lake = Catalog(to / "lake")
-    import_snapshot(lake, os.fspath(golden.snapshot), "rules", snapshot_id="s", uids=UIDS)
+    import_snapshot(lake, os.fspath(golden.snapshot), "rules", Import(uids=UIDS), snapshot_id="s")
     export_snapshot(lake, "rules", "s", to / "savepoint", **options)
     return open_snapshot(to / "savepoint", uids=UIDS)
 

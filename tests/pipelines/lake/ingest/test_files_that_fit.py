@@ -40,7 +40,7 @@ from statelake.pipelines.lake.tables.record_rules import record_fault
 from statelake.pipelines.lake.tables.records import DataFile, SnapshotRecord
 from statelake.pipelines.lake.tables.tables import CONFIGURATION, create_table
 from statelake.pipelines.lake.verify.lake_checking import check_lake
-from statelake.state_core.errors import KeyGroupError, LakeError
+from statelake.state_core.errors import DeclarationError, KeyGroupError
 from statelake.state_core.model.handles import KeyGroupRange
 from tests.support.lakes import (
     KINDS,
@@ -322,7 +322,7 @@ class TestImports:
         assert len(count_files(import_as(lake, WORDS, "two", partitions=2))) == 2
         assert exported(lake, "two", tmp_path / "out") == entries(WORDS)
         for partitions in (0, 129, -1):
-            with pytest.raises(LakeError, match="give 1 to 128"):
+            with pytest.raises(DeclarationError, match=r"must be at (least 1|most 128)"):
                 import_as(lake, WORDS, "x", partitions=partitions)
 
     @pytest.mark.parametrize("bucket", ["its own", "its file's", "none"])

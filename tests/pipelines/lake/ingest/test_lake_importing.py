@@ -18,6 +18,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.names import keyed_table, timers_table
 from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.lake.verify.integrity import count_faults
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.errors import ConflictError, LakeError
 from statelake.state_core.model.measure import measure_operator
 from statelake.state_core.model.snapshot import Operator, StateKind
@@ -224,7 +225,7 @@ def test_operator_uids_of_flink_1(lake: Catalog) -> None:
     """Flink 1 keeps uids as hashes: a uid that is given names its operator's tables."""
     source = str(golden("wordcount-hashmap-canonical-p2-m128-flink1.20.0").snapshot)
     plain = import_snapshot(lake, source, "plain", engine="local").record
-    known = import_snapshot(lake, source, "known", engine="local", uids=["counter"]).record
+    known = import_snapshot(lake, source, "known", Import(uids=["counter"]), engine="local").record
     (operator,) = plain.operators
     assert operator.uid == ""
     assert operator.states[0].table == f"plain/keyed/{operator.operator_id}/count"

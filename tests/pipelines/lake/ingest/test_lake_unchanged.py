@@ -20,6 +20,7 @@ from statelake.pipelines.lake.ingest.importing import ImportResult, import_snaps
 from statelake.pipelines.lake.tables.file_spans import Partitioning
 from statelake.pipelines.lake.tables.records import DataFile, PartRecord, SnapshotRecord
 from statelake.pipelines.lake.tables.table_rows import TableRows
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.model.handles import IncrementalHandle, KeyGroupRange
@@ -54,7 +55,7 @@ def lake(tmp_path: Path) -> Catalog:
 def run(lake: Catalog, source: Path, snapshot_id: str) -> ImportResult:
     """Import into job `orders`, with a file for each key group of up to 128."""
     return import_snapshot(
-        lake, str(source), "orders", snapshot_id=snapshot_id, engine=LOCAL, partitions=128
+        lake, str(source), "orders", Import(partitions=128), snapshot_id=snapshot_id, engine=LOCAL
     )
 
 

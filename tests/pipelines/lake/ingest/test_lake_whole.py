@@ -18,6 +18,7 @@ from statelake.pipelines.lake.catalog.claims import Claims
 from statelake.pipelines.lake.ingest import importing
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.tables.tables import StateTable
+from statelake.pipelines.requests.imports import Import
 from statelake.state_core.errors import ConflictError, StateError
 from tests.pipelines.lake.conftest import DEMO, JOB, WIDE
 from tests.support.lakes import import_as
@@ -84,7 +85,7 @@ def test_unchanged_key_groups_are_not_written_again(tmp_path: Path) -> None:
         GOLDEN / "flink" / f"wordcount-{form}-flink2.3.0" / "savepoint"
         for form in ("hashmap-canonical-inline-p2-m128", "rocksdb-canonical-snappy-p2-m128")
     )
-    options: dict[str, Any] = {"engine": "local", "partitions": 128}
+    options: dict[str, Any] = {"engine": "local", "asked": Import(partitions=128)}
     import_snapshot(lake, str(first), JOB, snapshot_id="a", **options)
     done = import_snapshot(lake, str(second), JOB, snapshot_id="b", **options)
     assert (done.written_files, done.record.written_bytes) == (0, 0)
@@ -108,7 +109,9 @@ def test_a_new_version_of_what_changed_only(tmp_path: Path) -> None:
 def test_more_than_128_key_groups_share_buckets(tmp_path: Path) -> None:
     """1,024 key groups are at most 128 partitions, and the column is there still."""
     lake = Catalog(tmp_path / "lake")
-    import_snapshot(lake, str(WIDE), JOB, snapshot_id="wide", engine="local", partitions=128)
+    import_snapshot(
+        lake, str(WIDE), JOB, Import(partitions=128), snapshot_id="wide", engine="local"
+    )
     (table,) = (
         t for t in lake.snapshot(JOB, "wide").operators[0].tables if t.path.endswith("/count")
     )
