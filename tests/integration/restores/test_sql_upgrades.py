@@ -149,18 +149,19 @@ def judge(
     begun_now = any(not each.goes_on_from for each in upgrade.operators)
     if changed.shape in FIRING:
         judged.fired[changed.shape] += bool(got)
-    if any("rows by event time wait" in why for each in upgrade.operators for why in each.why):
-        # which 2.3 sends later; those of before lack a column that is new, and can't be compared
-        if not {*changed.labels} <= {*query.labels}:
-            return
-        got, wanted = [*_as(first, query, changed), *got], [*all_first, *wanted]
-    elif (
-        changed.shape in TIMED and fate is Fate.KEEPS and {*changed.labels} <= {*query.labels}
-        and (query.where, {*query.keys}) == (changed.where, {*changed.keys})
-    ):  # fmt: skip
+    waits = any("rows by event time wait" in why for each in upgrade.operators for why in each.why)
+    same_columns = {*changed.labels} <= {*query.labels}
+    if same_columns and (
+        waits  # and 2.3 sends these rows later
         # before or after the savepoint, as the watermark had come
+        or (
+            changed.shape in TIMED and fate is Fate.KEEPS
+            and (query.where, {*query.keys}) == (changed.where, {*changed.keys})
+        )
+    ):  # fmt: skip
         got, wanted = [*_as(first, query, changed), *got], [*all_first, *wanted]
-    if fate is Fate.FILTER or limited or begun_now:
+    # rows of before lack a new column, and can't be compared
+    if fate is Fate.FILTER or limited or begun_now or (waits and not same_columns):
         return
 
     def now() -> Sequence[str]:
