@@ -411,16 +411,19 @@ def test_many_words_are_found_as_one_by_one() -> None:
 
 
 FORGED: dict[str, tuple[dict[str, Any], str]] = {
-    "no JSON": ({"said": "{"}, "said: no JSON"),
-    "nested": ({"said": "[" * 100_000}, "said: no JSON"),
-    "digits": ({"said": '{"jobs": [' + "9" * 10_000 + "]}"}, "said: no JSON"),
+    "no JSON": ({"said": "{"}, "malformed JSON"),
+    "nested": ({"said": "[" * 100_000}, "malformed JSON"),
+    "digits": ({"said": '{"jobs": [' + "9" * 10_000 + "]}"}, "malformed JSON"),
     "nothing": ({"said": None}, "said: None"),
-    "a list": ({"said": "[1]"}, "asked: None"),
-    "no jobs": ({"said": "{}"}, "jobs: None"),
-    "a number of jobs": ({"said": '{"jobs": 3}'}, "jobs: 3"),
-    "jobs of objects": ({"said": '{"jobs": [{}]}'}, "jobs: "),
+    "a list": ({"said": "[1]"}, "`object` is wanted"),
+    "no jobs": ({"said": "{}"}, "Object missing required field `jobs`"),
+    "a number of jobs": ({"said": '{"jobs": 3}'}, "jobs: 3, and `array` is wanted"),
+    "jobs of objects": ({"said": '{"jobs": [{}]}'}, r"jobs\[0\]: {}, and `str` is wanted"),
     "only a number": ({"said": '{"jobs": [], "only": 7}'}, "only: 7"),
-    "an audit of nothing": ({"said": '{"jobs": []}', "kind": "audit"}, "erasure: None"),
+    "an audit of nothing": (
+        {"said": '{"jobs": []}', "kind": "audit"},
+        "Object missing required field `erasure`",
+    ),
     "another kind": ({"said": '{"jobs": []}', "kind": "x"}, "kind: 'x'"),
     "no number": ({"said": '{"jobs": []}', "number": None}, "number: None"),
     "nobody": ({"said": '{"jobs": []}', "requested_by": None}, "requested_by: None"),
@@ -448,7 +451,7 @@ def test_a_record_that_is_forged_is_refused_before_anything_is_erased(
         lambda: erase(lake, ErasureRequest("gdpr-3", ["2"], carried="keep"), ["numbers"]),
         lambda: audit_records(lake),
     ):
-        with pytest.raises(DamagedLakeError, match=f"record .* of erasures, {problem}"):
+        with pytest.raises(DamagedLakeError, match=f"record .* of erasures: {problem}"):
             use()
     after = {path: path.read_bytes() for path in Path(lake.directory.root).rglob("*.parquet")}
     assert after == contents
