@@ -89,7 +89,7 @@ def insert(lake: Catalog, word: str, group: int, bucket: int | None) -> None:
 
 def ranges(cuts: FileCuts, sizes: Sequence[int]) -> list[tuple[int, int]]:
     """The first and the last key group of each file."""
-    return [(unit.first, unit.last) for unit in cuts.units(sizes)]
+    return [(unit.first, unit.last) for unit in cuts.files(sizes)]
 
 
 def cut(max_parallelism: int, sizes: Sequence[int], **before: Any) -> list[tuple[int, int]]:
