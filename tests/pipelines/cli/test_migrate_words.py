@@ -166,7 +166,7 @@ def test_the_plan_comes_first(shop: Job) -> None:
         ({"add_field": f"{CUSTOMER}.name.new=Long"}, IncompatibleError, "has no fields"),
         ({"add_field": [f"{CUSTOMER}.a=Long"], "default": ["1", "2"]}, DeclarationError, "2 def"),
         ({"change": f"{CUSTOMER}.name=Long"}, StateError, "state customers/customer, name: old"),
-        ({}, DeclarationError, "nothing to change"),
+        ({}, DeclarationError, "give --to"),
     ],
 )
 def test_words_that_can_not_be_are_told(

@@ -21,7 +21,7 @@ from statelake.pipelines.ui import pages
 from statelake.pipelines.ui.views import Name, Options, Source
 from statelake.state_core.errors import CorruptSnapshotError, UnreachableFileError
 from statelake.state_core.files.filesystem import ConfinedDirectory
-from statelake.state_core.formats import whole_rows
+from statelake.state_core.formats import expiring
 from statelake.state_core.formats.keyed.headed_file import HeadedFile
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
@@ -587,7 +587,7 @@ def test_expired_keys_that_are_damaged_are_counted(monkeypatch: pytest.MonkeyPat
     whole = FLINK / "kinds-hashmap-canonical-p2-m128-flink2.3.0/savepoint"
     asked = ("expired", whole, "--ttl", "1d", "--at", "2100-01-01T00:00Z", "--keys", "--json")
     before = run(*asked)
-    monkeypatch.setattr(whole_rows, "whole_column", damaged)
+    monkeypatch.setattr(expiring, "whole_column", damaged)
     after = run(*asked)
     assert (before.code, after.code) == (0, 3)
     assert "operator kinds, state 'session'" in after.err

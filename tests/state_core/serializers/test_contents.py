@@ -28,7 +28,11 @@ from tests.support.serializers.serializer_columns import decode, encode, read, w
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=6)
 LEAVES = st.one_of(
-    st.none(), st.booleans(), st.integers(-(1 << 70), 1 << 70), st.floats(allow_nan=False), TEXTS
+    st.none(),
+    st.booleans(),
+    st.integers(-(1 << 70), 1 << 70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    TEXTS,
 )
 VALUES = st.recursive(
     LEAVES,
