@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
-from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 import click
@@ -294,9 +293,6 @@ def request_options(
         except DeclarationError as error:
             raise click.UsageError(str(error)) from error
 
-    names = {each.name for each in options}
-    taken = [each for each in signature(request).parameters.values() if each.name in names]
-    gather.__signature__ = Signature(taken)  # type: ignore[attr-defined]
     return gathered(name, gather, *map(_click_option, options))
 
 

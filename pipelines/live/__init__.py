@@ -16,7 +16,7 @@
 `cluster`          `FlinkCluster`: the same, and savepoints, JARs, runs
 `jars`             programs, and their JARs on a cluster
 `root_causes`      the root cause of a failure, in one sentence
-`requests`         what can be asked for: a rescale, a canary, a drill
+`requests`         requests for a rescale, a canary, a drill
 `canary`           a JAR run from a snapshot and cancelled: before a deployment, or as a drill
 `live_rescaling`   a job rescaled, migrated or upgraded, with a way back
 `rescale_steps`    its steps and the way back, as two tables

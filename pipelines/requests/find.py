@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from statelake.pipelines.requests.request import Request, given, option
-from statelake.pipelines.requests.shared import path_map_option
+from statelake.pipelines.requests.shared import allow_external_option, path_map_option
 
 if TYPE_CHECKING:
     from statelake.pipelines.engine import Progress
@@ -37,9 +37,7 @@ class Copying(Request):
     )  # fmt: skip
     threads: int | None = option("How many files are copied at once.", default=None, least=1)
     path_map: Sequence[str] = path_map_option()
-    allow_external: Sequence[str] = option(
-        "Another directory to which handles may lead.", default=()
-    )
+    allow_external: Sequence[str] = allow_external_option()
 
 
 class CopySnapshot(Copying):

@@ -159,7 +159,7 @@ class Option:
         """Return a value as the request has it: lists as tuples, texts parsed.
 
         Raises:
-            DeclarationError: A text can't be parsed, or a value is none that it may be.
+            DeclarationError: A text can't be parsed, or a value is out of bounds, or no choice.
         """
         if not self.many or isinstance(given, Mapping):
             return self._one(given)

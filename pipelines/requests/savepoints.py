@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from statelake.pipelines.requests.request import Request, option
-from statelake.pipelines.requests.shared import Sharing
+from statelake.pipelines.requests.shared import (
+    Sharing,
+    max_parallelism_option,
+    parallelism_option,
+)
 from statelake.state_core.errors import EncodeError
-
-CONF = "Flink's execution.checkpointing.snapshot-compression, true or false."
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -20,17 +22,23 @@ def _setting(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _conf_option() -> Any:
+    return option(
+        "Flink's execution.checkpointing.snapshot-compression, true or false.", "KEY=VALUE",
+        default=(), parse=_setting,
+    )  # fmt: skip
+
+
 class Written(Request):
     """The form of a savepoint, by default that of its source."""
 
     to: str | os.PathLike[str] = option(
         "The savepoint's directory, which must not exist.", kw_only=False
     )
-    parallelism: int | None = option("By default as it was.", default=None, least=1)
-    max_parallelism: int | None = option(
-        "By default as it was; another one gives every key a new group.",
-        default=None, least=1, most=1 << 15,
-    )  # fmt: skip
+    parallelism: int | None = parallelism_option("By default as it was.")
+    max_parallelism: int | None = max_parallelism_option(
+        "By default as it was; another one gives every key a new group."
+    )
     compression: Literal["snappy", "none"] | None = option("By default as it was.", default=None)
     metadata_version: int | None = option(
         "3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+."
@@ -50,7 +58,7 @@ class Written(Request):
 class Export(Sharing, Written):
     """A savepoint of a snapshot."""
 
-    conf: Mapping[str, str] = option(CONF, "KEY=VALUE", default=(), parse=_setting)
+    conf: Mapping[str, str] = _conf_option()
 
 
 class Compress(Request):
@@ -60,4 +68,4 @@ class Compress(Request):
         "The new savepoint's directory, which must not exist.", kw_only=False
     )
     compression: Literal["snappy", "none"] | None = option("By default snappy.", default=None)
-    conf: Mapping[str, str] = option(CONF, "KEY=VALUE", default=(), parse=_setting)
+    conf: Mapping[str, str] = _conf_option()

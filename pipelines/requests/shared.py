@@ -19,7 +19,7 @@ def parse_time(text: str) -> datetime:
     """Parse a point in time: `2026-11-20`, `2026-11-20T06:00Z`; UTC if it has no time zone.
 
     Raises:
-        DeclarationError: It is none.
+        DeclarationError: It is not of that form.
     """
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
@@ -63,15 +63,18 @@ def timeout_option(default: str, what: str) -> Any:
     return option(f"{what}.", "DURATION", default=default, parse=_seconds, unit="seconds")
 
 
+def allow_external_option() -> Any:
+    """Return the field of directories elsewhere that a snapshot may lead to."""
+    return option("Another directory to which handles may lead.", default=())
+
+
 class Reading(Request):
     """How a savepoint or checkpoint is read."""
 
     uids: Sequence[str] = option(
         "An operator uid to recognise (Flink < 2.0).", default=(), flag="--uid"
     )
-    allow_external: Sequence[str] = option(
-        "Another directory to which handles may lead.", default=()
-    )
+    allow_external: Sequence[str] = allow_external_option()
 
 
 class PlannedReading(Reading):
