@@ -29,10 +29,10 @@ from statelake.pipelines.spark.session import open_session
 from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
 from statelake.state_core.runtime.process import (
     Collector,
-    Job,
     OneInputBatchProcessFunction,
     OneInputStreamProcessFunction,
     PartitionedContext,
+    StreamJob,
 )
 
 SUM = StateDeclarations.value_state("sum", "Long")
@@ -110,7 +110,7 @@ def write_input(directory: Path, records: int, keys: int) -> None:
 
 def ours(work: Path, source: Path, function: Any, engine: Any) -> float:
     """Seconds of a run from nothing."""
-    job = Job("sums")
+    job = StreamJob("sums")
     stream = job.source("records", str(source), format="parquet").key_by("key", "Long")
     stream.process(function, uid="sum", output=OUTPUT)
     began = time.perf_counter()

@@ -22,9 +22,9 @@ from statelake.pipelines.runtime import RunOptions, run_job
 from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
 from statelake.state_core.runtime.process import (
     Collector,
-    Job,
     OneInputBatchProcessFunction,
     PartitionedContext,
+    StreamJob,
 )
 
 VALUE = StateDeclarations.value_state("value", "String")
@@ -57,7 +57,7 @@ def write_input(directory: Path, name: str, keys: pa.Array, letter: str) -> None
 
 def run(work: Path, backends: Iterable[str], restore_from: str) -> float:
     """Return the seconds of a run."""
-    job = Job("kept")
+    job = StreamJob("kept")
     stream = job.source("records", str(work / "records"), format="parquet")
     stream.key_by("key", "Long").process(Keep(), uid="keep", output={"key": pa.int64()})
     commit_to = [f"{name}={work / name}" for name in backends]

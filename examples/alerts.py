@@ -17,10 +17,10 @@ import pyarrow as pa
 from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
 from statelake.state_core.runtime.process import (
     Collector,
-    Job,
     NonPartitionedContext,
     OneInputStreamProcessFunction,
     PartitionedContext,
+    StreamJob,
     TwoInputBroadcastStreamProcessFunction,
 )
 
@@ -76,14 +76,14 @@ class CountByRule(OneInputStreamProcessFunction):
         output.collect({"rule": ctx.current_key, "alerts": count.value()})
 
 
-def alerts(data: str) -> Job:
+def alerts(data: str) -> StreamJob:
     """The job, over files below a directory: a path, or a URI such as `s3://bucket/alerts`."""
 
     def below(name: str) -> str:
         place, mark, options = data.partition("?")
         return f"{place}/{name}{mark}{options}"
 
-    job = Job("alerts")
+    job = StreamJob("alerts")
     orders = job.source(
         "orders", below("orders"), format="json", event_time="at", delay="1min",
         schema=pa.schema({"customer": pa.int64(), "amount": pa.int64(), "at": pa.int64()}),

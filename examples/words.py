@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
 from statelake.state_core.runtime.process import (
     Collector,
-    Job,
     NonPartitionedContext,
     OneInputBatchProcessFunction,
     OneInputStreamProcessFunction,
     PartitionedContext,
+    StreamJob,
 )
 
 COUNT = StateDeclarations.value_state("count", "Long")
@@ -55,9 +55,9 @@ class Count(OneInputBatchProcessFunction):
         output.collect_batch(pa.table({"word": words, "count": counts}))
 
 
-def words(data: str, max_parallelism: int = 128) -> Job:
+def words(data: str, max_parallelism: int = 128) -> StreamJob:
     """The job, over the lines below a directory."""
-    job = Job("words", max_parallelism)
+    job = StreamJob("words", max_parallelism)
     lines = job.source(
         "lines", f"{data}/lines", format="json", schema=pa.schema({"line": pa.string()})
     )

@@ -13,9 +13,9 @@ import pyarrow as pa
 from statelake.state_core.runtime.declarations import StateDeclaration, StateDeclarations
 from statelake.state_core.runtime.process import (
     Collector,
-    Job,
     OneInputStreamProcessFunction,
     PartitionedContext,
+    StreamJob,
 )
 
 SPENT = StateDeclarations.value_state("spent", "Long")
@@ -33,7 +33,7 @@ class Total(OneInputStreamProcessFunction):
         output.collect({"customer": ctx.current_key, "spent": spent.value()})
 
 
-JOB = Job("totals")
+JOB = StreamJob("totals")
 _orders = JOB.source("orders", "alerts-data/orders", format="json")  # .key_by("customer", "Long")
 _totals = _orders.process(
     Total(), uid="total", output={"customer": pa.int64(), "spent": pa.int64()}

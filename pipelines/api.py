@@ -104,14 +104,14 @@ if TYPE_CHECKING:
     from statelake.pipelines.runtime import RunResult
     from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
     from statelake.state_core.connectors.sinks import Sink
-    from statelake.state_core.connectors.sources import Source
+    from statelake.state_core.connectors.sources import SourceState
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_compatibility import Verdicts
     from statelake.state_core.formats.layout.state_types import StateTypes, TypeDifferences
     from statelake.state_core.formats.rewriting.recompression import Recompression
     from statelake.state_core.integrity import IntegrityReport, SalvageReport
     from statelake.state_core.model.channels import Channel
-    from statelake.state_core.model.finding import Found
+    from statelake.state_core.model.finding import SearchResult
     from statelake.state_core.runtime.commit import CheckpointLog, StateBackendFactory
     from statelake.state_core.runtime.commit.logs.checkpoint_dropping import CheckpointDropResult
     from statelake.state_core.runtime.commit.logs.checkpoint_migrating import MigratedLog
@@ -1113,7 +1113,7 @@ class LakeSnapshot(Snapshot):
         held = held_of_record(self.record)
         return check_declared(job, held, allow_missing=allow_non_restored_state)
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[SourceState]:
         """Return where its sources go on: offsets, positions, splits."""
         from statelake.pipelines.lake.catalog.recorded_sources import recorded_sources
 
@@ -1168,18 +1168,18 @@ class LakeSnapshot(Snapshot):
         state: str | None = None,
         contains: bool = False,
         limit: int | None = 100,
-    ) -> Found:
+    ) -> SearchResult:
         """Return where a value is; see `Snapshot.find`. State without tables is not searched."""
         from statelake.pipelines.lake.catalog.unmanaged_state import KEYED, keyed_kept_as_bytes
         from statelake.state_core.model.finding import Unsearched, find_in_snapshot
 
-        def search(record: SnapshotRecord) -> Found:
+        def search(record: SnapshotRecord) -> SearchResult:
             return find_in_snapshot(
                 LakeSnapshot(self.job, record), value, operator=operator, state=state,
                 contains=contains, limit=limit,
             )  # fmt: skip
 
-        found: Found = self._read(search)
+        found: SearchResult = self._read(search)
         size = sum(carried.size for carried in self.record.carried)
         if size:
             why = f"{size:,} bytes of state without tables"

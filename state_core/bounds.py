@@ -24,7 +24,7 @@ class Beyond(Enum):
     CARRIED = "the value is carried as its exact bytes"
 
 
-class Placed(Protocol):
+class Positioned(Protocol):
     """An object that knows its position."""
 
     @property
@@ -61,7 +61,7 @@ class Bound:
         """Return the size of a file in which `count` are allowed, also when files are joined."""
         return -(-count // self.each_byte) if count > self.most // 64 and self.each_byte else 0
 
-    def check(self, count: int, source: Placed | str) -> None:
+    def check(self, count: int, source: Positioned | str) -> None:
         """Refuse more than any snapshot may have.
 
         Args:
@@ -74,7 +74,7 @@ class Bound:
         if count > self.most:
             raise self.exceeded(count, source)
 
-    def exceeded(self, count: int, source: Placed | str, size: int = 0) -> OversizedError:
+    def exceeded(self, count: int, source: Positioned | str, size: int = 0) -> OversizedError:
         """Return the error for more than a snapshot of `size` bytes may have."""
         place = source if isinstance(source, str) else source.place
         return OversizedError(
@@ -96,7 +96,7 @@ class Budget:
     size: int
     spent: dict[str, int] = field(default_factory=dict)
 
-    def spend(self, bound: Bound, count: int, source: Placed | str) -> None:
+    def spend(self, bound: Bound, count: int, source: Positioned | str) -> None:
         """Charge a number of things to a bound.
 
         Args:

@@ -53,6 +53,12 @@ LATE = {
     ("pipelines.requests", "pipelines.lake"): "types of fields, and what reads a share",
     ("pipelines.cli.demo", "pipelines.cli.commands"): "the demo runs commands as a user would",
 }
+# Classes that stand for an object of the same name to those who call them.
+FACES = {
+    "Erasure": ["pipelines.api", "pipelines.lake.erase.erasing"],
+    "Operator": ["state_core.formats.reader", "state_core.model.snapshot"],
+    "Snapshot": ["state_core.formats.reader", "state_core.model.snapshot"],
+}
 # What the command may import when it runs, and why; imports for types alone do not count.
 COMMAND_IMPORTS = {
     "statelake": "the Python interface",
@@ -422,6 +428,17 @@ def test_no_files_import_each_other() -> None:
     }
     wrong = [f"a ring: {', which imports '.join(ring)}" for ring in rings_of(imports)]
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_class_name_is_one_class() -> None:
+    """No two modules have a class of one name, but for the faces of what they are named after."""
+    places: dict[str, list[str]] = {}
+    for name, path in MODULES.items():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(name)
+    wrong = {name: where for name, where in places.items() if len(where) > 1}
+    assert {name: sorted(where) for name, where in wrong.items()} == FACES
 
 
 @pytest.mark.parametrize("pair", APART, ids=" and ".join)

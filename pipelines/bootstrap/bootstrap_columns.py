@@ -37,7 +37,7 @@ class SourceColumn:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantColumn:
     """One value in every row."""
 
     value: Any
@@ -57,7 +57,7 @@ class Fields:
     parts: Mapping[str, ColumnPlan]
 
 
-ColumnPlan: TypeAlias = "SourceColumn | Constant | Expression | Fields"
+ColumnPlan: TypeAlias = "SourceColumn | ConstantColumn | Expression | Fields"
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ def plan_column(given: Any, place: str) -> ColumnPlan:
     """
     if isinstance(given, Mapping):
         if list(given) == [CONSTANT]:
-            return Constant(given[CONSTANT])
+            return ConstantColumn(given[CONSTANT])
         if not given:
             raise EncodeError("it has no fields", place=place, remedy="give each its column")
         return Fields(
             {str(name): plan_column(part, f"{place}.{name}") for name, part in given.items()}
         )
     if given is None or isinstance(given, bool | int | float):
-        return Constant(given)
+        return ConstantColumn(given)
     if not isinstance(given, str) or not given.strip():
         raise EncodeError(
             f"{given!r} is no column", place=place,
@@ -211,7 +211,7 @@ class SourceBatch:
         time = label in TIMES
         if isinstance(plan, Fields):
             return self.fields(plan, wanted, label)
-        if isinstance(plan, Constant):
+        if isinstance(plan, ConstantColumn):
             return self.constant(plan.value, wanted, label, time=time)
         if isinstance(plan, Expression):  # Spark has been asked before
             raise EncodeError("Spark SQL without Spark", place=self.plan.place)

@@ -112,7 +112,7 @@ def read_bootstrap_spec(given: str | Path | Mapping[str, Any]) -> BootstrapSpec:
         EncodeError: The file is not valid; the message names the line, or the state.
     """
     if isinstance(given, Mapping):
-        return _Reader("the spec", given, SpecLines({})).spec(".")
+        return _SpecReader("the spec", given, SpecLines({})).spec(".")
     path = str(given)
     content: Mapping[str, Any]
     if path.endswith(".py"):
@@ -123,10 +123,10 @@ def read_bootstrap_spec(given: str | Path | Mapping[str, Any]) -> BootstrapSpec:
         content, lines = read_yaml(
             path, "operators", "give a YAML or Python file that begins with `operators`"
         )
-    return _Reader(path, content, lines).spec(str(Path(path).parent))
+    return _SpecReader(path, content, lines).spec(str(Path(path).parent))
 
 
-class _Reader:
+class _SpecReader:
     def __init__(self, path: str, content: Mapping[str, Any], lines: SpecLines) -> None:
         self.path = path
         self.content = content

@@ -145,7 +145,7 @@ class CopiedSnapshot(Printed):
 
 
 @dataclass(frozen=True)
-class _File:
+class _CopiedFile:
     """A file to copy.
 
     Attributes:
@@ -213,7 +213,7 @@ def copy_snapshot(request: CopySnapshot) -> CopiedSnapshot:
     """
     source, target = Directory(request.snapshot), Directory(request.dest)
     _refuse_overlap(source, target)
-    place = _Target(target, request)
+    place = _CopyTarget(target, request)
     return _copied(_planned(source, place, "", request), place, request, request.progress)
 
 
@@ -237,7 +237,7 @@ def copy_checkpoints(request: CopyCheckpoints) -> CopiedCheckpoints:
             remedy="give the directory of a job's checkpoints, below that of all jobs",
         )
     wanted = [name for name in reversed(names) if _is_since(source, name, request.since)]
-    place = _Target(target, request)
+    place = _CopyTarget(target, request)
     copied: list[CopiedSnapshot] = []
     gone: list[str] = []
     damaged: list[StateError] = []
@@ -302,7 +302,7 @@ def _is_since(source: Directory, name: str, since: int | datetime | None) -> boo
     return source.modified(f"{name}/{METADATA_FILE}") >= since.timestamp()
 
 
-def _planned(source: Directory, target: _Target, within: str, options: Copying) -> _Plan:
+def _planned(source: Directory, target: _CopyTarget, within: str, options: Copying) -> _CopyPlan:
     """Return what is to be copied of one snapshot; nothing is written.
 
     Args:
@@ -314,11 +314,11 @@ def _planned(source: Directory, target: _Target, within: str, options: Copying) 
     Raises:
         SnapshotError: It is damaged, or can't be read.
     """
-    return _Plan(StateFiles(source, tuple(options.allow_external)), target.uri, within)
+    return _CopyPlan(StateFiles(source, tuple(options.allow_external)), target.uri, within)
 
 
 def _copied(
-    plan: _Plan, target: _Target, options: Copying, progress: Progress | None
+    plan: _CopyPlan, target: _CopyTarget, options: Copying, progress: Progress | None
 ) -> CopiedSnapshot:
     """Copy one snapshot.
 
@@ -335,7 +335,7 @@ def _copied(
     was_complete = target.refuse_another(within, files, written)
     if not was_complete:
         target.say_copying(within, files, written)
-    copy = _Copy(target, plan.files, verify=options.verify, progress=progress)
+    copy = _Transfer(target, plan.files, verify=options.verify, progress=progress)
     local = target.directory.local and all(file.source.directory.local for file in plan.files)
     copy.run(options.threads or THREADS[local])
     if not was_complete:
@@ -354,7 +354,7 @@ def _copied(
     )  # fmt: skip
 
 
-def _size(file: _File) -> int:
+def _size(file: _CopiedFile) -> int:
     return file.size
 
 
@@ -382,7 +382,7 @@ def _refuse_overlap(source: Directory, target: Directory) -> None:
 # --------------------------------------------------------------------------- what goes where
 
 
-class _Plan:
+class _CopyPlan:
     """The files of a snapshot, each with its place in the copy.
 
     Args:
@@ -417,7 +417,7 @@ class _Plan:
         with Workers(LOOKS_AT_ONCE) as pool:
             found = list(pool.map(self._found, needed.values()))
         self._places: dict[str, str] = {}
-        taken: dict[str, _File] = {}
+        taken: dict[str, _CopiedFile] = {}
         for (name, need), source in zip(needed.items(), found, strict=True):
             self._places[name] = self._put(need, source, taken)
         self.files = [taken[target] for target in sorted(taken)]
@@ -479,7 +479,7 @@ class _Plan:
                 )
         return source
 
-    def _put(self, need: _Need, source: FileSource, taken: dict[str, _File]) -> str:
+    def _put(self, need: _Need, source: FileSource, taken: dict[str, _CopiedFile]) -> str:
         """Give a file its place in the copy, and return that."""
         if isinstance(need.handle, RelativeHandle):
             places = [self.within + need.handle.path]
@@ -489,7 +489,7 @@ class _Plan:
             own = {f"{self.within}{METADATA_FILE}", f"{self.within}{COPYING}"}
             if place in own or place.endswith(PART):
                 break
-            file = _File(source, place, grows=not need.is_whole)
+            file = _CopiedFile(source, place, grows=not need.is_whole)
             other = taken.setdefault(place, file)
             if _identity(other.source) == _identity(source):
                 if other.size < source.size:
@@ -563,7 +563,7 @@ def _name(stream: RelativeHandle | FileHandle | SegmentHandle) -> str:
 # --------------------------------------------------------------------------- copying
 
 
-class _Target:
+class _CopyTarget:
     """The directory of a copy, or of several.
 
     Args:
@@ -741,7 +741,7 @@ def _without_places(data: bytes) -> CheckpointMetadata:
     return moved_streams(read_metadata(data), of_stream, lambda _: "")
 
 
-class _Copy:
+class _Transfer:
     """Files on their way.
 
     Args:
@@ -755,9 +755,14 @@ class _Copy:
     """
 
     def __init__(
-        self, target: _Target, files: list[_File], *, verify: bool, progress: Progress | None
+        self,
+        target: _CopyTarget,
+        files: list[_CopiedFile],
+        *,
+        verify: bool,
+        progress: Progress | None,
     ) -> None:
-        self.kept: list[_File] = []
+        self.kept: list[_CopiedFile] = []
         self._target = target
         self._directory = target.directory
         self._files = files
@@ -786,7 +791,7 @@ class _Copy:
                 self._stop.set()
                 raise
 
-    def _bring(self, file: _File) -> None:
+    def _bring(self, file: _CopiedFile) -> None:
         there = self._target.there.get(file.target, -1)
         if (there >= file.size if file.grows else there == file.size) and self._is_same(file):
             with self._lock:
@@ -808,7 +813,7 @@ class _Copy:
                 remedy="run it again, and check the disk or the store",
             )
 
-    def _write(self, file: _File, pieces: Iterator[memoryview]) -> None:
+    def _write(self, file: _CopiedFile, pieces: Iterator[memoryview]) -> None:
         """Write a file so that it appears whole or not at all.
 
         A store completes an object that its writer gives up. So a small one is read before it is
@@ -829,14 +834,14 @@ class _Copy:
                 raise
         self._target.there[file.target] = file.size
 
-    def _pieces(self, file: _File, digest: Any) -> Iterator[memoryview]:
+    def _pieces(self, file: _CopiedFile, digest: Any) -> Iterator[memoryview]:
         for piece in self._read(file.source, anew=not self._directory.local):
             if self._verify:
                 digest.update(piece)
             yield piece
             self._tell(len(piece))
 
-    def _is_same(self, file: _File) -> bool:
+    def _is_same(self, file: _CopiedFile) -> bool:
         if not self._verify or self._target.sure.get(file.target, -1) >= file.size:
             return True
         digest = xxhash.xxh3_128()
@@ -844,7 +849,7 @@ class _Copy:
             digest.update(piece)
         return self._digest_there(file) == digest.digest()
 
-    def _digest_there(self, file: _File) -> bytes:
+    def _digest_there(self, file: _CopiedFile) -> bytes:
         source = self._directory.source(file.target)
         if source.size < file.size:
             return b""

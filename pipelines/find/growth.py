@@ -97,7 +97,7 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Step:
+class MeasuredSnapshot:
     """One snapshot of a job.
 
     Attributes:
@@ -247,7 +247,7 @@ class Growth(Printed):
         ahead: The days of the forecast.
     """
 
-    steps: list[Step]
+    steps: list[MeasuredSnapshot]
     trend: Trend
     states: list[StateGrowth]
     groups: list[GroupGrowth]
@@ -490,7 +490,9 @@ def growth_of(
     times = [each.snapshot.taken_at for each in ordered]
     held = [each.states for each in ordered]
     steps = [
-        Step(each.name, time, _total(states.values()), each.stored, each.compacts, each.taken_from)
+        MeasuredSnapshot(
+            each.name, time, _total(states.values()), each.stored, each.compacts, each.taken_from
+        )
         for each, time, states in zip(ordered, times, held, strict=True)
     ]
     named = {

@@ -103,7 +103,7 @@ class Orphan:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptFiles:
     """Files without a reference that stay.
 
     Attributes:
@@ -135,7 +135,7 @@ class Orphans(Printed):
 
     location: str
     files: tuple[Orphan, ...]
-    kept: tuple[Kept, ...]
+    kept: tuple[KeptFiles, ...]
     named: int
     snapshots: int
     deleted: int | None = None
@@ -314,7 +314,7 @@ def find_orphans(
     tree = Tree(location)
     references, jobs = _references(tree, location, ask, paths)
     age = older_than.total_seconds()
-    return _Plan(tree, references, jobs, paths, age, now or time.time()).result()
+    return _RemovalPlan(tree, references, jobs, paths, age, now or time.time()).result()
 
 
 def _references(
@@ -509,7 +509,7 @@ def _note_elsewhere(references: References, job: ClusterJob, path: str, paths: P
 # --------------------------------------------------------------------------- which are nobody's
 
 
-class _Plan:
+class _RemovalPlan:
     """Decides for each file of a tree."""
 
     def __init__(
@@ -559,7 +559,7 @@ class _Plan:
             else:
                 found.append(Orphan(path, file.size, file.modified, kind, family))
         kept = [
-            Kept(family, reason, count, self.kept_bytes[family, reason])
+            KeptFiles(family, reason, count, self.kept_bytes[family, reason])
             for (family, reason), count in sorted(self.kept.items())
         ]
         names = self.references.names

@@ -208,7 +208,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Checkpoints:
+class JobCheckpoints:
     """A job's checkpoints since it was started.
 
     Attributes:
@@ -226,7 +226,7 @@ class Checkpoints:
     history: tuple[Checkpoint, ...] = field(repr=False)
 
     @classmethod
-    def of(cls, answer: Any, place: str) -> Checkpoints:
+    def of(cls, answer: Any, place: str) -> JobCheckpoints:
         """Return the checkpoints in a response of `/jobs/ID/checkpoints`."""
 
         def path(name: str) -> str:

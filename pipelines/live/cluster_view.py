@@ -8,9 +8,9 @@ from typing_extensions import Self
 
 from statelake.pipelines.find.orphans import ClusterJob
 from statelake.pipelines.live.answers import (
-    Checkpoints,
     FlinkJob,
     FlinkJobDetails,
+    JobCheckpoints,
     answered,
     is_id,
     rows,
@@ -120,10 +120,10 @@ class ClusterView:
         path = f"/jobs/{checked_id(job_id)}"
         return FlinkJobDetails.of(self.connection.get(path), self.place(path))
 
-    def checkpoints(self, job_id: str) -> Checkpoints:
+    def checkpoints(self, job_id: str) -> JobCheckpoints:
         """Return sizes and durations of a job's checkpoints over time."""
         path = f"/jobs/{checked_id(job_id)}/checkpoints"
-        return Checkpoints.of(self.connection.get(path), self.place(path))
+        return JobCheckpoints.of(self.connection.get(path), self.place(path))
 
     def failure_of(self, job_id: str) -> str:
         """Return the root cause of a job's last failure, in one sentence; empty without one."""

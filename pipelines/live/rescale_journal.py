@@ -41,7 +41,7 @@ _Id: TypeAlias = Annotated[str, matching("[0-9a-f]{32}")]
 _Parallelism: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_PARALLELISM_LIMIT)]
 
 
-class Step(msgspec.Struct, forbid_unknown_fields=True):
+class JournalStep(msgspec.Struct, forbid_unknown_fields=True):
     """What was done, and when."""
 
     step: str
@@ -81,7 +81,7 @@ class Journal:
     savepoint: Annotated[str, matching(r"([\w-][\w.-]*)?")]
     snapshot: str
     migrated: str
-    steps: list[Step]
+    steps: list[JournalStep]
     failure: str
     outcome: str
 
@@ -102,7 +102,7 @@ class Journal:
     def record(self, lake: Catalog, job: str, step: str, did: str) -> None:
         """Keep that a step was done."""
         at = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        self.steps.append(Step(step, at, did[:LONGEST_TEXT]))
+        self.steps.append(JournalStep(step, at, did[:LONGEST_TEXT]))
         self.write(lake, job)
 
     def write(self, lake: Catalog, job: str) -> None:

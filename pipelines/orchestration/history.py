@@ -25,7 +25,7 @@ SHOWN_CHANGES = 50
 
 
 @dataclass(frozen=True)
-class Growth:
+class SizeChange:
     """A snapshot's size compared with earlier ones.
 
     Attributes:
@@ -62,13 +62,13 @@ def _until(lake: Catalog, record: SnapshotRecord) -> list[SnapshotRecord]:
     return [*(summary for summary in taken if summary.age < record.age), record]
 
 
-def growth_of(lake: Catalog, record: SnapshotRecord, last: int) -> Growth:
+def growth_of(lake: Catalog, record: SnapshotRecord, last: int) -> SizeChange:
     """Return the growth of a snapshot over the `last` earlier ones."""
     earlier = _until(lake, record)[:-1][-last:]
     if not earlier:
-        return Growth(record.state_bytes, None, 0)
+        return SizeChange(record.state_bytes, None, 0)
     usual = median(summary.state_bytes for summary in earlier)
-    return Growth(record.state_bytes, usual, len(earlier), earlier[0].snapshot_id)
+    return SizeChange(record.state_bytes, usual, len(earlier), earlier[0].snapshot_id)
 
 
 def history_metadata(lake: Catalog, record: SnapshotRecord) -> dict[str, Any]:

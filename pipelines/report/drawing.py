@@ -47,7 +47,7 @@ class GrowthPoint(Protocol):
 
 
 @dataclass(frozen=True)
-class Bar:
+class DrawnBar:
     """A bar: its height (at most `HEIGHT`), its name, and whether it has the second colour."""
 
     height: int
@@ -65,7 +65,7 @@ class Chart:
         places: The number of bars for which there is room.
     """
 
-    bars: list[Bar]
+    bars: list[DrawnBar]
     caption: str
     places: int
 
@@ -135,7 +135,7 @@ def subtask_chart(load: Load) -> Chart:
 
 def _bars(
     sizes: npt.NDArray[np.int64], what: str, owners: npt.NDArray[np.int64]
-) -> tuple[list[Bar], int]:
+) -> tuple[list[DrawnBar], int]:
     """Return at most `BARS` bars of numbered values, and how many values each bar combines."""
     step = -(-len(sizes) // BARS)
     firsts = np.arange(0, len(sizes), step)
@@ -147,7 +147,7 @@ def _bars(
     ):
         last = min(first + step, len(sizes)) - 1
         name = f"{what} {first}" if first == last else f"{what}s {first} to {last}"
-        bars.append(Bar(height, f"{name}: {bytes_text(size)}", bool(owner % 2)))
+        bars.append(DrawnBar(height, f"{name}: {bytes_text(size)}", bool(owner % 2)))
     return bars, step
 
 
@@ -219,7 +219,7 @@ def _of_steps(
     steps: Sequence[GrowthPoint], sizes: Sequence[int], caption: str, snapshot_id: str
 ) -> Chart:
     bars = [
-        Bar(height, f"{step.snapshot_id}: {bytes_text(size)}", step.snapshot_id == snapshot_id)
+        DrawnBar(height, f"{step.snapshot_id}: {bytes_text(size)}", step.snapshot_id == snapshot_id)
         for step, size, height in zip(steps, sizes, _heights(sizes), strict=True)
     ]
     return Chart(bars, caption, max(FEWEST, len(bars)))
@@ -246,7 +246,7 @@ def commit_charts(hours: Sequence[float], counts: Mapping[str, Sequence[int]]) -
         marked = np.bincount(places, late, TIMES) > 0
         most = bytes_text(max(sums)) if name.startswith("bytes") else f"{max(sums):,} ms"
         bars = [
-            Bar(max(height, MARK if mark else 0), "", bool(mark))
+            DrawnBar(max(height, MARK if mark else 0), "", bool(mark))
             for height, mark in zip(_heights(sums), marked, strict=True)
         ]
         caption = f"{text}, {span}; the highest is {most}."

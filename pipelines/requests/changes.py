@@ -110,7 +110,7 @@ class Upgrade(Upgrading):
     note: str = option("Kept with the new snapshot of a lake.", default="")
 
 
-class Target(Savepoint):
+class SavepointTarget(Savepoint):
     """A savepoint, and where another one is written."""
 
     to: str | os.PathLike[str] | None = option(
@@ -119,7 +119,7 @@ class Target(Savepoint):
     )  # fmt: skip
 
 
-class UpgradeSavepoint(Upgrading, Target):
+class UpgradeSavepoint(Upgrading, SavepointTarget):
     """A savepoint for Flink 2."""
 
 

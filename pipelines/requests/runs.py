@@ -9,7 +9,7 @@ from statelake.pipelines.requests.request import Request, given, option, refuse
 
 if TYPE_CHECKING:
     from statelake.pipelines.engine import Engine, Progress
-    from statelake.state_core.runtime.process import Job
+    from statelake.state_core.runtime.process import StreamJob
 
 
 class Run(Request):
@@ -68,7 +68,9 @@ class WatchedRun(Run):
 class RunJob(WatchedRun):
     """A run of a job."""
 
-    job: Job | str = given("The job, or where one is: `MODULE:JOB`, `FILE.py:JOB`.", kw_only=False)
+    job: StreamJob | str = given(
+        "The job, or where one is: `MODULE:JOB`, `FILE.py:JOB`.", kw_only=False
+    )
     stop: Callable[[], bool] = given(
         "Returns whether no further run is to begin, before anything new is read.",
         default=lambda: False,

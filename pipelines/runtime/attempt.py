@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from statelake.pipelines.engine import Engine, Progress
-from statelake.pipelines.lake.catalog.run_log import SAVEPOINT, Plan, Prepared, output_directory
+from statelake.pipelines.lake.catalog.run_log import SAVEPOINT, Prepared, RunPlan, output_directory
 from statelake.pipelines.runtime.commits import CommitTargets, CommitTask, SubtaskName
 from statelake.pipelines.runtime.exchange import Exchanged, ExchangeTask, OperatorInput, exchange
 from statelake.pipelines.runtime.sources import Split
@@ -34,7 +34,7 @@ from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.model.snapshot import Operator
 from statelake.state_core.runtime.backends.states.operator_state import assign_operator_state
 from statelake.state_core.runtime.commit import CheckpointV2
-from statelake.state_core.runtime.process import Job
+from statelake.state_core.runtime.process import StreamJob
 from statelake.state_core.runtime.process.jobs import TIMERS, OperatorNode, SourceNode
 
 METADATA_VERSION = 6
@@ -59,8 +59,8 @@ class RunAttempt:
         step: Called with what begins, as text for people.
     """
 
-    job: Job
-    plan: Plan
+    job: StreamJob
+    plan: RunPlan
     directory: ConfinedDirectory
     name: str
     backend: str

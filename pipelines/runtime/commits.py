@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from statelake.pipelines.lake.catalog.run_log import Plan
+from statelake.pipelines.lake.catalog.run_log import RunPlan
 from statelake.pipelines.lake.tables.names import stream_of
 from statelake.pipelines.runtime.subtask_store import (
     METADATA_VERSION,
@@ -401,7 +401,9 @@ def restore_task(task: RestoreTask) -> OperatorMetadata:
             context.stores.close()
 
 
-def merged(operators: Mapping[str, Sequence[OperatorMetadata]], plan: Plan) -> CheckpointMetadata:
+def merged(
+    operators: Mapping[str, Sequence[OperatorMetadata]], plan: RunPlan
+) -> CheckpointMetadata:
     """Merge the state of a run's tasks into one savepoint, operator by operator.
 
     Raises:

@@ -25,7 +25,13 @@ from statelake.pipelines.engine_choice import choose_engine
 from statelake.pipelines.lake.catalog.attempts import Heartbeat, refuse_during_erasure
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.catalog.processes import this_process
-from statelake.pipelines.lake.catalog.run_log import Plan, Prepared, RunLog, Turn, output_directory
+from statelake.pipelines.lake.catalog.run_log import (
+    Prepared,
+    RunLog,
+    RunPlan,
+    Turn,
+    output_directory,
+)
 from statelake.pipelines.lake.catalog.snapshot_names import resolve_snapshot
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
@@ -79,7 +85,7 @@ from statelake.state_core.runtime.commit import CheckpointV2
 from statelake.state_core.runtime.commit.logs.checkpoint_records import SNAPSHOT_FACTORY
 from statelake.state_core.runtime.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.runtime.legality.rules import listed
-from statelake.state_core.runtime.process import Job
+from statelake.state_core.runtime.process import StreamJob
 
 STEPS = (
     "planned", "restored", "processed", "state written", "prepared", "output committed",
@@ -213,7 +219,7 @@ def _amount_text(amount: Mapping[str, int]) -> str:
     return bytes_text(amount["bytes"]) if "bytes" in amount else "unknown"
 
 
-def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunResult:
+def run_job(job: StreamJob, lake: Catalog, options: RunOptions | None = None) -> RunResult:
     """Run a job over the input that its sources have got since its last run.
 
     Args:
@@ -237,7 +243,7 @@ def run_job(job: Job, lake: Catalog, options: RunOptions | None = None) -> RunRe
             version.format.refuse_writing(lake.directory.uri)
             # an erasure closes its jobs before it looks for runs
             refuse_during_erasure(version.claims, job.name)
-        done = _Run(job, lake, log, turn, given).go()
+        done = _JobRun(job, lake, log, turn, given).go()
         last = log.plan(log.runs()[-1]) if log.runs() else None
     if last is not None:
         ends = {name: last.ends.get(name, {}) for name in job.sources}
@@ -260,9 +266,9 @@ def snapshot_of_run(run: int) -> str:
     return f"run-{run:08d}"
 
 
-class _Run:
+class _JobRun:
     def __init__(
-        self, job: Job, lake: Catalog, log: RunLog, turn: Turn, options: RunOptions
+        self, job: StreamJob, lake: Catalog, log: RunLog, turn: Turn, options: RunOptions
     ) -> None:
         self.job = job
         self.lake = lake
@@ -314,7 +320,7 @@ class _Run:
 
     # ------------------------------------------------------------------------- plan
 
-    def _plan(self, number: int) -> Plan | None:
+    def _plan(self, number: int) -> RunPlan | None:
         """Return the plan of a run; None if there is no new input."""
         before = self.log.plan(number - 1)
         left = self.log.prepared(number - 1)
@@ -327,7 +333,7 @@ class _Run:
         now = max(self.options.clock(), 0 if before is None else before.processing_time + 1)
         parallelism = self.options.parallelism or (2 if before is None else before.parallelism)
         restore = self._restored_from(number)
-        return Plan(
+        return RunPlan(
             number, parallelism, self.job.max_parallelism, now,
             {name: begins.get(name, {}) for name in ends}, ends, restore,
             None if left is None else left.watermark, {} if left is None else left.latest,
@@ -353,7 +359,7 @@ class _Run:
 
     # ------------------------------------------------------------------------- prepare
 
-    def _prepare(self, plan: Plan) -> Prepared:
+    def _prepare(self, plan: RunPlan) -> Prepared:
         """Execute the run, in an attempt of its own."""
         self.log.discard_given_up(self.turn)
         self._check_restore(plan)
@@ -386,7 +392,7 @@ class _Run:
         self._observe("prepared")
         return prepared
 
-    def _check_restore(self, plan: Plan) -> None:
+    def _check_restore(self, plan: RunPlan) -> None:
         if not plan.restore:
             return
         record = self.lake.snapshot(self.job.name, plan.restore)
@@ -397,7 +403,7 @@ class _Run:
                 f"the job can't restore it. {listed(faults)}", place=f"snapshot {plan.restore!r}"
             )
 
-    def _restore(self, plan: Plan, attempt: RunAttempt, engine: Engine) -> None:
+    def _restore(self, plan: RunPlan, attempt: RunAttempt, engine: Engine) -> None:
         """Restore the state of the last run, whatever its parallelism; or a snapshot's.
 
         The first source is the one of the options, the others follow.
@@ -421,7 +427,7 @@ class _Run:
             return
 
     def _restored(
-        self, source: str, plan: Plan, attempt: RunAttempt, engine: Engine
+        self, source: str, plan: RunPlan, attempt: RunAttempt, engine: Engine
     ) -> tuple[ConfinedDirectory, bool]:
         """Return a savepoint, and whether it has each task's state as the last record has it.
 
@@ -438,7 +444,7 @@ class _Run:
         export_snapshot(self.lake, self.job.name, plan.restore, to, engine=engine)
         return attempt.directory.child("restored"), False
 
-    def _last_records(self, plan: Plan) -> dict[SubtaskName, CheckpointV2]:
+    def _last_records(self, plan: RunPlan) -> dict[SubtaskName, CheckpointV2]:
         """Return the record of every task of the run before, if other backends need it."""
         before = self.log.plan(plan.run - 1)
         if self.targets is None or before is None:
@@ -453,7 +459,7 @@ class _Run:
         return records
 
     def _from_backend(
-        self, source: str, plan: Plan, attempt: RunAttempt, engine: Engine
+        self, source: str, plan: RunPlan, attempt: RunAttempt, engine: Engine
     ) -> ConfinedDirectory:
         """Return a savepoint of the state that another backend has.
 
@@ -498,7 +504,7 @@ class _Run:
 
     # ------------------------------------------------------------------------- commit
 
-    def _commit(self, plan: Plan, prepared: Prepared, resumed: bool) -> RunResult:
+    def _commit(self, plan: RunPlan, prepared: Prepared, resumed: bool) -> RunResult:
         self._begin("commit")
         before = self.log.prepared(plan.run - 1)
         named = {file[0] for files in (before.outputs if before else {}).values() for file in files}
@@ -539,7 +545,7 @@ class _Run:
             differing=differing_copies(imported.record.operators),
         )  # fmt: skip
 
-    def _record(self, plan: Plan, prepared: Prepared, snapshot_id: str) -> None:
+    def _record(self, plan: RunPlan, prepared: Prepared, snapshot_id: str) -> None:
         """Write one record a task, with the markers of all backends, and clean up older ones.
 
         The costs of the commit are reported, too.
@@ -567,7 +573,7 @@ class _Run:
         self._observe("cleaned up")
 
 
-def _targets(job: Job, options: RunOptions) -> CommitTargets | None:
+def _targets(job: StreamJob, options: RunOptions) -> CommitTargets | None:
     """Return the backends beside the lake; None without them.
 
     Raises:

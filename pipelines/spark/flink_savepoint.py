@@ -225,7 +225,7 @@ def _slice_bytes(text: str) -> int:
 
 
 @dataclass
-class _Slice(InputPartition):
+class _SavepointSlice(InputPartition):
     """One partition: key groups of one file."""
 
     file: int
@@ -303,17 +303,19 @@ class FlinkSavepointReader(DataSourceReader):
             groups = range(plan_slice.key_groups.first, plan_slice.key_groups.last + 1)
             if self.wanted is None or any(group in self.wanted for group in groups):
                 slices.append(
-                    _Slice(plan_slice.file, plan_slice.key_groups.first, plan_slice.key_groups.last)
+                    _SavepointSlice(
+                        plan_slice.file, plan_slice.key_groups.first, plan_slice.key_groups.last
+                    )
                 )
         return slices
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a slice, a window at a time."""
-        if isinstance(partition, _Slice):
+        if isinstance(partition, _SavepointSlice):
             with _without_trace():
                 yield from self._rows(partition)
 
-    def _rows(self, partition: _Slice) -> Iterator[pa.RecordBatch]:
+    def _rows(self, partition: _SavepointSlice) -> Iterator[pa.RecordBatch]:
         selection = _Selection.of(self.options)
         file, state = selection.state.files[partition.file]
         for first, last in self._wanted_runs(partition):
@@ -322,7 +324,7 @@ class FlinkSavepointReader(DataSourceReader):
                     batch = _with_exact(file.decode(state, mine), selection.schema)
                     yield batch.select(selection.schema.names)
 
-    def _wanted_runs(self, partition: _Slice) -> Iterator[tuple[int, int]]:
+    def _wanted_runs(self, partition: _SavepointSlice) -> Iterator[tuple[int, int]]:
         if self.wanted is None:
             yield partition.first, partition.last
             return

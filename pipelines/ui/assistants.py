@@ -51,7 +51,7 @@ SPLIT_NUMBERS = frozenset((
 ))  # fmt: skip
 
 
-class _Server(MCPServer[Any]):
+class _AssistantServer(MCPServer[Any]):
     """A server that refuses unknown arguments: a typing error is no default."""
 
     async def call_tool(
@@ -115,7 +115,7 @@ class Tools:
 
     def server(self) -> MCPServer:
         """Return the server with the tools that may be asked."""
-        made = _Server("statelake", instructions=INSTRUCTIONS, log_level="ERROR")
+        made = _AssistantServer("statelake", instructions=INSTRUCTIONS, log_level="ERROR")
         tools = [
             _Tool(self.scan, shows=Shown.NAMES),
             _Tool(self.inspect, shows=Shown.NAMES),

@@ -23,11 +23,11 @@ from statelake.pipelines.ui.views import (
     OPERATOR_STATE,
     PAGE_ROWS,
     Erasures,
-    Held,
     KeyState,
     Listed,
     Name,
     Rows,
+    SnapshotContents,
 )
 from statelake.state_core.formats.description import OperatorDescription
 from statelake.state_core.formats.key_weights import HeavyKey, StateWeights
@@ -170,7 +170,7 @@ def snapshots(listed: list[Listed], jobs: list[str]) -> Iterator[Html]:
 
 def snapshot(
     name: Name,
-    held: Held,
+    held: SnapshotContents,
     beside: list[tuple[Name, Name]],
     *,
     values: bool,

@@ -32,7 +32,7 @@ class EndedError(StateError):
     """Nobody waits for the query any more."""
 
 
-class Place:
+class QueryReader:
     """What reads state for one request.
 
     Attributes:
@@ -92,7 +92,7 @@ class Place:
         return found[0]
 
 
-PLACE: ContextVar[Place | None] = ContextVar("place", default=None)
+PLACE: ContextVar[QueryReader | None] = ContextVar("place", default=None)
 
 
 class QueryPool:
@@ -106,7 +106,7 @@ class QueryPool:
         self.limits = limits
         self._free = anyio.CapacityLimiter(limits.at_once)
         self._threads = anyio.CapacityLimiter(math.inf)
-        self._places: set[Place] = set()
+        self._places: set[QueryReader] = set()
         self._error: StateError | None = None
 
     @property
@@ -115,13 +115,13 @@ class QueryPool:
         return len(self._places)
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[Place]:
+    async def place(self) -> AsyncIterator[QueryReader]:
         """Wait for a place, and hold it.
 
         Raises:
             BusyError: Others wait already, none got free in time, or the server ends.
         """
-        place, took = Place(self._threads), False
+        place, took = QueryReader(self._threads), False
         if self._free.statistics().tasks_waiting < WAITING * self.limits.at_once:
             with anyio.move_on_after(self.limits.seconds):
                 await self._free.acquire_on_behalf_of(place)

@@ -32,8 +32,8 @@ from statelake.pipelines.ui.process import opened
 from statelake.pipelines.ui.query_pool import (
     PLACE,
     BusyError,
-    Place,
     QueryPool,
+    QueryReader,
 )
 from statelake.pipelines.ui.views import (
     HEAVIEST,
@@ -277,7 +277,7 @@ class _Download(Response):
             (b"content-disposition", f'attachment; filename="{name}"'.encode()),
         ]
 
-    async def send(self, place: Place, send: Send) -> None:
+    async def send(self, place: QueryReader, send: Send) -> None:
         """Send all pieces.
 
         Raises:
@@ -337,7 +337,7 @@ class _Placed:
             return self.busy(error)
 
 
-class _Server(uvicorn.Server):
+class _PageServer(uvicorn.Server):
     """The server, which ends all queries when it ends."""
 
     def __init__(self, config: uvicorn.Config, pool: QueryPool) -> None:
@@ -467,4 +467,4 @@ def serve(
         )  # fmt: skip
         listening.listen()
         ready(f"http://{HOST}:{used}/?token={guard.token}")
-        _Server(config, site.pool).run(sockets=[listening])
+        _PageServer(config, site.pool).run(sockets=[listening])

@@ -154,7 +154,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Held:
+class SnapshotContents:
     """What a snapshot holds.
 
     Attributes:
@@ -256,7 +256,7 @@ class Source:
             )
         self._lake = lake
         self._found: dict[str, FoundSnapshot] = {}
-        self._described: dict[tuple[Name, object], Held] = {}
+        self._described: dict[tuple[Name, object], SnapshotContents] = {}
         self._copies: dict[tuple[Name, object], str] = {}
         self._copying = threading.Lock()
         self._ending = ExitStack()
@@ -414,7 +414,7 @@ class Source:
 
     # ----------------------------------------------------------------------------- what one holds
 
-    def held(self, name: Name) -> Held:
+    def held(self, name: Name) -> SnapshotContents:
         """Return what a snapshot holds, as `statelake inspect` counts it.
 
         Raises:
@@ -449,7 +449,7 @@ class Source:
                 ("Compression", described.compression),
                 ("Size as stored", bytes_text(described.total_bytes)),
             ]
-        held = Held(
+        held = SnapshotContents(
             tuple((fact, value) for fact, value in facts if value),
             tuple(sorted(operators, key=lambda each: (-each.total_bytes, each.label))),
         )

@@ -209,7 +209,7 @@ def _position(source: DataInput, data: bytes) -> dict[str, str | None]:
     return said
 
 
-class _Reader:
+class _CdcReader:
     """Reads the parts of splits and enumerators of MySQL or of another database."""
 
     def __init__(self, kind: str, version: int) -> None:
@@ -323,7 +323,7 @@ def read_cdc_split(version: int, data: bytes) -> CdcSplit | None:
     """Return a split of Flink CDC; None if the bytes are not one."""
     for kind, versions in ((MYSQL, (_MYSQL_SPLIT,)), (OTHERS, _SPLITS)):
         if version in versions:
-            return read_exactly(_Reader(kind, version).split, data)
+            return read_exactly(_CdcReader(kind, version).split, data)
     return None
 
 
@@ -383,7 +383,7 @@ def _enumerator(kind: str, version: int, source: DataInput) -> CdcEnumerator:
     form = source.read_int()
     state = CdcEnumerator(kind, version, (), (), 0, None, (), None, None, b"")
     if form in (_CHUNK, _BOTH):
-        state = _chunks(state, _Reader(kind, splits_version), source)
+        state = _chunks(state, _CdcReader(kind, splits_version), source)
     if form in (_LOG, _BOTH):
         state = replace(state, log_assigned=source.read_boolean())
     if form not in (_CHUNK, _LOG, _BOTH):
@@ -391,7 +391,7 @@ def _enumerator(kind: str, version: int, source: DataInput) -> CdcEnumerator:
     return replace(state, data=bytes(source.data[: source.position]))
 
 
-def _chunks(state: CdcEnumerator, reader: _Reader, source: DataInput) -> CdcEnumerator:
+def _chunks(state: CdcEnumerator, reader: _CdcReader, source: DataInput) -> CdcEnumerator:
     def sized() -> CdcSplit:
         data = source.read_bytes(source.read_length("bytes of a chunk"))
         split = read_exactly(reader.split, bytes(data))
@@ -433,7 +433,7 @@ def _in_work(source: DataInput) -> str | None:
     """Read the table that is being split: its name has no mark before it."""
     if not source.read_boolean():
         return None
-    table = _Reader(MYSQL, _MYSQL_SPLIT).table(source)
+    table = _CdcReader(MYSQL, _MYSQL_SPLIT).table(source)
     _boundary(source, source.read_utf())
     source.read_int()
     return table

@@ -30,7 +30,7 @@ from statelake.state_core.connectors.pulsar import PulsarEnumerator, PulsarSplit
 from statelake.state_core.connectors.sources import (
     READER_STATE,
     Enumerator,
-    Source,
+    SourceState,
     Split,
     SplitBytes,
     SplitElement,
@@ -197,7 +197,7 @@ class SourceChange:
             by_state.setdefault(state, {})[subtask, position] = data
         return by_state
 
-    def applied_to(self, source: Source) -> Source:
+    def applied_to(self, source: SourceState) -> SourceState:
         """Return the source after the change, if it is the one that is changed."""
         if source.operator_id != self.operator_id:
             return source
@@ -213,7 +213,7 @@ class SourceChange:
         return replace(source, elements=tuple(elements), coordinator_bytes=coordinator)
 
 
-def move_offsets(sources: Iterable[Source], wanted: Sequence[NewOffset]) -> list[SourceChange]:
+def move_offsets(sources: Iterable[SourceState], wanted: Sequence[NewOffset]) -> list[SourceChange]:
     """Return the changes that make partitions of Kafka, and logs, be read from other offsets.
 
     Args:
@@ -252,7 +252,7 @@ def move_offsets(sources: Iterable[Source], wanted: Sequence[NewOffset]) -> list
 
 
 def drop_partitions(
-    sources: Iterable[Source], wanted: Sequence[NamedPartition]
+    sources: Iterable[SourceState], wanted: Sequence[NamedPartition]
 ) -> list[SourceChange]:
     """Return the changes that take partitions of Kafka out of readers and enumerators.
 
@@ -279,7 +279,7 @@ def drop_partitions(
     ]
 
 
-def _drop(source: Source, going: set[Partition]) -> SourceChange:
+def _drop(source: SourceState, going: set[Partition]) -> SourceChange:
     check_assignment(source)
     change = SourceChange(source.operator_id)
     for partition, element in _held(source):
@@ -303,7 +303,7 @@ def _drop(source: Source, going: set[Partition]) -> SourceChange:
     return change
 
 
-def _move_logs(sources: Sequence[Source], wanted: Sequence[NewOffset]) -> list[SourceChange]:
+def _move_logs(sources: Sequence[SourceState], wanted: Sequence[NewOffset]) -> list[SourceChange]:
     """Return the changes that make logs be read from other positions."""
     changes: dict[str, SourceChange] = {}
     for new in wanted:
@@ -357,7 +357,7 @@ def _move_logs(sources: Sequence[Source], wanted: Sequence[NewOffset]) -> list[S
     return list(changes.values())
 
 
-def partitions_read(source: Source) -> list[Partition]:
+def partitions_read(source: SourceState) -> list[Partition]:
     """Return the partitions of Kafka that a source still reads, by topic and number."""
     waiting = {
         (split.topic, split.partition) for split in source.waiting if isinstance(split, KafkaSplit)
@@ -366,8 +366,8 @@ def partitions_read(source: Source) -> list[Partition]:
 
 
 def _source_of(
-    sources: Sequence[tuple[Source, set[Partition]]], new: NewOffset | NamedPartition
-) -> Source:
+    sources: Sequence[tuple[SourceState, set[Partition]]], new: NewOffset | NamedPartition
+) -> SourceState:
     """Return the one source that has a partition, or some of a topic."""
     asked = [
         (source, partitions)
@@ -401,7 +401,7 @@ def _source_of(
     return having[0]
 
 
-def _partitions(source: Source) -> set[Partition]:
+def _partitions(source: SourceState) -> set[Partition]:
     places = {place for place, _ in _held(source)}
     if isinstance(source.enumerator, KafkaEnumerator):
         places |= {
@@ -410,7 +410,7 @@ def _partitions(source: Source) -> set[Partition]:
     return places
 
 
-def _held(source: Source) -> list[tuple[Partition, SplitElement]]:
+def _held(source: SourceState) -> list[tuple[Partition, SplitElement]]:
     """Return the partitions that readers have."""
     return [
         ((element.split.topic, element.split.partition), element)
@@ -419,7 +419,7 @@ def _held(source: Source) -> list[tuple[Partition, SplitElement]]:
     ]
 
 
-def _parts(source: Source) -> list[tuple[Partition, SplitElement]]:
+def _parts(source: SourceState) -> list[tuple[Partition, SplitElement]]:
     """Return what readers have, by names: topic and number, or another name without a number."""
     named = ((_part_of(element.split), element) for element in source.elements)
     return [(part, element) for part, element in named if part is not None]
@@ -434,7 +434,7 @@ def _part_of(split: Split) -> Partition | None:
     return (f"{split.stream}/" if isinstance(split, KinesisShard) else "") + split.split_id, -1
 
 
-def check_assignment(source: Source) -> None:
+def check_assignment(source: SourceState) -> None:
     """Refuse a source that would read a partition, or another part of its input, twice.
 
     Raises:
@@ -487,7 +487,7 @@ def check_assignment(source: Source) -> None:
             )
 
 
-def check_readers(before: Source, after: Source) -> None:
+def check_readers(before: SourceState, after: SourceState) -> None:
     """Refuse a source of which rows were edited so that a partition has two readers, or none.
 
     Files and ranges of numbers may go: their enumerators do not know what they have assigned.
@@ -532,14 +532,14 @@ def _assigned(enumerator: Enumerator | None, had: AbstractSet[Partition]) -> set
     return set()
 
 
-def _noun(source: Source) -> str:
+def _noun(source: SourceState) -> str:
     """Return what a source calls the parts of its input."""
     return {"kafka": "partition", "pulsar": "partition", "kinesis": "shard"}.get(
         source.kind, "split"
     )
 
 
-def _move(source: Source, offsets: dict[Partition, Offset]) -> SourceChange:
+def _move(source: SourceState, offsets: dict[Partition, Offset]) -> SourceChange:
     check_assignment(source)
     change = SourceChange(source.operator_id)
     held = dict(_held(source))
@@ -561,7 +561,9 @@ def _move(source: Source, offsets: dict[Partition, Offset]) -> SourceChange:
     return change
 
 
-def _move_waiting(source: Source, offsets: dict[Partition, Offset], change: SourceChange) -> None:
+def _move_waiting(
+    source: SourceState, offsets: dict[Partition, Offset], change: SourceChange
+) -> None:
     """Change the offsets of unassigned partitions."""
     enumerator, coordinator = source.enumerator, source.coordinator
     if not isinstance(enumerator, KafkaEnumerator) or coordinator is None:  # checked before
@@ -594,7 +596,7 @@ def _move_waiting(source: Source, offsets: dict[Partition, Offset], change: Sour
     change.coordinator = replace(coordinator, data=data).encode()
 
 
-def _check_end(source: Source, split: KafkaSplit | OldKafkaElement, offset: Offset) -> None:
+def _check_end(source: SourceState, split: KafkaSplit | OldKafkaElement, offset: Offset) -> None:
     """Refuse an offset behind the end."""
     stopping = split.stopping_offset
     if isinstance(stopping, int) and isinstance(offset, int) and offset > stopping:

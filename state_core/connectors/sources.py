@@ -255,7 +255,7 @@ def _read_coordinator(source: DataInput) -> Coordinator:
 
 
 @dataclass(frozen=True)
-class Source(Printed):
+class SourceState(Printed):
     """A source's state in a snapshot.
 
     Attributes:
@@ -409,7 +409,7 @@ def _cell(value: object) -> str:
 
 def source_of(
     operator_id: str, operator: str, elements: Sequence[StateElement], coordinator: bytes | None
-) -> Source | None:
+) -> SourceState | None:
     """Return an operator as a source; None if it has no state of a source.
 
     Args:
@@ -418,11 +418,11 @@ def source_of(
         elements: The elements of the operator's states in `SOURCE_STATES`.
         coordinator: The state of its coordinator; None without one.
     """
-    source = Source(operator_id, operator, tuple(map(SplitElement.of, elements)), coordinator)
+    source = SourceState(operator_id, operator, tuple(map(SplitElement.of, elements)), coordinator)
     return source if elements or source.coordinator is not None else None
 
 
-def sources_of(snapshot: Snapshot) -> list[Source]:
+def sources_of(snapshot: Snapshot) -> list[SourceState]:
     """Return the sources of a savepoint or checkpoint.
 
     Raises:
@@ -438,7 +438,7 @@ def sources_of(snapshot: Snapshot) -> list[Source]:
         elements, problems = readable_elements(operator, SOURCE_STATES, partial=snapshot.partial)
         source = source_of(operator.operator_id, operator.label, elements, coordinator)
         if source is None and problems:
-            source = Source(operator.operator_id, operator.label, (), coordinator)
+            source = SourceState(operator.operator_id, operator.label, (), coordinator)
         if source is not None:
             sources.append(replace(source, problems=tuple(problems)))
     return sources

@@ -28,7 +28,7 @@ from statelake.state_core.connectors.sources import (
     KINESIS_STATE,
     OLD_KAFKA_STATE,
     Coordinator,
-    Source,
+    SourceState,
     SplitElement,
     write_split,
 )
@@ -76,7 +76,7 @@ class Successor:
     moved: Sequence[MovedPosition]
 
 
-def successor_of(source: Source, uid: str, arns: Sequence[str] = ()) -> Successor:
+def successor_of(source: SourceState, uid: str, arns: Sequence[str] = ()) -> Successor:
     """Return the state of the new source that goes on where an old one stood.
 
     Args:
@@ -103,7 +103,7 @@ def successor_of(source: Source, uid: str, arns: Sequence[str] = ()) -> Successo
         raise error.within(place) from error
 
 
-def _kafka(source: Source, uid: str, _: Sequence[str]) -> Successor:
+def _kafka(source: SourceState, uid: str, _: Sequence[str]) -> Successor:
     """Return the state of a `KafkaSource`: enumerator 1 has topics and partitions alone."""
     elements, partitions, moved = {}, [], []
     for element in source.elements:
@@ -126,7 +126,7 @@ def _kafka(source: Source, uid: str, _: Sequence[str]) -> Successor:
     return Successor(OLD_KAFKA_STATE, elements, coordinator, moved)
 
 
-def _kinesis(source: Source, uid: str, arns: Sequence[str]) -> Successor:
+def _kinesis(source: SourceState, uid: str, arns: Sequence[str]) -> Successor:
     """Return the state of a `KinesisStreamsSource`, which reads a single stream by its ARN."""
     olds = []
     for element in source.elements:

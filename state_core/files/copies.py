@@ -52,13 +52,13 @@ class Copies:
                     _write(file, block[:count], end)
                 end += count
                 if count < block.size:
-                    copy = _Copy(name, end - self._size, file, self._size)
+                    copy = _CachedCopy(name, end - self._size, file, self._size)
                     self._size = end
                     return copy
 
 
 @dataclass(frozen=True)
-class _Copy:
+class _CachedCopy:
     """A copy in a file, named after its original."""
 
     name: str

@@ -140,7 +140,7 @@ def read_java_stream(source: DataInput) -> JavaValue:
     """
     if source.read_char() != STREAM_MAGIC or source.read_short() != STREAM_VERSION:
         raise source.fault("no Java object stream (AC ED 00 05) where one should begin")
-    return _Reader(source).read_content(0)
+    return _StreamReader(source).read_content(0)
 
 
 def write_java_stream(value: JavaValue) -> bytes:
@@ -152,7 +152,7 @@ def write_java_stream(value: JavaValue) -> bytes:
     return out.to_bytes()
 
 
-class _Reader:
+class _StreamReader:
     def __init__(self, source: DataInput) -> None:
         self.source = source
         self.handles: list[JavaValue] = []

@@ -54,7 +54,7 @@ class ExpiredState:
 
 
 @dataclass(frozen=True)
-class Expired:
+class ExpiredShare:
     """How much of a snapshot's state has expired.
 
     Attributes:
@@ -79,7 +79,7 @@ def expired_in_snapshot(
     keys: bool = False,
     limit: int = 100,
     problems: list[str] | None = None,
-) -> Expired:
+) -> ExpiredShare:
     """Return what of a snapshot has expired, by its `top`; arguments as for `Snapshot.expired`.
 
     Raises:
@@ -137,7 +137,7 @@ def expired_in_snapshot(
                 weights.size, gone.size, found,
             )
         )  # fmt: skip
-    return Expired(at, rule, tuple(states), tuple(unknown))
+    return ExpiredShare(at, rule, tuple(states), tuple(unknown))
 
 
 def _times(state: KeyedState, columns: tuple[str, ...]) -> Iterator[tuple[pa.RecordBatch, Any]]:

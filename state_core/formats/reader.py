@@ -55,14 +55,14 @@ from statelake.state_core.printable import Table
 
 if TYPE_CHECKING:
     from statelake.state_core.connectors.sinks import Sink
-    from statelake.state_core.connectors.sources import Source
+    from statelake.state_core.connectors.sources import SourceState
     from statelake.state_core.formats.channels import ChannelElements
     from statelake.state_core.formats.description import SnapshotDescription
-    from statelake.state_core.formats.expiring import Expired
+    from statelake.state_core.formats.expiring import ExpiredShare
     from statelake.state_core.formats.key_weights import StateWeights
     from statelake.state_core.formats.layout.state_types import StateTypes
     from statelake.state_core.model.channels import Channel
-    from statelake.state_core.model.finding import Found
+    from statelake.state_core.model.finding import SearchResult
     from statelake.state_core.serializers.framework.base import TypeSerializer
 
 # what not every snapshot has, or nobody asks for, is not imported before
@@ -173,12 +173,12 @@ class Snapshot(model.Snapshot):
         state: str | None = None,
         contains: bool = False,
         limit: int | None = 100,
-    ) -> Found:
+    ) -> SearchResult:
         """Return where a value is: in keys, namespaces, values, any field or element, timers.
 
         Texts are compared as they are, numbers by number (with `float` and `double` by the nearest
-        one), times as they are shown, bytes by hex. What was not searched is in
-        `Found.unsearched`, and what could not be read, of a partial snapshot, in `Found.problems`.
+        one), times as they are shown, bytes by hex. `SearchResult.unsearched` has what was not
+        searched, `SearchResult.problems` what could not be read of a partial snapshot.
 
         Args:
             value: Text as the command line has it (`0x...` for bytes), or a value of Python's.
@@ -208,7 +208,7 @@ class Snapshot(model.Snapshot):
         keys: bool = False,
         limit: int = 100,
         problems: list[str] | None = None,
-    ) -> Expired:
+    ) -> ExpiredShare:
         """Return how much of each state with times of last access has expired.
 
         Args:
@@ -229,7 +229,7 @@ class Snapshot(model.Snapshot):
             self, self.top, ttl, at=at, keys=keys, limit=limit, problems=problems
         )
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[SourceState]:
         """Return its sources, with the offsets, positions and splits from which they continue.
 
         Raises:

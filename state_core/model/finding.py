@@ -94,7 +94,7 @@ class Unsearched:
 
 
 @dataclass
-class Found:
+class SearchResult:
     """The result of a search.
 
     Attributes:
@@ -429,7 +429,7 @@ def find_in_snapshot(
     limit: int | None = 100,
     threads: int | None = None,
     readable: bool = False,
-) -> Found:
+) -> SearchResult:
     """Return where in the state of a snapshot a value is.
 
     Args:
@@ -440,7 +440,8 @@ def find_in_snapshot(
         contains: Whether texts, and bytes, may have more before and behind it.
         limit: The number of places to return; all of them are counted. None for all.
         threads: The number of threads; by default that of the cores.
-        readable: Whether a state that can't be read ends nothing else: it is in `Found.problems`.
+        readable: Whether the search goes on beside a state that can't be read; it is then in
+            `SearchResult.problems`.
 
     Raises:
         NotFoundError: There is no such operator or state.
@@ -457,7 +458,7 @@ def find_in_snapshot(
             f"no operator has a state {state!r}",
             remedy=f"there are: {', '.join(names) or 'none'}{did_you_mean(state, names)}",
         )
-    found = Found()
+    found = SearchResult()
     for owner in operators:
         part = _Part()
         for other in _search(owner, state, sought, limit, threads, readable):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from statelake.state_core.plans.lineage import WHOLE_NUMBERS, widens
 from statelake.state_core.plans.plan import plan_type
-from statelake.state_core.plans.states import MAX_DECIMAL, Place
+from statelake.state_core.plans.states import MAX_DECIMAL, ValuePlace
 from statelake.state_core.serializers.sql.types.logical_types import DecimalType, LogicalType
 
 TEXTS = ("CHAR", "VARCHAR")
@@ -61,7 +61,7 @@ class Emits(Enum):
 
 
 @dataclass(frozen=True)
-class Held:
+class StoredColumn:
     """A column of the rows that a node emits, as its state has it.
 
     Attributes:
@@ -74,7 +74,7 @@ class Held:
     """
 
     state: str
-    place: Place
+    place: ValuePlace
     index: int
     type: LogicalType
     emits: Emits = Emits.VALUE
@@ -104,7 +104,7 @@ class Computed:
     type: LogicalType
 
 
-Expression: TypeAlias = "Held | Constant | Computed"
+Expression: TypeAlias = "StoredColumn | Constant | Computed"
 
 
 def expression_of(
@@ -204,14 +204,16 @@ def _search(
     return Computed("IS TRUE" if ranges["nullAs"] == "FALSE" else "IS NOT FALSE", (found,), to)
 
 
-def evaluated(value: Expression, column: Callable[[Held], pa.Array]) -> pa.Array | pa.Scalar:
+def evaluated(
+    value: Expression, column: Callable[[StoredColumn], pa.Array]
+) -> pa.Array | pa.Scalar:
     """Return what an expression is in each row; a scalar if it is the same in all.
 
     Args:
         value: The expression.
         column: Returns what is held.
     """
-    if isinstance(value, Held):
+    if isinstance(value, StoredColumn):
         return column(value)
     if isinstance(value, Constant):
         return pa.scalar(value.value, _arrow(value.type))

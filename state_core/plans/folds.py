@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from statelake.state_core.errors import IncompatibleError
-from statelake.state_core.plans.expressions import Emits, Expression, Held, expression_of
+from statelake.state_core.plans.expressions import Emits, Expression, StoredColumn, expression_of
 from statelake.state_core.plans.lineage import (
     NORMALIZE,
     WHOLE_NUMBERS,
@@ -22,7 +22,7 @@ from statelake.state_core.plans.lineage import (
     function_name,
 )
 from statelake.state_core.plans.plan import Plan, PlanNode
-from statelake.state_core.plans.states import Place, StateColumn, emitted_columns
+from statelake.state_core.plans.states import StateColumn, ValuePlace, emitted_columns
 from statelake.state_core.plans.versions import UNFILTERED
 from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType
@@ -40,7 +40,7 @@ COMPARED = (
 
 
 @dataclass(frozen=True)
-class Side:
+class FoldSide:
     """A state whose rows are emitted, or joined.
 
     Attributes:
@@ -68,7 +68,7 @@ class Fold:
 
     node: int
     label: str
-    sides: tuple[Side, ...]
+    sides: tuple[FoldSide, ...]
     not_null: tuple[int, ...]
     keys: tuple[Expression, ...]
     arguments: Mapping[int, Expression]
@@ -84,7 +84,7 @@ class _Emitted:
     """What a node emits: columns that are held, or the reason why they can't be computed."""
 
     match: OperatorMatch
-    sides: tuple[Side, ...]
+    sides: tuple[FoldSide, ...]
     not_null: tuple[int, ...]
     columns: tuple[Expression | str, ...]
     conditions: tuple[Expression, ...] = ()
@@ -219,7 +219,7 @@ def _conditions(condition: Mapping[str, Any] | None, below: _Emitted) -> tuple[E
     return (*below.conditions, made)
 
 
-def _kept(node: PlanNode, state: StateMatch, place: Place, index: int, name: str) -> int | str:
+def _kept(node: PlanNode, state: StateMatch, place: ValuePlace, index: int, name: str) -> int | str:
     """Return the column of the old row that is the same as a new one's, or why no column is."""
     column: ColumnMatch = state.columns[place][index]
     if column.old is None or column.fate.rank or column.filled or column.counted is not None:
@@ -234,20 +234,20 @@ def _rows(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitt
     (state,) = match.states
     if state.new.form != "row":
         raise IncompatibleError(f"{node.label} does not hold the rows that it has emitted")
-    columns = _columns(node, state, Place.VALUE)
+    columns = _columns(node, state, ValuePlace.VALUE)
     if len(columns) != len(node.columns):
         raise IncompatibleError(f"{node.label} emits other columns than it holds")
-    return _Emitted(match, (Side(state.old.name),), (), columns)
+    return _Emitted(match, (FoldSide(state.old.name),), (), columns)
 
 
-def _columns(node: PlanNode, state: StateMatch, place: Place) -> tuple[Expression | str, ...]:
+def _columns(node: PlanNode, state: StateMatch, place: ValuePlace) -> tuple[Expression | str, ...]:
     columns: list[Expression | str] = []
     for index, held in enumerate(state.new.rows[place]):
         old = _kept(node, state, place, index, held.name)
         if isinstance(old, str) or held.type is None:
             columns.append(str(old))
         else:
-            columns.append(Held(state.old.name, place, old, held.type))
+            columns.append(StoredColumn(state.old.name, place, old, held.type))
     return tuple(columns)
 
 
@@ -257,7 +257,7 @@ def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) ->
     (state,) = match.states
     read, _, _ = aggregated(node, inputs[0])
     columns: list[Expression | str] = [
-        Held(state.old.name, Place.KEY, index, kind)
+        StoredColumn(state.old.name, ValuePlace.KEY, index, kind)
         for index, kind in enumerate(match.new.key_types)
     ]
     calls, emitted = emitted_columns(node, read), node.columns[len(columns) :]
@@ -265,7 +265,7 @@ def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) ->
         raise IncompatibleError(f"{node.label} emits other columns than it holds")
     for (call, held, at), column in zip(calls, emitted, strict=True):
         olds = [
-            _kept(node, state, Place.VALUE, at + index, each.name)
+            _kept(node, state, ValuePlace.VALUE, at + index, each.name)
             for index, each in enumerate(held)
         ]
         wrong = [each for each in olds if isinstance(each, str)]
@@ -273,14 +273,14 @@ def _groups(node: PlanNode, match: OperatorMatch, inputs: Sequence[Relation]) ->
             columns.append(wrong[0])
             continue
         indexes = [each for each in olds if isinstance(each, int)]
-        made = Held(state.old.name, Place.VALUE, indexes[0], column.type)
+        made = StoredColumn(state.old.name, ValuePlace.VALUE, indexes[0], column.type)
         columns.append(_emits(call, made, indexes, held))
-    return _Emitted(match, (Side(state.old.name),), (), tuple(columns))
+    return _Emitted(match, (FoldSide(state.old.name),), (), tuple(columns))
 
 
 def _emits(
-    call: Mapping[str, Any], made: Held, indexes: Sequence[int], held: Sequence[StateColumn]
-) -> Held | str:
+    call: Mapping[str, Any], made: StoredColumn, indexes: Sequence[int], held: Sequence[StateColumn]
+) -> StoredColumn | str:
     """Return how an aggregate emits what the columns of a call hold."""
     function = function_name(call).removeprefix("$")
     if function in ("COUNT", "SUM0") or (function in ("SUM", "MIN", "MAX") and len(held) == 1):
@@ -303,9 +303,9 @@ def _join(node: PlanNode, match: OperatorMatch, _: Sequence[Relation]) -> _Emitt
     columns: list[Expression | str] = []
     sides = []
     for state in match.states:
-        rows = Place.VALUE if Place.VALUE in state.new.rows else Place.USER_KEY
+        rows = ValuePlace.VALUE if ValuePlace.VALUE in state.new.rows else ValuePlace.USER_KEY
         columns += _columns(node, state, rows)
-        sides.append(Side(state.old.name, rows is Place.USER_KEY))
+        sides.append(FoldSide(state.old.name, rows is ValuePlace.USER_KEY))
     nulls = spec.get("filterNulls") or ()
     not_null = tuple(index for index, filtered in enumerate(nulls) if filtered)
     joined = _Emitted(match, tuple(sides), not_null, tuple(columns))

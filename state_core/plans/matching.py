@@ -39,8 +39,8 @@ from statelake.state_core.plans.states import (
     NO_INITIAL,
     NodeState,
     NodeStates,
-    Place,
     StateColumn,
+    ValuePlace,
     states_of,
     whole_node,
 )
@@ -123,7 +123,7 @@ class StateMatch:
 
     new: NodeState
     old: NodeState
-    columns: Mapping[Place, tuple[ColumnMatch, ...]] = field(default_factory=dict)
+    columns: Mapping[ValuePlace, tuple[ColumnMatch, ...]] = field(default_factory=dict)
     left_out: tuple[StateColumn, ...] = ()
     marks: bool = False
 
@@ -1044,7 +1044,7 @@ def _filters_text(old: NodeStates, new: NodeStates) -> str:
 
 
 def _state_match(old: NodeState, new: NodeState) -> StateMatch:
-    columns: dict[Place, tuple[ColumnMatch, ...]] = {}
+    columns: dict[ValuePlace, tuple[ColumnMatch, ...]] = {}
     left_out: list[StateColumn] = []
     for place, row in new.rows.items():
         before = old.rows.get(place, ())
@@ -1052,7 +1052,7 @@ def _state_match(old: NodeState, new: NodeState) -> StateMatch:
         matches: list[ColumnMatch] = []
         for column in row:
             match = _counted(_column_match(column, before, taken, new), before)
-            if new.updates or (place is Place.USER_KEY and "with counts" not in new.form):
+            if new.updates or (place is ValuePlace.USER_KEY and "with counts" not in new.form):
                 match = _found_again(match, before)
             if match.old is not None:
                 taken.add(match.old)

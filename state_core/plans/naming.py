@@ -36,7 +36,7 @@ from statelake.state_core.plans.states import (
     STATELESS,
     NodeState,
     NodeStates,
-    Place,
+    ValuePlace,
     states_of,
 )
 from statelake.state_core.plans.topology import OPERATORS, operator_ids_of, shape_in
@@ -271,7 +271,7 @@ def row_names(node: NodeStates, state: NodeState | None) -> RowNames:
     key, rows = plain_names(node.key_names), {} if state is None else state.rows
     user_key, value = (
         plain_names([column.column for column in rows.get(place, ())])
-        for place in (Place.USER_KEY, Place.VALUE)
+        for place in (ValuePlace.USER_KEY, ValuePlace.VALUE)
     )
     return RowNames(key, user_key, value)
 
@@ -284,7 +284,7 @@ def view_names(node: NodeStates, name: str) -> RowNames:
     """
     names = row_names(node, None)
     for state in node.states:
-        columns = state.rows.get(Place.VALUE, ())
+        columns = state.rows.get(ValuePlace.VALUE, ())
         called = plain_names([column.column for column in columns])
         for column, of in zip(columns, called, strict=True):
             if column.owns(name):
@@ -293,13 +293,13 @@ def view_names(node: NodeStates, name: str) -> RowNames:
     return names
 
 
-def row_at(meta_info: bytes, place: Place) -> RowDataSerializerSnapshot:
+def row_at(meta_info: bytes, place: ValuePlace) -> RowDataSerializerSnapshot:
     """Return the row in a place of a state.
 
     Raises:
         IncompatibleError: The state is no map, or has no row of Flink SQL there.
     """
-    if place is Place.USER_KEY:
+    if place is ValuePlace.USER_KEY:
         user_key = key_parts(meta_info).get(USER_KEY)
         if user_key is None:
             raise IncompatibleError("it is no map")
@@ -323,7 +323,7 @@ def _fit_view(node: NodeStates, state: KeyedState) -> None:
     Raises:
         IncompatibleError: Its map has other keys.
     """
-    columns = [each for held in node.states for each in held.rows.get(Place.VALUE, ())]
+    columns = [each for held in node.states for each in held.rows.get(ValuePlace.VALUE, ())]
     for column in columns:
         extreme = column.adds is not None and state.name == f"{column.view}map"
         if not (extreme or (column.is_view and state.name == column.view)) or len(column.of) != 1:

@@ -71,7 +71,7 @@ STRUCTURED = ("FIRST_VALUE", "LAST_VALUE")
 FAST = ("AppendFast", "UpdateFast")  # strategies of a TopN that holds no more rows than it emits
 
 
-class Place(Enum):
+class ValuePlace(Enum):
     """The place of a row in a state's entry; what comes in a list or tuple is within the value."""
 
     KEY = "the key"
@@ -164,7 +164,7 @@ class NodeState:
 
     name: str
     form: str
-    rows: Mapping[Place, tuple[StateColumn, ...]] = field(default_factory=dict)
+    rows: Mapping[ValuePlace, tuple[StateColumn, ...]] = field(default_factory=dict)
     index: int = 0
     updates: bool = False
 
@@ -357,7 +357,7 @@ _NO_ROWS = Relation("", frozenset(), (), (), updates=False)
 def _whole_states(node: PlanNode, inputs: Sequence[Relation]) -> tuple[NodeState, ...]:
     """Return the states of a node of which rows are known, though not what they mean together."""
     if node.kind == "match":
-        rows = {Place.VALUE: _columns(inputs[0])}
+        rows = {ValuePlace.VALUE: _columns(inputs[0])}
         names = ("eventQueuesStateName", "sharedBuffer-events")
         return tuple(NodeState(name, "rows", rows) for name in names)
     if node.kind == "multi-join":
@@ -365,12 +365,12 @@ def _whole_states(node: PlanNode, inputs: Sequence[Relation]) -> tuple[NodeState
         return tuple(
             NodeState(
                 f"multi-join-input-{at}", "rows",
-                {Place.VALUE if unique[at] else Place.USER_KEY: _columns(read)}, at,
+                {ValuePlace.VALUE if unique[at] else ValuePlace.USER_KEY: _columns(read)}, at,
             )
             for at, read in enumerate(inputs)
         )  # fmt: skip
     if node.kind == "window-table-function" and "Session" in _window_type(node):
-        rows = {Place.VALUE: _columns(inputs[0])}
+        rows = {ValuePlace.VALUE: _columns(inputs[0])}
         return (NodeState("session-window-tvf-acc", "rows", rows, -1),)
     if node.kind == "lookup-join" and node.spec.get("requireUpsertMaterialize"):
         found = tuple(
@@ -378,8 +378,8 @@ def _whole_states(node: PlanNode, inputs: Sequence[Relation]) -> tuple[NodeState
             for column in node.columns[len(inputs[0].columns) :]
         )
         if node.spec.get("lookupKeyContainsPrimaryKey"):
-            return (NodeState("unique-value", "row", {Place.VALUE: found}),)
-        return (NodeState("values", "list of rows", {Place.VALUE: found}),)
+            return (NodeState("unique-value", "row", {ValuePlace.VALUE: found}),)
+        return (NodeState("values", "list of rows", {ValuePlace.VALUE: found}),)
     return ()
 
 
@@ -398,7 +398,7 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
         names = [column.name for column in read.columns]
         keys = [names.index(name) for name in named] if set(named) <= set(names) else None
         held = zip(_columns(inputs[0]), read.columns, strict=True)
-        rows = {Place.VALUE: tuple(replace(one, type=column.type) for one, column in held)}
+        rows = {ValuePlace.VALUE: tuple(replace(one, type=column.type) for one, column in held)}
         state = NodeState("values", "list of rows", rows, updates=True)
         made = _made(node, node.kind, [read], keys, [state], settings)
         return replace(made, key_names=named)
@@ -451,7 +451,7 @@ def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
     if plan.flink >= FIRST_FILTERS:
         columns = [replace(each, unfiltered=False) for each in columns]
     state = NodeState("window-aggs" if windowed else "accState", "accumulators",
-                      {Place.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
+                      {ValuePlace.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
     made = _made(
         node, "windows" if node.kind.endswith("window-aggregate") else "groups", [source], None,
         [state], {"window": window.removeprefix(" IN ")} if windowed else {},
@@ -671,8 +671,8 @@ def _over(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     )
     states = [
         # a row that leaves a bounded window is taken from what was added up
-        NodeState("accState", "accumulators", {Place.VALUE: tuple(columns)}, updates=bounded),
-        NodeState("inputState", "lists of rows by time", {Place.VALUE: _columns(read)}),
+        NodeState("accState", "accumulators", {ValuePlace.VALUE: tuple(columns)}, updates=bounded),
+        NodeState("inputState", "lists of rows by time", {ValuePlace.VALUE: _columns(read)}),
     ]
     settings = {"window": " ".join(windows)}
     made = _made(node, node.kind, inputs, over["partition"]["fields"], states, settings)
@@ -726,14 +726,14 @@ def _side(
     held = "row and matches" if outer else "row"
     if not unique:
         form = f"rows with counts{' and matches' if outer else ''}"
-        return NodeState(name, form, {Place.USER_KEY: rows}, index, read.updates)
+        return NodeState(name, form, {ValuePlace.USER_KEY: rows}, index, read.updates)
     if any(set(each) <= set(keys) for each in unique):
-        return NodeState(name, held, {Place.VALUE: rows}, index, read.updates)
+        return NodeState(name, held, {ValuePlace.VALUE: rows}, index, read.updates)
     shortest = min(unique, key=len)
     of = ", ".join(sorted(map(bare, read.named(shortest))))
     return NodeState(
         name, f"{held} by unique key {of}",
-        {Place.USER_KEY: _chosen(read, shortest), Place.VALUE: rows}, index, read.updates,
+        {ValuePlace.USER_KEY: _chosen(read, shortest), ValuePlace.VALUE: rows}, index, read.updates,
     )  # fmt: skip
 
 
@@ -741,7 +741,7 @@ def _interval_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeS
     spec = node.spec["intervalJoinSpec"]["joinSpec"]
     states = [
         NodeState(f"IntervalJoin{side}Cache", "lists of rows by time",
-                  {Place.VALUE: _columns(read)}, -1)
+                  {ValuePlace.VALUE: _columns(read)}, -1)
         for side, read in zip(("Left", "Right"), inputs, strict=True)
     ]  # fmt: skip
     return _joined(node, inputs, states, spec)
@@ -749,7 +749,7 @@ def _interval_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeS
 
 def _window_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     states = [
-        NodeState(f"{side}-records", "list of rows", {Place.VALUE: _columns(read)}, -1)
+        NodeState(f"{side}-records", "list of rows", {ValuePlace.VALUE: _columns(read)}, -1)
         for side, read in zip(("left", "right"), inputs, strict=True)
     ]
     return _joined(node, inputs, states, node.spec["joinSpec"])
@@ -757,7 +757,7 @@ def _window_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSta
 
 def _temporal_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     states = [
-        NodeState(side, "rows by time", {Place.VALUE: _columns(read)}, -1)
+        NodeState(side, "rows by time", {ValuePlace.VALUE: _columns(read)}, -1)
         for side, read in zip(("left", "right"), inputs, strict=True)
     ]
     return _joined(node, inputs, states, node.spec["joinSpec"])
@@ -769,7 +769,7 @@ def _temporal_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeS
 def _deduplicate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     (read,) = inputs
     spec = node.spec
-    rows = {Place.VALUE: _columns(read)}
+    rows = {ValuePlace.VALUE: _columns(read)}
     change = None
     if spec["keepLastRow"]:
         states = [NodeState("deduplicate-state", "row", rows)]
@@ -800,22 +800,24 @@ def _rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     if kind == "AppendFast" and _is_as_rows_come(read, order):
         states = [NodeState("counterState", "the number of rows that came")]
     elif kind in FAST and _is_one(spec["rankRange"]):
-        states = [NodeState("Top1-Rank-State", "row", {Place.VALUE: rows})]
+        states = [NodeState("Top1-Rank-State", "row", {ValuePlace.VALUE: rows})]
     elif kind == "AppendFast":
         states = [
             NodeState("data-state-with-append", "lists of rows by sort key",
-                      {Place.USER_KEY: sort_key, Place.VALUE: rows})
+                      {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: rows})
         ]  # fmt: skip
     elif kind == "UpdateFast":
         unique = _chosen(read, strategy["primaryKeys"])
         states = [
             NodeState("data-state-with-update", "rows with ranks by unique key",
-                      {Place.USER_KEY: unique, Place.VALUE: rows})
+                      {ValuePlace.USER_KEY: unique, ValuePlace.VALUE: rows})
         ]  # fmt: skip
     else:
         states = [
-            NodeState("data-state", "lists of rows by sort key",
-                      {Place.USER_KEY: sort_key, Place.VALUE: rows}, updates=read.updates),
+            NodeState(
+                "data-state", "lists of rows by sort key",
+                {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: rows}, updates=read.updates,
+            ),
             NodeState("sorted-map", f"counts by sort key {order_text(order, read)} of {types}"),
         ]  # fmt: skip
     return _made(
@@ -846,8 +848,8 @@ def _window_rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSta
     (read,) = inputs
     spec = node.spec
     sort_key = _chosen(read, [each["index"] for each in spec["sortSpec"]["fields"]])
-    state = NodeState("window_rank", "lists of rows by sort key",
-                      {Place.USER_KEY: sort_key, Place.VALUE: _columns(read)}, -1)  # fmt: skip
+    places = {ValuePlace.USER_KEY: sort_key, ValuePlace.VALUE: _columns(read)}
+    state = NodeState("window_rank", "lists of rows by sort key", places, -1)
     return _made(
         node, node.kind, inputs, spec["partitionSpec"]["fields"], [state],
         {"order": rank_text(node, read)},
@@ -857,14 +859,14 @@ def _window_rank(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSta
 
 def _window_deduplicate(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     (read,) = inputs
-    state = NodeState("window_deduplicate", "row", {Place.VALUE: _columns(read)}, -1)
+    state = NodeState("window_deduplicate", "row", {ValuePlace.VALUE: _columns(read)}, -1)
     keys = node.spec["partitionKeys"]
     return _made(node, node.kind, inputs, keys, [state], {"order": rank_text(node, read)})
 
 
 def _normalize(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     (read,) = inputs
-    state = NodeState("deduplicate-state", "row", {Place.VALUE: _columns(read)})
+    state = NodeState("deduplicate-state", "row", {ValuePlace.VALUE: _columns(read)})
     # what its own filter held back, or let pass, was told by the old one
     passed = normalized(node, read)
     made = _made(node, node.kind, [passed], node.spec["uniqueKeys"], [state])

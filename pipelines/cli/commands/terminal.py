@@ -156,7 +156,7 @@ def show(
             print_table(line.title, line.columns, line.rows, left=line.left)
 
 
-class Bar:
+class ProgressBar:
     """A bar that is shown: called with (done, total), as `Progress` is.
 
     Args:
@@ -203,7 +203,9 @@ def stop_on_interrupt(*, ask: bool) -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def progress_bar(what: str, *, quiet: bool = False, of_bytes: bool = False) -> Iterator[Bar | None]:
+def progress_bar(
+    what: str, *, quiet: bool = False, of_bytes: bool = False
+) -> Iterator[ProgressBar | None]:
     """Show a bar on standard error while slices run, if that is a terminal.
 
     Args:
@@ -237,4 +239,4 @@ def progress_bar(what: str, *, quiet: bool = False, of_bytes: bool = False) -> I
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield Bar(bar, what)
+        yield ProgressBar(bar, what)

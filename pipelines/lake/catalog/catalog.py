@@ -620,7 +620,7 @@ class Catalog:
                 self._catalog.directory.delete(name)
 
 
-class _File(NamedTuple):
+class _CatalogFile(NamedTuple):
     """A file of the catalog."""
 
     path: str
@@ -628,10 +628,10 @@ class _File(NamedTuple):
     job: str
 
 
-def _files(table: DeltaTable) -> list[_File]:
+def _files(table: DeltaTable) -> list[_CatalogFile]:
     actions = file_actions(table)
     names = ("path", "size_bytes", "partition.job")
-    return list(map(_File, *(actions.column(name).to_pylist() for name in names)))
+    return list(map(_CatalogFile, *(actions.column(name).to_pylist() for name in names)))
 
 
 def _new_file(job: str, version: CatalogVersion) -> str:

@@ -19,7 +19,7 @@ from statelake.state_core.connectors.offsets import (
     partitions_read,
 )
 from statelake.state_core.connectors.sinks import SINK_STATES, Sink, sink_of
-from statelake.state_core.connectors.sources import SOURCE_STATES, Source, source_of
+from statelake.state_core.connectors.sources import SOURCE_STATES, SourceState, source_of
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
 from statelake.state_core.extras import require_extra
 from statelake.state_core.formats.metadata.checkpoint_metadata import OperatorMetadata
@@ -28,7 +28,7 @@ from statelake.state_core.formats.operator_state.operator_reader import parse_op
 PATIENCE = 20.0  # seconds that brokers have for an answer
 
 
-def recorded_sources(lake: str, record: SnapshotRecord) -> list[Source]:
+def recorded_sources(lake: str, record: SnapshotRecord) -> list[SourceState]:
     """Return the sources of a snapshot of the lake at a location.
 
     Raises:
@@ -39,7 +39,7 @@ def recorded_sources(lake: str, record: SnapshotRecord) -> list[Source]:
 
 def sources_among(
     lake: str, operators: Sequence[OperatorRecord], carried: Sequence[OperatorMetadata]
-) -> list[Source]:
+) -> list[SourceState]:
     """Return the sources among some operators.
 
     Args:

@@ -99,7 +99,7 @@ class Turn:
         return f"attempt-{self.number:04x}{secrets.token_hex(4)}"
 
 
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RunPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The plan of a run.
 
     Attributes:
@@ -197,13 +197,13 @@ class RunLog:
         last = runs[-1] if runs else 0
         return last if last and not self.done(last) else last + 1
 
-    def plan(self, run: int) -> Plan | None:
+    def plan(self, run: int) -> RunPlan | None:
         """Return the plan of a run; None if it was not planned.
 
         Raises:
             CorruptSnapshotError: The plan is not valid.
         """
-        plan = self._read(run, "plan.json", Plan)
+        plan = self._read(run, "plan.json", RunPlan)
         if plan is not None and plan.run != run:
             raise self._refusal(run, "plan.json")(f"run: {plan.run}, which is another run")
         return plan
@@ -241,7 +241,7 @@ class RunLog:
         """Return whether a run is committed."""
         return self.run_directory(run).is_file("done.json")
 
-    def write_plan(self, plan: Plan) -> None:
+    def write_plan(self, plan: RunPlan) -> None:
         """Write the plan of a run.
 
         Raises:

@@ -52,12 +52,12 @@ from statelake.state_core.formats.writing.rehash import assign_key_groups
 from statelake.state_core.formats.writing.unified_encode import StateRows, key_bytes
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.plans.data_views import EMPTY_VIEW, EXTREMES
-from statelake.state_core.plans.expressions import Emits, Expression, Held, evaluated
+from statelake.state_core.plans.expressions import Emits, Expression, StoredColumn, evaluated
 from statelake.state_core.plans.folds import Fold
-from statelake.state_core.plans.states import MAX_DECIMAL, Added, Place
+from statelake.state_core.plans.states import MAX_DECIMAL, Added, ValuePlace
 from statelake.state_core.serializers.framework.columns import I64Array
 
-COLUMNS = {Place.KEY: KEY, Place.USER_KEY: USER_KEY, Place.VALUE: VALUE}
+COLUMNS = {ValuePlace.KEY: KEY, ValuePlace.USER_KEY: USER_KEY, ValuePlace.VALUE: VALUE}
 COUNT = Added("count", -1)
 BLOCK = 1 << 20  # rows of a join that are made at a time
 # of each new piece the files that have rows of it, and the row group
@@ -276,7 +276,7 @@ def _read(
     fields = [kind.field(at) for at in range(kind.num_fields)]
     length = len(next(iter(taken.values()))) if taken else len(sides[0].batch)
 
-    def column(held: Held) -> pa.Array:
+    def column(held: StoredColumn) -> pa.Array:
         return _column(rows[held.state], held, taken.get(held.state))
 
     def value(of: Expression) -> pa.Array:
@@ -325,7 +325,7 @@ def _batch(rows: StateRows, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return made[0] if made else rows.batch.slice(0, 0)
 
 
-def _column(rows: StateRows, held: Held, taken: pa.Array | None) -> pa.Array:
+def _column(rows: StateRows, held: StoredColumn, taken: pa.Array | None) -> pa.Array:
     """Return a column as a node emits it, of its rows or of those that a join takes."""
     row = rows.batch.column(COLUMNS[held.place])
     column = row.field(held.index)

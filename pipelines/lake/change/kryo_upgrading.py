@@ -47,7 +47,7 @@ from statelake.state_core.formats.operator_state.operator_states import ElementR
 from statelake.state_core.formats.rewriting.kryo_parts import kryo_places
 from statelake.state_core.formats.rewriting.kryo_upgrade import (
     COLLECTIONS,
-    Found,
+    ElementClasses,
     collection_of,
     declared_collection,
     find_collections,
@@ -315,7 +315,7 @@ def _planned(
     timers = is_queue(state.meta_info)
     places = {} if timers else kryo_places(value_type(state.meta_info))
     found = {
-        path: Found(kryo.type_class)
+        path: ElementClasses(kryo.type_class)
         for path, kryo in places.items()
         if kryo.type_class in COLLECTIONS
     }
@@ -372,7 +372,7 @@ def _targets(
     operator: OperatorRecord,
     before: TypeSerializerSnapshot,
     places: Mapping[str, KryoSerializerSnapshot],
-    found: Mapping[str, Found],
+    found: Mapping[str, ElementClasses],
     new: NewTypes,
 ) -> tuple[dict[str, TypeSerializerSnapshot], dict[str, str]]:
     """Return what becomes of parts by Kryo, by their paths, and the types of collections.

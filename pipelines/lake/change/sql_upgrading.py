@@ -65,7 +65,7 @@ from statelake.pipelines.lake.tables.records import (
     StateRecord,
     TableRecord,
 )
-from statelake.pipelines.lake.tables.table_rows import HeldState, table_rows
+from statelake.pipelines.lake.tables.table_rows import TableState, table_rows
 from statelake.state_core.column_names import plain_names
 from statelake.state_core.errors import EncodeError, IncompatibleError, StateError
 from statelake.state_core.formats.layout.keyed_layout import (
@@ -148,8 +148,8 @@ from statelake.state_core.plans.states import (
     ALL_ROWS,
     NO_INITIAL,
     NodeStates,
-    Place,
     StateColumn,
+    ValuePlace,
 )
 from statelake.state_core.plans.topology import (
     SOURCE,
@@ -255,7 +255,7 @@ class SqlRows(Transform):
 
     before: bytes
     after: bytes
-    changes: Mapping[Place, RowChange]
+    changes: Mapping[ValuePlace, RowChange]
     merges: bool = False
     names: RowNames = NO_NAMES
     inexact: bool = False
@@ -271,22 +271,26 @@ class SqlRows(Transform):
         before, _ = _parsed(self.before)
         value, user_key = _parsed(self.after)
         read: list[str] = [] if self.inexact else [VALUE]
-        for column in [*read, *([KEY] if Place.USER_KEY in self.changes else [])]:
+        for column in [*read, *([KEY] if ValuePlace.USER_KEY in self.changes else [])]:
             refuse_inexact(rows, column, OF_BYTES if column == KEY else OF_VALUES)
         layout, columns = rows.layout, {RAW_VALUE: pa.nulls(len(batch), pa.binary())}
-        if Place.VALUE in self.changes:
+        if ValuePlace.VALUE in self.changes:
             named = with_row_names(value, self.names.value)
             layout = replace(layout, value=named.restore_serializer())
             kind = layout.schema.field(VALUE).type
             if layout.kind is StateKind.LIST:
                 before = ListSerializerSnapshot.around(before)
-            columns[VALUE] = _rebuilt(batch.column(VALUE), kind, before, self.changes[Place.VALUE])
-        if Place.USER_KEY in self.changes:
+            columns[VALUE] = _rebuilt(
+                batch.column(VALUE), kind, before, self.changes[ValuePlace.VALUE]
+            )
+        if ValuePlace.USER_KEY in self.changes:
             assert user_key is not None  # noqa: S101 - only maps have rows there
             named = with_row_names(user_key, self.names.user_key)
             layout = replace(layout, user_key=restore_key(named))
             kind = layout.schema.field(USER_KEY).type
-            columns[USER_KEY] = self.changes[Place.USER_KEY].rebuilt(batch.column(USER_KEY), kind)
+            columns[USER_KEY] = self.changes[ValuePlace.USER_KEY].rebuilt(
+                batch.column(USER_KEY), kind
+            )
         changed = replace(rows, layout=layout, batch=with_columns(rows, layout, columns))
         return merged_counts(changed) if self.merges else changed
 
@@ -322,7 +326,7 @@ class MovedBits(Transform):
 
 
 @dataclass(frozen=True)
-class Marked(Transform):
+class MarkedKeys(Transform):
     """Say of each key that it was there, in the place of what it held."""
 
     def apply(self, rows: Rows) -> Rows:
@@ -545,7 +549,7 @@ class StateUpgrade:
     state: str
     name: str
     meta_info: bytes = field(repr=False)
-    changes: Mapping[Place, RowChange] = field(default_factory=dict)
+    changes: Mapping[ValuePlace, RowChange] = field(default_factory=dict)
     merges: bool = False
     ttl: bool | None = None
     names: RowNames = field(default=NO_NAMES, repr=False)  # which are in no digest
@@ -975,7 +979,7 @@ def _fold_upgrade(
     info = parse_state_meta_info(upgrade.meta_info)
     if has_ttl(info) or upgrade.ttl:
         raise IncompatibleError("it has a time to live: what has expired is not known")
-    (matches,) = (state.columns[Place.VALUE] for state in match.states)
+    (matches,) = (state.columns[ValuePlace.VALUE] for state in match.states)
     columns = []
     for index, each in enumerate(matches):
         adds = each.column.adds
@@ -1062,7 +1066,7 @@ def _state_upgrade(
     if match.merges:
         merged = tuple(
             "first" if each.old is None else merged_by(each.column)
-            for each in found.columns[Place.VALUE]
+            for each in found.columns[ValuePlace.VALUE]
         )
     if found.marks:
         after = with_value_bytes(state.meta_info, SNAPSHOTS[BooleanSerializer]())
@@ -1076,14 +1080,14 @@ def _state_upgrade(
         before = row_at(state.meta_info, place)
         wanted = None if target is None else row_at(target, place)
         row = _new_row(before, matches, found.old.rows[place], wanted, flink)
-        if place is Place.USER_KEY:
+        if place is ValuePlace.USER_KEY:
             user_key = key_parts(after).get(USER_KEY)
             assert user_key is not None  # noqa: S101 - by _row_at
             after = with_key_parts(after, {USER_KEY: with_row(user_key, row)})
         else:
             after = with_value_bytes(after, with_row(value_type(after), row))
     changes = {place: RowChange.of(matches) for place, matches in found.columns.items()}
-    merges = set(found.columns) == {Place.USER_KEY}
+    merges = set(found.columns) == {ValuePlace.USER_KEY}
     return StateUpgrade(state.name, found.new.name, after, changes, merges, ttl, names, merged)
 
 
@@ -1415,7 +1419,7 @@ class _SqlUpgrade(Derivation):
         states = tuple(
             (
                 index,
-                HeldState(
+                TableState(
                     with_timer_key(each.meta_info, move.key)
                     if held[0].kind == "timers"
                     else each.meta_info,
@@ -1455,7 +1459,7 @@ class _SqlUpgrade(Derivation):
             )
             after = upgrade.meta_info
         if upgrade.marks:
-            transforms.append(Marked())
+            transforms.append(MarkedKeys())
             after = upgrade.meta_info
         if upgrade.ttl is not None:
             transforms.append(SwitchedTtl(upgrade.ttl, self.now))

@@ -32,7 +32,7 @@ from statelake.pipelines.lake.edit.merging import (
     path_beside,
     union_of_operators,
 )
-from statelake.pipelines.lake.edit.purging import Expired, refuse_lasting
+from statelake.pipelines.lake.edit.purging import ExpiredEntries, refuse_lasting
 from statelake.pipelines.lake.edit.rewriting import (
     Derivation,
     TableChange,
@@ -70,7 +70,7 @@ from statelake.state_core.connectors.offsets import (
     move_offsets,
 )
 from statelake.state_core.connectors.sinks import Sink
-from statelake.state_core.connectors.sources import READER_STATE, Source
+from statelake.state_core.connectors.sources import READER_STATE, SourceState
 from statelake.state_core.connectors.successors import MovedPosition, successor_of
 from statelake.state_core.errors import (
     ConflictError,
@@ -374,7 +374,7 @@ class _Edit(Derivation):
         for name, lived in self.edit.expire.items():
             operator, state = self._find(name)
             refuse_lasting(operator, tables_of(operator, state))
-            expired = Expired(int((self.at - lived).timestamp() * 1000), self.edit.inexact)
+            expired = ExpiredEntries(int((self.at - lived).timestamp() * 1000), self.edit.inexact)
             self._transform(operator, tables_of(operator, state), expired)
 
     def _where(self, operator: OperatorRecord, table: TableRecord, predicate: str) -> Transform:
@@ -424,7 +424,9 @@ class _Edit(Derivation):
         for name, uid in edit.move_positions.items():
             self._move_positions(name, uid, sources)
 
-    def _changed(self, sources: list[Source], changes: Sequence[SourceChange]) -> list[Source]:
+    def _changed(
+        self, sources: list[SourceState], changes: Sequence[SourceChange]
+    ) -> list[SourceState]:
         """Note the changes of sources, and return the sources after them."""
         for change in changes:
             sources = [change.applied_to(source) for source in sources]
@@ -456,7 +458,7 @@ class _Edit(Derivation):
                 known = "" if each.coordinator is None else each.coordinator.name
                 each.coordinator = InlineHandle(name or known, data)
 
-    def _move_positions(self, name: str, uid: str, sources: Sequence[Source]) -> None:
+    def _move_positions(self, name: str, uid: str, sources: Sequence[SourceState]) -> None:
         """Turn an old source into the next one, to which `_rename` gives its uid.
 
         Raises:

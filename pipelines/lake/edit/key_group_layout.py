@@ -30,8 +30,8 @@ from statelake.pipelines.lake.tables.records import (
     key_group_records,
 )
 from statelake.pipelines.lake.tables.table_rows import (
-    HeldState,
     TableRows,
+    TableState,
     open_data_file,
     table_rows,
 )
@@ -74,12 +74,12 @@ class KeyGroupLayout:
             meta_info: The state's new meta info.
             names: The names of the fields of its rows; by default those that it has.
         """
-        name = self.after.parse(HeldState(meta_info))[0].name
+        name = self.after.parse(TableState(meta_info))[0].name
 
-        def changed(held: HeldState) -> HeldState:
+        def changed(held: TableState) -> TableState:
             if self.after.parse(held)[0].name != name:
                 return held
-            return held.with_meta_info(meta_info) if names is None else HeldState(meta_info, names)
+            return held.with_meta_info(meta_info) if names is None else TableState(meta_info, names)
 
         states = tuple((index, changed(held)) for index, held in self.after.states)
         return replace(self, after=replace(self.after, states=states))

@@ -40,7 +40,7 @@ def refuse_lasting(operator: OperatorRecord, tables: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Expired(Transform):
+class ExpiredEntries(Transform):
     """Delete entries, or elements of lists, that were last accessed at a time or before.
 
     Attributes:

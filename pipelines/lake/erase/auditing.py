@@ -58,7 +58,7 @@ UNPACKED_ROOM = 16 << 20
 
 
 @dataclass(frozen=True)
-class Hit:
+class NeedleHit:
     """A place where a needle was found.
 
     Attributes:
@@ -101,7 +101,7 @@ class AuditResult(Printed):
     places: dict[str, dict[str, int]]
     forms: dict[str, int]
     forms_left_out: list[str]
-    hits: list[Hit]
+    hits: list[NeedleHit]
     rows: int
     not_unpacked: list[str]
     unread: str
@@ -149,13 +149,13 @@ class AuditResult(Printed):
 class _Searched:
     """The result of a file."""
 
-    hits: list[Hit] = field(default_factory=list)
+    hits: list[NeedleHit] = field(default_factory=list)
     unpacked: int = 0
     not_unpacked: bool = False
 
 
 @dataclass(frozen=True)
-class _Task:
+class _AuditTask:
     searcher: Searcher
     directory: Directory
     path: str
@@ -212,7 +212,7 @@ def audit_erasure(
     searched = engine.map(_search_file, tasks, progress)
     rows, notes, unread = _left(lake, asked, records, engine)
     hits = [hit for result in searched for hit in result.hits]
-    hits += [Hit(f"{job}/{snapshot_id}", "note", "text", 0) for job, snapshot_id in notes]
+    hits += [NeedleHit(f"{job}/{snapshot_id}", "note", "text", 0) for job, snapshot_id in notes]
     places: dict[str, dict[str, int]] = {}
     for task in tasks:
         place = places.setdefault(_recorded_name(searcher, task.directory.uri), _NO_FILES.copy())
@@ -278,14 +278,14 @@ def _recorded(lake: Catalog, request: str) -> AuditRecord:
     return erasures[-1]
 
 
-def _tasks(lake: Catalog, place: str, searcher: Searcher) -> Iterator[_Task]:
+def _tasks(lake: Catalog, place: str, searcher: Searcher) -> Iterator[_AuditTask]:
     """Yield a task for each file of the lake, or of another place."""
     directory = Directory(place).confined() if place else lake.directory
     if place and not directory.exists():
         raise NotFoundError("it does not exist", place=place, remedy="give a directory")
     for path, size in directory.files_below():
         name = posixpath.relpath(directory.full(path), directory.root)
-        yield _Task(searcher, directory, path, size, f"{place}:{name}" if place else name)
+        yield _AuditTask(searcher, directory, path, size, f"{place}:{name}" if place else name)
 
 
 def _left(
@@ -302,7 +302,7 @@ def _left(
     return plan.rows, plan.notes, ""
 
 
-def _search_file(task: _Task) -> _Searched:
+def _search_file(task: _AuditTask) -> _Searched:
     """Search a file, its name, and its unpacked parts; a large file piece by piece."""
     result = _Searched()
     for name in {task.path, unquote(task.path)}:
@@ -331,7 +331,7 @@ def _is_parquet(file: pa.NativeFile, size: int) -> bool:
     return size > 8 and file.read_at(4, 0) == PARQUET and file.read_at(4, size - 4) == PARQUET
 
 
-def _search_table(task: _Task, result: _Searched) -> None:
+def _search_table(task: _AuditTask, result: _Searched) -> None:
     """Search the entries of one of RocksDB's tables."""
     try:
         for what, content in unpacked_table(task.directory.source(task.path)):
@@ -344,7 +344,7 @@ def _search_table(task: _Task, result: _Searched) -> None:
         result.not_unpacked = True
 
 
-def _search_unpacked(task: _Task, result: _Searched, data: pa.Buffer) -> None:
+def _search_unpacked(task: _AuditTask, result: _Searched, data: pa.Buffer) -> None:
     if data.size > 8 and data[: len(PARQUET)].to_pybytes() == PARQUET:
         try:
             for what, content in pages_of(data):
@@ -363,7 +363,7 @@ def _search_unpacked(task: _Task, result: _Searched, data: pa.Buffer) -> None:
 
 
 def _search(
-    task: _Task, result: _Searched, where: str, data: pa.Buffer | bytes, start: int = 0
+    task: _AuditTask, result: _Searched, where: str, data: pa.Buffer | bytes, start: int = 0
 ) -> None:
     for at, needle in task.searcher.find(data):
-        result.hits.append(Hit(task.name, where, needle.form, start + at))
+        result.hits.append(NeedleHit(task.name, where, needle.form, start + at))

@@ -37,7 +37,7 @@ from statelake.pipelines.lake.export.export_slice import (
     slice_name,
 )
 from statelake.pipelines.lake.export.redistributing import refuse_finished, write_operator_states
-from statelake.pipelines.lake.share.sharing import SharedRows, Sharing
+from statelake.pipelines.lake.share.sharing import SharedForm, SharedRows
 from statelake.pipelines.lake.tables.records import (
     OperatorRecord,
     SnapshotRecord,
@@ -103,7 +103,7 @@ def export_snapshot(
     compression: str | None = None,
     metadata_version: int | None = None,
     operator_state_version: int | None = None,
-    sharing: Sharing | None = None,
+    sharing: SharedForm | None = None,
     drop_channel_state: bool = False,
     engine: Engine | str = "auto",
     progress: Progress | None = None,
@@ -175,7 +175,7 @@ class _Export:
         self.max_parallelism = max_parallelism
         self.compressed = (compression or record.compression) == "snappy"
         self.operator_state_version: int | None = None
-        self.sharing: Sharing | None = None
+        self.sharing: SharedForm | None = None
         self.drop_channel_state = False
         self.shared: Mapping[str, SharedRows] = {}
         self.files = 0

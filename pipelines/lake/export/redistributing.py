@@ -55,7 +55,7 @@ class _Source:
 
 
 @dataclass(frozen=True)
-class _Task:
+class _WriteTask:
     """Task: write the files of some new subtasks."""
 
     lake: str
@@ -107,7 +107,7 @@ def write_operator_states(
     )
     plans = plan_elements(operator, parallelism)
     tasks = [
-        _Task(
+        _WriteTask(
             lake, target.directory.location, target.attempt, written, compressed, sources,
             tuple(group), shared,
         )
@@ -159,7 +159,7 @@ def _groups(plans: Sequence[Plan], operator: OperatorRecord) -> Iterable[list[Pl
         yield group
 
 
-def _write_subtasks(task: _Task) -> list[OperatorHandle]:
+def _write_subtasks(task: _WriteTask) -> list[OperatorHandle]:
     """Write the files of some new subtasks."""
     infos = [
         parse_state_meta_info(source.state.meta_info, f"state {source.state.name!r}")
@@ -197,7 +197,7 @@ class _Rows:
     broadcast: bool
 
     @classmethod
-    def read(cls, task: _Task, source: _Source) -> _Rows:
+    def read(cls, task: _WriteTask, source: _Source) -> _Rows:
         """Read the rows that the task's plans name."""
         state, layout = parse_operator_state(source.state.meta_info)
         read = {

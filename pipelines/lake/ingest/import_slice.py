@@ -228,7 +228,7 @@ def import_slice(task: ImportTask) -> SliceResult:
     Raises:
         SnapshotError: The snapshot can't be read there.
     """
-    return _Slice(task, task.files()).run()
+    return _ImportSlice(task, task.files()).run()
 
 
 def slice_name(task: ImportTask) -> str:
@@ -237,7 +237,7 @@ def slice_name(task: ImportTask) -> str:
     return f"operator {task.operator_id}, key groups {groups.first} to {groups.last}"
 
 
-class _Slice:
+class _ImportSlice:
     def __init__(self, task: ImportTask, files: Sequence[KeyedFile]) -> None:
         self.task = task
         self.parts = [(files[part.file], part.key_groups) for part in task.parts]

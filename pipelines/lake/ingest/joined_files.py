@@ -82,7 +82,7 @@ def write_joined(files: Sequence[JoinedFile]) -> list[tuple[str, int]]:
 
 
 @dataclass
-class _Run:
+class _JoinedRun:
     """Consecutive files of a table, their bytes of state, and whether these fit into one file."""
 
     files: list[DataFile]
@@ -135,25 +135,25 @@ class SlicedTable:
             for part in file.parts
         }
 
-    def runs(self) -> Iterator[_Run]:
+    def runs(self) -> Iterator[_JoinedRun]:
         """Yield files that are to be one, or one that stays as it is."""
         atoms = list(self._atoms(self._sizes()))
         total = sum(atom.state_bytes for atom in atoms)
         starts = sorted(first for first, _ in self.before)
         if has_shrunk(total, len(starts)):
             starts = []
-        by_share: dict[int, list[_Run]] = {}
+        by_share: dict[int, list[_JoinedRun]] = {}
         for atom in atoms:
             by_share.setdefault(self._share(atom.files[0].first, starts), []).append(atom)
         for share in by_share.values():
             held = sum(atom.state_bytes for atom in share)
             follows = bool(starts) or self.partitions is not None
             limit = joined_bytes(held, follows=follows)
-            run = _Run([])
+            run = _JoinedRun([])
             for atom in share:
                 if run.files and run.state_bytes + atom.state_bytes > limit:
                     yield run
-                    run = _Run([])
+                    run = _JoinedRun([])
                 run.files += atom.files
                 run.state_bytes += atom.state_bytes
                 run.fits = run.state_bytes <= limit
@@ -185,9 +185,9 @@ class SlicedTable:
 
         return size_of
 
-    def _atoms(self, size_of: Callable[[DataFile], int]) -> Iterator[_Run]:
+    def _atoms(self, size_of: Callable[[DataFile], int]) -> Iterator[_JoinedRun]:
         """Yield the files of the same buckets together: all of a partition are within one file."""
-        atom: _Run | None = None
+        atom: _JoinedRun | None = None
         for file in self.files:
             size = size_of(file)
             if atom is not None:
@@ -199,11 +199,11 @@ class SlicedTable:
                     atom.state_bytes += size
                     continue
                 yield atom
-            atom = _Run([file], size)
+            atom = _JoinedRun([file], size)
         if atom is not None:
             yield atom
 
-    def kept(self, run: _Run) -> DataFile | None:
+    def kept(self, run: _JoinedRun) -> DataFile | None:
         """Return the file of the previous snapshot that has exactly these parts."""
         ends = [file.span for file in run.files]
         file = self._containing.get(ends[0])
@@ -213,7 +213,7 @@ class SlicedTable:
             return None
         return DataFile("", file.partition, *file.span, file.rows, 0, file.fingerprint)
 
-    def stays(self, run: _Run) -> bool:
+    def stays(self, run: _JoinedRun) -> bool:
         """Return whether files are left as they are: one, one in pieces, or those of before."""
         if any(not file.path and file.span not in self.before for file in run.files):
             return False  # a part of a file
@@ -221,7 +221,7 @@ class SlicedTable:
             return True
         return not run.fits or len({file.span for file in run.files}) == 1
 
-    def sources(self, run: _Run) -> Iterator[tuple[DataFile, KeyGroupRange]]:
+    def sources(self, run: _JoinedRun) -> Iterator[tuple[DataFile, KeyGroupRange]]:
         """Yield the files that have the rows of some, and which key groups are read of each."""
         for file in run.files:
             span = KeyGroupRange(*file.span)
@@ -232,7 +232,7 @@ class SlicedTable:
             else:
                 yield self._containing[file.span], span
 
-    def joined(self, run: _Run, path: str, size: int) -> DataFile:
+    def joined(self, run: _JoinedRun, path: str, size: int) -> DataFile:
         """Return the record of a file that was written from others."""
         first, last = run.files[0].first, run.files[-1].last
         parts = list({file.span: file.compared[0] for file in run.files}.values())
@@ -276,7 +276,7 @@ def join_small_files(
         LakeError: A file of the previous snapshot can't be read.
     """
     result = JoinedTables()
-    joins: list[tuple[SlicedTable, _Run, JoinedFile]] = []
+    joins: list[tuple[SlicedTable, _JoinedRun, JoinedFile]] = []
     for table in tables:
         path = table.target.path
         if table.target.partition_by != BUCKET or not table.files:

@@ -143,7 +143,7 @@ def _values(before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
     return f"last access {text}" if text and name == "ttl" else text
 
 
-class _Reader:
+class _HistoryReader:
     """Reads the rows of keys, each file only once."""
 
     def __init__(self) -> None:
@@ -214,7 +214,7 @@ def _history(
     operator: str | None,
     state: str | None,
 ) -> KeyHistory:
-    reader = _Reader()
+    reader = _HistoryReader()
     history: list[KeySnapshot] = []
     before: _Held = {}
     refused: StateError | None = None

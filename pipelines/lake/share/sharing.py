@@ -72,7 +72,7 @@ _OR_SHOWN = ", or go by what the column shows: --inexact"
 
 
 @dataclass(frozen=True)
-class Sharing:
+class SharedForm:
     """The options of a sample and a mask.
 
     Attributes:
@@ -111,7 +111,7 @@ def sharing_of(
     *,
     leave_out_opaque: bool = False,
     inexact: bool = False,
-) -> Sharing | None:
+) -> SharedForm | None:
     """Return the sample and the mask of a snapshot; None if there is neither.
 
     Args:
@@ -130,7 +130,7 @@ def sharing_of(
     if mask is not None and not isinstance(mask, Mask):
         mask = read_mask(os.fspath(mask))
     chosen = None if sample is None else Sample(sample, seed)
-    return Sharing(chosen, mask, leave_out_opaque, inexact)
+    return SharedForm(chosen, mask, leave_out_opaque, inexact)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class SharedRows:
         others: By operator state, the rules of its columns.
         secret: The secret of the masking.
         leave_out: Whether exact bytes of masked values are left out, and not refused.
-        inexact: As in `Sharing`.
+        inexact: As in `SharedForm`.
     """
 
     sample: Sample | None
@@ -247,7 +247,7 @@ class _Planning:
     """Checks everything before anything is written."""
 
     def __init__(
-        self, sharing: Sharing, lake: str, record: SnapshotRecord, metadata: CheckpointMetadata
+        self, sharing: SharedForm, lake: str, record: SnapshotRecord, metadata: CheckpointMetadata
     ) -> None:
         self.sharing = sharing
         self.lake = lake

@@ -42,19 +42,19 @@ FETCHED_BYTES = 16 << 20
 LOG = logging.getLogger(__name__)
 
 
-class HeldState(NamedTuple):
+class TableState(NamedTuple):
     """A state of a table: its meta info, as Flink wrote it, and the names of its rows' fields."""
 
     meta_info: bytes
     names: RowNames = NO_NAMES
 
-    def with_meta_info(self, meta_info: bytes) -> HeldState:
+    def with_meta_info(self, meta_info: bytes) -> TableState:
         """Return the state with other types, and without the names of rows that have others."""
         try:
             check_names(meta_info, self.names)
         except StateError:
-            return HeldState(meta_info, RowNames(self.names.key))
-        return HeldState(meta_info, self.names)
+            return TableState(meta_info, RowNames(self.names.key))
+        return TableState(meta_info, self.names)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class TableRows:
     path: str
     partitioning: Partitioning
     key_serializer: bytes
-    states: tuple[tuple[int, HeldState], ...]
+    states: tuple[tuple[int, TableState], ...]
     units: tuple[DataFile, ...]
     plain: bool = False
     flink: int = 0
@@ -97,7 +97,7 @@ class TableRows:
         files = by_span(self.units)
         return files | {part.span: [file] for file in self.units for part in file.parts}
 
-    def parse(self, held: HeldState) -> tuple[KeyedState, KeyedLayout]:
+    def parse(self, held: TableState) -> tuple[KeyedState, KeyedLayout]:
         """Return a state of the table, and the layout of its rows."""
         return parse_keyed_state(
             held.meta_info,
@@ -419,7 +419,8 @@ def table_rows(lake: str, operator: OperatorRecord, table: TableRecord) -> Table
         Partitioning(operator.max_parallelism, table.partition_by),
         operator.key_serializer,
         tuple(
-            (index, HeldState(state.meta_info, operator.names_of(state))) for index, state in states
+            (index, TableState(state.meta_info, operator.names_of(state)))
+            for index, state in states
         ),
         tuple(table.units),
         any(how.plain for how in hows),

@@ -26,12 +26,12 @@ def read_struct(data: bytes) -> tuple[Fields, int]:
         ValueError: The bytes are not a valid struct.
     """
     try:
-        return _Reader(data).struct(0, 0)
+        return _CompactReader(data).struct(0, 0)
     except IndexError:
         raise ValueError("a struct that breaks off") from None
 
 
-class _Reader:
+class _CompactReader:
     def __init__(self, data: bytes) -> None:
         self.data = data
 

@@ -263,7 +263,7 @@ def _operator(record: SnapshotRecord, operator_id: str) -> OperatorRecord | None
 
 
 @dataclass(frozen=True)
-class _Task:
+class _DiffTask:
     before: TableRows
     after: TableRows
     key_groups: KeyGroupRange
@@ -330,7 +330,7 @@ class _Diff:
     ) -> None:
         rows = [self._rows(*side) for side in (before, after)]
         differing = _differing(before[0], rows[0], after[0], rows[1])
-        tasks = [_Task(rows[0], rows[1], groups, self.examples) for groups in differing]
+        tasks = [_DiffTask(rows[0], rows[1], groups, self.examples) for groups in differing]
         self.unread |= {
             f"{side.path}/{file.path}": file.size
             for side in rows
@@ -428,7 +428,7 @@ def _differing(
     return [span for span, differs in ranges if differs]
 
 
-def _compare_groups(task: _Task) -> StateDifference:
+def _compare_groups(task: _DiffTask) -> StateDifference:
     """Join the entries of both sides by the bytes of their keys."""
     before, after = task.before.read(task.key_groups), task.after.read(task.key_groups)
     left, right = _keys_and_values(before), _keys_and_values(after)

@@ -15,8 +15,8 @@ from statelake.state_core.runtime.declarations import JobDeclaration, job_from_j
 from statelake.state_core.runtime.declarations.findings import JobFindings
 from statelake.state_core.runtime.legality.restore_checks import check_restore
 from statelake.state_core.runtime.legality.rules import check_job
-from statelake.state_core.runtime.legality.stored_states import HeldOperator, HeldState
-from statelake.state_core.runtime.process.jobs import Job
+from statelake.state_core.runtime.legality.stored_states import HeldOperator, StoredState
+from statelake.state_core.runtime.process.jobs import StreamJob
 from statelake.state_core.serializers.framework.plugins import load_plugin
 
 _REMEDY = "name it MODULE:JOB, FILE.py:JOB, or a file of JSON that ends in .json"
@@ -43,7 +43,7 @@ def load_job(named: str) -> JobDeclaration:
         except DeclarationError as error:
             raise error.within(named) from error
     declaration = declared_object(named)
-    if isinstance(declaration, Job):
+    if isinstance(declaration, StreamJob):
         declaration = declaration.declaration()
     if not isinstance(declaration, JobDeclaration):
         raise DeclarationError(
@@ -52,18 +52,19 @@ def load_job(named: str) -> JobDeclaration:
     return declaration
 
 
-def load_runnable(named: str) -> Job:
+def load_runnable(named: str) -> StreamJob:
     """Load the job of process functions in a module or a Python file.
 
     Args:
-        named: `acme.jobs:ORDERS` or `jobs.py:ORDERS`: a `Job`, or a function that returns one.
+        named: `acme.jobs:ORDERS` or `jobs.py:ORDERS`: a `StreamJob`, or a function that returns
+            one.
 
     Raises:
         DeclarationError: The name does not exist, or is not a job that can be run.
         PluginError: The module fails when it is imported.
     """
     job = declared_object(named)
-    if not isinstance(job, Job):
+    if not isinstance(job, StreamJob):
         raise DeclarationError(
             f"it is {_article(job)}, not a Job", place=named,
             remedy="name a statelake.state_core.runtime.process.Job, or a function that gives one",
@@ -84,7 +85,7 @@ def declared_object(named: str) -> Any:
     named_object: Any = load_plugin(module)
     for part in name.split("."):
         named_object = getattr(named_object, part, None)
-    given = isinstance(named_object, Job | JobDeclaration) or not callable(named_object)
+    given = isinstance(named_object, StreamJob | JobDeclaration) or not callable(named_object)
     return named_object if given else _called(named_object, named)
 
 
@@ -108,9 +109,9 @@ def held_of_record(record: SnapshotRecord) -> list[HeldOperator]:
 
 
 def _held(operator: OperatorRecord) -> HeldOperator:
-    states = [HeldState(state.meta_info) for state in operator.states]
+    states = [StoredState(state.meta_info) for state in operator.states]
     states += [
-        HeldState(
+        StoredState(
             operator_state.meta_info,
             operator_state.elements,
             operator_state.state_bytes,

@@ -131,7 +131,7 @@ def verify_savepoint(
     return Verification(faults, restored.entries, restored.state_bytes)
 
 
-class Kept(NamedTuple):
+class KeptSavepoints(NamedTuple):
     """The savepoints of a job after others were removed.
 
     Attributes:
@@ -145,7 +145,7 @@ class Kept(NamedTuple):
     newest: str
 
 
-def keep_savepoints(exports: str, job: str, keep: int) -> Kept:
+def keep_savepoints(exports: str, job: str, keep: int) -> KeptSavepoints:
     """Remove all but the last verified savepoints of a job.
 
     Savepoints newer than the oldest kept one stay, verified or not.
@@ -166,4 +166,4 @@ def keep_savepoints(exports: str, job: str, keep: int) -> Kept:
         directory.delete(name + VERIFIED)  # a part is not verified
         directory.delete_tree(name)
     newest = verified[-1] if verified else ""
-    return Kept([name for name in names if name >= oldest], gone, newest)
+    return KeptSavepoints([name for name in names if name >= oldest], gone, newest)

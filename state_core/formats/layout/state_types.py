@@ -252,7 +252,7 @@ def typed_states(schemas: Iterable[OperatorSchema]) -> dict[tuple[str, str], dic
 
 
 @dataclass(frozen=True)
-class StateDifference:
+class StateTypeDifference:
     """A difference of a state in two files of types.
 
     Attributes:
@@ -264,7 +264,7 @@ class StateDifference:
     words: str
 
 
-class TypeDifferences(Printed, list[StateDifference]):
+class TypeDifferences(Printed, list[StateTypeDifference]):
     """The differences of two files of types."""
 
     def to_json(self) -> dict[str, Any]:
@@ -296,15 +296,17 @@ def differences_of(old: Mapping[str, Any], new: Mapping[str, Any]) -> TypeDiffer
     for operator, key in keys[0].items():
         if operator in keys[1]:
             words = type_differences(_valid(key), _valid(keys[1][operator]))
-            found += [StateDifference(operator, f"key: {each}: no key migrates") for each in words]
+            found += [
+                StateTypeDifference(operator, f"key: {each}: no key migrates") for each in words
+            ]
     for name, entry in states[1].items():
         if name not in states[0]:
-            found.append(StateDifference(name, f"added, {short_text(_valid(entry['type']))}"))
+            found.append(StateTypeDifference(name, f"added, {short_text(_valid(entry['type']))}"))
     for name, entry in states[0].items():
         if name in states[1]:
-            found += [StateDifference(name, words) for words in _words(entry, states[1][name])]
+            found += [StateTypeDifference(name, words) for words in _words(entry, states[1][name])]
         else:
-            found.append(StateDifference(name, f"removed, {short_text(_valid(entry['type']))}"))
+            found.append(StateTypeDifference(name, f"removed, {short_text(_valid(entry['type']))}"))
     return found
 
 

@@ -111,7 +111,7 @@ def kryo_places(snapshot: TypeSerializerSnapshot) -> dict[str, KryoSerializerSna
 
 
 @dataclass(frozen=True)
-class Places:
+class PartPlaces:
     """The places of a part in the bytes of many values.
 
     Attributes:
@@ -135,7 +135,7 @@ class KryoPart(OpaqueSerializer):
         self.values = kryo.values(version)
         self.version = version
         self.noted: list[tuple[int, int, Item | None]] = []
-        self.places: list[Places] = []
+        self.places: list[PartPlaces] = []
 
     @property
     def name(self) -> str:
@@ -160,7 +160,7 @@ class KryoPart(OpaqueSerializer):
             rows = np.flatnonzero(cursor.present)
         starts, limits = cursor.position[rows], cursor.end[rows]
         found = list(read_objects(self.values, cursor.data, starts, limits, cursor.place))
-        self.places += [Places(self.path, objects) for objects in found]
+        self.places += [PartPlaces(self.path, objects) for objects in found]
         if found:
             cursor.position[rows] = np.concatenate([objects.ends for objects in found])
         offsets = np.zeros(cursor.rows + 1, np.int32)
@@ -233,7 +233,9 @@ class PartsOfKryo:
             part.noted.clear()
         return sorted(found, key=lambda each: each[:2])
 
-    def located(self, rows: StateRows | ElementRows, stored: pa.LargeBinaryArray) -> list[Places]:
+    def located(
+        self, rows: StateRows | ElementRows, stored: pa.LargeBinaryArray
+    ) -> list[PartPlaces]:
         """Return the places of all parts in the values of some rows, a column at a time.
 
         Args:
@@ -251,13 +253,13 @@ class PartsOfKryo:
             )
         return self._noted(layout.decode_values, stored)
 
-    def located_alone(self, stored: pa.LargeBinaryArray) -> list[Places]:
+    def located_alone(self, stored: pa.LargeBinaryArray) -> list[PartPlaces]:
         """Return the places in values that have nothing around them; errors as in `located`."""
         return self._noted(self.serializer.decode, stored)
 
     def _noted(
         self, decode: Callable[[Cursor], object], stored: pa.LargeBinaryArray
-    ) -> list[Places]:
+    ) -> list[PartPlaces]:
         for part in self.parts:
             part.places.clear()
         cursor = binary_cursor(stored)
@@ -289,7 +291,9 @@ def _decode_lists(element: KeyedLayout, cursor: Cursor) -> None:
 
 
 def spliced(
-    stored: pa.LargeBinaryArray, places: Sequence[Places], parts: Sequence[tuple[U8Array, I64Array]]
+    stored: pa.LargeBinaryArray,
+    places: Sequence[PartPlaces],
+    parts: Sequence[tuple[U8Array, I64Array]],
 ) -> pa.LargeBinaryArray:
     """Return values with other bytes in some places.
 

@@ -41,9 +41,9 @@ from statelake.state_core.formats.layout.keyed_layout import (
 from statelake.state_core.formats.operator_state.operator_states import SUBTASK, ElementRows
 from statelake.state_core.formats.rewriting.kryo_parts import (
     KryoPart,
+    PartPlaces,
     PartSnapshot,
     PartsOfKryo,
-    Places,
     below,
     kryo_places,
     replaced,
@@ -163,7 +163,7 @@ _PLAIN = ("java.util.UUID", "java.util.Date", "java.util.Currency", "java.util.L
 
 
 @dataclass
-class Found:
+class ElementClasses:
     """The classes of the elements of a collection by Kryo, over all its values.
 
     Attributes:
@@ -341,7 +341,7 @@ class _Writers:
             path: target.restore_serializer() for path, target in self.targets.items()
         }
 
-    def write_all(self, places: Places) -> tuple[U8Array, I64Array]:
+    def write_all(self, places: PartPlaces) -> tuple[U8Array, I64Array]:
         """Return the bytes of a part in all its places, one behind the other, with their sizes.
 
         Raises:
@@ -953,7 +953,7 @@ def _upgraded_keys(
 
 
 def find_collections(
-    rows: StateRows | ElementRows, before: TypeSerializerSnapshot, found: dict[str, Found]
+    rows: StateRows | ElementRows, before: TypeSerializerSnapshot, found: dict[str, ElementClasses]
 ) -> None:
     """Note the classes of the elements of all collections by Kryo in some rows.
 
@@ -981,7 +981,7 @@ def _find_one_by_one(
     rows: StateRows | ElementRows,
     stored: pa.LargeBinaryArray,
     parts: PartsOfKryo,
-    found: Mapping[str, Found],
+    found: Mapping[str, ElementClasses],
 ) -> None:
     with_ttl = isinstance(rows, StateRows) and rows.layout.with_ttl
 

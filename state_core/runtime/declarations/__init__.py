@@ -16,9 +16,9 @@ Spec: FLIP-433, "State Access on DataStream API V2".
 from statelake.state_core.runtime.declarations.builders import StateDeclarations
 from statelake.state_core.runtime.declarations.functions import AggregateFunction, FunctionReference
 from statelake.state_core.runtime.declarations.jobs import (
+    InputSide,
     JobDeclaration,
     OperatorDeclaration,
-    Side,
     StreamKind,
     declare_operator,
 )
@@ -44,6 +44,7 @@ __all__ = [
     "AggregatingStateDeclaration",
     "BroadcastStateDeclaration",
     "FunctionReference",
+    "InputSide",
     "JobDeclaration",
     "ListStateDeclaration",
     "MapStateDeclaration",
@@ -51,7 +52,6 @@ __all__ = [
     "RedistributionMode",
     "RedistributionStrategy",
     "ReducingStateDeclaration",
-    "Side",
     "StateDeclaration",
     "StateDeclarations",
     "StateTtlConfig",

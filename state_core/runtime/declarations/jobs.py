@@ -29,7 +29,7 @@ class StreamKind(Enum):
         return {"Non-Keyed": "NK"}.get(self.value, self.value[0])
 
 
-class Side(Enum):
+class InputSide(Enum):
     """The input whose record is being processed."""
 
     ONLY = "the only input"
@@ -37,9 +37,9 @@ class Side(Enum):
     SECOND = "the second input"
 
 
-def sides_of(inputs: tuple[StreamKind, ...]) -> tuple[Side, ...]:
+def sides_of(inputs: tuple[StreamKind, ...]) -> tuple[InputSide, ...]:
     """Return the sides of a function with these inputs, in their order."""
-    return (Side.ONLY,) if len(inputs) == 1 else (Side.FIRST, Side.SECOND)
+    return (InputSide.ONLY,) if len(inputs) == 1 else (InputSide.FIRST, InputSide.SECOND)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class OperatorDeclaration:
         return f"operator {self.uid!r}"
 
     @property
-    def declared(self) -> tuple[tuple[StateDeclaration, tuple[Side, ...]], ...]:
+    def declared(self) -> tuple[tuple[StateDeclaration, tuple[InputSide, ...]], ...]:
         """Return each declaration with its sides."""
         own = sides_of(self.inputs)
         groups = (self.states, own), (self.first_states, own[:1]), (self.second_states, own[1:])

@@ -38,7 +38,7 @@ from statelake.state_core.runtime.declarations.states import (
     ValueStateDeclaration,
 )
 from statelake.state_core.runtime.declarations.type_descriptors import TypeDescriptor
-from statelake.state_core.runtime.legality.stored_states import HeldOperator, HeldState
+from statelake.state_core.runtime.legality.stored_states import HeldOperator, StoredState
 from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
 from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
 from statelake.state_core.serializers.type_spec import parse_type
@@ -106,7 +106,7 @@ class _Check:
         yield from self.parallelism()
         yield from self.key()
         declared = {declaration.name: declaration for declaration, _ in self.operator.declared}
-        by_name: dict[str, list[HeldState]] = {}
+        by_name: dict[str, list[StoredState]] = {}
         for state in self.held.states:
             by_name.setdefault(state.meta.name, []).append(state)
         for name, declaration in declared.items():
@@ -141,7 +141,7 @@ class _Check:
         )
         yield from self.judged("key", result.result, "write the state anew, by its new key")
 
-    def state(self, declared: StateDeclaration, held: list[HeldState]) -> Iterator[Finding]:
+    def state(self, declared: StateDeclaration, held: list[StoredState]) -> Iterator[Finding]:
         """Check one declared state against those of its name."""
         form = _form(declared)
         same = [state for state in held if state.form in (form, "keyed unknown")]
@@ -156,7 +156,7 @@ class _Check:
                 "new_state", problem, "if it should not, look for its name", declared
             )
 
-    def changed(self, declared: StateDeclaration, held: HeldState, form: str) -> Finding:
+    def changed(self, declared: StateDeclaration, held: StoredState, form: str) -> Finding:
         """Return the fault of another kind, another redistribution, or another form of state."""
         problem = f"{held.form} state in the snapshot, declared as {form} state"
         remedy = f"declare it as {held.form} state, or give the new one another name"
@@ -168,7 +168,7 @@ class _Check:
             return self.fault("redistribution", f"{problem}: Flink refuses", remedy, declared)
         return self.fault("redistribution", f"{problem}: {_LOST}", remedy, declared)
 
-    def same(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
+    def same(self, declared: StateDeclaration, held: StoredState) -> Iterator[Finding]:
         """Check the types of a state, and the rules of its kind."""
         remedy = "declare the type that it has, or migrate the state first"
         yield from self.judged("type", self.types(declared, held), remedy, declared)
@@ -180,7 +180,7 @@ class _Check:
             remedy = "let one subtask's copy count: the broadcast side wrote unlike things"
             yield self.warning("identical", problem, remedy, declared)
 
-    def types(self, declared: StateDeclaration, held: HeldState) -> Compatibility:
+    def types(self, declared: StateDeclaration, held: StoredState) -> Compatibility:
         """Return the compatibility of the serializers."""
         name = declared.name
         if held.keyed:
@@ -193,7 +193,7 @@ class _Check:
         (*_, result) = check_operators([old], [new])
         return result.result
 
-    def union(self, declared: StateDeclaration, held: HeldState) -> Iterator[Finding]:
+    def union(self, declared: StateDeclaration, held: StoredState) -> Iterator[Finding]:
         """Check the size of a UNION list, which every subtask gets in full."""
         count = self.operator.parallelism or self.held.parallelism
         whole = held.state_bytes * count
@@ -205,7 +205,7 @@ class _Check:
             remedy = "keep what a subtask needs and drop the rest, or use SPLIT"
             yield self.warning("union_memory", problem, remedy, declared)
 
-    def undeclared(self, name: str, held: HeldState) -> Iterator[Finding]:
+    def undeclared(self, name: str, held: StoredState) -> Iterator[Finding]:
         """Check a state that is not declared; timers never are."""
         if held.meta.kind is BackendStateType.PRIORITY_QUEUE:
             return
@@ -264,7 +264,7 @@ class _Check:
 
 
 def _form(declared: StateDeclaration) -> str:
-    """Return the form of a declared state, as in `HeldState.form`."""
+    """Return the form of a declared state, as in `StoredState.form`."""
     if isinstance(declared, BroadcastStateDeclaration):
         return "broadcast"
     moves = declared.redistribution_mode is RedistributionMode.REDISTRIBUTABLE

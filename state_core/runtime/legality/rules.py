@@ -17,9 +17,9 @@ from enum import Enum, IntEnum
 from statelake.state_core.errors import LegalityError
 from statelake.state_core.runtime.declarations.findings import Finding, Severity
 from statelake.state_core.runtime.declarations.jobs import (
+    InputSide,
     JobDeclaration,
     OperatorDeclaration,
-    Side,
     StreamKind,
     sides_of,
 )
@@ -131,7 +131,7 @@ FLINK_DIFFERENCES = (
 )
 
 
-def cell(inputs: tuple[StreamKind, ...], side: Side, mode: RedistributionMode) -> Cell:
+def cell(inputs: tuple[StreamKind, ...], side: InputSide, mode: RedistributionMode) -> Cell:
     """Return the tables' value; `NO` for inputs that they do not have.
 
     Raises:
@@ -148,7 +148,7 @@ def cell(inputs: tuple[StreamKind, ...], side: Side, mode: RedistributionMode) -
 
 def access(
     inputs: tuple[StreamKind, ...],
-    side: Side,
+    side: InputSide,
     mode: RedistributionMode,
     in_apply_to_all: bool = False,
 ) -> Access:
@@ -173,7 +173,7 @@ def access(
 
 def refusal(
     operator: OperatorDeclaration,
-    side: Side,
+    side: InputSide,
     state: StateDeclaration,
     wanted: Access,
     in_apply_to_all: bool = False,

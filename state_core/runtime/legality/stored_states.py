@@ -21,7 +21,7 @@ _KEYED = (BackendStateType.KEY_VALUE, BackendStateType.KEY_VALUE_V2)
 
 
 @dataclass(frozen=True)
-class HeldState:
+class StoredState:
     """A state that a snapshot holds.
 
     Attributes:
@@ -76,7 +76,7 @@ class HeldOperator:
     parallelism: int
     max_parallelism: int
     key_serializer: bytes = b""
-    states: tuple[HeldState, ...] = field(default=(), repr=False)
+    states: tuple[StoredState, ...] = field(default=(), repr=False)
 
     @property
     def key(self) -> TypeSerializerSnapshot | None:
@@ -92,11 +92,11 @@ def held_operators(snapshot: Snapshot) -> list[HeldOperator]:
 
 
 def _held(operator: Operator) -> HeldOperator:
-    states = [HeldState(keyed_state.meta_info) for keyed_state in operator.keyed_states]
+    states = [StoredState(keyed_state.meta_info) for keyed_state in operator.keyed_states]
     for operator_state in operator.operator_states:
         size = sum(len(element) for part in operator_state.parts for element in part.encoded())
         agree = tuple(operator_state.disagreeing())
-        states.append(HeldState(operator_state.meta_info, operator_state.elements, size, agree))
+        states.append(StoredState(operator_state.meta_info, operator_state.elements, size, agree))
     files = operator.keyed_files
     return HeldOperator(
         operator.operator_id,

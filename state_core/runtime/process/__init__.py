@@ -26,14 +26,13 @@ from statelake.state_core.runtime.process.functions import (
     TwoInputNonBroadcastStreamProcessFunction,
     TwoOutputStreamProcessFunction,
 )
-from statelake.state_core.runtime.process.jobs import Job
+from statelake.state_core.runtime.process.jobs import StreamJob
 from statelake.state_core.runtime.process.operators import Backends, ProcessOperator
 from statelake.state_core.runtime.process.state_access import StateManager
 
 __all__ = [
     "Backends",
     "Collector",
-    "Job",
     "NonPartitionedContext",
     "OneInputBatchProcessFunction",
     "OneInputStreamProcessFunction",
@@ -42,6 +41,7 @@ __all__ = [
     "ProcessOperator",
     "RuntimeContext",
     "StateManager",
+    "StreamJob",
     "TwoInputBroadcastStreamProcessFunction",
     "TwoInputNonBroadcastStreamProcessFunction",
     "TwoOutputStreamProcessFunction",

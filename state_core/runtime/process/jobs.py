@@ -41,7 +41,7 @@ from statelake.state_core.runtime.process.functions import (
 )
 from statelake.state_core.runtime.process.operators import GLOBAL_KEY_TYPE
 
-__all__ = ["Input", "Job", "OperatorNode", "SinkNode", "SourceNode", "Stream"]
+__all__ = ["Input", "OperatorNode", "SinkNode", "SourceNode", "Stream", "StreamJob"]
 
 KeySelector: TypeAlias = "str | Callable[[Any], Any]"
 FORMATS = ("delta", "parquet", "json")
@@ -133,7 +133,7 @@ class SinkNode:
 
 
 @dataclass
-class Job:
+class StreamJob:
     """A job in the making.
 
     Args:
@@ -208,7 +208,7 @@ class Job:
             self.name, tuple(operator.declaration for operator in self.operators.values())
         )
 
-    def build(self) -> Job:
+    def build(self) -> StreamJob:
         """Check the job, and return it.
 
         Raises:
@@ -240,7 +240,7 @@ class Stream:
         key_type: The type of its keys, if it is keyed.
     """
 
-    job: Job = field(repr=False)
+    job: StreamJob = field(repr=False)
     origin: Input
     key_type: TypeDescriptor | None = None
 

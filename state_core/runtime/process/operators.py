@@ -23,8 +23,8 @@ from statelake.state_core.runtime.backends import (
 from statelake.state_core.runtime.backends.backend import AnyState
 from statelake.state_core.runtime.backends.batches import KeyBatch, encode_keys, get_many, put_many
 from statelake.state_core.runtime.declarations.jobs import (
+    InputSide,
     OperatorDeclaration,
-    Side,
     StreamKind,
     sides_of,
 )
@@ -51,7 +51,7 @@ from statelake.state_core.runtime.process.state_access import StateManager
 
 # the single partition of a global stream, as in Flink's NullByteKeySelector
 GLOBAL_KEY, GLOBAL_KEY_TYPE = 0, "Byte"
-_FIRST = {Side.ONLY, Side.FIRST}
+_FIRST = {InputSide.ONLY, InputSide.FIRST}
 Visit = Callable[[PartitionedContext], None]
 
 
@@ -200,11 +200,11 @@ class ProcessOperator:
 
     # ------------------------------------------------------------------------- contexts
 
-    def _context(self, side: Side, *, in_apply: bool = False) -> PartitionedContext:
+    def _context(self, side: InputSide, *, in_apply: bool = False) -> PartitionedContext:
         states = StateManager(self.declaration, side, self, partitioned=True, in_apply=in_apply)
         return PartitionedContext(self.runtime, states, self._timers, self._current_key)
 
-    def _context_apart(self, side: Side) -> NonPartitionedContext:
+    def _context_apart(self, side: InputSide) -> NonPartitionedContext:
         states = StateManager(self.declaration, side, self, partitioned=False)
         within = self._context(side, in_apply=True)
 
@@ -231,11 +231,11 @@ class ProcessOperator:
                 keys.setdefault(backend.context.locate(key), key)
         return [keys[at] for at in sorted(keys)]
 
-    def _call(self, side: Side) -> Callable[..., None]:
+    def _call(self, side: InputSide) -> Callable[..., None]:
         names = {
-            Side.ONLY: "process_batch" if self.batched else "process_record",
-            Side.FIRST: "process_record_from_first_input",
-            Side.SECOND: "process_record_from_second_input",
+            InputSide.ONLY: "process_batch" if self.batched else "process_record",
+            InputSide.FIRST: "process_record_from_first_input",
+            InputSide.SECOND: "process_record_from_second_input",
         }
         call: Callable[..., None] = getattr(self.function, names[side])
         return call
@@ -266,7 +266,7 @@ class ProcessOperator:
         self.function.open(self._apart[next(iter(self._apart))])
 
     def process(
-        self, side: Side, records: Iterable[Any], keys: LocatedKeys | Iterable[Any] | None
+        self, side: InputSide, records: Iterable[Any], keys: LocatedKeys | Iterable[Any] | None
     ) -> None:
         """Process records of one input, in their order.
 
@@ -305,7 +305,7 @@ class ProcessOperator:
 
     def process_batch(self, keys: pa.Array, records: pa.RecordBatch) -> None:
         """Process records of one key group, with a function that takes batches."""
-        self._calls[Side.ONLY](keys, records, *self.outputs, self._contexts[Side.ONLY])
+        self._calls[InputSide.ONLY](keys, records, *self.outputs, self._contexts[InputSide.ONLY])
 
     def fire_processing_timers(self) -> None:
         """Call the function for each timer of processing time that is due."""

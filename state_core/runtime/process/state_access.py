@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from statelake.state_core.errors import LegalityError
-from statelake.state_core.runtime.declarations.jobs import OperatorDeclaration, Side
+from statelake.state_core.runtime.declarations.jobs import InputSide, OperatorDeclaration
 from statelake.state_core.runtime.declarations.states import RedistributionMode, StateDeclaration
 from statelake.state_core.runtime.legality.rules import Access, access, refusal
 
@@ -41,7 +41,7 @@ class StateManager:
     def __init__(
         self,
         operator: OperatorDeclaration,
-        side: Side,
+        side: InputSide,
         states: States,
         *,
         partitioned: bool,

@@ -87,7 +87,7 @@ class Leaf:
         return _parsed(value) if self.kind == JSON else value
 
 
-class _List:
+class _ListText:
     fields: int
     arrow_type: pa.DataType
 
@@ -109,7 +109,7 @@ class _List:
         return [None if each is None else write(each) for each in value]
 
 
-class _Map:
+class _MapText:
     fields: int
     arrow_type: pa.DataType
 
@@ -132,7 +132,7 @@ class _Map:
         return {name: None if each is None else write(each) for name, each in pairs}
 
 
-class _Struct:
+class _StructText:
     fields: int
     arrow_type: pa.DataType
 
@@ -166,7 +166,7 @@ class _Struct:
         return found
 
 
-_Typed: TypeAlias = "Leaf | _List | _Map | _Struct"
+_Typed: TypeAlias = "Leaf | _ListText | _MapText | _StructText"
 
 
 def _typed(shape: Any, levels: int = 0) -> _Typed:
@@ -180,11 +180,11 @@ def _typed(shape: Any, levels: int = 0) -> _Typed:
     if isinstance(shape, str) and shape in LEAVES:
         return Leaf(shape)
     if isinstance(shape, list) and len(shape) == 1:
-        return _List(_typed(shape[0], levels + 1))
+        return _ListText(_typed(shape[0], levels + 1))
     if isinstance(shape, dict) and list(shape) == [ANY_NAME]:
-        return _Map(_typed(shape[ANY_NAME], levels + 1))
+        return _MapText(_typed(shape[ANY_NAME], levels + 1))
     if isinstance(shape, dict) and shape and all(map(is_text, shape)):
-        return _Struct({name: _typed(each, levels + 1) for name, each in shape.items()})
+        return _StructText({name: _typed(each, levels + 1) for name, each in shape.items()})
     raise EncodeError(f"{json.dumps(shape)[:200]} is no shape of JSON", remedy=_REMEDY)
 
 

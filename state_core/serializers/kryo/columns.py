@@ -43,8 +43,8 @@ from statelake.state_core.serializers.kryo.objects import (
 from statelake.state_core.serializers.kryo.protobuf import MessageType
 from statelake.state_core.serializers.kryo.scalars import (
     SCALARS,
-    Column,
     Scalar,
+    ScalarColumn,
     keep_value,
     not_for,
     not_null,
@@ -54,9 +54,9 @@ from statelake.state_core.serializers.kryo.scalars import (
 from statelake.state_core.serializers.kryo.tables import (
     LISTS,
     MAPS,
-    Marked,
-    Placed,
-    Plan,
+    MarkedTable,
+    PlacedTable,
+    TablePlan,
 )
 
 # the written class for a field whose type is an interface
@@ -73,7 +73,7 @@ _MAPS = {f"java.util.{name}" for name in (
 
 
 @dataclass(frozen=True)
-class EnumColumn(Column):
+class EnumColumn(ScalarColumn):
     """Constants of an enum, including those with their own class."""
 
     java_class: str
@@ -92,14 +92,14 @@ class EnumColumn(Column):
         """Return the item."""
         return None if value is None else Item(self.java_class, value)
 
-    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+    def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the column of many constants."""
         right = table.of_class(lines, self.java_class)
         if not right.any():
             return pa.nulls(len(lines), self.arrow_type)
         return table.parts.constants(np.where(right, lines, table.a_null))
 
-    def plan(self, values: pa.Array) -> Plan:
+    def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which many constants are written."""
         form = self.classes.form_of(self.java_class)
         constants = form.constants if isinstance(form, EnumForm) else ()
@@ -109,14 +109,14 @@ class EnumColumn(Column):
         rows = np.flatnonzero(present_mask(values))
         held = numbers.fill_null(0).to_numpy()[rows].astype(np.int64) + 1
 
-        def place(table: Placed, lines: I64Array) -> None:
+        def place(table: PlacedTable, lines: I64Array) -> None:
             table.put(lines[rows], self.java_class, held)
 
-        return Plan(np.ones(len(values), np.int64), place)
+        return TablePlan(np.ones(len(values), np.int64), place)
 
 
 @dataclass(frozen=True)
-class _Primitive(Column):
+class _Primitive(ScalarColumn):
     """Primitives in an object's fields and in arrays, which are not items."""
 
     box: Scalar
@@ -136,18 +136,18 @@ class _Primitive(Column):
             raise EncodeError(f"null for a primitive of {self.box.java_class}")
         return keep_value(self.box.keep, value)
 
-    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+    def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the column of many numbers."""
         return self.box.many(table, lines)
 
-    def plan(self, values: pa.Array) -> Plan:
+    def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which many numbers are written."""
         if values.null_count:
             raise EncodeError(f"null for a primitive of {self.box.java_class}")
         return self.box.plan(values)
 
 
-class JsonColumn(Column):
+class JsonColumn(ScalarColumn):
     """Values of any class, as JSON."""
 
     arrow_type = pa.string()
@@ -164,17 +164,17 @@ class JsonColumn(Column):
         """Return the item of a JSON text."""
         return None if value is None else JsonValues(self.classes).item(str(value))
 
-    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+    def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the JSON of many objects, if they are of the usual classes."""
         return json_of(table, lines)
 
-    def plan(self, values: pa.Array) -> Plan:
+    def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which values of the usual classes are written."""
         return plan_of_json(values)
 
 
 @dataclass(frozen=True)
-class _Message(Column):
+class _Message(ScalarColumn):
     """Protobuf messages, field by field."""
 
     java_class: str
@@ -199,11 +199,11 @@ class _Message(Column):
 
 
 @dataclass(frozen=True)
-class _List(Column):
+class _List(ScalarColumn):
     """Collections, and arrays."""
 
     java_class: str
-    element: Column
+    element: ScalarColumn
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -232,14 +232,14 @@ class _List(Column):
             return None
         return Item(self.java_class, [self.element.from_arrow(element) for element in value])
 
-    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+    def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the column of many collections."""
         lines = table.of_forms(lines, LISTS, self.java_class)
         counts, elements = table.parts.elements(lines, LISTS)
         items = self.element.many(table, elements)
         return list_array(self.arrow_type, offsets_of(counts), table.present(lines), items)
 
-    def plan(self, values: pa.Array) -> Plan:
+    def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which many collections are written."""
         if isinstance(self.element, _Primitive):
             raise EncodeError("an array of numbers, which is written by itself")
@@ -250,20 +250,20 @@ class _List(Column):
             raise EncodeError("an Optional without its value")
         before = offsets_of(inner.sizes)
 
-        def place(table: Placed, lines: I64Array) -> None:
+        def place(table: PlacedTable, lines: I64Array) -> None:
             table.put(lines[present], self.java_class, counts[present])
             inner.place(table, _spread(lines + 1, first, before))
 
-        return Plan(1 + before[first[1:]] - before[first[:-1]], place)
+        return TablePlan(1 + before[first[1:]] - before[first[:-1]], place)
 
 
 @dataclass(frozen=True)
-class _Map(Column):
+class _Map(ScalarColumn):
     """Maps."""
 
     java_class: str
-    key: Column
-    value: Column
+    key: ScalarColumn
+    value: ScalarColumn
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -295,7 +295,7 @@ class _Map(Column):
         pairs = [(self.key.from_arrow(key), self.value.from_arrow(item)) for key, item in value]
         return Item(self.java_class, pairs)
 
-    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+    def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the column of many maps."""
         lines = table.of_forms(lines, MAPS, self.java_class)
         counts, keys, values = table.parts.entries(lines)
@@ -307,29 +307,29 @@ class _Map(Column):
         )
         return list_array(kind, offsets_of(counts), table.present(lines), entries)
 
-    def plan(self, values: pa.Array) -> Plan:
+    def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which many maps are written."""
         present = present_mask(values)
         first, keys, items = entries_of(values, present.astype(np.uint8))
         key, value, counts = self.key.plan(keys), self.value.plan(items), np.diff(first)
         before = offsets_of(key.sizes + value.sizes)
 
-        def place(table: Placed, lines: I64Array) -> None:
+        def place(table: PlacedTable, lines: I64Array) -> None:
             table.put(lines[present], self.java_class, counts[present])
             entries = _spread(lines + 1, first, before)
             key.place(table, entries)
             value.place(table, entries + key.sizes)
 
-        return Plan(1 + before[first[1:]] - before[first[:-1]], place)
+        return TablePlan(1 + before[first[1:]] - before[first[:-1]], place)
 
 
 @dataclass(frozen=True)
-class _Struct(Column):
+class _Struct(ScalarColumn):
     """Objects with fields."""
 
     java_class: str
     names: tuple[str, ...]  # of the fields in Java
-    fields: dict[str, Column]  # by their columns
+    fields: dict[str, ScalarColumn]  # by their columns
     by_kernels: bool = True
 
     @property
@@ -363,7 +363,7 @@ class _Struct(Column):
         }
         return Item(self.java_class, fields)
 
-    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+    def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the column of many objects."""
         right = table.of_class(lines, self.java_class)
         held = lines[right]
@@ -380,7 +380,7 @@ class _Struct(Column):
         places = np.where(right, np.cumsum(right) - 1, 0)
         return whole.take(pa.array(places, mask=~right))
 
-    def plan(self, values: pa.Array) -> Plan:
+    def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which many objects are written."""
         if not self.by_kernels:
             raise EncodeError(f"a {self.java_class}, which is written by itself")
@@ -392,14 +392,14 @@ class _Struct(Column):
         for plan in plans:
             sizes[rows] += plan.sizes
 
-        def place(table: Placed, lines: I64Array) -> None:
+        def place(table: PlacedTable, lines: I64Array) -> None:
             table.put(lines[rows], self.java_class)
             at = lines[rows] + 1
             for plan in plans:
                 plan.place(table, at)
                 at = at + plan.sizes
 
-        return Plan(sizes, place)
+        return TablePlan(sizes, place)
 
 
 def _spread(lines: I64Array, first: I64Array, before: I64Array) -> I64Array:
@@ -416,7 +416,7 @@ def _spread(lines: I64Array, first: I64Array, before: I64Array) -> I64Array:
 
 def column_of(
     kind: JavaType, classes: Classes, within: tuple[str, ...] = (), levels: int = 1
-) -> Column:
+) -> ScalarColumn:
     """Return the column of a type.
 
     Args:

@@ -270,7 +270,7 @@ class _AsList(CollectionForm):
             writer.class_and_object(element)
 
 
-class _Queue(CollectionForm):
+class _PriorityQueue(CollectionForm):
     """`PriorityQueue`: Flink 1's serializer ignores type arguments."""
 
     def _read_older(self, reader: ObjectReader, item: Item, _: str) -> None:
@@ -281,7 +281,7 @@ class _Queue(CollectionForm):
 
 
 @dataclass(frozen=True)
-class _Single(Form):
+class _FixedObjects(Form):
     """A class that contains a fixed number of objects, each with its class; its value is a list."""
 
     count: int
@@ -299,7 +299,7 @@ class _Single(Form):
             writer.class_and_object(part)
 
 
-class _Optional(_Single):
+class _Optional(_FixedObjects):
     """`Optional`: Kryo 2.24 writes its field, whose class is known from a field's type."""
 
     def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
@@ -422,13 +422,13 @@ CONTAINER_FORMS: dict[str, Form] = {
     f"{_UTIL}TreeMap": MapForm(sorted=(True, True)),
     f"{_UTIL}concurrent.ConcurrentSkipListMap": MapForm(sorted=(False, True)),
     f"{_UTIL}Arrays$ArrayList": _AsList(),
-    f"{_UTIL}PriorityQueue": _Queue(sorted=True),
+    f"{_UTIL}PriorityQueue": _PriorityQueue(sorted=True),
     f"{_UTIL}Collections$EmptyList": _Empty(),
     f"{_UTIL}Collections$EmptySet": _Empty(),
     f"{_UTIL}Collections$EmptyMap": _Empty(),
-    f"{_UTIL}Collections$SingletonList": _Single(1),
-    f"{_UTIL}Collections$SingletonSet": _Single(1),
-    f"{_UTIL}Collections$SingletonMap": _Single(2),
+    f"{_UTIL}Collections$SingletonList": _FixedObjects(1),
+    f"{_UTIL}Collections$SingletonSet": _FixedObjects(1),
+    f"{_UTIL}Collections$SingletonMap": _FixedObjects(2),
     f"{_UTIL}Optional": _Optional(1),
     AVRO_ARRAY: AvroArrayForm(),
     f"{_UTIL}RegularEnumSet": EnumSetForm(),

@@ -48,7 +48,7 @@ from statelake.state_core.serializers.kryo.java_types import (
 )
 from statelake.state_core.serializers.kryo.objects import ENUMS, KNOWN_FORMS, classes_of
 from statelake.state_core.serializers.kryo.protobuf import MessageType, message_types
-from statelake.state_core.serializers.kryo.scalars import Column
+from statelake.state_core.serializers.kryo.scalars import ScalarColumn
 from statelake.state_core.serializers.kryo.tables import ClassTable
 from statelake.state_core.serializers.kryo.wire import KryoVersion
 
@@ -497,7 +497,7 @@ def _kind_of(java_class: str) -> JavaType:
     return _declared.types.get(java_class, JavaType(java_class))
 
 
-def _digest(values: KryoValues, kind: JavaType, column: Column) -> str:
+def _digest(values: KryoValues, kind: JavaType, column: ScalarColumn) -> str:
     """Return eight digits of all declarations that determine a type's values."""
     users = values.classes.users
     reached: dict[str, UserClass] = {}

@@ -41,9 +41,9 @@ from statelake.state_core.serializers.kryo.tables import (
     MOST_TEXT,
     ClassNames,
     ClassTable,
-    Marked,
-    Placed,
-    Plan,
+    MarkedTable,
+    PlacedTable,
+    TablePlan,
 )
 
 CLASS = "@class"
@@ -216,7 +216,7 @@ def _ways(classes: ClassTable) -> tuple[I64Array, I64Array, U8Array]:
     return np.array(ways, np.int64), offsets, np.frombuffer(b"".join(tags), np.uint8)
 
 
-def json_of(table: Marked, lines: I64Array) -> pa.Array:
+def json_of(table: MarkedTable, lines: I64Array) -> pa.Array:
     """Return the JSON of many objects of the usual classes, as `JsonValues` makes it of each.
 
     Those of other classes are marked as untold.
@@ -254,7 +254,7 @@ _BITS = np.array([_WHOLE_BITS.get(name, 64) for name in _NAMES], np.int64)
 _BARE = np.array([_NAMES.index(BARE[kind]) for kind in (str, bool, int, float, list, dict)])
 
 
-def plan_of_json(values: pa.Array) -> Plan:
+def plan_of_json(values: pa.Array) -> TablePlan:
     """Return the plan by which many values of JSON are written.
 
     What has other classes than the usual ones, or is no JSON, is an object of no known class there.
@@ -275,7 +275,7 @@ def plan_of_json(values: pa.Array) -> Plan:
     texts = [data[a:b].tobytes() for a, b in zip(start[floats], end[floats], strict=True)]
     number[floats] = np.array(list(map(float, texts)), np.float64).view(np.int64)
 
-    def place(table: Placed, first: I64Array) -> None:
+    def place(table: PlacedTable, first: I64Array) -> None:
         at = np.repeat(first - (ends - sizes), sizes) + np.arange(len(kind))
         table.put_all(at, np.where(kind == kernels.FAILED, len(_NAMES), kind), _NAMES)
         table.number[at], table.start[at] = number, start
@@ -284,4 +284,4 @@ def plan_of_json(values: pa.Array) -> Plan:
         table.end[at[text]] = end[text] + table.size
         table.put_data(out)
 
-    return Plan(sizes, place)
+    return TablePlan(sizes, place)

@@ -58,7 +58,7 @@ class _Field:
 
 
 @dataclass
-class _Message:
+class _ProtobufMessage:
     java_class: str
     fields: list[_Field] = field(default_factory=list)
     is_map: bool = False
@@ -136,9 +136,9 @@ def _one(data: bytes, number: int, default: Any = 0) -> Any:
     return [default, *_of(data, number)][-1]
 
 
-class _Descriptors:
+class _MessageDescriptors:
     def __init__(self, data: bytes) -> None:
-        self.messages: dict[str, _Message] = {}
+        self.messages: dict[str, _ProtobufMessage] = {}
         self.enums: dict[str, dict[int, str]] = {}
         self._structs: dict[str, tuple[pa.DataType, int]] = {}
         for file in _of(data, 1):
@@ -170,7 +170,7 @@ class _Descriptors:
         for data in messages:
             name = _one(data, 1, b"").decode()
             full, java = f"{scope}.{name}", prefix + name
-            found = _Message(java, is_map=bool(_one(_one(data, 7, b""), 7)))
+            found = _ProtobufMessage(java, is_map=bool(_one(_one(data, 7, b""), 7)))
             found.fields = sorted((_field(f, proto3) for f in _of(data, 2)), key=lambda f: f.number)
             for by in ("name", "number"):
                 if len({getattr(each, by) for each in found.fields}) < len(found.fields):
@@ -424,7 +424,7 @@ class MessageType:
         digest: Eight digits of the descriptors that determine it.
     """
 
-    def __init__(self, descriptors: _Descriptors, name: str, digest: str) -> None:
+    def __init__(self, descriptors: _MessageDescriptors, name: str, digest: str) -> None:
         self._descriptors, self._name = descriptors, name
         self.arrow_type = descriptors.arrow(name)
         self.digest = digest
@@ -481,7 +481,7 @@ def message_types(descriptors: bytes, place: str) -> dict[str, MessageType]:
     remedy = "give what `protoc --include_imports --descriptor_set_out=FILE` writes"
     digest = hashlib.sha256(descriptors).hexdigest()[:8]
     try:
-        known = _Descriptors(descriptors)
+        known = _MessageDescriptors(descriptors)
         known.check()
         types = {
             message.java_class: MessageType(known, name, digest)
@@ -505,9 +505,9 @@ def described_message(
         messages: The fields of it, and of each message in it, by number: name, number, and the
             number of their type in `descriptor.proto`, or the name of a message.
     """
-    known = _Descriptors(b"")
+    known = _MessageDescriptors(b"")
     for each, fields in messages.items():
-        known.messages[each] = _Message(
+        known.messages[each] = _ProtobufMessage(
             each,
             [
                 _Field(field, number, MESSAGE, False, False, True, kind)

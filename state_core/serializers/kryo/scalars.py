@@ -36,7 +36,12 @@ from statelake.state_core.serializers.kryo.forms import (
     integer_bytes,
 )
 from statelake.state_core.serializers.kryo.graph import NUMBER_BITS, Item
-from statelake.state_core.serializers.kryo.tables import NUMBERS, Marked, Placed, Plan
+from statelake.state_core.serializers.kryo.tables import (
+    NUMBERS,
+    MarkedTable,
+    PlacedTable,
+    TablePlan,
+)
 from statelake.state_core.serializers.kryo.uuids import uuid_halves
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -53,7 +58,7 @@ _TEXTS = ("java.lang.String", "java.lang.StringBuilder", "java.lang.StringBuffer
           "java.util.Currency")  # fmt: skip
 
 
-class Column(ABC):
+class ScalarColumn(ABC):
     """A column of values of a type.
 
     Attributes:
@@ -80,7 +85,7 @@ class Column(ABC):
             EncodeError: The value is not of the type.
         """
 
-    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+    def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the column of many objects, and mark those that are not as this one is.
 
         By default all have to be read by themselves.
@@ -88,7 +93,7 @@ class Column(ABC):
         table.untold[lines] = True
         return pa.nulls(len(lines), self.arrow_type)
 
-    def plan(self, values: pa.Array) -> Plan:
+    def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which many values are written.
 
         Raises:
@@ -98,7 +103,7 @@ class Column(ABC):
 
 
 @dataclass(frozen=True)
-class Scalar(Column):
+class Scalar(ScalarColumn):
     """Values that one function shows, and another converts back."""
 
     java_class: str
@@ -118,7 +123,7 @@ class Scalar(Column):
         """Return the item."""
         return None if value is None else Item(self.java_class, keep_value(self.keep, value))
 
-    def many(self, table: Marked, lines: I64Array) -> pa.Array:
+    def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the column of many objects."""
         made = _MANY.get(self.java_class)
         if made is None:
@@ -126,7 +131,7 @@ class Scalar(Column):
         right = table.of_class(lines, self.java_class)
         return made(table, np.where(right, lines, table.a_null), self)
 
-    def plan(self, values: pa.Array) -> Plan:
+    def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which many values are written."""
         if self.java_class == _LOCAL_DATE_TIME:
             return _plan_date_times(values)
@@ -135,14 +140,16 @@ class Scalar(Column):
             return super().plan(values)
         rows, held = not_null(values)
 
-        def place(table: Placed, lines: I64Array) -> None:
+        def place(table: PlacedTable, lines: I64Array) -> None:
             table.put(lines[rows], self.java_class)
             placed(table, lines[rows], held)
 
-        return Plan(np.ones(len(values), np.int64), place)
+        return TablePlan(np.ones(len(values), np.int64), place)
 
 
-def _each(column: Scalar, table: Marked, lines: I64Array, value: Callable[[int], Any]) -> pa.Array:
+def _each(
+    column: Scalar, table: MarkedTable, lines: I64Array, value: Callable[[int], Any]
+) -> pa.Array:
     """Return a column whose values are shown one by one, by their lines."""
     shown: list[Any] = []
     for line in lines.tolist():
@@ -320,37 +327,37 @@ _LEAST_MICROS, _MOST_MICROS = (
 )
 
 
-def _many_numbers(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
+def _many_numbers(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     if column.java_class == "java.lang.Float":  # Python makes a NaN quiet that is not
         bits = table.parts.number[lines] & 0x7FFFFFFF
         table.loose[lines[(bits > 0x7F800000) & (bits < 0x7FC00000)]] = True
     return table.parts.numbers(lines, column.arrow_type)
 
 
-def _many_texts(table: Marked, lines: I64Array, _: Scalar) -> pa.Array:
+def _many_texts(table: MarkedTable, lines: I64Array, _: Scalar) -> pa.Array:
     return table.parts.texts(lines)
 
 
-def _many_uuids(table: Marked, lines: I64Array, _: Scalar) -> pa.Array:
+def _many_uuids(table: MarkedTable, lines: I64Array, _: Scalar) -> pa.Array:
     return table.parts.uuids(lines)
 
 
-def _many_characters(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
+def _many_characters(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     return _each(column, table, lines, lambda line: chr(int(table.parts.number[line]) & 0xFFFF))
 
 
-def _many_bytes(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
+def _many_bytes(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     return _each(column, table, lines, table.parts.content)
 
 
-def _many_integers(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
+def _many_integers(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     numbers = table.parts.small_integers(lines)
     if numbers is None:
         return _each(column, table, lines, table.parts.integer)
     return _with_nulls(_decimals(numbers, column.arrow_type), table.present(lines))
 
 
-def _many_decimals(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
+def _many_decimals(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     parts = table.parts
     scales, numbers = parts.number[lines], parts.small_integers(lines)
     if numbers is not None and _are_plain(numbers, scales):
@@ -393,7 +400,7 @@ def _with_nulls(values: pa.Array, present: U8Array) -> pa.Array:
     return pc.if_else(pa.array(present != 0), values, pa.scalar(None, values.type))
 
 
-def _many_clocks(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
+def _many_clocks(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     number, start = table.parts.number, table.parts.start
 
     def value(line: int) -> tuple[int, ...]:
@@ -403,14 +410,14 @@ def _many_clocks(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
     return _each(column, table, lines, value)
 
 
-def _many_durations(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
+def _many_durations(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     parts, kind = table.parts, column.arrow_type
     seconds, nanos = pa.array(parts.number[lines]), pa.array(parts.start[lines])
     null = pa.array(table.present(lines) == 0)
     return pa.StructArray.from_arrays([seconds, nanos], fields=list(kind), mask=null)
 
 
-def _many_moments(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
+def _many_moments(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     """Return times from seconds, or milliseconds, and nanoseconds."""
     parts, name = table.parts, column.java_class
     whole, nanos = parts.number[lines], parts.start[lines]
@@ -428,7 +435,10 @@ def _many_moments(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
 
 
 def _marked_moments(
-    table: Marked, lines: I64Array, kind: pa.DataType, found: tuple[I64Array, BoolArray, BoolArray]
+    table: MarkedTable,
+    lines: I64Array,
+    kind: pa.DataType,
+    found: tuple[I64Array, BoolArray, BoolArray],
 ) -> pa.Array:
     """Return a column of microseconds, of which some do not fit, or are not exact."""
     micros, fits, exact = found
@@ -439,7 +449,7 @@ def _marked_moments(
     return pa.array(np.where(fits, micros, 0), pa.int64(), mask=null).cast(kind)
 
 
-def _days(table: Marked, lines: I64Array) -> tuple[I64Array, BoolArray]:
+def _days(table: MarkedTable, lines: I64Array) -> tuple[I64Array, BoolArray]:
     """Return the days since 1970 of dates, and which of them are dates of Python."""
     year, rest = table.parts.number[lines], table.parts.start[lines]
     fits = (year >= 1) & (year <= 9999)
@@ -451,14 +461,14 @@ def _days(table: Marked, lines: I64Array) -> tuple[I64Array, BoolArray]:
     return np.where(fits, days, 0), fits
 
 
-def _many_dates(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
+def _many_dates(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     days, fits = _days(table, lines)
     null = table.present(lines) == 0
     table.unfit[lines[~fits & ~null]] = True
     return pa.array(days.astype(np.int32), pa.int32(), mask=null).cast(column.arrow_type)
 
 
-def _many_date_times(table: Marked, lines: I64Array, column: Scalar) -> pa.Array:
+def _many_date_times(table: MarkedTable, lines: I64Array, column: Scalar) -> pa.Array:
     parts, null = table.parts, table.present(lines) == 0
     halves = np.full((len(lines), 2), table.a_null)
     halves[~null] = parts.within(lines[~null], np.full(int((~null).sum()), 2)).reshape(-1, 2)
@@ -485,7 +495,7 @@ def not_null(values: pa.Array) -> tuple[I64Array, pa.Array]:
     return rows, values if len(rows) == len(values) else values.take(pa.array(rows))
 
 
-def _place_numbers(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_numbers(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     kind = values.type
     if pa.types.is_floating(kind):
         width = kind.bit_width // 8
@@ -497,34 +507,34 @@ def _place_numbers(table: Placed, lines: I64Array, values: pa.Array) -> None:
         table.number[lines] = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
 
 
-def _place_texts(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_texts(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     table.put_texts(lines, values)
 
 
-def _place_characters(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_characters(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     texts = values.to_pylist()
     if any(len(text) != 1 or ord(text) > 0xFFFF for text in texts):
         raise EncodeError("a text that is no character")
     table.number[lines] = [ord(text) for text in texts]
 
 
-def _place_bytes(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_bytes(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     bounds, data = variable_values(values)
     first, last = int(bounds[0]), int(bounds[-1])
     table.put_bytes(lines, data[first:last], bounds.astype(np.int64) - first)
 
 
-def _place_integers(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_integers(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     _put_integers(table, lines, [keep_value(int, value) for value in values.to_pylist()])
 
 
-def _put_integers(table: Placed, lines: I64Array, numbers: list[int]) -> None:
+def _put_integers(table: PlacedTable, lines: I64Array, numbers: list[int]) -> None:
     pieces = list(map(integer_bytes, numbers))
     bounds = offsets_of(np.array(list(map(len, pieces)), np.int64))
     table.put_bytes(lines, np.frombuffer(b"".join(pieces), np.uint8), bounds)
 
 
-def _place_decimals(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_decimals(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     if pc.all(pc.match_substring_regex(values, _PLAIN_DECIMAL)).as_py() is not False:
         point = pc.find_substring(values, ".").to_numpy(zero_copy_only=False)
         behind = pc.binary_length(values).to_numpy(zero_copy_only=False) - 1 - point
@@ -537,7 +547,7 @@ def _place_decimals(table: Placed, lines: I64Array, values: pa.Array) -> None:
     _put_integers(table, lines, [unscaled for unscaled, _ in parts])
 
 
-def _place_uuids(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_uuids(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     halves = uuid_halves(values) if len(values) else np.empty((0, 2), np.uint64)
     if halves is None:
         raise EncodeError("a text that is no UUID")
@@ -559,22 +569,22 @@ def _shown(times: I64Array, unit: int) -> I64Array:
     return times
 
 
-def _place_millis(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_millis(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     table.number[lines] = _micros(values) // 1000
 
 
-def _place_timestamps(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_timestamps(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     micros = _micros(values)
     table.number[lines] = micros // 1_000_000 * 1000
     table.start[lines] = micros % 1_000_000 * 1000
 
 
-def _place_instants(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_instants(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     micros = _micros(values)
     table.number[lines], table.start[lines] = micros // 1_000_000, micros % 1_000_000 * 1000
 
 
-def _put_days(table: Placed, lines: I64Array, days: I64Array) -> None:
+def _put_days(table: PlacedTable, lines: I64Array, days: I64Array) -> None:
     """Make lines dates, of days since 1970."""
     months = days.astype("M8[D]").astype("M8[M]")
     count = months.astype(np.int64)
@@ -583,12 +593,12 @@ def _put_days(table: Placed, lines: I64Array, days: I64Array) -> None:
     table.start[lines] = (count % 12 + 1) << 8 | day
 
 
-def _place_dates(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_dates(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     days = fixed_values(values, np.int32).astype(np.int64)
     _put_days(table, lines, _shown(days, 86_400_000_000))
 
 
-def _place_clocks(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_clocks(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     clocks = [keep_value(_clock_parts, text) for text in values.to_pylist()]
     if any(hour > 23 or minute > 59 or second > 59 for hour, minute, second, _ in clocks):
         raise EncodeError("no time of a day")
@@ -596,7 +606,7 @@ def _place_clocks(table: Placed, lines: I64Array, values: pa.Array) -> None:
     table.start[lines] = [nanos for *_, nanos in clocks]
 
 
-def _place_durations(table: Placed, lines: I64Array, values: pa.Array) -> None:
+def _place_durations(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
     seconds, nanos = values.flatten()
     if seconds.null_count or nanos.null_count:
         raise EncodeError("a duration without a part")
@@ -606,13 +616,13 @@ def _place_durations(table: Placed, lines: I64Array, values: pa.Array) -> None:
     table.number[lines], table.start[lines] = fixed_values(seconds, np.int64), found
 
 
-def _plan_date_times(values: pa.Array) -> Plan:
+def _plan_date_times(values: pa.Array) -> TablePlan:
     """Return the plan of times: a date and a time within each."""
     rows, held = not_null(values)
     micros, sizes = _micros(held), np.ones(len(values), np.int64)
     sizes[rows] = 3
 
-    def place(table: Placed, lines: I64Array) -> None:
+    def place(table: PlacedTable, lines: I64Array) -> None:
         at = lines[rows]
         table.put(at, _LOCAL_DATE_TIME)
         table.put(at + 1, "java.time.LocalDate")
@@ -622,10 +632,10 @@ def _plan_date_times(values: pa.Array) -> Plan:
         table.put(at + 2, "java.time.LocalTime", clock)
         table.start[at + 2] = micros % 1_000_000 * 1000
 
-    return Plan(sizes, place)
+    return TablePlan(sizes, place)
 
 
-_PLACED: dict[str, Callable[[Placed, I64Array, pa.Array], None]] = {
+_PLACED: dict[str, Callable[[PlacedTable, I64Array, pa.Array], None]] = {
     **dict.fromkeys(NUMBERS, _place_numbers),
     **dict.fromkeys(_TEXTS, _place_texts),
     "java.lang.Character": _place_characters,
@@ -640,7 +650,7 @@ _PLACED: dict[str, Callable[[Placed, I64Array, pa.Array], None]] = {
     "java.time.LocalTime": _place_clocks,
     "java.time.Duration": _place_durations,
 }  # fmt: skip
-_MANY: dict[str, Callable[[Marked, I64Array, Scalar], pa.Array]] = {
+_MANY: dict[str, Callable[[MarkedTable, I64Array, Scalar], pa.Array]] = {
     **dict.fromkeys(NUMBERS, _many_numbers),
     **dict.fromkeys(_TEXTS, _many_texts),
     "java.lang.Character": _many_characters,

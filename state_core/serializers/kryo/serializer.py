@@ -30,7 +30,13 @@ from statelake.state_core.serializers.framework.columns import (
 from statelake.state_core.serializers.framework.decoders import DecodedSerializer
 from statelake.state_core.serializers.kryo.decoding import KryoDecoder
 from statelake.state_core.serializers.kryo.graph import Item
-from statelake.state_core.serializers.kryo.tables import FEW, Marked, Parts, Placed, tables_of
+from statelake.state_core.serializers.kryo.tables import (
+    FEW,
+    MarkedTable,
+    Parts,
+    PlacedTable,
+    tables_of,
+)
 from statelake.state_core.serializers.kryo.uuids import UUID, KryoUuids, uuid_halves, uuid_texts
 
 _measured = threading.local()  # by each thread, the column whose sizes it has asked last
@@ -127,7 +133,7 @@ class KryoSerializer(DecodedSerializer):
             values.validate(full=True)  # that all text is UTF-8
             plan = self.decoder.column.plan(values)
             stored = self.decoder.values
-            table = Placed(stored.version, stored.table, int(plan.sizes.sum()))
+            table = PlacedTable(stored.version, stored.table, int(plan.sizes.sum()))
             lines = np.cumsum(plan.sizes) - plan.sizes
             plan.place(table, lines)
         except (EncodeError, pa.ArrowInvalid):  # which writing one by one says better
@@ -196,7 +202,7 @@ class KryoSerializer(DecodedSerializer):
             ends: Where each ends.
         """
         told, same = parts.compared(lines, starts, ends)
-        table = Marked.of(parts)
+        table = MarkedTable.of(parts)
         try:
             column = self.decoder.column.many(table, lines[told])
         except EncodeError:  # half of a character, or a key that is null

@@ -504,7 +504,7 @@ class Parts:
 
 
 @dataclass
-class Marked:
+class MarkedTable:
     """A table of parts of objects, in which lines are marked while columns are made of it.
 
     Attributes:
@@ -520,7 +520,7 @@ class Marked:
     untold: BoolArray
 
     @classmethod
-    def of(cls, parts: Parts) -> Marked:
+    def of(cls, parts: Parts) -> MarkedTable:
         """Return a table without a mark."""
         return cls(parts, *np.zeros((3, len(parts.kind)), np.bool_))
 
@@ -566,7 +566,7 @@ class Marked:
         return len(self.parts.kind) - 1
 
 
-class Placed:
+class PlacedTable:
     """A table of parts that is made of columns, and the bytes that it refers to.
 
     Args:
@@ -642,7 +642,7 @@ class Placed:
         return parts.written_back(lines, len(data) + 8 * len(self.kind))
 
 
-class Plan(NamedTuple):
+class TablePlan(NamedTuple):
     """How a column's values become parts of a table.
 
     Attributes:
@@ -651,7 +651,7 @@ class Plan(NamedTuple):
     """
 
     sizes: I64Array
-    place: Callable[[Placed, I64Array], None]
+    place: Callable[[PlacedTable, I64Array], None]
 
 
 @dataclass(frozen=True)

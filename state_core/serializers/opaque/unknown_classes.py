@@ -47,13 +47,13 @@ def read_whole(source: DataInput, read: Callable[[DataInput], _Read]) -> _Read:
         return read(source)
     except UnknownSerializerError as error:
         refused = error
-    content = _Search(source, start, read).run([])
+    content = _LengthSearch(source, start, read).run([])
     if content is None:
         raise refused
     return content
 
 
-class _Search(Generic[_Read]):
+class _LengthSearch(Generic[_Read]):
     """A search for lengths of payloads, depth first, the shortest first."""
 
     def __init__(self, source: DataInput, start: int, read: Callable[[DataInput], _Read]) -> None:

@@ -33,7 +33,7 @@ from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 from statelake.state_core.serializers.kryo.uuids import uuid_halves, uuid_texts
 from statelake.state_core.serializers.scala.flinkx import MappedSerializer, MarkedSerializer
 from statelake.state_core.serializers.scala.flinkx_parts import FLINKX
-from statelake.state_core.serializers.scala.sealed import SealedSerializer, SingletonSerializer
+from statelake.state_core.serializers.scala.sealed import CaseObjectSerializer, SealedSerializer
 from statelake.state_core.serializers.scala.serializers import NothingSerializer
 
 UNITS = ("NANOSECONDS", "MICROSECONDS", "MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS")
@@ -117,7 +117,7 @@ def _uuid(value: Any) -> uuid.UUID:
         raise EncodeError(f"{value!r} is no UUID") from error
 
 
-class UnitSerializer(SingletonSerializer):
+class FlinkxUnitSerializer(CaseObjectSerializer):
     """`Unit`: no bytes."""
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class FlinkxNothingSerializer(NothingSerializer):
     name = "flinkx.Nothing"
 
 
-class OrderingSerializer(SingletonSerializer):
+class OrderingSerializer(CaseObjectSerializer):
     """An `Ordering` that has no bytes, as its class is the whole.
 
     Attributes:
@@ -208,7 +208,7 @@ class DurationSerializer(SealedSerializer):
     def __init__(self) -> None:
         others = ("undefined", "infinite", "minus_infinite")
         parts: list[tuple[str, TypeSerializer]] = [("finite", FiniteDurationSerializer())]
-        parts += [(label, SingletonSerializer(label)) for label in others]
+        parts += [(label, CaseObjectSerializer(label)) for label in others]
         super().__init__("flinkx.Duration", parts, -1)
 
 
@@ -225,7 +225,7 @@ def _ordering(name: str) -> None:
 for _name in ORDERINGS:
     _ordering(_name)
 _SIMPLE: dict[str, type[Any]] = {
-    "UnitSerializer$UnitSerializer": UnitSerializer,
+    "UnitSerializer$UnitSerializer": FlinkxUnitSerializer,
     "NothingSerializer": FlinkxNothingSerializer,
     "ZoneIdSerializer": ZoneIdSerializer,
     "ZoneOffsetSerializer": ZoneOffsetSerializer,

@@ -45,8 +45,8 @@ from statelake.state_core.serializers.scala.flinkx_parts import (
 from statelake.state_core.serializers.scala.flinkx_simple import UuidSerializer
 from statelake.state_core.serializers.scala.sealed import (
     MOST,
+    CaseObjectSerializer,
     SealedSerializer,
-    SingletonSerializer,
     labels_of,
 )
 from statelake.state_core.serializers.scala.serializers import CaseClassSerializer, OptionSerializer
@@ -120,7 +120,7 @@ class EntriesSnapshot(PartsSnapshot):
 
 
 @register
-class MapSerializerSnapshot(EntriesSnapshot):
+class FlinkxMapSerializerSnapshot(EntriesSnapshot):
     """`MapSerializer$MapSerializerSnapshot`."""
 
     java_class = f"{FLINKX}MapSerializer$MapSerializerSnapshot"
@@ -138,8 +138,8 @@ class MutableMapSerializerSnapshot(EntriesSnapshot):
 
 
 @register
-class SortedMapSerializerSnapshot(EntriesSnapshot):
-    """`SortedMapSerializerSnapshot`."""
+class FlinkxSortedMapSerializerSnapshot(EntriesSnapshot):
+    """`FlinkxSortedMapSerializerSnapshot`."""
 
     java_class = f"{FLINKX}SortedMapSerializerSnapshot"
     parts = 3
@@ -147,7 +147,7 @@ class SortedMapSerializerSnapshot(EntriesSnapshot):
 
 
 @register
-class MutableSortedMapSerializerSnapshot(SortedMapSerializerSnapshot):
+class MutableSortedMapSerializerSnapshot(FlinkxSortedMapSerializerSnapshot):
     """`MutableSortedMapSerializerSnapshot`."""
 
     java_class = f"{FLINKX}MutableSortedMapSerializerSnapshot"
@@ -212,7 +212,7 @@ class ScalaCaseObjectSerializerSnapshot(PartsSnapshot):
 
     def around_parts(self, *nested: TypeSerializer) -> TypeSerializer:
         """Return the serializer of the object."""
-        return SingletonSerializer(self.words[-1].removesuffix("$"))
+        return CaseObjectSerializer(self.words[-1].removesuffix("$"))
 
 
 @register
@@ -294,7 +294,7 @@ class CaseClassSerializerSnapshot(CompositeTypeSerializerSnapshot):
         if not nested:
             if current:
                 return EmptyClassSerializer(self.case_class)
-            return SingletonSerializer(self.case_class)
+            return CaseObjectSerializer(self.case_class)
         if not self.counted:
             return CaseClassSerializer(self.case_class, list(nested))
         return CountedClassSerializer(self.case_class, list(nested), current=current)

@@ -46,7 +46,7 @@ MOST = 128  # types: the number is a signed byte
 TYPE = "type"
 
 
-class SingletonSerializer(ConstantSerializer):
+class CaseObjectSerializer(ConstantSerializer):
     """A case object, or a constant of an enum: no bytes, as its class is its value."""
 
     content = b""

@@ -16,9 +16,9 @@ from statelake.state_core.runtime.declarations import (
 )
 from statelake.state_core.runtime.process import (
     Collector,
-    Job,
     OneInputStreamProcessFunction,
     PartitionedContext,
+    StreamJob,
 )
 
 NAME = StateDeclarations.value_state("name", "String")
@@ -48,9 +48,9 @@ class Remember(OneInputStreamProcessFunction):
         output.collect({"key": ctx.current_key, "text": record["text"]})
 
 
-def orders(data: str) -> Job:
+def orders(data: str) -> StreamJob:
     """Over the orders below a directory, where its output goes too."""
-    job = Job("orders", 4)
+    job = StreamJob("orders", 4)
     schema = pa.schema({"key": pa.string(), "text": pa.string()})
     lines = job.source("orders", f"{data}/orders", format="json", schema=schema)
     fields = {"key": pa.string(), "text": pa.string()}

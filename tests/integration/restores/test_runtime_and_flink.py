@@ -22,10 +22,10 @@ from statelake.state_core.runtime.declarations import StateDeclaration, StateDec
 from statelake.state_core.runtime.declarations.states import RedistributionStrategy
 from statelake.state_core.runtime.process import (
     Collector,
-    Job,
     NonPartitionedContext,
     OneInputStreamProcessFunction,
     PartitionedContext,
+    StreamJob,
     TwoInputBroadcastStreamProcessFunction,
 )
 from tests.integration.flink.oracle import FlinkOracle, sorted_lines
@@ -52,9 +52,9 @@ class Adding(OneInputStreamProcessFunction):
         count.update((count.value() or 0) + record["more"])
 
 
-def job_over(data: Path, max_parallelism: int) -> Job:
+def job_over(data: Path, max_parallelism: int) -> StreamJob:
     """The word count, over words and how many more."""
-    job = Job("words", max_parallelism)
+    job = StreamJob("words", max_parallelism)
     schema = pa.schema({"word": pa.string(), "more": pa.int64()})
     words = job.source("words", str(data), format="json", schema=schema).key_by("word", "String")
     words.process(Adding(), uid="counter", output={"word": pa.string()})
@@ -172,9 +172,9 @@ class Parts(OneInputStreamProcessFunction):
         ctx.get_state(UNION).add(f"of {record['n']}")
 
 
-def declared_job(data: Path, timers: str) -> Job:
+def declared_job(data: Path, timers: str) -> StreamJob:
     """Real Flink's job `declared`, over files of numbers."""
-    job = Job("declared", timers=timers)
+    job = StreamJob("declared", timers=timers)
     schema = pa.schema({"n": pa.int64()})
     numbers = job.source("numbers", str(data / "numbers"), format="json", schema=schema)
     rules = job.source("rules", str(data / "rules"), format="json", schema=schema)
@@ -319,7 +319,7 @@ def test_state_with_time_to_live_and_both_timers_there_and_back(
         lake, str(golden.snapshot), "kinds", Import(uids=UIDS["kinds"]), snapshot_id="flink",
         engine="local",
 )  # fmt: skip
-    job = Job("kinds", golden.facts["max_parallelism"])
+    job = StreamJob("kinds", golden.facts["max_parallelism"])
     schema = pa.schema({"key": pa.int64(), "more": pa.int64()})
     stream = job.source("records", str(data), format="json", schema=schema)
     stream.key_by("key", "Long").process(Kinds(), uid="kinds", output={"key": pa.int64()})

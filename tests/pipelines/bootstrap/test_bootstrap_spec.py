@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from statelake.pipelines.bootstrap.bootstrap_columns import (
-    Constant,
+    ConstantColumn,
     Expression,
     Fields,
     SourceColumn,
@@ -140,11 +140,11 @@ def test_defaults_come_from_above(tmp_path: Path) -> None:
         ("concat(a, b)", Expression("concat(a, b)")),
         ("'text'", Expression("'text'")),
         ("NULL", Expression("NULL")),
-        (3, Constant(3)),
-        (None, Constant(None)),
-        ({"constant": "x"}, Constant("x")),
+        (3, ConstantColumn(3)),
+        (None, ConstantColumn(None)),
+        ({"constant": "x"}, ConstantColumn("x")),
         ({"f": "a", "g": {"h": 1}},
-         Fields({"f": SourceColumn(("a",), "a"), "g": Fields({"h": Constant(1)})})),
+         Fields({"f": SourceColumn(("a",), "a"), "g": Fields({"h": ConstantColumn(1)})})),
     ],
 )  # fmt: skip
 def test_columns_are_told_from_sql(said: Any, plan: Any) -> None:

@@ -625,7 +625,7 @@ def test_a_checkpoint_that_changes_while_it_is_copied_keeps_no_other_from_being_
     """A file of it is cut off or deleted after its plan: an error, when all others are copied."""
     tree = made(root, "hashmap", each=3)
     job, to = root / tree.snapshots[0].job, tmp_path / "region"
-    said = copying._Target.say_copying
+    said = copying._CopyTarget.say_copying
 
     def changing(self: Any, within: str, files: set[str], metadata: bytes) -> None:
         said(self, within, files, metadata)
@@ -636,7 +636,7 @@ def test_a_checkpoint_that_changes_while_it_is_copied_keeps_no_other_from_being_
             else:
                 file.unlink()
 
-    monkeypatch.setattr(copying._Target, "say_copying", changing)
+    monkeypatch.setattr(copying._CopyTarget, "say_copying", changing)
     with pytest.raises(SnapshotError, match="all others are copied"):
         sl.copy_checkpoints(job, to)
     assert sorted(each.parent.name for each in to.glob("chk-*/_metadata")) == ["chk-1", "chk-3"]

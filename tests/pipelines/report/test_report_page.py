@@ -19,9 +19,9 @@ from statelake import open_snapshot
 from statelake.pipelines.find.growth import (
     GroupGrowth,
     Growth,
+    MeasuredSnapshot,
     Size,
     StateGrowth,
-    Step,
     Trend,
 )
 from statelake.pipelines.report.contents import (
@@ -101,7 +101,7 @@ def growth(name: str, snapshots: int) -> Growth:
     """A job that grew by a byte a day, in states, snapshots and an operator of that name."""
     begins = datetime(2026, 1, 1, tzinfo=timezone.utc)
     steps = [
-        Step(name, begins + timedelta(days=day), Size(1, day + 1), day + 1)
+        MeasuredSnapshot(name, begins + timedelta(days=day), Size(1, day + 1), day + 1)
         for day in range(snapshots)
     ]
     trend = Trend(1.0, 0.0, snapshots - 1, snapshots / 2, 1, snapshots)

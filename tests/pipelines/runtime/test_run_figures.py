@@ -19,7 +19,7 @@ from statelake.pipelines.runtime.metrics import HELP, write_metrics
 from statelake.state_core.errors import CommitError, ProcessError, StateError
 from statelake.state_core.printable import bytes_text
 from statelake.state_core.runtime.declarations import StateDeclarations
-from statelake.state_core.runtime.process import Job, OneInputStreamProcessFunction
+from statelake.state_core.runtime.process import OneInputStreamProcessFunction, StreamJob
 from tests.support.command import run
 from tests.support.jobs.alert_orders import EXAMPLE, alerts_module, feed, sink_rows
 
@@ -120,7 +120,7 @@ def test_a_source_that_is_gone_when_a_run_has_committed(tmp_path: Path) -> None:
     rows = pa.table({"word": ["a", "b"]})
     write_deltalake(tmp_path / "words", rows)
     write_deltalake(tmp_path / "words", rows, mode="append")
-    job = Job("words")
+    job = StreamJob("words")
     words = job.source("words", str(tmp_path / "words"), format="delta").key_by("word", "String")
     counted = words.process(Counting(), uid="count", output={"word": pa.string()})
     counted.sink("out", str(tmp_path / "out"))

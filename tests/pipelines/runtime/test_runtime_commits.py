@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelake.pipelines.lake.catalog.catalog import Catalog
-from statelake.pipelines.lake.catalog.run_log import Plan
+from statelake.pipelines.lake.catalog.run_log import RunPlan
 from statelake.pipelines.lake.tables.names import stream_of
 from statelake.pipelines.runtime import RunOptions, commits, run_job
 from statelake.pipelines.runtime.commit_measures import CommitReports
@@ -234,7 +234,7 @@ def test_a_restore_that_is_refused_removes_no_blob(
 def test_parts_of_another_parallelism_are_not_merged(field: str) -> None:
     """Some of the state would be nowhere."""
     parts = [OperatorMetadata("a", 2, 128, "uid", "uid", None, {}) for _ in range(2)]
-    plan = Plan(3, 2, 128, 0, {}, {})
+    plan = RunPlan(3, 2, 128, 0, {}, {})
     assert len(commits.merged({"a": parts}, plan).operators) == 1
     parts[1] = replace(parts[1], **{field: 4})
     with pytest.raises(CommitError, match="a subtask's state has parallelism"):

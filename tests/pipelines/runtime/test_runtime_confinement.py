@@ -11,14 +11,20 @@ from typing import Any
 import pytest
 
 from statelake.pipelines.lake.catalog.processes import this_process
-from statelake.pipelines.lake.catalog.run_log import Plan, Prepared, RunLog, Turn, output_directory
+from statelake.pipelines.lake.catalog.run_log import (
+    Prepared,
+    RunLog,
+    RunPlan,
+    Turn,
+    output_directory,
+)
 from statelake.pipelines.runtime.sinks import discard_attempts
 from statelake.state_core.errors import ConflictError, StateError, UnsafePathError
 from statelake.state_core.files.filesystem import Directory
 from tests.support.forged_lakes import DEAD
 
 JOB, ATTEMPT = "orders", "attempt-0123456789ab"
-PLAN = Plan(1, 2, 128, 1000, {"events": {}}, {"events": {"files": {"0.jsonl": 40}}})
+PLAN = RunPlan(1, 2, 128, 1000, {"events": {}}, {"events": {"files": {"0.jsonl": 40}}})
 FILE = f"{output_directory(JOB, 1, ATTEMPT)}/kept-counter-0-00000.parquet"
 PREPARED = Prepared(
     ATTEMPT, f"{ATTEMPT}/savepoint", None, {}, {"kept": [(FILE, 9, 1)]}, 1, {"counter-0": ""}

@@ -18,7 +18,7 @@ from statelake.state_core.errors import (
     LegalityError,
     NotFoundError,
 )
-from statelake.state_core.runtime.process import Job
+from statelake.state_core.runtime.process import StreamJob
 from tests.support.jobs.alert_orders import alerts_module, expected, feed, sink_rows, state_rows
 
 alerts = alerts_module()
@@ -114,7 +114,7 @@ def test_a_job_that_can_not_restore_is_refused(tmp_path: Path) -> None:
     feed(data, 1)
     job = alerts.alerts(str(data))
     job.max_parallelism = 128
-    changed = Job("alerts")
+    changed = StreamJob("alerts")
     changed.sources = job.sources
     stream = changed.source("more", str(data / "orders"), format="json").key_by("rule", "Long")
     stream.process(alerts.CountByRule(), uid="count-by-rule", output={"rule": alerts.pa.string()})
@@ -169,4 +169,4 @@ def test_timers_are_kept_under_the_name_of_the_job_or_of_what_is_restored(tmp_pa
         "_timer_state/processing_processing timer", "_timer_state/event_processing timer"
     }  # fmt: skip
     with pytest.raises(DeclarationError, match="timers under the name 'others'"):
-        Job("other", timers="others")
+        StreamJob("other", timers="others")

@@ -20,7 +20,12 @@ from statelake.state_core.connectors.cdc import (
     read_cdc_split,
 )
 from statelake.state_core.connectors.offsets import move_offsets, parse_new_offset
-from statelake.state_core.connectors.sources import Source, SplitElement, read_split, sources_of
+from statelake.state_core.connectors.sources import (
+    SourceState,
+    SplitElement,
+    read_split,
+    sources_of,
+)
 from statelake.state_core.errors import EncodeError, NotFoundError
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sources"
@@ -28,13 +33,13 @@ SERVER = "24bc7850-2c16-11e6-a073-0242ac110002"
 NAMES = [path.name for path in sorted(GOLDEN.glob("*-cdc-*"))]
 
 
-def golden(name: str) -> Source:
+def golden(name: str) -> SourceState:
     """The only source of a golden savepoint."""
     (source,) = sources_of(open_snapshot(GOLDEN / name))
     return source
 
 
-def shown(source: Source, names: Iterable[str]) -> list[tuple[Any, ...]]:
+def shown(source: SourceState, names: Iterable[str]) -> list[tuple[Any, ...]]:
     """Where each split is, and some of its columns."""
     return [
         (status, subtask, *(split.columns().get(name) for name in names))
@@ -148,12 +153,13 @@ def test_a_log_is_read_once() -> None:
     (held,) = source.elements
     twice = (held, SplitElement(held.state, 1, 0, held.split))
     other = golden("mysql-cdc-binlog-3.5")
+    assigned = SourceState("id", "records", twice, source.coordinator_bytes)
     for sources, offsets, said in (
-        ([Source("id", "records", twice, source.coordinator_bytes)], [wanted], "assigned twice"),
-        ([Source("id", "records", (held,), None)], [wanted], "would be assigned twice"),
+        ([assigned], [wanted], "assigned twice"),
+        ([SourceState("id", "records", (held,), None)], [wanted], "would be assigned twice"),
         ([source], [wanted, wanted], "two offsets"),
         (
-            [source, Source("id", "others", other.elements, other.coordinator_bytes)],
+            [source, SourceState("id", "others", other.elements, other.coordinator_bytes)],
             [wanted], "several sources",
         ),
     ):  # fmt: skip

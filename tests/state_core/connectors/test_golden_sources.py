@@ -12,12 +12,17 @@ from statelake.state_core.connectors.files import FileSplit, PendingFiles
 from statelake.state_core.connectors.kafka import KafkaEnumerator, KafkaSplit, OldKafkaElement
 from statelake.state_core.connectors.sequences import SequenceSplit
 from statelake.state_core.connectors.sinks import sinks_of
-from statelake.state_core.connectors.sources import SOURCE_STATES, Source, sources_of, write_split
+from statelake.state_core.connectors.sources import (
+    SOURCE_STATES,
+    SourceState,
+    sources_of,
+    write_split,
+)
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sources"
 
 
-def source_of_golden(name: str) -> Source:
+def source_of_golden(name: str) -> SourceState:
     """The only source of a golden savepoint."""
     (source,) = sources_of(open_snapshot(GOLDEN / name))
     return source

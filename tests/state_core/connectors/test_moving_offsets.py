@@ -30,7 +30,7 @@ from statelake.state_core.connectors.sources import (
     OLD_KAFKA_STATE,
     READER_STATE,
     Coordinator,
-    Source,
+    SourceState,
     SplitElement,
 )
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
@@ -62,9 +62,9 @@ def coordinator(
 
 def source(
     elements: Sequence[SplitElement], state: bytes | None, operator: str = "records"
-) -> Source:
+) -> SourceState:
     """A source called `records`."""
-    return Source(f"id of {operator}", operator, tuple(elements), state)
+    return SourceState(f"id of {operator}", operator, tuple(elements), state)
 
 
 READ = coordinator(3, {0: ASSIGNED, 1: ASSIGNED, 2: UNASSIGNED})

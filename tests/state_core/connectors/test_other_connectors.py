@@ -17,7 +17,12 @@ from statelake.state_core.connectors.kinesis import KinesisEnumerator, read_kine
 from statelake.state_core.connectors.offsets import check_readers
 from statelake.state_core.connectors.pulsar import PulsarEnumerator, read_pulsar_enumerator
 from statelake.state_core.connectors.sinks import SINK_STATES, sink_of, sinks_of
-from statelake.state_core.connectors.sources import SOURCE_STATES, Source, SplitElement, sources_of
+from statelake.state_core.connectors.sources import (
+    SOURCE_STATES,
+    SourceState,
+    SplitElement,
+    sources_of,
+)
 from statelake.state_core.errors import EncodeError
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sources"
@@ -27,13 +32,13 @@ SINKS = ["iceberg-committer-1.9", "iceberg-sink-1.9", "paimon-committer-1.0", "d
 SOURCES = ["kinesis-source-5.1", "kinesis-consumer-5.1", "pulsar-source-4.1"]
 
 
-def source(name: str) -> Source:
+def source(name: str) -> SourceState:
     """The source of a golden savepoint that does not count."""
     (found,) = (one for one in sources_of(open_snapshot(GOLDEN / name)) if one.kind != "sequence")
     return found
 
 
-def shown(source: Source, names: Iterable[str]) -> list[tuple[Any, ...]]:
+def shown(source: SourceState, names: Iterable[str]) -> list[tuple[Any, ...]]:
     """Where each split is, and some of its columns."""
     return [
         (status, subtask, *(split.columns()[name] for name in names))

@@ -37,7 +37,7 @@ from statelake.state_core.connectors.sequences import (
 from statelake.state_core.connectors.sources import (
     OLD_KAFKA_STATE,
     READER_STATE,
-    Source,
+    SourceState,
     SplitElement,
 )
 from statelake.state_core.errors import EncodeError
@@ -185,7 +185,7 @@ def test_any_bytes_are_a_split_or_bytes(data: st.DataObject) -> None:
             split = SplitElement.of(StateElement(state, 0, 0, element)).split
             assert split.encode() in element
             assert split.columns()
-        source = Source("id", "source", (), element)
+        source = SourceState("id", "source", (), element)
         assert source.kind in {"kafka", "file", "sequence", "bytes"}
         assert source.coordinator is None or source.coordinator.encode() == element
         assert isinstance(source.waiting, tuple)

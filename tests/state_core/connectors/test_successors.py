@@ -18,7 +18,7 @@ from statelake.state_core.connectors.sources import (
     KINESIS_STATE,
     OLD_KAFKA_STATE,
     READER_STATE,
-    Source,
+    SourceState,
     SplitBytes,
     SplitElement,
     read_split,
@@ -33,7 +33,7 @@ ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/orders"
 NUMBER = "49590338271490256608559692538361571095921575989136588898"
 
 
-def source(name: str, state: str) -> Source:
+def source(name: str, state: str) -> SourceState:
     """The source of a golden savepoint that has a state of that name."""
     return next(
         one
@@ -42,7 +42,7 @@ def source(name: str, state: str) -> Source:
     )
 
 
-def after(old: Source, successor: Successor) -> Source:
+def after(old: SourceState, successor: Successor) -> SourceState:
     """The new source, as its bytes are read."""
     elements = tuple(
         SplitElement.of(StateElement(READER_STATE, *place, data))
@@ -144,9 +144,9 @@ def shard(
     return SplitElement.of(StateElement(KINESIS_STATE, number % 2, number, out.to_bytes()))
 
 
-def kinesis(*shards: SplitElement) -> Source:
+def kinesis(*shards: SplitElement) -> SourceState:
     """An old source of Kinesis."""
-    return Source("id", "records", shards, None)
+    return SourceState("id", "records", shards, None)
 
 
 def test_shards_of_all_kinds() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from statelake.state_core.plans.expressions import Held, evaluated, expression_of
-from statelake.state_core.plans.states import Place
+from statelake.state_core.plans.expressions import StoredColumn, evaluated, expression_of
+from statelake.state_core.plans.states import ValuePlace
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 
 COLUMNS = {
@@ -45,7 +45,7 @@ def search(null: str) -> dict[str, Any]:
 def computed(expression: dict[str, Any]) -> Any:
     """What an expression is in each row, or why that is not known."""
     held = [
-        Held("state", Place.VALUE, index, parse_logical_type(kind))
+        StoredColumn("state", ValuePlace.VALUE, index, parse_logical_type(kind))
         for index, kind in enumerate(COLUMNS)
     ]
     made = expression_of(expression, held)

@@ -21,7 +21,7 @@ from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.plans.lineage import lineage_of
 from statelake.state_core.plans.naming import nodes_by_uid
 from statelake.state_core.plans.plan import parse_plan
-from statelake.state_core.plans.states import Place, states_of
+from statelake.state_core.plans.states import ValuePlace, states_of
 from tests.integration.flink.sql_plans import GOLDEN
 from tests.integration.flink.sql_versions import GOLDEN as VERSIONS
 from tests.support.savepoints.sql_jobs import (
@@ -161,7 +161,7 @@ def test_accumulators_are_named_after_their_functions() -> None:
             for node in states_of(plan, lineage_of(plan)).values():
                 for state in node.states:
                     if state.name in ("accState", "window-aggs"):
-                        columns = state.rows[Place.VALUE]
+                        columns = state.rows[ValuePlace.VALUE]
                         found.add(plain_names([column.column for column in columns]))
     assert {
         ("sum_b", "max_c", "count_distinct_c", "distinct_c"),
@@ -319,4 +319,4 @@ def test_the_rows_of_a_session_are_named_in_flink_1() -> None:
     kept = states_of(plan, lineage_of(plan))[number]
     (state,) = kept.states
     assert (state.name, kept.key_names) == ("session-window-tvf-acc", ("b",))
-    assert [column.name for column in state.rows[Place.VALUE]][:3] == ["a", "b", "c"]
+    assert [column.name for column in state.rows[ValuePlace.VALUE]][:3] == ["a", "b", "c"]

@@ -25,7 +25,7 @@ from statelake.state_core.plans.matching import (
     worst,
 )
 from statelake.state_core.plans.plan import Plan, parse_plan
-from statelake.state_core.plans.states import Place, states_of
+from statelake.state_core.plans.states import ValuePlace, states_of
 from statelake.state_core.plans.unaided import flink_unaided
 from statelake.state_core.serializers.sql.types.logical_type_parser import parse_logical_type
 from tests.integration.flink.sql_plans import (
@@ -307,7 +307,7 @@ def test_the_least_and_greatest_of_short_texts_are_held_as_strings() -> None:
         node["aggCalls"][1]["type"] = given
         plan = parse_plan(json.dumps(changed), "plan")
         states = states_of(plan, lineage_of(plan))[node["id"]].states
-        kind = states[0].rows[Place.VALUE][1].type
+        kind = states[0].rows[ValuePlace.VALUE][1].type
         assert kind is not None
         assert kind.text == held
 
@@ -419,7 +419,7 @@ def test_each_call_has_its_bit_of_a_distinct_value(
     match = match_plans(*(_distinct(each, updates=updates) for each in (old, new)))
     (operator,) = (each for each in match.operators if each.node.kind == "group-aggregate")
     called = {"s": "SUM(", "c": "COUNT(", "a": "AVG("}
-    columns = operator.states[0].columns[Place.VALUE]
+    columns = operator.states[0].columns[ValuePlace.VALUE]
     found = "".join(
         each for each in new
         if all(column.fate is Fate.KEEPS for column in columns
@@ -527,7 +527,7 @@ def test_a_top_n_of_one_row_holds_that_row_alone() -> None:
     states = states_of(plan, lineage_of(plan))
     (rank,) = (each for each in states.values() if each.node.kind == "rank")
     assert [(each.name, list(each.rows)) for each in rank.states] == [
-        ("Top1-Rank-State", [Place.VALUE])
+        ("Top1-Rank-State", [ValuePlace.VALUE])
     ]
 
 

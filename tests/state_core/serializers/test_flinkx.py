@@ -37,8 +37,8 @@ from statelake.state_core.serializers.scala.flinkx_snapshots import (
     MappedSerializerSnapshot,
 )
 from statelake.state_core.serializers.scala.sealed import (
+    CaseObjectSerializer,
     SealedSerializer,
-    SingletonSerializer,
     labels_of,
 )
 from statelake.state_core.serializers.type_spec import parse_type
@@ -217,7 +217,7 @@ def test_labels_are_short_where_they_can_be() -> None:
 
 def test_values_of_no_type_are_refused() -> None:
     """A number and a label that no type has; a null where a value must be."""
-    one = SealedSerializer("It", [("A", LongSerializer()), ("B", SingletonSerializer("B"))], None)
+    one = SealedSerializer("It", [("A", LongSerializer()), ("B", CaseObjectSerializer("B"))], None)
     for data in (b"\2", b"\x80", b"\xff"):
         with pytest.raises(StateError, match="of It, which has 2"):
             read(one, data)
@@ -247,8 +247,8 @@ def test_types_are_migrated_by_their_labels() -> None:
     column = pa.array(values, first.arrow_type)
     assert migrate_column(first, more, column).to_pylist() == wanted
     assert migrate_value(first, more, values[0]) == wanted[0]
-    constants = SealedSerializer("It", [("A", SingletonSerializer("A"))], -128)
-    mixed = SealedSerializer("It", [("A", SingletonSerializer("A")), ("B", IntSerializer())], -128)
+    constants = SealedSerializer("It", [("A", CaseObjectSerializer("A"))], -128)
+    mixed = SealedSerializer("It", [("A", CaseObjectSerializer("A")), ("B", IntSerializer())], -128)
     names = pa.array(["A", None])
     assert migrate_column(constants, mixed, names).to_pylist() == [{"type": "A", "B": None}, None]
     assert migrate_value(constants, mixed, "A") == {"type": "A", "B": None}

@@ -22,10 +22,10 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.runtime.commit import PosixDisk
-from statelake.state_core.runtime.process import Job
+from statelake.state_core.runtime.process import StreamJob
 
 
-def assert_alike(job: Job, lake: Path, commit_to: Sequence[str]) -> int:
+def assert_alike(job: StreamJob, lake: Path, commit_to: Sequence[str]) -> int:
     """Check that every backend has the state of the last run; return the number of its pairs."""
     log = RunLog(Directory(str(lake)), job.name)
     run = log.runs()[-1]

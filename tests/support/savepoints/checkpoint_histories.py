@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from os import utime
 from pathlib import Path
 
-from statelake.pipelines.live.answers import Checkpoint, Checkpoints, FlinkJob
+from statelake.pipelines.live.answers import Checkpoint, FlinkJob, JobCheckpoints
 from statelake.state_core.formats.metadata.checkpoint_metadata import (
     CheckpointMetadata,
     OperatorMetadata,
@@ -103,13 +103,13 @@ class Cluster:
         known = [job for job in self.world.jobs if not job.forgotten]
         return [FlinkJob(job.id, "job", job.state, began, 0.0, 1, 1) for job in known]
 
-    def checkpoints(self, job_id: str) -> Checkpoints:
+    def checkpoints(self, job_id: str) -> JobCheckpoints:
         """Return the last ten checkpoints."""
         job = next(job for job in self.world.jobs if job.id == job_id)
         told = list(job.told)
         if job.under_way is not None:
             told.append(_told(job.under_way, "IN_PROGRESS", self.world.now, ""))
-        return Checkpoints(len(told), 0, job.restored_from, "", tuple(told[-10:]))
+        return JobCheckpoints(len(told), 0, job.restored_from, "", tuple(told[-10:]))
 
 
 class World:

@@ -28,7 +28,7 @@ from statelake.state_core.runtime.declarations import (
 )
 from statelake.state_core.runtime.declarations.findings import Finding
 from statelake.state_core.runtime.legality.restore_checks import check_restore
-from statelake.state_core.runtime.legality.stored_states import HeldOperator, HeldState
+from statelake.state_core.runtime.legality.stored_states import HeldOperator, StoredState
 from statelake.state_core.serializers.type_spec import parse_type
 
 __all__ = [
@@ -64,16 +64,16 @@ def encoded(meta: StateMetaInfo) -> bytes:
     return out.to_bytes()
 
 
-def held_state(declared: StateDeclaration, **more: Any) -> HeldState:
+def held_state(declared: StateDeclaration, **more: Any) -> StoredState:
     """What a job with this declaration leaves."""
     if isinstance(declared, BroadcastStateDeclaration):
         new = NewOperatorState(
             declared.name, (), "broadcast", declared.value_type.spec, declared.key_type.spec
         )
-        return HeldState(encoded(new.meta_info()), **more)
+        return StoredState(encoded(new.meta_info()), **more)
     if isinstance(declared, ListStateDeclaration) and declared.mode is not RedistributionMode.NONE:
         mode = declared.redistribution_strategy.value.lower()
-        return HeldState(
+        return StoredState(
             encoded(NewOperatorState(declared.name, (), mode, declared.type.spec).meta_info()),
             **more,
         )
@@ -87,10 +87,10 @@ def held_state(declared: StateDeclaration, **more: Any) -> HeldState:
         declared.key_type.spec if isinstance(declared, MapStateDeclaration) else "",
         with_ttl=declared.ttl is not None,
     )
-    return HeldState(encoded(keyed.meta_info(parse_type("String"))), **more)
+    return StoredState(encoded(keyed.meta_info(parse_type("String"))), **more)
 
 
-def held(*states: HeldState, uid: str = "u", key: str = "String", **more: Any) -> HeldOperator:
+def held(*states: StoredState, uid: str = "u", key: str = "String", **more: Any) -> HeldOperator:
     """An operator of two subtasks and 128 key groups."""
     serializer = serializer_entry(parse_type(key)).encoded if key else b""
     given = {"parallelism": 2, "max_parallelism": 128} | more

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Target:
+class _ImportTarget:
     """Where a savepoint is imported."""
 
     job: Job
@@ -48,7 +48,7 @@ def _import_target(
     snapshot_id: str | None,
     path_map: tuple[str, ...],
     engine: str,
-) -> _Target | None:
+) -> _ImportTarget | None:
     """Return where it is imported, if that is asked for, after a check of the names."""
     paths = PathMap.parse(path_map)
     if not lake_is_meant():
@@ -59,7 +59,7 @@ def _import_target(
 
     opened = Lake(lake).job(job, engine=engine)
     opened.check_name(snapshot_id)
-    return _Target(opened, snapshot_id, paths)
+    return _ImportTarget(opened, snapshot_id, paths)
 
 
 _import_options = gathered(
@@ -88,7 +88,7 @@ def savepoint(
     directory: str,
     form: str,
     timeout: timedelta,
-    target: _Target | None,
+    target: _ImportTarget | None,
     as_json_: bool,
 ) -> None:
     """Take a savepoint of a running job, which runs on.
@@ -130,7 +130,7 @@ def stop(
     drain: bool,
     form: str,
     timeout: timedelta,
-    target: _Target | None,
+    target: _ImportTarget | None,
     as_json_: bool,
 ) -> None:
     """Stop a job with a savepoint, and wait until it is over.
@@ -151,7 +151,7 @@ def stop(
     _finish("stopped with", location, target, as_json_)
 
 
-def _finish(did: str, location: str, target: _Target | None, quiet: bool) -> None:
+def _finish(did: str, location: str, target: _ImportTarget | None, quiet: bool) -> None:
     """Print where the savepoint is, and import it if `target` says so."""
     if not quiet:
         tell(f"{did} savepoint {location}", marked=location)

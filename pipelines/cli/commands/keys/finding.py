@@ -21,7 +21,7 @@ from statelake.pipelines.shown import cell_text, plain_rows, state_head, state_t
 from statelake.state_core.printable import brief
 
 if TYPE_CHECKING:
-    from statelake.state_core.model.finding import Found, Hit, Unsearched
+    from statelake.state_core.model.finding import Hit, SearchResult, Unsearched
 
 LONGEST_CELL = 200
 SHOWN_UNSEARCHED = 20  # for people; --json has all
@@ -89,7 +89,7 @@ def _row(hit: Hit) -> dict[str, Any]:
     return next(plain_rows(state_head(hit.operator, hit.state), hit.row, hit.state.layout))
 
 
-def _print_json(value: str, found: Found) -> None:
+def _print_json(value: str, found: SearchResult) -> None:
     hits = []
     for hit in found.hits:
         row = _row(hit)
@@ -101,7 +101,7 @@ def _print_json(value: str, found: Found) -> None:
     as_json({"value": value, "found": found.count, "hits": hits, "not_searched": unsearched})
 
 
-def _print(value: str, found: Found) -> None:
+def _print(value: str, found: SearchResult) -> None:
     shown = brief(value, LONGEST_CELL)
     if found.hits:
         rows = []

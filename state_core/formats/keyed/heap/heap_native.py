@@ -99,7 +99,7 @@ class HeapFile:
             CorruptSnapshotError: The bytes don't match the header.
             UnwalkableError: A state's values can't be walked.
         """
-        lost: list[_GroupReader] = []
+        lost: list[_HeapGroupReader] = []
         for span in self.spans:
             if key_groups is None or span.group in key_groups:
                 reader = yield from self._group(span)
@@ -108,13 +108,13 @@ class HeapFile:
         if lost:
             raise self._unwalkable(lost)
 
-    def _group(self, span: KeyGroupSpan) -> Generator[Entries, None, _GroupReader]:
+    def _group(self, span: KeyGroupSpan) -> Generator[Entries, None, _HeapGroupReader]:
         """Yield the entries of a key group; states with a value of unknown end are cut otherwise.
 
         Returns:
             The reader, which knows what was not found.
         """
-        reader = _GroupReader(self, span)
+        reader = _HeapGroupReader(self, span)
         while self.bare:
             held, state = list(reader.found()), reader.walking
             layouts = list(reader.file.layouts)
@@ -123,11 +123,11 @@ class HeapFile:
                 yield from held
                 return reader
             layouts[state] = self.bare[state]
-            reader = _GroupReader(replace(self, layouts=tuple(layouts)), span)
+            reader = _HeapGroupReader(replace(self, layouts=tuple(layouts)), span)
         yield from reader.found()
         return reader
 
-    def _unwalkable(self, lost: Sequence[_GroupReader]) -> UnwalkableError:
+    def _unwalkable(self, lost: Sequence[_HeapGroupReader]) -> UnwalkableError:
         """Return the error of key groups in which not all entries are found."""
         first, names = lost[0].problem, [state.name for state in self.header.states]
         assert first is not None  # noqa: S101 - by the caller
@@ -153,13 +153,13 @@ class HeapFile:
         """
         shortest = min(self.spans, key=lambda span: span.end - span.start)
         try:
-            reader = _GroupReader(self, shortest)
+            reader = _HeapGroupReader(self, shortest)
             return tuple(cut.state for cut in reader.cuts(())) if reader.complete else ()
         except StateError:
             return ()
 
 
-class _GroupReader(EntryWalker):
+class _HeapGroupReader(EntryWalker):
     """A walker over one key group."""
 
     where = "in the heap backend's own format"
@@ -198,7 +198,7 @@ class _GroupReader(EntryWalker):
         names += [f"{more} more"] if more > 0 else []
         return f"{', '.join(sorted(classes))}; state {', '.join(names)} {self.where}"
 
-    def emptied(self) -> _GroupReader:
+    def emptied(self) -> _HeapGroupReader:
         """Return the reader without the key group's content."""
         self.data = self.data[:0]
         return self

@@ -230,12 +230,12 @@ def recover_states(
         AmbiguousError: They can be cut in two ways, or in no way, or finding out takes too much
             work.
     """
-    search = _Search(data, frozenset(opaque), states, walk, places, order, borders)
+    search = _EntrySearch(data, frozenset(opaque), states, walk, places, order, borders)
     return search.run() if lost is None else search.sure(lost)
 
 
 @dataclass
-class _Search:
+class _EntrySearch:
     data: bytes
     opaque: frozenset[int]
     states: int

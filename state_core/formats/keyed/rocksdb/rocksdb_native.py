@@ -147,7 +147,7 @@ class RocksDBFiles:
         directory = tempfile.TemporaryDirectory(prefix=DIRECTORY)
         self._held.append(directory)
         _raise_open_files()
-        checked = _Descriptors()
+        checked = _OpenFiles()
         if self.lenient:
             self._held.append(checked)  # RocksDB opens a table again and again then
         try:
@@ -457,7 +457,7 @@ def _raise_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class _Descriptors:
+class _OpenFiles:
     """Files that stay open as long as this object exists."""
 
     def __init__(self) -> None:
@@ -480,7 +480,7 @@ class _CopiedSource(FileSource):
         return self.original
 
 
-def _place(directory: Path, name: str, source: ByteSource, checked: _Descriptors) -> ByteSource:
+def _place(directory: Path, name: str, source: ByteSource, checked: _OpenFiles) -> ByteSource:
     """Put a file where RocksDB expects it: a link to a whole local file, or otherwise a copy.
 
     A path could have become a link by the time RocksDB opens it, so the link points to the open

@@ -132,7 +132,7 @@ class OutputBatch:
         )
 
 
-class _Run:
+class _FileRun:
     """Consecutive files, read some blocks at a time."""
 
     def __init__(self, files: Sequence[SstFile], bounds: KeyBounds) -> None:
@@ -191,7 +191,7 @@ class FamilyTables:
     def __init__(
         self, runs: Sequence[Sequence[SstFile]], state: int, bounds: KeyBounds, prefix: int
     ) -> None:
-        all_runs = [_Run(files, bounds) for files in runs]
+        all_runs = [_FileRun(files, bounds) for files in runs]
         self.runs = [run for run in all_runs if run.spans]
         self.label, self.prefix = state, prefix
         self.bounds = np.frombuffer(bounds.first + (bounds.behind or b""), np.uint8)

@@ -89,7 +89,7 @@ def read_timers_header(source: ByteSource, spans: tuple[KeyGroupSpan, ...]) -> K
     Raises:
         SnapshotError: The first key group can't be read.
     """
-    reader = _GroupReader(source, spans[0])
+    reader = _TimerGroupReader(source, spans[0])
     keys, states = [], []
     for queue in reader.queues():
         reader.walk_all(queue)
@@ -116,11 +116,11 @@ class RawTimersFile(SpannedFile):
         ids = {state.name: index for index, state in enumerate(self.header.states)}
         for span in self.spans:
             if key_groups is None or span.group in key_groups:
-                yield from _GroupReader(self.source, span).run(ids)
+                yield from _TimerGroupReader(self.source, span).run(ids)
 
 
 @dataclass(frozen=True)
-class _Queue:
+class _TimerQueue:
     """The timers of one service and domain in one key group."""
 
     name: str
@@ -136,7 +136,7 @@ class _Queue:
         return (key, namespace, LongSerializer())
 
 
-class _GroupReader(EntryWalker):
+class _TimerGroupReader(EntryWalker):
     """A walker over one key group."""
 
     where = "among timers on the heap"
@@ -147,7 +147,7 @@ class _GroupReader(EntryWalker):
         source.read_into(span.start, self.data)
         self.at = 0
 
-    def queues(self) -> Iterator[_Queue]:
+    def queues(self) -> Iterator[_TimerQueue]:
         """Yield the queues; the caller moves behind a queue's timers before the next one."""
         source = self._input(Budget(self.data.size))
         if source.read_bytes(len(IDENTIFIER)) != IDENTIFIER:
@@ -169,11 +169,11 @@ class _GroupReader(EntryWalker):
                 head = self._input()
                 count = head.read_length("timers", TIMESTAMP_BYTES)
                 self.at += head.position
-                yield _Queue(f"{TIMER_PREFIX}{domain}_{service}", key, namespace, count)
+                yield _TimerQueue(f"{TIMER_PREFIX}{domain}_{service}", key, namespace, count)
         if self.at != self.data.size:
             raise self._input().fault(f"{self.data.size - self.at} bytes behind the last timer")
 
-    def walk_all(self, queue: _Queue) -> None:
+    def walk_all(self, queue: _TimerQueue) -> None:
         """Move behind a queue's timers."""
         for rows in _batches(queue.count):
             self._walk(queue.parts, rows)

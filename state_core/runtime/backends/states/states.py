@@ -95,7 +95,7 @@ class State(ABC, Generic[TableOf]):
         return self.serializer.read(DataInput(data, self.name))
 
 
-class _Single(State[ValueTable]):
+class _SingleState(State[ValueTable]):
     """A state with one entry for each key."""
 
     def get_internal(self) -> Any:
@@ -136,7 +136,7 @@ class _Single(State[ValueTable]):
             self.table.put(group, into, self._write(merged))
 
 
-class ValueState(_Single):
+class ValueState(_SingleState):
     """A value state."""
 
     def value(self) -> Any:
@@ -148,7 +148,7 @@ class ValueState(_Single):
         self.update_internal(value)
 
 
-class ReducingState(_Single):
+class ReducingState(_SingleState):
     """A reducing state: a function combines the stored value with each added one.
 
     Args:
@@ -187,7 +187,7 @@ class ReducingState(_Single):
         self._merge(target, sources, self.reduce)
 
 
-class AggregatingState(_Single):
+class AggregatingState(_SingleState):
     """An aggregating state: a function adds each value to the stored accumulator.
 
     Args:

@@ -167,15 +167,15 @@ class BlobStoreBackend(StateBackendFactory):
 
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
         """Return a manager that uploads the new files of these stores."""
-        return _Backup(self, context, stores)
+        return _BlobBackup(self, context, stores)
 
     def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
         """Return a manager that downloads the files of these stores."""
-        return _Restore(self, context, stores)
+        return _BlobRestore(self, context, stores)
 
     def admin(self) -> StateBackendAdmin:
         """Return an admin that checks that blobs can be stored, read and deleted."""
-        return _Admin(self.blobs)
+        return _BlobAdmin(self.blobs)
 
 
 def _indexes(
@@ -192,7 +192,7 @@ def _indexes(
     }
 
 
-class _Backup(TaskBackupManager):
+class _BlobBackup(TaskBackupManager):
     def __init__(
         self, backend: BlobStoreBackend, context: TaskContext, stores: Iterable[str]
     ) -> None:
@@ -358,7 +358,7 @@ class _Backup(TaskBackupManager):
             yield marker, index
 
 
-class _Restore(TaskRestoreManager):
+class _BlobRestore(TaskRestoreManager):
     def __init__(
         self, backend: BlobStoreBackend, context: TaskContext, stores: Iterable[str]
     ) -> None:
@@ -411,7 +411,7 @@ class _Restore(TaskRestoreManager):
             )
 
 
-class _Admin(StateBackendAdmin):
+class _BlobAdmin(StateBackendAdmin):
     PROBE = "probe"
 
     def __init__(self, blobs: BlobStore) -> None:

@@ -106,15 +106,15 @@ class ChangelogBackend(StateBackendFactory):
 
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
         """Return a manager that appends the changes of these stores."""
-        return _Backup(self, context, stores)
+        return _ChangelogBackup(self, context, stores)
 
     def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
         """Return a manager that applies the changes of these stores."""
-        return _Restore(self, context, stores)
+        return _ChangelogRestore(self, context, stores)
 
     def admin(self) -> StateBackendAdmin:
         """Return an admin that creates and checks the streams."""
-        return _Admin(self)
+        return _ChangelogAdmin(self)
 
 
 def _markers(context: TaskContext, checkpoint: Checkpoint | None) -> dict[str, ChangelogMarker]:
@@ -185,7 +185,7 @@ def _checksum(before: int, key: bytes, value: bytes | None) -> int:
     return zlib.crc32(value or b"", zlib.crc32(key, zlib.crc32(head, before)))
 
 
-class _Backup(TaskBackupManager):
+class _ChangelogBackup(TaskBackupManager):
     def __init__(
         self, backend: ChangelogBackend, context: TaskContext, stores: Iterable[str]
     ) -> None:
@@ -262,7 +262,7 @@ class _Backup(TaskBackupManager):
             log.close()
 
 
-class _Restore(TaskRestoreManager):
+class _ChangelogRestore(TaskRestoreManager):
     def __init__(
         self, backend: ChangelogBackend, context: TaskContext, stores: Iterable[str]
     ) -> None:
@@ -329,7 +329,7 @@ class _Restore(TaskRestoreManager):
             log.close()
 
 
-class _Admin(StateBackendAdmin):
+class _ChangelogAdmin(StateBackendAdmin):
     def __init__(self, backend: ChangelogBackend) -> None:
         self._backend = backend
 

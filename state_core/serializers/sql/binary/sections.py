@@ -40,8 +40,8 @@ from statelake.state_core.serializers.framework.columns import (
 from statelake.state_core.serializers.sql.binary.columns import pad, write_states
 from statelake.state_core.serializers.sql.binary.slots import (
     OF_THEIR_OWN,
-    Places,
     SlotFormat,
+    SlotPlaces,
     Slots,
 )
 
@@ -150,7 +150,7 @@ class RowFormat(SectionFormat):
             if more is not None:
                 behind += more
             slots = base + (self.mask_bytes + 8 * index)
-            field.encode(column, Places(target.out, slots, state, base, OF_THEIR_OWN, targets))
+            field.encode(column, SlotPlaces(target.out, slots, state, base, OF_THEIR_OWN, targets))
         target.position += sizes
 
 
@@ -230,7 +230,7 @@ class ArrayFormat(SectionFormat):
             within = offsets_of(more)
             behind = base + pad(heads + counts * width)
             targets = behind[owner] + within[:-1] - within[first[:-1]][owner]
-        self.element.encode(items, Places(target.out, slots, state, base, owner, targets))
+        self.element.encode(items, SlotPlaces(target.out, slots, state, base, owner, targets))
         target.position += sizes
 
 
@@ -301,7 +301,7 @@ class ReferenceFormat(SlotFormat):
         """Return the size of each section."""
         return pad(self.section.sizes(values, (state == VALUE).astype(np.uint8)))
 
-    def encode(self, values: pa.Array, places: Places) -> None:
+    def encode(self, values: pa.Array, places: SlotPlaces) -> None:
         """Write the section at its target."""
         valid = (places.state == VALUE).astype(np.uint8)
         sizes = self.section.sizes(values, valid)

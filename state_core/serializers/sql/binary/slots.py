@@ -1,7 +1,7 @@
 """Slots of Flink SQL's binary format: numbers, and references to longer values.
 
 A `SlotFormat` is the form that one SQL type has in a slot of a row or an array. It reads a field
-of many sections at once (`Slots`) into an Arrow column, and writes it back (`Places`). A value
+of many sections at once (`Slots`) into an Arrow column, and writes it back (`SlotPlaces`). A value
 that the column can't hold (a TIMESTAMP of the year 20000, a DECIMAL of more digits than its type
 has) becomes null there, and its row is marked inexact, so that its exact bytes are kept beside it.
 
@@ -98,7 +98,7 @@ class Slots:
 
 
 @dataclass(frozen=True)
-class Places:
+class SlotPlaces:
     """One field of many sections, for writing into a zeroed buffer.
 
     Attributes:
@@ -134,7 +134,7 @@ class SlotFormat(ABC):
         """Read the column."""
 
     @abstractmethod
-    def encode(self, values: pa.Array, places: Places) -> None:
+    def encode(self, values: pa.Array, places: SlotPlaces) -> None:
         """Write the column, after `reserve` has checked it."""
 
     def reserve(self, values: pa.Array, state: U8Array) -> I64Array | None:
@@ -162,7 +162,7 @@ class NumberFormat(SlotFormat):
         """Read the numbers, zero where null."""
         return slots.column(self.arrow_type, read_numbers(slots, self.width))
 
-    def encode(self, values: pa.Array, places: Places) -> None:
+    def encode(self, values: pa.Array, places: SlotPlaces) -> None:
         """Write the numbers."""
         _, write, dtype = _NUMBERS[self.width]
         write(fixed_values(values, dtype), places.state, places.slots, places.out)
@@ -182,7 +182,7 @@ class BooleanFormat(SlotFormat):
         bitmap, nulls = state_validity(slots.state)
         return pa.Array.from_buffers(pa.bool_(), len(flags), [bitmap, bits], nulls)
 
-    def encode(self, values: pa.Array, places: Places) -> None:
+    def encode(self, values: pa.Array, places: SlotPlaces) -> None:
         """Write bits as bytes."""
         flags = np.asarray(values.fill_null(False)).astype(np.uint8)
         writing.write_slots8(flags, places.state, places.slots, places.out)
@@ -216,7 +216,7 @@ class SmallTimestampFormat(SlotFormat):
         """Reserve nothing, and refuse values finer than milliseconds."""
         millis_of(values, state)
 
-    def encode(self, values: pa.Array, places: Places) -> None:
+    def encode(self, values: pa.Array, places: SlotPlaces) -> None:
         """Write milliseconds."""
         millis = millis_of(values, places.state)
         writing.write_slots64(millis, places.state, places.slots, places.out)
@@ -243,7 +243,7 @@ class WideTimestampFormat(SlotFormat):
         sizes: I64Array = (state == VALUE).astype(np.int64) * 8
         return sizes
 
-    def encode(self, values: pa.Array, places: Places) -> None:
+    def encode(self, values: pa.Array, places: SlotPlaces) -> None:
         """Write nanoseconds into the slot, and milliseconds at the target."""
         writing.write_wide_timestamps(
             fixed_values(values, np.int64), places.state, places.slots, places.base, places.owner,
@@ -265,7 +265,7 @@ class SmallDecimalFormat(SlotFormat):
         binary_values.widen_decimals(unscaled, limit, slots.state, words, slots.inexact)
         return slots.column(self.arrow_type, words)
 
-    def encode(self, values: pa.Array, places: Places) -> None:
+    def encode(self, values: pa.Array, places: SlotPlaces) -> None:
         """Write the low 64 bits."""
         low = np.ascontiguousarray(decimal_words(values)[::2]).view(np.int64)
         writing.write_slots64(low, places.state, places.slots, places.out)
@@ -296,7 +296,7 @@ class WideDecimalFormat(SlotFormat):
         sizes: I64Array = (state == VALUE).astype(np.int64) * 16
         return sizes
 
-    def encode(self, values: pa.Array, places: Places) -> None:
+    def encode(self, values: pa.Array, places: SlotPlaces) -> None:
         """Write as few bytes as hold the number."""
         words = decimal_words(values)
         lengths = np.empty(len(values), np.int64)
@@ -330,7 +330,7 @@ class BinaryFormat(SlotFormat):
         sizes = np.where(state == VALUE, variable_sizes(values), 0)
         return pad(np.where(sizes > binary_values.MAX_INLINE, sizes, 0) if self.inline else sizes)
 
-    def encode(self, values: pa.Array, places: Places) -> None:
+    def encode(self, values: pa.Array, places: SlotPlaces) -> None:
         """Write the bytes as they are."""
         offsets, data = variable_values(values)
         if self.inline:

@@ -14,7 +14,7 @@ from statelake.pipelines.lake.catalog.recorded_channels import recorded_channels
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.share.sampling import Sample
-from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.lake.share.sharing import SharedForm
 from statelake.pipelines.requests.imports import Import
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.formats.channels import channels_of, records_in_flight
@@ -120,7 +120,7 @@ def test_what_the_command_says(tmp_path: Path) -> None:
 def test_a_sample_is_without_them(tmp_path: Path) -> None:
     """They are of all keys: refused with a sample, unless they are left out."""
     lake, _ = imported("flink-2.3.0", tmp_path)
-    sharing = Sharing(Sample(0.5, 1))
+    sharing = SharedForm(Sample(0.5, 1))
     with pytest.raises(UnsupportedFormatError, match="there is the channel state of"):
         export_snapshot(lake, "job", "s", tmp_path / "out", sharing=sharing, engine="local")
     done = export_snapshot(

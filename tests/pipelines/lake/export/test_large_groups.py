@@ -21,7 +21,7 @@ from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.export.large_groups import GroupPiece
 from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.lake.share.mask_file import read_mask
-from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.lake.share.sharing import SharedForm
 from statelake.pipelines.lake.tables import data_files as unit_writer
 from statelake.state_core.formats.keyed.unified import unified_file
 from statelake.state_core.formats.writing import spills
@@ -123,7 +123,7 @@ def test_new_key_groups_are_put_together_from_pieces(
     (tmp_path / "mask").write_text(MASK)
     options = {
         "max_parallelism": None if masked else 60,
-        "sharing": Sharing(mask=read_mask(str(tmp_path / "mask"))) if masked else None,
+        "sharing": SharedForm(mask=read_mask(str(tmp_path / "mask"))) if masked else None,
         "compression": compression,
     }
     export_snapshot(lake, "j", "s", tmp_path / "whole", engine="local", **options)

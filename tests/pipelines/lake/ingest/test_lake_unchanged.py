@@ -14,7 +14,7 @@ import pytest
 from statelake import NewKeyedState, NewOperator, write_snapshot
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.edit.committing import commit_snapshot
-from statelake.pipelines.lake.ingest.import_slice import TableTarget, _Slice
+from statelake.pipelines.lake.ingest.import_slice import TableTarget, _ImportSlice
 from statelake.pipelines.lake.ingest.import_targets import known_tables
 from statelake.pipelines.lake.ingest.importing import ImportResult, import_snapshot
 from statelake.pipelines.lake.tables.file_spans import Partitioning
@@ -237,13 +237,13 @@ class TestIdenticalBytes:
     def reads(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """The operators of which entries were read."""
         reads: list[str] = []
-        original = _Slice._entries
+        original = _ImportSlice._entries
 
-        def entries_of(of: _Slice) -> Iterator[tuple[KeyedFile, Entries]]:
+        def entries_of(of: _ImportSlice) -> Iterator[tuple[KeyedFile, Entries]]:
             reads.append(of.task.operator_id)
             return original(of)
 
-        monkeypatch.setattr(_Slice, "_entries", entries_of)
+        monkeypatch.setattr(_ImportSlice, "_entries", entries_of)
         return reads
 
     @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.share.mask_file import read_mask
 from statelake.pipelines.lake.share.sampling import Sample
-from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.lake.share.sharing import SharedForm
 from statelake.state_core.errors import (
     EncodeError,
     NotFoundError,
@@ -102,14 +102,14 @@ def orders() -> NewOperator:
     )  # fmt: skip
 
 
-def mask(tmp_path: Path, **said: Any) -> Sharing:
+def mask(tmp_path: Path, **said: Any) -> SharedForm:
     """What a file says."""
     path = tmp_path / "mask.yaml"
     path.write_text(yaml.safe_dump({"secret": {"env": "MASK_SECRET"}, **said}), "utf-8")
-    return Sharing(mask=read_mask(str(path)))
+    return SharedForm(mask=read_mask(str(path)))
 
 
-def all_masked(tmp_path: Path, how: str = "format", ids: str = "format") -> Sharing:
+def all_masked(tmp_path: Path, how: str = "format", ids: str = "format") -> SharedForm:
     """A mask of all names and numbers; rows keep their numbers, so that they are known again."""
     return mask(
         tmp_path,
@@ -124,7 +124,7 @@ def all_masked(tmp_path: Path, how: str = "format", ids: str = "format") -> Shar
     )  # fmt: skip
 
 
-def export(lake: Catalog, sharing: Sharing, to: Path, **options: Any) -> Path:
+def export(lake: Catalog, sharing: SharedForm, to: Path, **options: Any) -> Path:
     """Export a snapshot to others."""
     export_snapshot(lake, "orders", "s", to, sharing=sharing, engine=LOCAL, **options)
     return to
@@ -239,7 +239,7 @@ def test_masked_keys_are_in_their_key_groups(
 def test_a_masked_sample_is_a_part_of_the_whole(lake: Catalog, tmp_path: Path) -> None:
     """First the keys are chosen, as they were, and then masked."""
     whole = export(lake, all_masked(tmp_path), tmp_path / "whole")
-    sharing = Sharing(Sample(0.2), all_masked(tmp_path).mask)
+    sharing = SharedForm(Sample(0.2), all_masked(tmp_path).mask)
     part = export(lake, sharing, tmp_path / "part")
     for operator, state in (("customers", "person"), ("orders", "friends")):
         everything, some = (
@@ -538,7 +538,7 @@ def test_every_type_that_has_a_format(tmp_path: Path) -> None:
     # some instants are finer than a microsecond, which only exact bytes hold
     with pytest.raises(EncodeError, match=r"\d+ rows have a value that the column does not hold"):
         export(lake, sharing, tmp_path / "refused")
-    to = export(lake, Sharing(None, sharing.mask, leave_out=True), tmp_path / "out")
+    to = export(lake, SharedForm(None, sharing.mask, leave_out=True), tmp_path / "out")
     assert check_snapshot(to).faults == ()
     for name in names:
         before = {row["key"]: row["value"] for row in table(TYPES, "types", name)}
@@ -555,7 +555,7 @@ def test_raw_state_is_left_out_or_refused(tmp_path: Path) -> None:
     sharing = mask(tmp_path, others="keep")
     with pytest.raises(UnsupportedFormatError, match="raw operator state of operator opstate"):
         export(lake, sharing, tmp_path / "out")
-    export(lake, Sharing(sharing.sample, sharing.mask, leave_out=True), tmp_path / "out")
+    export(lake, SharedForm(sharing.sample, sharing.mask, leave_out=True), tmp_path / "out")
     assert b"only the job can read this" not in content_of(tmp_path / "out")
 
 

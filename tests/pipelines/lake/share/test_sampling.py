@@ -14,7 +14,7 @@ from statelake import NewKeyedState, NewOperator, NewOperatorState, open_snapsho
 from statelake.pipelines.lake.catalog.catalog import Catalog
 from statelake.pipelines.lake.export.exporting import export_snapshot
 from statelake.pipelines.lake.share.sampling import Sample
-from statelake.pipelines.lake.share.sharing import Sharing
+from statelake.pipelines.lake.share.sharing import SharedForm
 from statelake.state_core.errors import UnsupportedFormatError
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.integrity import check_snapshot
@@ -63,7 +63,7 @@ def keys_of(savepoint: Path, operator: str, state: str) -> set[str]:
 
 def export(lake: Catalog, to: Path, share: float, seed: int = 0, **options: Any) -> Path:
     """Export a sample."""
-    sharing = Sharing(Sample(share, seed))
+    sharing = SharedForm(Sample(share, seed))
     export_snapshot(lake, "orders", "s", to, sharing=sharing, engine=LOCAL, **options)
     return to
 
@@ -134,7 +134,7 @@ def test_state_without_structure_is_refused_or_left_out(lake: Catalog, tmp_path:
     with pytest.raises(UnsupportedFormatError, match="raw keyed state of operator first") as error:
         export(other, tmp_path / "out", 0.1)
     assert "--leave-out-opaque" in str(error.value)
-    sharing = Sharing(Sample(0.1), leave_out=True)
+    sharing = SharedForm(Sample(0.1), leave_out=True)
     done = export_snapshot(other, "orders", "s", tmp_path / "out", sharing=sharing, engine=LOCAL)
     assert done.left_out == ["the raw keyed state of operator first, which can't be sampled"]
     assert b"raw keyed state" not in (tmp_path / "out" / "_metadata").read_bytes()

@@ -6,10 +6,10 @@ import pytest
 
 from statelake.state_core.errors import LegalityError
 from statelake.state_core.runtime.declarations import (
+    InputSide,
     JobDeclaration,
     OperatorDeclaration,
     RedistributionStrategy,
-    Side,
     StateDeclarations,
     StreamKind,
     declare_operator,
@@ -119,13 +119,13 @@ def test_what_is_wrong_without_any_state() -> None:
 def test_a_state_is_declared_before_it_is_used() -> None:
     """At run time, another state of that name is as good as none."""
     operator = declare_operator("u", "F", [K, K], [COUNT], first_states=[OFFSETS])
-    assert refusal(operator, Side.SECOND, COUNT, Access.WRITE) is None
+    assert refusal(operator, InputSide.SECOND, COUNT, Access.WRITE) is None
     other = StateDeclarations.value_state("count", str)
-    error = refusal(operator, Side.FIRST, other, Access.READ)
+    error = refusal(operator, InputSide.FIRST, other, Access.READ)
     assert error is not None
     assert "not declared" in str(error)
-    assert refusal(operator, Side.FIRST, OFFSETS, Access.WRITE) is None
-    error = refusal(operator, Side.SECOND, OFFSETS, Access.READ)
+    assert refusal(operator, InputSide.FIRST, OFFSETS, Access.WRITE) is None
+    error = refusal(operator, InputSide.SECOND, OFFSETS, Access.READ)
     assert str(error) == (
         "operator 'u' (F), state 'offsets': the state is not declared for the second input;"
         " it is for the first input"

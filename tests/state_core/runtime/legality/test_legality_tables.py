@@ -13,9 +13,9 @@ import pytest
 
 from statelake.state_core.errors import LegalityError
 from statelake.state_core.runtime.declarations import (
+    InputSide,
     RedistributionMode,
     RedistributionStrategy,
-    Side,
     StateDeclaration,
     StateDeclarations,
     StreamKind,
@@ -47,7 +47,7 @@ TWO = """
     B + K   | 1 | 1 | x | x | x | r
     B + NK  |   | 1 | x |   | x | r
 """
-SIDES = {1: (Side.ONLY,), 2: (Side.FIRST, Side.SECOND)}
+SIDES = {1: (InputSide.ONLY,), 2: (InputSide.FIRST, InputSide.SECOND)}
 KINDS = {kind.short: kind for kind in StreamKind} | {kind.value: kind for kind in StreamKind}
 STATES: dict[RedistributionMode, list[StateDeclaration]] = {
     RedistributionMode.NONE: [
@@ -66,7 +66,7 @@ STATES: dict[RedistributionMode, list[StateDeclaration]] = {
 Inputs = tuple[StreamKind, ...]
 
 
-def expected() -> dict[tuple[Inputs, Side, RedistributionMode], str]:
+def expected() -> dict[tuple[Inputs, InputSide, RedistributionMode], str]:
     """What the specification says: `x`, `1` inside apply only, `r` read only, or nothing."""
     found = {}
     for line in filter(str.strip, (ONE + TWO).splitlines()):
@@ -90,17 +90,17 @@ CELLS = [
 ROWS = sorted({entry[0] for entry in EXPECTED}, key=str)
 
 
-def faults(inputs: Inputs, state: StateDeclaration, side: Side | None = None) -> list[Finding]:
+def faults(inputs: Inputs, state: StateDeclaration, side: InputSide | None = None) -> list[Finding]:
     """What is said of one function with one state, for a side or for all."""
-    states = [state] if side in (None, Side.ONLY) else []
+    states = [state] if side in (None, InputSide.ONLY) else []
     return check_operator(
         declare_operator(
             "u",
             "F",
             inputs,
             states,
-            first_states=[state] if side is Side.FIRST else [],
-            second_states=[state] if side is Side.SECOND else [],
+            first_states=[state] if side is InputSide.FIRST else [],
+            second_states=[state] if side is InputSide.SECOND else [],
         )
     )
 
@@ -112,7 +112,9 @@ def test_all_cells_are_expected() -> None:
 
 
 @pytest.mark.parametrize(("inputs", "side", "mode", "said"), CELLS)
-def test_a_cell_at_build(inputs: Inputs, side: Side, mode: RedistributionMode, said: str) -> None:
+def test_a_cell_at_build(
+    inputs: Inputs, side: InputSide, mode: RedistributionMode, said: str
+) -> None:
     """A state of every kind, declared for that side alone, is a fault where the cell is blank."""
     for state in STATES[mode]:
         found = faults(inputs, state, side)
@@ -126,7 +128,7 @@ def test_a_cell_at_build(inputs: Inputs, side: Side, mode: RedistributionMode, s
 
 @pytest.mark.parametrize(("inputs", "side", "mode", "said"), CELLS)
 def test_a_cell_at_run_time(
-    inputs: Inputs, side: Side, mode: RedistributionMode, said: str
+    inputs: Inputs, side: InputSide, mode: RedistributionMode, said: str
 ) -> None:
     """Write, read, or nothing, outside and inside of `apply_to_all_partitions`."""
     wanted = {
@@ -141,7 +143,7 @@ def test_a_cell_at_run_time(
 
 @pytest.mark.parametrize(("inputs", "side", "mode", "said"), CELLS)
 def test_a_refusal_says_why(
-    inputs: Inputs, side: Side, mode: RedistributionMode, said: str
+    inputs: Inputs, side: InputSide, mode: RedistributionMode, said: str
 ) -> None:
     """An error exactly where the access does not reach, with a way out for each."""
     (state, *_) = STATES[mode]
@@ -201,9 +203,9 @@ def test_inputs_without_a_row_are_refused(inputs: Inputs) -> None:
 def test_a_side_that_is_not_there_is_no_question() -> None:
     """One input has no second side; that is a mistake of the caller, not an answer."""
     with pytest.raises(LegalityError, match="Keyed has no side SECOND"):
-        cell((K,), Side.SECOND, RedistributionMode.NONE)
+        cell((K,), InputSide.SECOND, RedistributionMode.NONE)
     with pytest.raises(LegalityError, match=r"K \+ K has no side ONLY"):
-        access((K, K), Side.ONLY, RedistributionMode.NONE)
+        access((K, K), InputSide.ONLY, RedistributionMode.NONE)
 
 
 def test_the_documentation_is_what_the_tables_say() -> None:

@@ -32,7 +32,7 @@ from statelake.state_core.runtime.declarations import (
 )
 from statelake.state_core.runtime.declarations.findings import Severity
 from statelake.state_core.runtime.legality.restore_checks import _Check, check_restore
-from statelake.state_core.runtime.legality.stored_states import HeldState, held_operators
+from statelake.state_core.runtime.legality.stored_states import StoredState, held_operators
 from statelake.state_core.serializers.framework.compatibility import unknown
 from statelake.state_core.serializers.type_spec import parse_type
 from tests.support.jobs.declared_jobs import KINDS, OPERATORS
@@ -153,20 +153,22 @@ def test_states_of_version_two_register_their_parts() -> None:
             {KEYED_STATE_TYPE: declaration.kind.upper()},
             {NAMESPACE_SERIALIZER: void, **parts},
         )
-        assert check(declared(declaration), held(HeldState(encoded(meta)))) == []
+        assert check(declared(declaration), held(StoredState(encoded(meta)))) == []
     other = of.map_state("s", int, int)
     meta = replace(
         meta,
         options={KEYED_STATE_TYPE: "MAP"},
         serializers=meta.serializers | {USER_KEY_SERIALIZER: text},
     )
-    assert said(check(declared(other), held(HeldState(encoded(meta))))) == [("fault", "type", "s")]
+    assert said(check(declared(other), held(StoredState(encoded(meta))))) == [
+        ("fault", "type", "s")
+    ]
 
 
 def test_a_namespace_is_no_declared_states() -> None:
     """A window's state can't become that of a process function."""
     windowed = NewKeyedState("s", (), "value", "Long", namespace="TimeWindow")
-    meta = HeldState(encoded(windowed.meta_info(parse_type("String"))))
+    meta = StoredState(encoded(windowed.meta_info(parse_type("String"))))
     (found,) = check(declared(of.value_state("s", int)), held(meta))
     assert (found.fault, found.rule) == (True, "type")
     assert "namespace" in found.problem
@@ -176,12 +178,12 @@ def test_a_kind_that_is_not_told_is_not_compared() -> None:
     """Old savepoints do not say what a keyed state was; its type is compared as ever."""
     state = of.reducing_state("s", int, "operator:add")
     meta = replace(held_state(state).meta, options={KEYED_STATE_TYPE: "UNKNOWN"})
-    assert check(declared(state), held(HeldState(encoded(meta)))) == []
-    other = check(declared(of.value_state("s", str)), held(HeldState(encoded(meta))))
+    assert check(declared(state), held(StoredState(encoded(meta)))) == []
+    other = check(declared(of.value_state("s", str)), held(StoredState(encoded(meta))))
     assert said(other) == [("fault", "type", "s")]
     folding = replace(meta, options={KEYED_STATE_TYPE: "FOLDING"})
     aggregating = of.aggregating_state("s", "a:b", int)
-    assert said(check(declared(aggregating), held(HeldState(encoded(folding))))) == [
+    assert said(check(declared(aggregating), held(StoredState(encoded(folding))))) == [
         ("fault", "kind", "s")
     ]
 
@@ -235,7 +237,7 @@ def test_states_that_are_new_or_no_longer_declared() -> None:
     """Both are warnings: one begins empty, the other is kept and never read; timers are neither."""
     old, new = of.value_state("old", int), of.value_state("new", int)
     timers = NewKeyedState.timers("event", ())
-    queue = HeldState(encoded(timers.meta_info(parse_type("String"))))
+    queue = StoredState(encoded(timers.meta_info(parse_type("String"))))
     found = check(declared(new), held(held_state(old), queue))
     assert said(found) == [("warning", "new_state", "new"), ("warning", "extra_state", "old")]
     assert "kept" in found[1].problem

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from statelake.state_core.errors import KeyGroupError
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.runtime.backends import BackendConfiguration, heap_backend
-from statelake.state_core.runtime.declarations import Side, StateDeclaration, StreamKind
+from statelake.state_core.runtime.declarations import InputSide, StateDeclaration, StreamKind
 from statelake.state_core.runtime.process import (
     Collector,
     OneInputBatchProcessFunction,
@@ -69,7 +69,7 @@ def test_the_same_as_record_by_record(batches: list[list[int]]) -> None:
     one.open()
     many.open()
     for keys in batches:
-        one.process(Side.ONLY, [{"at": None}] * len(keys), keys)
+        one.process(InputSide.ONLY, [{"at": None}] * len(keys), keys)
         records = pa.RecordBatch.from_arrays([pa.nulls(len(keys))], ["at"])
         many.process_batch(pa.array(keys), records)
     assert counts_of(one) == counts_of(many)

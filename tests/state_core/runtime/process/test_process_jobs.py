@@ -9,7 +9,7 @@ import pytest
 
 from statelake.state_core.errors import DeclarationError, LegalityError
 from statelake.state_core.runtime.declarations import StreamKind
-from statelake.state_core.runtime.process import Job
+from statelake.state_core.runtime.process import StreamJob
 from statelake.state_core.runtime.process.jobs import Stream
 from tests.support.jobs.process_functions import Alerting, Counting, Joining
 
@@ -19,7 +19,7 @@ OUT = {"key": pa.int64(), "count": pa.int64()}
 def test_a_job_of_two_inputs() -> None:
     """The broadcast side is the first, on whichever side it was written."""
     for swapped in (False, True):
-        job = Job("alerts", max_parallelism=64)
+        job = StreamJob("alerts", max_parallelism=64)
         orders = job.source("orders", "lake/orders", event_time="at", delay="5s").key_by("c", int)
         rules = job.source("rules", "rules.jsonl").broadcast()
         one, two = (orders, rules) if swapped else (rules, orders)
@@ -38,7 +38,7 @@ def test_a_job_of_two_inputs() -> None:
 
 def test_operators_follow_one_another() -> None:
     """What one gives is read by the next."""
-    job = Job("counts")
+    job = StreamJob("counts")
     words = job.source("words", "words.parquet").key_by("word", "String")
     counts = words.process(Counting(), uid="count", output=OUT)
     assert isinstance(counts, Stream)
@@ -52,20 +52,20 @@ def test_operators_follow_one_another() -> None:
 
 def test_an_illegal_state_is_found_when_the_job_is_built() -> None:
     """Keyed state over a stream without keys."""
-    job = Job("counts")
+    job = StreamJob("counts")
     job.source("words", "words.jsonl").process(Counting(), uid="count", output=OUT)
     with pytest.raises(LegalityError, match=r"count.*NONE over Non-Keyed"):
         job.build()
 
 
-def two_keys(job: Job) -> object:
+def two_keys(job: StreamJob) -> object:
     """Of two types."""
     one = job.source("a", "x.jsonl").key_by("k", "Long")
     two = job.source("b", "x.jsonl").key_by("k", "String")
     return one.connect_and_process(two, Joining(), uid="u", output=OUT)
 
 
-WRONG: dict[str, tuple[Callable[[Job], object], str]] = {
+WRONG: dict[str, tuple[Callable[[StreamJob], object], str]] = {
     "name": (lambda job: job.source("no/name", "x"), "letters, digits"),
     "taken": (lambda job: (job.source("a", "x"), job.source("a", "y")), "two parts"),
     "format": (lambda job: job.source("a", "x", format="csv"), "delta, parquet, json"),
@@ -92,12 +92,12 @@ def test_what_is_wrong_is_said(what: str) -> None:
     """Where, and what to do."""
     build, words = WRONG[what]
     with pytest.raises(DeclarationError, match=words):
-        build(Job("job"))
+        build(StreamJob("job"))
 
 
 def test_streams_of_two_jobs() -> None:
     """Do not meet."""
-    one, two = Job("one"), Job("two")
+    one, two = StreamJob("one"), StreamJob("two")
     rules = one.source("rules", "x").broadcast()
     orders = two.source("orders", "x").key_by("k", "Long")
     with pytest.raises(DeclarationError, match="two jobs"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import LegalityError
-from statelake.state_core.runtime.declarations import Side, StateDeclaration, StreamKind
+from statelake.state_core.runtime.declarations import InputSide, StateDeclaration, StreamKind
 from statelake.state_core.runtime.process import (
     Collector,
     NonPartitionedContext,
@@ -39,7 +39,7 @@ def test_records_by_key() -> None:
     """Each with its own state, in their order."""
     operator = operator_of(Counting(), K)
     operator.open()
-    operator.process(Side.ONLY, [{"at": None}] * 5, [7, 8, 7, 7, 8])
+    operator.process(InputSide.ONLY, [{"at": None}] * 5, [7, 8, 7, 7, 8])
     assert taken(operator) == [(7, 1), (8, 1), (7, 2), (7, 3), (8, 2)]
 
 
@@ -47,7 +47,7 @@ def test_timers_fire_by_time_and_with_their_key() -> None:
     """Event timers up to the watermark, in order of time; then the function is told itself."""
     operator = operator_of(Counting(), K)
     operator.open()
-    operator.process(Side.ONLY, [{"at": 30}, {"at": 10}, {"at": 99}], [1, 2, 1])
+    operator.process(InputSide.ONLY, [{"at": 30}, {"at": 10}, {"at": 99}], [1, 2, 1])
     taken(operator)
     operator.advance_watermark(40)
     assert taken(operator) == [("event", 2, 10, 1), ("event", 1, 30, 2), ("watermark", 40, None)]
@@ -59,7 +59,7 @@ def test_processing_timers_of_the_past_fire() -> None:
     """Only those that are due at the time of the run."""
     operator = operator_of(Counting(), K)
     operator.open()
-    operator.process(Side.ONLY, [{"at": 0}, {"at": -5}, {"at": 1}], [1, 2, 3])
+    operator.process(InputSide.ONLY, [{"at": 0}, {"at": -5}, {"at": 1}], [1, 2, 3])
     taken(operator)
     operator.fire_processing_timers()
     assert taken(operator) == [("processing", 2, NOW - 5), ("processing", 1, NOW)]
@@ -69,7 +69,7 @@ def test_the_end_reaches_every_key() -> None:
     """`apply_to_all_partitions` goes through the keys that have state."""
     operator = operator_of(Counting(), K)
     operator.open()
-    operator.process(Side.ONLY, [{"at": None}] * 4, [1, 2, 3, 2])
+    operator.process(InputSide.ONLY, [{"at": None}] * 4, [1, 2, 3, 2])
     taken(operator)
     operator.end_input()
     assert sorted(taken(operator)) == [("end", 1, 1), ("end", 2, 2), ("end", 3, 1)]
@@ -79,10 +79,10 @@ def test_broadcast_and_keyed() -> None:
     """Rules are for all keys, and can look at all of them when they come."""
     operator = operator_of(Alerting(), (B, K))
     operator.open()
-    operator.process(Side.FIRST, [("ten", 10)], None)
-    operator.process(Side.SECOND, [6, 6, 3], [1, 1, 2])
+    operator.process(InputSide.FIRST, [("ten", 10)], None)
+    operator.process(InputSide.SECOND, [6, 6, 3], [1, 1, 2])
     assert taken(operator) == [("ten", 1, 12)]
-    operator.process(Side.FIRST, [("two", 2)], None)
+    operator.process(InputSide.FIRST, [("two", 2)], None)
     assert sorted(taken(operator)) == [("beyond", 1), ("beyond", 2)]
 
 
@@ -112,7 +112,7 @@ def test_state_of_a_partition_is_none_where_there_is_no_partition() -> None:
     function = Asking({COUNT}, COUNT)
     operator = operator_of(function, K)
     operator.open()
-    operator.process(Side.ONLY, [1], [5])
+    operator.process(InputSide.ONLY, [1], [5])
     assert function.found["open"] is None
     assert function.found["record"].value() is None
 
@@ -146,10 +146,10 @@ def test_broadcast_state_is_read_only_on_the_other_side() -> None:
 
     operator = operator_of(Writing(), (B, K))
     operator.open()
-    operator.process(Side.FIRST, [("ten", 10)], None)
+    operator.process(InputSide.FIRST, [("ten", 10)], None)
     for way in ("put", "remove", "clear"):
         with pytest.raises(LegalityError, match=r"read, not written.*broadcast side"):
-            operator.process(Side.SECOND, [way], [1])
+            operator.process(InputSide.SECOND, [way], [1])
 
 
 def test_keyed_state_on_the_broadcast_side() -> None:
@@ -164,16 +164,16 @@ def test_keyed_state_on_the_broadcast_side() -> None:
     operator = operator_of(Wrong(), (B, K))
     operator.open()
     with pytest.raises(LegalityError, match="inside apply_to_all_partitions"):
-        operator.process(Side.FIRST, [("ten", 10)], None)
+        operator.process(InputSide.FIRST, [("ten", 10)], None)
 
 
 def test_a_side_can_not_touch_what_only_the_other_declared() -> None:
     """Which only run time can know."""
     operator = operator_of(Joining(), (K, K))
     operator.open()
-    operator.process(Side.FIRST, [3], [1])
+    operator.process(InputSide.FIRST, [3], [1])
     with pytest.raises(LegalityError, match=r"not declared for the second input.*the first"):
-        operator.process(Side.SECOND, [3], [1])
+        operator.process(InputSide.SECOND, [3], [1])
 
 
 def test_a_global_stream_is_one_partition() -> None:
@@ -194,7 +194,7 @@ def test_a_global_stream_is_one_partition() -> None:
 
     operator = operator_of(Summing(), G)
     operator.open()
-    operator.process(Side.ONLY, [1, 2, 3], None)
+    operator.process(InputSide.ONLY, [1, 2, 3], None)
     assert taken(operator) == [1, 3, 6]
 
 
@@ -218,6 +218,6 @@ def test_two_outputs() -> None:
     declared = declare_operator("counter", function, NK, outputs=2)
     operator = operator_of(function, NK, declaration=declared)
     operator.open()
-    operator.process(Side.ONLY, range(5), None)
+    operator.process(InputSide.ONLY, range(5), None)
     operator.end_input()
     assert (taken(operator, 0), taken(operator, 1)) == ([1, 3, "end"], [0, 2, 4])
