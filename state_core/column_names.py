@@ -2,7 +2,7 @@
 
 No table has two columns whose names differ only in their case, as fields of a Java class may. One
 of such fields keeps its name, `id` beside `ID`, and the other gets a number: `ID_2`. Arrow's type
-has the name in Flink with it, so that a table's columns tell it too.
+has the name in Flink with it, so that a table's columns have it too.
 """
 
 from __future__ import annotations

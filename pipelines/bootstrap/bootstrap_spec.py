@@ -10,7 +10,7 @@
           count:
             type: Long
             source: customers.csv         # a column `key` and a column `value` ...
-            key: customer                 # ... unless it is said which columns they are
+            key: customer                 # ... unless the columns are named
             value: orders
 
 A Python file has the same as a module-level `operators`, and may register serializers. The message

@@ -34,7 +34,7 @@ from statelake.state_core.errors import (
 from statelake.state_core.printable import is_text, printable
 
 NO, BAD_INPUT, INTERNAL = 1, 3, 4
-PATIENCE_SECONDS = 0.5  # for threads that still read when a command is told to end
+PATIENCE_SECONDS = 0.5  # for threads that still read when a command is interrupted
 PANIC = "PanicException"  # of libraries in Rust
 # by the number of an error of the system's, what to do about it
 REFUSALS = {

@@ -1,4 +1,4 @@
-"""What a command of its own process prints to: it goes on to its end though nobody reads on.
+"""Standard output of a command. A closed pipe does not stop it.
 
 `statelake migrate ... | head -1` would else stop half way, and `statelake check ... | head` would
 say yes where the answer is no.

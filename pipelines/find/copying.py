@@ -552,7 +552,7 @@ class _Need:
 
     @property
     def is_relative(self) -> bool:
-        """Whether its place is told by its name."""
+        """Whether its name determines its place."""
         return isinstance(self.handle, RelativeHandle)
 
 

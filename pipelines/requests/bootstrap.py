@@ -49,7 +49,7 @@ class BootstrapJob(Bootstrap):
 
 
 class WatchedBootstrap(Bootstrap):
-    """A savepoint of tables, the engine that makes it, and who is told of it."""
+    """A savepoint of tables, the engine that makes it, and its listeners."""
 
     engine: Engine | str = given(
         "`auto`, `local` (a source that needs Spark is an error), `spark`, or an engine.",

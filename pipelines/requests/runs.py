@@ -54,7 +54,7 @@ class Run(Request):
 
 
 class WatchedRun(Run):
-    """A run, where it runs, and who is told of it."""
+    """A run, where it runs, and its listeners."""
 
     engine: Engine | str = given(
         "Where it runs: `auto`, `spark`, `local`, or an engine.", default="auto"

@@ -297,7 +297,7 @@ def prepare_commit(task: CommitTask, files: SubtaskFiles) -> PreparedCommit:
                     _waited(context, cleaned, task.targets)
             try:
                 store.become(replace(files, checkpoint=task.checkpoint.millis))
-            except (StateError, OSError) as error:  # of the changelog, which is told every change
+            except (StateError, OSError) as error:  # of the changelog, which gets every change
                 if not task.targets.tolerant:
                     raise
                 said = "task %s: the changelog fails, and is left out: %s"

@@ -400,7 +400,7 @@ def _libraries(
 
 def _no_flink() -> EncodeError:
     return EncodeError(
-        "SQL is compiled by one Flink, which is not said",
+        "the version of Flink that compiles SQL is missing",
         remedy="name its directory, --flink-home, or its version, --flink-version 1.20",
     )
 

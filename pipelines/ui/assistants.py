@@ -78,7 +78,7 @@ class Shown(Enum):
 
 @dataclass(frozen=True)
 class _Tool:
-    """A tool: unless it is said that it shows no values, each call is in the audit file.
+    """A tool: each call is in the audit file, unless it is declared to show no values.
 
     Attributes:
         call: Its method, whose arguments the line has.

@@ -391,7 +391,7 @@ def key(name: Name, text: str, found: KeyState | None) -> Iterator[Html]:
     yield tag("h2", f"Held in {title_of(name)}")
     yield from map(problem, found.problems)
     if not found.tables and not found.problems:
-        yield tag("p", "Nothing is held for this key.")
+        yield tag("p", "There is no state for this key.")
     yield from printed(found.tables)
     if found.history is not None:
         yield tag("h2", "History")

@@ -254,7 +254,7 @@ class Site:
         place = PLACE.get()
         assert place is not None  # noqa: S101 - by `READING`
         place.at_end.callback(pieces.close)
-        first = list(islice(pieces, 2))  # what can't be written is told, and not cut off
+        first = list(islice(pieces, 2))  # what can't be written becomes an error
         return _Download(chain(first, pieces), media, f"rows.{kind}")
 
     def style(self, _: Words) -> Response:

@@ -330,7 +330,7 @@ class Source:
         return self._found[name.snapshot].location
 
     def _version(self, name: Name) -> tuple[Name, object]:
-        """Return what tells a snapshot from the one before: of a lake, before it was erased from.
+        """Return a value that changes when the snapshot does.
 
         Raises:
             NotFoundError: There is no such snapshot.
@@ -761,7 +761,7 @@ UNSAID = "can't be read (why is left out, as it may have values)"
 
 
 def without_values(error: StateError) -> StateError:
-    """Return an error to be told where keys and values are not shown.
+    """Return an error to show where keys and values are not shown.
 
     Its words may have a value, with or without quotes. So they are told only of names that are not
     there, and of types that were given; of all others the kind and the place.

@@ -18,7 +18,7 @@
 `outside`           JSON and rows that anyone may have written, checked by types
 `toml`              TOML of files that may be somebody else's
 `copies`            copies, in a temporary file, of streams without random access
-`workers`           threads that read or copy, for which a command that is told to end does not wait
+`workers`           threads that read or copy; an interrupted command does not wait for them
 ==================  ==================================================================
 
 Another compression goes into `compression`; another kind of storage into `filesystem`.

@@ -1,4 +1,4 @@
-"""Threads that read or copy for a command, which does not wait for them if it is told to end."""
+"""Threads that read or copy for a command, which does not wait for them when it is interrupted."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ def with_contents(
         snapshot: The snapshot.
         decode: For each state `OPERATOR/STATE=FORM`: `json`, of the shape that its values have;
             `json:SHAPE`, or a file with it; `avro:FILE`, a schema, or schemas by number.
-        before: What was said of states earlier, by operator id and name: their shapes grow.
+        before: What was declared of states earlier, by operator id and name: their shapes grow.
 
     Raises:
         NotFoundError: There is no such keyed state.
-        DeclarationError: A state is said twice.
+        DeclarationError: A state is given twice.
         EncodeError: The form is not known, or no value of the state is JSON.
         IncompatibleError: The values are neither text nor bytes.
     """
@@ -61,7 +61,7 @@ def with_contents(
         name, form = state_in(word, states)
         operator, state = states[name]
         if (operator.operator_id, state.name) in done:
-            raise DeclarationError("it is said twice", place=name, remedy="say it once")
+            raise DeclarationError("it is given twice", place=name, remedy="give it once")
         done.add((operator.operator_id, state.name))
         try:
             check_names(state.meta_info, RowNames(content=ANY_TEXT))
@@ -106,12 +106,12 @@ def state_in(word: str, names: Collection[str]) -> tuple[str, str]:
 
 
 def saying_of(form: str, state: KeyedState, before: str = "") -> str:
-    """Return what is said of a state, as it is kept with it.
+    """Return the declared content of a state, as it is kept with it.
 
     Args:
         form: `json`, `json:` and a shape or a file with it, or `avro:` and a file.
         state: The state, of which a shape is found in the first values.
-        before: What was said of it earlier: a shape that is found grows from it.
+        before: What was declared earlier: a detected shape grows from it.
 
     Raises:
         DeclarationError: It is no such form, or a file can't be read.

@@ -132,7 +132,7 @@ def _sides(layout: Layout) -> list[_Side]:
 
 
 def _whole_side(side: _Side, batch: pa.RecordBatch) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of which columns do not have, or do not say, all; each with what is said."""
+    """Yield the rows whose columns do not show all of the value, each with the reason."""
     if side.raw not in batch.schema.names:
         return
     raw = batch.column(side.raw)

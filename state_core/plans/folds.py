@@ -197,7 +197,7 @@ def _emitted(
         return replace(below, columns=columns, conditions=passed)
     rule = RULES.get(node.kind)
     if rule is None:
-        raise IncompatibleError(f"it reads rows of {node.label}, of which nothing is held")
+        raise IncompatibleError(f"it reads rows of {node.label}, which are not stored")
     match = found.get(number)
     if match is None or match.old is None:
         raise IncompatibleError(f"{node.label} is new")

@@ -319,7 +319,7 @@ def _calc(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
 def _expand(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     """Return the rows of grouping sets: each comes once for each, with NULL in what is not in it.
 
-    What rows come is said by a filter: one set more is more rows, and all others stay.
+    A filter selects the rows: one set more is more rows, and all others stay.
     """
     (read,) = inputs
     projects: Sequence[Sequence[Mapping[str, Any]]] = node.spec["projects"]

@@ -1,7 +1,7 @@
 """Which operator of a changed job goes on from which of the old one, and what its state keeps.
 
 Operators of one family are paired if they have the same key, by meaning; among several, by the
-share of equal columns. What is not equal is said in a sentence that names it: nothing is paired by
+share of equal columns. Each difference is a sentence that names it: nothing is paired by
 a name, a place in the query or a number.
 """
 
@@ -972,7 +972,7 @@ def _shown_key(states: NodeStates) -> str:
     return ", ".join(f"{_short(text)} {kind}" for text, kind in pairs)
 
 
-# what is said of a node whose state is no more than its own, by its kind
+# the message for a node whose state concerns that node alone, by its kind
 WHOLE = {
     "match": "matches that have begun stand for places in MATCH_RECOGNIZE as it was",
     "process-table-function": "what a process table function holds is its own, by its call",

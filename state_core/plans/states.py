@@ -468,7 +468,7 @@ def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
 
 
 def _is_hopping(spec: Mapping[str, Any]) -> bool:
-    """Return whether slices of windows overlap, so that empty ones must be told."""
+    """Return whether slices of windows overlap, so that empty ones must be emitted."""
     window = (spec.get("windowing") or {}).get("window") or {}
     return bool(window.get("type") == "HoppingWindow")
 

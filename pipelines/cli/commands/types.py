@@ -63,7 +63,7 @@ def types(
     your systems. The savepoint that it takes has no data and all types: with --to it is kept, and
     is what sql-upgrade takes as --like.
 
-    With --diff the differences from such a file are told in words; SAVEPOINT may then be a file
+    With --diff the differences from such a file are printed; SAVEPOINT may then be a file
     of types, too.
 
     \b

@@ -299,7 +299,7 @@ class _Drafts:
         return made
 
     def changes(self) -> list[ValueChange]:
-        """Return the changes of all states, those first that files are about."""
+        """Return all changes: those from files first."""
         drafts = dict(self.drafts)
         changed = [
             drafts.pop(key).result() if key in drafts else change

@@ -368,7 +368,7 @@ def _joined(fold: Fold, sides: Sequence[StateRows]) -> Iterator[dict[str, pa.Arr
 
 
 def _spread(times: I64Array) -> Iterator[tuple[I64Array, I64Array]]:
-    """Yield each index as often as is said, and which time it is; some at a time."""
+    """Yield each index as often as its count, with a number for each time; in batches."""
     ends = np.cumsum(times)
     total = int(ends[-1]) if len(ends) else 0
     for start in range(0, max(total, 1), BLOCK):

@@ -303,7 +303,7 @@ def refuse_disagreeing(operator: OperatorRecord, state: AnyState) -> None:
             f"the copies of the subtasks {who} differ from the first one's, which is the only one"
             " in the lake",
             place=f"state {operator.label}/{state.name}",
-            remedy="if that one is right, say so first: `statelake sql --edit` with UPDATE ... SET"
+            remedy="if that one is right, set it first: `statelake sql --edit` with UPDATE ... SET"
             " value = value makes a snapshot, which can be migrated",
         )
 

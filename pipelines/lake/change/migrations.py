@@ -145,7 +145,7 @@ class Migrations(Printed):
 def not_migrated(lake: Catalog, job: str, suffix: str) -> list[str]:
     """Return the snapshots of a job that are not the results of migrations with a suffix.
 
-    Those of invalid rows are among them, so that their error is told.
+    Those of invalid rows are among them, so that their error is reported.
 
     Raises:
         NotFoundError: There is no such job.
@@ -448,7 +448,7 @@ def upgrade_one(
     """Make a snapshot that Flink 2 restores of one that Flink 1 wrote, unless there is one.
 
     Raises:
-        EncodeError: What is said of the new job's types can't be understood.
+        EncodeError: The declared types of the new job can't be parsed.
         ConflictError: There is a snapshot of the new id that something else made.
     """
     target = f"{snapshot_id}{request.suffix}"

@@ -663,7 +663,7 @@ def with_numbers_of(record: SnapshotRecord, plan: Plan) -> Plan:
     """Return the plan of a snapshot's job, with the numbers that its nodes have there.
 
     Raises:
-        IncompatibleError: They can't be told.
+        IncompatibleError: They are unknown.
     """
     uids = {each.operator_id: each.uid for each in record.operators}
     return numbered_as(
@@ -892,7 +892,7 @@ def _without_tables(
     records: Sequence[OperatorRecord],
     as_bytes: AbstractSet[str],
 ) -> tuple[Fate, list[str]]:
-    """Return what becomes of keyed state that has no tables, and what is said of it."""
+    """Return what becomes of keyed state that has no tables, with a message for each."""
     assert match.old is not None  # noqa: S101 - by the caller
     if as_bytes.isdisjoint(held):
         missing = not records and match.old.states

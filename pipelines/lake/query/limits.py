@@ -81,7 +81,7 @@ def hearing(work: Callable[[], Result], end: Callable[[], None]) -> Result:
 
 
 class QueryWatch:
-    """Ends what a connection runs: after a time, or when it is told to; until it is stopped.
+    """Ends what a connection runs: after a time, or when it is called; until it is stopped.
 
     Args:
         connection: The connection.

@@ -310,7 +310,7 @@ class PreparedExpression(_Prepared):
         return type(self), (self.session, self.text, self.place)
 
     def try_over(self, schema: pa.Schema, kind: pa.DataType) -> None:
-        """Evaluate it over no row of these columns: what it calls by wrong names is told at once.
+        """Evaluate it over an empty batch, so that unknown names fail at once.
 
         Raises:
             QueryError: DuckDB refuses it.
@@ -372,7 +372,7 @@ class PreparedStatement(_Prepared):
         return type(self), (self.session, self.statement)
 
     def try_over(self, schema: pa.Schema) -> None:
-        """Carry it out over no row: what it calls by wrong names is told at once.
+        """Carry it out over no rows, so that unknown names fail at once.
 
         Args:
             schema: The columns of its table.

@@ -14,7 +14,7 @@
         value: format
         value.vip: keep              # a part has its own rule within that of the whole
         user_key: hash               # of a map; `key` of a broadcast state; `namespace`
-    others: drop                     # or keep: what nothing is said of, which is refused else
+    others: drop                     # or keep: states without a rule, which are refused otherwise
 
 A name that a snapshot does not have is refused, so that a typing error is noticed; and so is every
 field without a rule.

@@ -145,7 +145,7 @@ class StateRecord:
         user_key_names: The names of the fields of a map's keys, from a plan of Flink SQL at import;
             empty without one, and in lakes that do not have it yet, as the next.
         value_names: Those of the rows that values are, or hold.
-        content: What its texts or bytes hold, as said at import; empty if nothing was said.
+        content: The content of its texts or bytes, as given at import; empty if none was given.
         alias: What a plan of Flink SQL calls it at import; empty if it has no name there.
     """
 

@@ -76,7 +76,7 @@ def check_against(record: SnapshotRecord, against: str, *, allow_missing: bool =
     verdicts = check_operators(schemas_of_record(record), new, allow_missing=allow_missing)
     declared = {operator.operator_id for operator in new}
     for label in keyed_kept_as_bytes(record):
-        if OperatorSchema(label, None).operator_id in declared:  # else it is told that it is gone
+        if OperatorSchema(label, None).operator_id in declared:  # otherwise it is reported as gone
             rule = "nobody has read its types: try a restore in Flink"
             verdicts.append(StateVerdict(label, "", unknown(KEYED, KEYED, rule)))
     return verdicts

@@ -46,7 +46,7 @@ class StateDifference:
     Attributes:
         operator: The state's operator; empty for state of master hooks.
         state: Its name; `(raw)`, `(in flight)`, `(coordinator)` or `(master)` for bytes that have
-            no table, of which only those that differ are told, and no entries are counted.
+            no table: only those that differ are listed, and no entries are counted.
         status: `same`, `changed`, `added`, `removed`, or `retyped` if the types differ too much to
             compare entries.
         added: Entries only in the later snapshot.

@@ -46,7 +46,7 @@ def plan_metadata(
         "stands against it": faults_list(map(hidden, against)),
         "asked": dg.MetadataValue.timestamp(request.asked_at),
         "promised": dg.MetadataValue.timestamp(request.promised),
-        "requested by": printable(request.requested_by) or "not said",
+        "requested by": printable(request.requested_by) or "unknown",
         "digest of the request": request.digest(secret),
         "planned": dg.MetadataValue.json(
             {

@@ -113,7 +113,7 @@ def erase_op(erasure: LakeErasure) -> dg.OpDefinition:
             ):  # else it goes on, and was approved
                 before = _plan(lake, request, context)
                 _refuse_more(before, request, planned)
-            requested_by = f"{request.requested_by or 'not said'}, Dagster run {context.run_id}"
+            requested_by = f"{request.requested_by or 'unknown'}, Dagster run {context.run_id}"
             try:
                 erase(
                     lake, request.asked, request.jobs, whole=request.whole, secret=secret,
@@ -167,7 +167,7 @@ def _audited(
                 lake, request.asked, erasure.settings.also, secret=secret,
                 progress=LoggedProgress(context.log, f"searching for {request.asked.request}"),
             )  # fmt: skip
-        except EncodeError as error:  # it has no bytes by which it could be told from others
+        except EncodeError as error:  # it has no bytes that distinguish it from others
             left = _plan(lake, request, context)
             return {
                 "clean": left.empty,

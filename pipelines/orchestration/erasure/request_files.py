@@ -194,7 +194,7 @@ def _parsed(request: str, data: bytes, promised_days: float) -> RequestFile:
         raise DeclarationError("it names nothing that is to go", remedy="give `keys` or `where`")
     asked_at = _time(values, "asked_at")
     if asked_at > datetime.now(timezone.utc) + EARLIER_CLOCK:
-        raise DeclarationError("`asked_at` has not been yet")
+        raise DeclarationError("`asked_at` is in the future")
     promised = asked_at + timedelta(days=promised_days)
     asked = ErasureRequest(request, tuple(dict.fromkeys(keys)), where, values.get("carried", ""))
     requested_by = values.get("requested_by", "")

@@ -234,7 +234,7 @@ class _Check:
         if result.verdict is Verdict.INCOMPATIBLE:
             yield self.fault(rule, reasons, remedy, state)
         elif result.verdict is Verdict.UNKNOWN:
-            yield self.warning(rule, f"not to be told from here: {reasons}", "", state)
+            yield self.warning(rule, f"not known from the snapshot: {reasons}", "", state)
         elif result.verdict is Verdict.COMPATIBLE_AFTER_MIGRATION:
             yield self.warning(rule, f"migrated on restore: {reasons}", "", state)
 

@@ -15,7 +15,7 @@ from statelake.state_core.serializers.framework.columns import Cursor, I64Array,
 
 
 class UnfitError(Exception):
-    """A value is not of the form that was said."""
+    """A value is not of the declared form."""
 
 
 class Content(ABC):

@@ -38,7 +38,7 @@ def holding(serializer: TypeSerializer, saying: str) -> TypeSerializer:
 
     Args:
         serializer: The serializer of the state's value, list element or map value.
-        saying: What it holds; empty if nothing was said.
+        saying: The declared content; empty if none was declared.
 
     Raises:
         IncompatibleError: The values are neither text nor bytes.

@@ -71,4 +71,4 @@ def said(value: Any) -> Any:
         return {name: said(item) for name, item in value.items()}
     if kind in (list, tuple):
         return kind(map(said, value))
-    raise EncodeError(f"{value!r} is more than JSON says")
+    raise EncodeError(f"{value!r} has parts that JSON does not have")

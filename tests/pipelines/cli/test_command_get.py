@@ -158,7 +158,7 @@ def test_a_hash_that_the_class_alone_knows_is_said(tmp_path: Path) -> None:
 def test_a_key_that_is_nowhere() -> None:
     """Exit 1, and a line that says so; JSON is an empty array."""
     ran = run("get", KINDS, "--key", 1)
-    assert (ran.code, ran.out) == (NOTHING, "nothing is held for key 1\n")
+    assert (ran.code, ran.out) == (NOTHING, "there is no state for key 1\n")
     assert (run("get", KINDS, "--key", 1, "--json").out) == "[]\n"
     assert run("get", KINDS, "--key", 1, "--json").code == NOTHING
 

@@ -270,7 +270,7 @@ def test_a_script_that_can_not_be_compiled_is_refused_before_the_job_is_stopped(
         ((*newer, bad), 3, "bad.sql: Flink does not take it: line 1"),
         ((*newer, tmp_path / "none.sql"), 3, "none.sql: it can't be read"),
         ((*scripts[:-1], tmp_path), 3, "no JARs of Flink in its `lib`"),
-        (scripts[:-2], 2, "compiled by one Flink, which is not said"),
+        (scripts[:-2], 2, "version of Flink that compiles SQL is missing"),
         ((*scripts, "--keep-plan", tmp_path / "no" / "x.json"), 3, "no such directory"),
     ):
         refused = rescale("--accept", "partly", plans=words)

@@ -453,7 +453,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "half a character": ({"keys": ["\ud800"]}, "`keys` is not a list of texts"),
     "no time": ({"keys": [ALICE]}, "`asked_at` is not a time with its zone"),
     "no zone": ({"keys": [ALICE], "asked_at": "2026-01-01"}, "`asked_at` is not a time"),
-    "tomorrow": ({"keys": [ALICE], "asked_at": "9999-01-01T00:00:00Z"}, "has not been yet"),
+    "tomorrow": ({"keys": [ALICE], "asked_at": "9999-01-01T00:00:00Z"}, "is in the future"),
     "carried": ({"keys": [ALICE], "carried": ALICE}, "`carried` is not drop or keep"),
     "her own request": (
         {"keys": [ALICE], "asked_at": ASKED_AT, "requested_by": f"{ALICE}, by mail"},

@@ -143,7 +143,7 @@ def test_the_check_of_a_changed_query_takes_scripts(
         ({"old_plan": "a"}, "give --new-plan, or --new-sql"),
         ({"old_plan": "a", "new_plan": "b", "keep_plan": "c"}, "--keep-plan is for the plan of"),
         ({"old_sql": "a", "new_sql": "b", "flink_home": "c", "flink_version": "2"}, "one of both"),
-        ({"old_sql": "a", "new_sql": "b"}, "compiled by one Flink, which is not said"),
+        ({"old_sql": "a", "new_sql": "b"}, "version of Flink that compiles SQL is missing"),
         ({"old_sql": "a", "new_plan": "b", "flink_version": 1.20}, "flink_version"),
         ({"old_plan": "a", "new_plan": "b", "timeout": 0}, "timeout"),
         ({"old_plan": "a", "new_plan": "b", "timeout": float("nan")}, "timeout"),

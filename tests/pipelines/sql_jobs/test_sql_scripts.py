@@ -79,9 +79,9 @@ def test_what_is_no_script_is_refused_before_java_starts(tmp_path: Path) -> None
         with pytest.raises(error, match=says):
             sl.sql_types(script, flink_version="1.20")
     script.write_text("SET 'a' = 'b'")
-    with pytest.raises(EncodeError, match="which is not said"):
+    with pytest.raises(EncodeError, match="that compiles SQL is missing"):
         sl.compile_sql(script)
-    with pytest.raises(EncodeError, match="which is not said"):
+    with pytest.raises(EncodeError, match="that compiles SQL is missing"):
         sl.compile_sql(script, flink_home=tmp_path, flink_version="1.20")
     for version in ("newest", "1", "1.20.0-x", "../1.20", "1.20.+"):
         with pytest.raises(EncodeError, match="no version of Flink"):
@@ -459,7 +459,10 @@ def flink_and_script(to: Path) -> tuple[Path, Path]:
             "the old job needs",
         ),
         ("check sql x --old-sql a --new-sql b --flink-home c --keep-plan a", "the old job needs"),
-        ("check sql x --old-plan a --new-sql b --old-flink 1.20", "which is not said"),
+        (
+            "check sql x --old-plan a --new-sql b --old-flink 1.20",
+            "that compiles SQL is missing",
+        ),
         ("types x --sql a", "in the place of a SAVEPOINT"),
         ("types --lake x --job y --sql a", "in the place of a SAVEPOINT"),
         ("types x --to y", "are for --sql"),

@@ -272,7 +272,10 @@ def test_a_key_and_its_history(of_lake: Opened, of_directory: Opened) -> None:
     alone = of_directory.page("/key", snapshot="monday", key=str(key))
     assert "There is none. A lake" in alone.words
     assert held <= {row[0] for row in alone.rows}
-    assert "Nothing is held" in of_directory.page("/key", snapshot="monday", key="-77777").words
+    assert (
+        "There is no state for this key"
+        in of_directory.page("/key", snapshot="monday", key="-77777").words
+    )
     of_directory.page("/key", 400, snapshot="monday", key="no number")
 
 

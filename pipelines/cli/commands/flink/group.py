@@ -15,8 +15,8 @@ from statelake.pipelines.cli.commands.flink.savepoints import dispose, savepoint
 def flink() -> None:
     """Operate the jobs of a live Flink cluster, and their savepoints.
 
-    The cluster is that of --flink, STATELAKE_FLINK or statelake.toml. Who asks is said by the
-    environment alone, so that no process list and no history of a shell shows it:
+    The cluster is that of --flink, STATELAKE_FLINK or statelake.toml. Credentials come from the
+    environment alone, so that no process list and no history of a shell shows them:
     STATELAKE_FLINK_USER and _PASSWORD, _TOKEN, _HEADERS (lines `Name: value`), _CA, _CERT and _KEY
     (files in PEM), _TIMEOUT (seconds).
 

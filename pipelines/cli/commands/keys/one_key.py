@@ -98,7 +98,7 @@ def get(
     entries = _print_json(key_rows) if as_json_ else _print_tables(key_rows)
     refuse_problems([*problems, *map(str, lost)])
     if not entries and not as_json_:
-        tell(f"nothing is held for key {text}")
+        tell(f"there is no state for key {text}")
     answer(yes=entries > 0)
 
 

@@ -241,7 +241,7 @@ def test_what_was_imported_with_another_shape_is_told(savepoint: Path, job: sl.J
     assert not job.import_snapshot(savepoint, "monday", decode=[said]).new
     with pytest.raises(ConflictError, match="without the columns of what --decode says"):
         job.import_snapshot(savepoint, "monday", decode=[other])
-    with pytest.raises(DeclarationError, match="said twice"):
+    with pytest.raises(DeclarationError, match="given twice"):
         job.import_snapshot(savepoint, "tuesday", decode=[said, other])
 
 

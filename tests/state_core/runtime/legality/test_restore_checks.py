@@ -194,7 +194,7 @@ def test_what_only_code_could_say_is_a_warning() -> None:
     judge = _Check(declared(state), held(), 0)
     (found,) = judge.judged("type", unknown("a", "b", "the class decides"), "remedy", state)
     assert (found.severity, found.state, found.remedy) == (Severity.WARNING, "s", "")
-    assert found.problem == "not to be told from here: a → b: the class decides"
+    assert found.problem == "not known from the snapshot: a → b: the class decides"
 
 
 def test_time_to_live_comes_and_goes_by_migration() -> None:
