@@ -1,8 +1,7 @@
 """A keyed state backend: the working state of one subtask of an operator.
 
-It is composed of a storage (the tables), a registry (the states), and two strategies, one for
-savepoints and one for checkpoints. `heap_backend` and `rocksdb_backend` compose these; nothing
-inherits from a backend.
+It is composed of a storage (the tables) and a registry (the states). `heap_backend` and
+`rocksdb_backend` choose the storage; nothing inherits from a backend.
 
 Source: `AbstractKeyedStateBackend`, `KeyedStateBackend` in `org.apache.flink.runtime.state`.
 """
@@ -10,30 +9,24 @@ Source: `AbstractKeyedStateBackend`, `KeyedStateBackend` in `org.apache.flink.ru
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
 from statelake.state_core.errors import IncompatibleError, NotFoundError, did_you_mean
-from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.writing.new_states import USER_TIMERS, NewKeyedState, TypeOf
-from statelake.state_core.model.handles import KeyedHandle
+from statelake.state_core.model.handles import KeyGroupsHandle
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends.states.configuration import BackendConfiguration
 from statelake.state_core.runtime.backends.states.descriptors import StateDescriptor
 from statelake.state_core.runtime.backends.states.keys import KeyContext, split_key
 from statelake.state_core.runtime.backends.states.registry import (
     RegisteredState,
-    StateRegistry,
+    Storage,
     same_info,
 )
-from statelake.state_core.runtime.backends.states.snapshots import (
-    SnapshotStrategy,
-    SnapshotTarget,
-    SnapshotTask,
-    take_snapshot,
-)
+from statelake.state_core.runtime.backends.states.snapshots import SnapshotTask, write_tables
 from statelake.state_core.runtime.backends.states.states import (
     AggregatingState,
     ListState,
@@ -41,8 +34,7 @@ from statelake.state_core.runtime.backends.states.states import (
     ReducingState,
     ValueState,
 )
-from statelake.state_core.runtime.backends.states.tables import Table, ValueTable
-from statelake.state_core.runtime.backends.states.timer_queues import TimerElements
+from statelake.state_core.runtime.backends.states.tables import ListTable, ValueTable
 from statelake.state_core.runtime.backends.states.timers import (
     InternalTimerQueue,
     InternalTimerService,
@@ -65,48 +57,23 @@ AnyState: TypeAlias = (
 VOID_NAMESPACE = "VoidNamespace"
 
 
-class Storage(Protocol):
-    """A storage of tables."""
-
-    def create_table(self, name: str, layout: KeyedLayout) -> Table:
-        """Create a table for a state."""
-
-    def create_queue(self, table: Any) -> TimerElements:
-        """Create a queue over a table of timers."""
-
-    def close(self) -> None:
-        """Close the storage."""
-
-
-@dataclass(frozen=True)
-class BackendParts:
-    """The parts of a backend."""
-
-    registry: StateRegistry
-    storage: Storage
-    savepoints: SnapshotStrategy[Any]
-    checkpoints: SnapshotStrategy[Any]
-
-
 class KeyedStateBackend:
     """The keyed state of one subtask.
 
     Args:
         configuration: Keys, key groups, clock.
-        parts: The parts of the backend.
+        storage: Keeps the tables of the states.
 
     Attributes:
         context: The current key.
     """
 
-    def __init__(self, configuration: BackendConfiguration, parts: BackendParts) -> None:
+    def __init__(self, configuration: BackendConfiguration, storage: Storage) -> None:
         self.configuration = configuration
-        self.registry = parts.registry
-        self.storage = parts.storage
-        self.savepoints = parts.savepoints
-        self.checkpoints = parts.checkpoints
+        self.registry = configuration.registry(storage)
+        self.storage = storage
         self.context = KeyContext(
-            parts.registry.key_serializer, configuration.max_parallelism, configuration.key_groups
+            self.registry.key_serializer, configuration.max_parallelism, configuration.key_groups
         )
         self._states: dict[str, tuple[StateDescriptor, AnyState]] = {}
         self._queues: dict[str, InternalTimerQueue] = {}
@@ -274,27 +241,33 @@ class KeyedStateBackend:
 
     # ------------------------------------------------------------------------- snapshots
 
-    def snapshot(
-        self, target: SnapshotTarget, *, savepoint: bool = False
-    ) -> SnapshotTask[KeyedHandle | None]:
+    def snapshot(self, directory: Directory) -> SnapshotTask[KeyGroupsHandle | None]:
         """Take a snapshot: the synchronous part is done when this returns.
 
         Args:
-            target: The target of the snapshot.
-            savepoint: Whether to write the unified format, which every backend restores.
+            directory: The directory of the snapshot.
 
         Returns:
             The asynchronous part, to be run in any thread while the job continues.
         """
-        return take_snapshot(self.savepoints if savepoint else self.checkpoints, target)
+        states, header = list(self.registry), self.registry.header
+        for state in states:
+            if isinstance(state.table, ListTable):
+                state.table.flush()
+        end = self.storage.begin_snapshot()
+        tables = [state.table.freeze(number) for number, state in enumerate(states)]
+        of = self.configuration
 
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Note that the job's checkpoint of that number is complete."""
-        self.checkpoints.notify_checkpoint_complete(checkpoint_id)
+        def write() -> KeyGroupsHandle | None:
+            return write_tables(
+                directory, header, tables, of.key_groups, of.prefix, compressed=of.compressed
+            )
 
-    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Note that the job's checkpoint of that number was aborted."""
-        self.checkpoints.notify_checkpoint_aborted(checkpoint_id)
+        def release() -> None:
+            tables.clear()
+            end()
+
+        return SnapshotTask(write, release)
 
     def close(self) -> None:
         """Release all resources outside memory; no state can be used any more."""

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError, IncompatibleError
+from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
@@ -40,7 +41,7 @@ from statelake.state_core.formats.writing.new_states import NewOperatorState, Ty
 from statelake.state_core.model.handles import OperatorHandle, RelativeHandle
 from statelake.state_core.model.redistribution import StateShare, plan_operator_state
 from statelake.state_core.runtime.backends.states.registry import same_info
-from statelake.state_core.runtime.backends.states.snapshots import SnapshotTarget, SnapshotTask
+from statelake.state_core.runtime.backends.states.snapshots import SnapshotTask
 from statelake.state_core.runtime.backends.states.states import written
 from statelake.state_core.serializers.composite.evolution import migrate_value
 from statelake.state_core.serializers.framework.base import TypeSerializer
@@ -255,10 +256,10 @@ class OperatorStateBackend:
         asked = NewOperatorState(name, (), "broadcast", value, key)
         return BroadcastState(self._registered(asked))
 
-    def snapshot(self, target: SnapshotTarget) -> SnapshotTask[OperatorHandle | None]:
+    def snapshot(self, directory: Directory) -> SnapshotTask[OperatorHandle | None]:
         """Take a snapshot of the current state, which is written when the returned task is run."""
         states = [(state.info, state.encoded()) for state in self._states.values()]
-        return SnapshotTask(lambda: self._written(states, target), states.clear)
+        return SnapshotTask(lambda: self._written(states, directory), states.clear)
 
     def restore(self, assigned: Iterable[AssignedElements], files: StateFiles) -> None:
         """Append elements of old subtasks.
@@ -278,7 +279,7 @@ class OperatorStateBackend:
                     _load(stored, file, *share.elements[info.name])
 
     def _written(
-        self, states: list[tuple[StateMetaInfo, list[bytes]]], target: SnapshotTarget
+        self, states: list[tuple[StateMetaInfo, list[bytes]]], directory: Directory
     ) -> OperatorHandle | None:
         if not states:
             return None
@@ -298,7 +299,7 @@ class OperatorStateBackend:
             ],
         )
         name = str(uuid.uuid4())
-        with target.directory.open_output(name) as file:
+        with directory.open_output(name) as file:
             file.write(data)
         return OperatorHandle(offsets, RelativeHandle(name, len(data)))
 

@@ -1,27 +1,39 @@
-"""Tables in memory, whose snapshots are taken by reference: copy on write.
+"""The heap backend: tables in memory, whose snapshots are taken by reference: copy on write.
 
 Each key group of a state is one dictionary. In its synchronous part a snapshot only keeps
 references to the dictionaries; if a key group changes while the snapshot needs it, its dictionary
-is copied first, once. The dictionaries contain bytes, which never change; a list's elements and a
-map's entries are in their own containers, copied by the same rule.
+is copied first, once. The dictionaries contain bytes, which never change; a map's entries are in
+dictionaries of their own, copied by the same rule.
 
-Source: `CopyOnWriteStateMap`, `CopyOnWriteStateTable` in `org.apache.flink.runtime.state.heap`.
+Source: `HeapKeyedStateBackend`, `CopyOnWriteStateMap`, `CopyOnWriteStateTable` in
+`org.apache.flink.runtime.state.heap`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from threading import Lock
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.runtime.backends.backend import KeyedStateBackend
+from statelake.state_core.runtime.backends.states.configuration import BackendConfiguration
 from statelake.state_core.runtime.backends.states.keys import namespace_ends, runs_of_groups
-from statelake.state_core.runtime.backends.states.tables import DELIMITER, cut_pieces, within
+from statelake.state_core.runtime.backends.states.tables import (
+    MapTable,
+    SnapshotRun,
+    ValueTable,
+    cut_entries,
+    cut_pieces,
+    entries_of,
+    within,
+)
+from statelake.state_core.runtime.backends.states.timer_queues import HeapTimerQueue
 
-Frozen: TypeAlias = "list[dict[bytes, Any]]"
 Item = TypeVar("Item")
 
 CHUNK_ROWS = 1 << 11
@@ -58,13 +70,6 @@ class SnapshotVersions:
             self.required = max(self._live, default=0)
 
 
-class _Elements(list[bytes]):
-    """The list elements of a key, in pieces of one or several, with their version."""
-
-    __slots__ = ("version",)
-    version: int
-
-
 class _UserMap(dict[bytes, bytes]):
     """The map of a key, with its version."""
 
@@ -82,18 +87,25 @@ class _HeapTable:
         self.groups: list[dict[bytes, Any]] = [{} for _ in range(len(key_groups))]
         self.group_versions = [versions.current] * len(key_groups)
 
-    def freeze(self) -> Frozen:
-        """Return the current dictionaries, for the snapshot that was just begun."""
-        return self.groups.copy()
-
     def keys(self, group: int) -> Iterator[bytes]:
         """Yield the keys of a key group, which may change meanwhile."""
         return iter(list(self.groups[group - self.first]))
 
     def items(self, group: int) -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries of a key group."""
-        for keys, values in self.chunks(self.groups[group - self.first]):
+        for keys, values in self._chunks(self.groups[group - self.first]):
             yield from zip(keys, values, strict=True)
+
+    def freeze(self, state_id: int) -> Iterator[SnapshotRun]:
+        """Return the current entries; their snapshot must have begun."""
+        return self._runs(state_id, self.groups.copy())
+
+    def _runs(self, state_id: int, groups: list[dict[bytes, Any]]) -> Iterator[SnapshotRun]:
+        for group, dictionary in enumerate(groups, self.first):
+            for keys, values in self._chunks(dictionary):
+                if keys:
+                    entries = entries_of(state_id, group, keys, values)
+                    yield SnapshotRun(group, state_id, entries)
 
     def _writable(self, group: int) -> dict[bytes, Any]:
         """Return the dictionary of a key group, copied if a snapshot needs it."""
@@ -107,10 +119,9 @@ class _HeapTable:
         if key in self.groups[group - self.first]:
             del self._writable(group)[key]
 
-    @staticmethod
-    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    def _chunks(self, entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yield keys and values of a dictionary in the form of a snapshot."""
-        raise NotImplementedError
+        yield from zip(in_pieces(entries), in_pieces(entries.values()), strict=True)
 
 
 class HeapValueTable(_HeapTable):
@@ -152,77 +163,9 @@ class HeapValueTable(_HeapTable):
     def load(self, entries: Entries) -> None:
         """Add many entries."""
         entries = within(entries, self.key_groups)
-        data = entries.data.tobytes()
-        keys = cut_pieces(data, entries.key_start.tolist(), entries.key_end.tolist())
-        values = cut_pieces(data, entries.value_start.tolist(), entries.value_end.tolist())
+        keys, values = cut_entries(entries)
         for group, start, end in runs_of_groups(entries):
             self._writable(group).update(zip(keys[start:end], values[start:end], strict=True))
-
-    @staticmethod
-    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Yield keys and values as they are."""
-        yield from zip(in_pieces(entries), in_pieces(entries.values()), strict=True)
-
-
-class HeapListTable(_HeapTable):
-    """A table of one list for each key."""
-
-    def get(self, group: int, key: bytes) -> bytes | None:
-        """Return the elements."""
-        stored = self.groups[group - self.first].get(key)
-        return None if stored is None else DELIMITER.join(stored)
-
-    def put(self, group: int, key: bytes, value: bytes) -> None:
-        """Set the elements of a key."""
-        self._writable(group)[key] = self._made([value])
-
-    def remove(self, group: int, key: bytes) -> None:
-        """Remove a key."""
-        self._discard(group, key)
-
-    def append(self, group: int, key: bytes, elements: bytes) -> None:
-        """Append elements to those of a key."""
-        entries = self._writable(group)
-        stored = entries.get(key)
-        if stored is None:
-            entries[key] = self._made([elements])
-            return
-        if stored.version < self.versions.required:
-            stored = entries[key] = self._made(stored)
-        stored.append(elements)
-
-    def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of many keys."""
-        return [self.get(group, key) for group, key in zip(groups, keys, strict=True)]
-
-    def put_many(
-        self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
-    ) -> None:
-        """Set the values of many keys; None removes a value."""
-        for group, key, value in zip(groups, keys, values, strict=True):
-            if value is None:
-                self.remove(group, key)
-            else:
-                self.put(group, key, value)
-
-    def load(self, entries: Entries) -> None:
-        """Add many entries."""
-        entries = within(entries, self.key_groups)
-        data = entries.data.tobytes()
-        keys = cut_pieces(data, entries.key_start.tolist(), entries.key_end.tolist())
-        values = cut_pieces(data, entries.value_start.tolist(), entries.value_end.tolist())
-        self.put_many(entries.group_of.tolist(), keys, values)
-
-    def _made(self, pieces: list[bytes]) -> _Elements:
-        elements = _Elements(pieces)
-        elements.version = self.versions.current
-        return elements
-
-    @staticmethod
-    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-        """Yield keys and lists, with the pieces of each list joined."""
-        for keys, lists in zip(in_pieces(entries), in_pieces(entries.values()), strict=True):
-            yield keys, [DELIMITER.join(list_) for list_ in lists]
 
 
 class HeapMapTable(_HeapTable):
@@ -273,8 +216,7 @@ class HeapMapTable(_HeapTable):
     def load(self, entries: Entries) -> None:
         """Add many entries."""
         entries = within(entries, self.key_groups)
-        data = entries.data.tobytes()
-        middles = namespace_ends(self.layout, entries).tolist()
+        data, middles = entries.data.tobytes(), namespace_ends(self.layout, entries).tolist()
         keys = cut_pieces(data, entries.key_start.tolist(), middles)
         user_keys = cut_pieces(data, middles, entries.key_end.tolist())
         values = cut_pieces(data, entries.value_start.tolist(), entries.value_end.tolist())
@@ -289,8 +231,7 @@ class HeapMapTable(_HeapTable):
             user_map.version = self.versions.current
         return user_map
 
-    @staticmethod
-    def chunks(entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    def _chunks(self, entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """Yield keys and values, one for each entry of a map."""
         for pairs in in_pieces(entries.items()):
             keys = [key + user_key for key, user_map in pairs for user_key in user_map]
@@ -302,3 +243,42 @@ def in_pieces(items: Iterable[Item]) -> Iterator[list[Item]]:
     rest = iter(items)
     while piece := list(islice(rest, CHUNK_ROWS)):
         yield piece
+
+
+class HeapStorage:
+    """The tables of one backend, and the versions of their snapshots.
+
+    Args:
+        key_groups: The key groups of this subtask.
+    """
+
+    def __init__(self, key_groups: KeyGroupRange) -> None:
+        self.key_groups = key_groups
+        self.versions = SnapshotVersions()
+
+    def create_table(self, name: str, layout: KeyedLayout) -> ValueTable | MapTable:
+        """Create a table in memory."""
+        del name
+        if layout.kind is StateKind.MAP:
+            return HeapMapTable(self.versions, self.key_groups, layout)
+        return HeapValueTable(self.versions, self.key_groups)
+
+    def create_queue(self, table: ValueTable) -> HeapTimerQueue:
+        """Create a queue over a table of timers."""
+        return HeapTimerQueue(table, self.key_groups)
+
+    def begin_snapshot(self) -> Callable[[], None]:
+        """Begin a snapshot, and return the function that ends it."""
+        return partial(self.versions.release, self.versions.take())
+
+    def close(self) -> None:
+        """Do nothing: everything is in memory."""
+
+
+def heap_backend(configuration: BackendConfiguration) -> KeyedStateBackend:
+    """Create a backend whose working state is in memory.
+
+    Args:
+        configuration: Keys, key groups, clock.
+    """
+    return KeyedStateBackend(configuration, HeapStorage(configuration.key_groups))
