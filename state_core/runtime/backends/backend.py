@@ -34,7 +34,7 @@ from statelake.state_core.runtime.backends.states.states import (
     ReducingState,
     ValueState,
 )
-from statelake.state_core.runtime.backends.states.tables import ListTable, ValueTable
+from statelake.state_core.runtime.backends.states.tables import ValueTable
 from statelake.state_core.runtime.backends.states.timers import (
     InternalTimerQueue,
     InternalTimerService,
@@ -55,6 +55,13 @@ AnyState: TypeAlias = (
     " | TtlValueState | TtlListState | TtlMapState | TtlReducingState | TtlAggregatingState"
 )
 VOID_NAMESPACE = "VoidNamespace"
+STATES: dict[StateKind, tuple[Any, Any]] = {
+    StateKind.VALUE: (ValueState, TtlValueState),
+    StateKind.LIST: (ListState, TtlListState),
+    StateKind.MAP: (MapState, TtlMapState),
+    StateKind.REDUCING: (ReducingState, TtlReducingState),
+    StateKind.AGGREGATING: (AggregatingState, TtlAggregatingState),
+}
 
 
 class KeyedStateBackend:
@@ -181,28 +188,21 @@ class KeyedStateBackend:
         return new_state
 
     def _made(self, descriptor: StateDescriptor, registered: RegisteredState) -> AnyState:
-        ttl = descriptor.ttl
+        ttl, kind = descriptor.ttl, descriptor.kind
         access = None if ttl is None else LastAccess(ttl, self.configuration.clock)
-        table: Any = registered.table
-        parts = descriptor.name, self.context, registered.layout, table
-        if descriptor.kind is StateKind.LIST:
-            elements = ListState(*parts)
-            return elements if access is None else TtlListState(elements, access)
-        if descriptor.kind is StateKind.MAP:
-            entries = MapState(*parts)
-            return entries if access is None else TtlMapState(entries, access)
-        if descriptor.kind is StateKind.REDUCING and descriptor.reduce is not None:
-            if access is None:
-                return ReducingState(*parts, descriptor.reduce)
-            reduce = ttl_reduce(descriptor.reduce, access)
-            return TtlReducingState(ReducingState(*parts, reduce), access)
-        if descriptor.kind is StateKind.AGGREGATING and descriptor.aggregate is not None:
-            if access is None:
-                return AggregatingState(*parts, descriptor.aggregate)
-            aggregate = TtlAggregateFunction(descriptor.aggregate, access)
-            return TtlAggregatingState(AggregatingState(*parts, aggregate), access)
-        value = ValueState(*parts)
-        return value if access is None else TtlValueState(value, access)
+        functions: list[Any] = []
+        if kind is StateKind.REDUCING and descriptor.reduce is not None:
+            reduce = descriptor.reduce
+            functions = [reduce if access is None else ttl_reduce(reduce, access)]
+        elif kind is StateKind.AGGREGATING and descriptor.aggregate is not None:
+            aggregate = descriptor.aggregate
+            functions = [aggregate if access is None else TtlAggregateFunction(aggregate, access)]
+        original, with_ttl = STATES[kind]
+        state: Any = original(
+            descriptor.name, self.context, registered.layout, registered.table, *functions
+        )
+        new_state: AnyState = state if access is None else with_ttl(state, access)
+        return new_state
 
     # ------------------------------------------------------------------------- timers
 
@@ -250,24 +250,15 @@ class KeyedStateBackend:
         Returns:
             The asynchronous part, to be run in any thread while the job continues.
         """
-        states, header = list(self.registry), self.registry.header
-        for state in states:
-            if isinstance(state.table, ListTable):
-                state.table.flush()
-        end = self.storage.begin_snapshot()
-        tables = [state.table.freeze(number) for number, state in enumerate(states)]
-        of = self.configuration
+        header, own = self.registry.header, self.configuration
+        tables = [state.table.freeze(number) for number, state in enumerate(self.registry)]
 
         def write() -> KeyGroupsHandle | None:
             return write_tables(
-                directory, header, tables, of.key_groups, of.prefix, compressed=of.compressed
+                directory, header, tables, own.key_groups, own.prefix, compressed=own.compressed
             )
 
-        def release() -> None:
-            tables.clear()
-            end()
-
-        return SnapshotTask(write, release)
+        return SnapshotTask(write, tables.clear)
 
     def close(self) -> None:
         """Release all resources outside memory; no state can be used any more."""

@@ -1,8 +1,8 @@
 """The heap backend: tables in memory, whose snapshots are taken by reference: copy on write.
 
 Each key group of a state is one dictionary. In its synchronous part a snapshot only keeps
-references to the dictionaries; if a key group changes while the snapshot needs it, its dictionary
-is copied first, once. The dictionaries contain bytes, which never change; a map's entries are in
+references to the dictionaries; when a key group changes for the first time after it, its dictionary
+is copied first. The dictionaries contain bytes, which never change; a map's entries are in
 dictionaries of their own, copied by the same rule.
 
 Source: `HeapKeyedStateBackend`, `CopyOnWriteStateMap`, `CopyOnWriteStateTable` in
@@ -11,10 +11,8 @@ Source: `HeapKeyedStateBackend`, `CopyOnWriteStateMap`, `CopyOnWriteStateTable` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from threading import Lock
 from typing import Any, TypeVar
 
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
@@ -39,53 +37,22 @@ Item = TypeVar("Item")
 CHUNK_ROWS = 1 << 11
 
 
-class SnapshotVersions:
-    """The versions of the snapshots that are being written.
-
-    Attributes:
-        current: The number of snapshots taken so far.
-        required: Objects of an older version must be copied before they are changed.
-    """
-
-    __slots__ = ("_live", "_lock", "current", "required")
-
-    def __init__(self) -> None:
-        self.current = 0
-        self.required = 0
-        self._live: set[int] = set()
-        self._lock = Lock()  # a snapshot ends in the thread that wrote it
-
-    def take(self) -> int:
-        """Begin a snapshot, and return its version."""
-        with self._lock:
-            self.current += 1
-            self._live.add(self.current)
-            self.required = self.current
-            return self.current
-
-    def release(self, version: int) -> None:
-        """End a snapshot, and release its version."""
-        with self._lock:
-            self._live.discard(version)
-            self.required = max(self._live, default=0)
-
-
 class _UserMap(dict[bytes, bytes]):
-    """The map of a key, with its version."""
+    """The map of a key, with the number of snapshots before it."""
 
     __slots__ = ("version",)
     version: int
 
 
 class _HeapTable:
-    """The dictionaries of one state."""
+    """The dictionaries of one state, each with the number of snapshots before it."""
 
-    def __init__(self, versions: SnapshotVersions, key_groups: KeyGroupRange) -> None:
-        self.versions = versions
+    def __init__(self, key_groups: KeyGroupRange) -> None:
         self.key_groups = key_groups
         self.first = key_groups.first
         self.groups: list[dict[bytes, Any]] = [{} for _ in range(len(key_groups))]
-        self.group_versions = [versions.current] * len(key_groups)
+        self.group_versions = [0] * len(key_groups)
+        self.snapshots = 0
 
     def keys(self, group: int) -> Iterator[bytes]:
         """Yield the keys of a key group, which may change meanwhile."""
@@ -97,7 +64,8 @@ class _HeapTable:
             yield from zip(keys, values, strict=True)
 
     def freeze(self, state_id: int) -> Iterator[SnapshotRun]:
-        """Return the current entries; their snapshot must have begun."""
+        """Return the current entries."""
+        self.snapshots += 1
         return self._runs(state_id, self.groups.copy())
 
     def _runs(self, state_id: int, groups: list[dict[bytes, Any]]) -> Iterator[SnapshotRun]:
@@ -108,11 +76,11 @@ class _HeapTable:
                     yield SnapshotRun(group, state_id, entries)
 
     def _writable(self, group: int) -> dict[bytes, Any]:
-        """Return the dictionary of a key group, copied if a snapshot needs it."""
+        """Return the dictionary of a key group, copied if a snapshot has it."""
         index = group - self.first
-        if self.group_versions[index] < self.versions.required:
+        if self.group_versions[index] != self.snapshots:
             self.groups[index] = self.groups[index].copy()
-            self.group_versions[index] = self.versions.current
+            self.group_versions[index] = self.snapshots
         return self.groups[index]
 
     def _discard(self, group: int, key: bytes) -> None:
@@ -172,15 +140,12 @@ class HeapMapTable(_HeapTable):
     """A table of one map for each key.
 
     Args:
-        versions: The versions of snapshots.
         key_groups: The key groups of this subtask.
         layout: The layout of entries, which finds the user key in an entry's key.
     """
 
-    def __init__(
-        self, versions: SnapshotVersions, key_groups: KeyGroupRange, layout: KeyedLayout
-    ) -> None:
-        super().__init__(versions, key_groups)
+    def __init__(self, key_groups: KeyGroupRange, layout: KeyedLayout) -> None:
+        super().__init__(key_groups)
         self.layout = layout
 
     def get(self, group: int, key: bytes, user_key: bytes) -> bytes | None:
@@ -226,9 +191,9 @@ class HeapMapTable(_HeapTable):
     def _writable_map(self, group: int, key: bytes) -> _UserMap:
         entries = self._writable(group)
         user_map: _UserMap | None = entries.get(key)
-        if user_map is None or user_map.version < self.versions.required:
+        if user_map is None or user_map.version != self.snapshots:
             user_map = entries[key] = _UserMap(user_map or {})
-            user_map.version = self.versions.current
+            user_map.version = self.snapshots
         return user_map
 
     def _chunks(self, entries: dict[bytes, Any]) -> Iterator[tuple[list[bytes], list[bytes]]]:
@@ -246,7 +211,7 @@ def in_pieces(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 class HeapStorage:
-    """The tables of one backend, and the versions of their snapshots.
+    """Tables in memory.
 
     Args:
         key_groups: The key groups of this subtask.
@@ -254,22 +219,17 @@ class HeapStorage:
 
     def __init__(self, key_groups: KeyGroupRange) -> None:
         self.key_groups = key_groups
-        self.versions = SnapshotVersions()
 
     def create_table(self, name: str, layout: KeyedLayout) -> ValueTable | MapTable:
         """Create a table in memory."""
         del name
         if layout.kind is StateKind.MAP:
-            return HeapMapTable(self.versions, self.key_groups, layout)
-        return HeapValueTable(self.versions, self.key_groups)
+            return HeapMapTable(self.key_groups, layout)
+        return HeapValueTable(self.key_groups)
 
     def create_queue(self, table: ValueTable) -> HeapTimerQueue:
         """Create a queue over a table of timers."""
         return HeapTimerQueue(table, self.key_groups)
-
-    def begin_snapshot(self) -> Callable[[], None]:
-        """Begin a snapshot, and return the function that ends it."""
-        return partial(self.versions.release, self.versions.take())
 
     def close(self) -> None:
         """Do nothing: everything is in memory."""

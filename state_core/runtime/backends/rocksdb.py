@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -45,7 +45,7 @@ from statelake.state_core.runtime.backends.states.tables import (
     SnapshotRun,
     ValueTable,
     cut_entries,
-    entries_of,
+    entries_of_pairs,
     within,
 )
 from statelake.state_core.runtime.backends.states.timer_queues import OrderedTimerQueue
@@ -308,8 +308,7 @@ def scanned_entries(
     state: int, group: int, piece: list[tuple[bytes, bytes]], prefix: int
 ) -> Entries:
     """Return keys and values of RocksDB as entries of one state and key group."""
-    keys, values = zip(*piece, strict=True)
-    entries = entries_of(state, group, list(keys), list(values))
+    entries = entries_of_pairs(state, group, piece)
     starts = np.ascontiguousarray(entries.key_start + prefix)
     return replace(entries, key_start=starts)
 
@@ -355,10 +354,6 @@ class RocksDBStorage:
     def create_queue(self, table: RocksDBValueTable) -> OrderedTimerQueue:
         """Create a queue over a table of timers."""
         return OrderedTimerQueue(table, self.key_groups)
-
-    def begin_snapshot(self) -> Callable[[], None]:
-        """Do nothing: RocksDB's iterators do not see later writes."""
-        return lambda: None
 
     def close(self) -> None:
         """Close the instance, and remove its directory."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,11 +15,7 @@ from statelake.state_core.formats.writing.new_states import TypeOf, snapshot_of
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import check_parallelism, key_group_ranges, prefix_bytes
 from statelake.state_core.runtime.backends.states.registry import StateRegistry, Storage
-
-
-def wall_clock() -> int:
-    """Return milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
+from statelake.state_core.runtime.commit.records.clocks import now_millis
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class BackendConfiguration:
     key_groups: KeyGroupRange
     max_parallelism: int
     compressed: bool = False
-    clock: Callable[[], int] = field(default=wall_clock, compare=False)
+    clock: Callable[[], int] = field(default=now_millis, compare=False)
 
     def __post_init__(self) -> None:
         check_parallelism(self.max_parallelism, 1)
@@ -57,7 +52,7 @@ class BackendConfiguration:
         max_parallelism: int,
         *,
         compressed: bool = False,
-        clock: Callable[[], int] = wall_clock,
+        clock: Callable[[], int] = now_millis,
     ) -> BackendConfiguration:
         """Return the configuration of one subtask of an operator."""
         ranges = key_group_ranges(max_parallelism, parallelism)

@@ -10,7 +10,7 @@ Source: `StateSerializerProvider`, `HeapKeyedStateBackend.createState`,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -37,7 +37,7 @@ from statelake.state_core.runtime.backends.states.tables import (
     MapTable,
     Table,
     ValueTable,
-    entries_of,
+    entries_of_pairs,
 )
 from statelake.state_core.runtime.backends.states.timer_queues import TimerElements
 from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
@@ -72,9 +72,6 @@ class Storage(Protocol):
 
     def create_queue(self, table: Any) -> TimerElements:
         """Create a queue over a table of timers."""
-
-    def begin_snapshot(self) -> Callable[[], None]:
-        """Begin a snapshot, whose tables are frozen next; return the function that ends it."""
 
     def close(self) -> None:
         """Close the storage."""
@@ -224,13 +221,6 @@ def _with_times(layout: KeyedLayout, batch: pa.RecordBatch, now: int) -> pa.Reco
 
 def table_entries(table: Table, group: int) -> Iterator[Entries]:
     """Yield the entries of a key group, many at a time; those already yielded may change."""
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    for key, value in list(table.items(group)):
-        keys.append(key)
-        values.append(value)
-        if len(keys) == BATCH_ROWS:
-            yield entries_of(0, group, keys, values)
-            keys, values = [], []
-    if keys:
-        yield entries_of(0, group, keys, values)
+    pairs = list(table.items(group))
+    for first in range(0, len(pairs), BATCH_ROWS):
+        yield entries_of_pairs(0, group, pairs[first : first + BATCH_ROWS])

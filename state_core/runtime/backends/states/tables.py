@@ -147,7 +147,8 @@ class ListTable:
         self.table.load(entries)
 
     def freeze(self, state_id: int) -> Iterator[SnapshotRun]:
-        """Return the current entries, of which no elements wait."""
+        """Return the current entries."""
+        self.flush()
         return self.table.freeze(state_id)
 
 
@@ -180,7 +181,13 @@ class MapTable(EntryTable, Protocol):
 Table: TypeAlias = "ValueTable | ListTable | MapTable"
 
 
-def entries_of(state: int, group: int, keys: list[bytes], values: list[bytes]) -> Entries:
+def entries_of_pairs(state: int, group: int, pairs: Sequence[tuple[bytes, bytes]]) -> Entries:
+    """Return entries of one state and key group, at least one, in one buffer."""
+    keys, values = zip(*pairs, strict=True)
+    return entries_of(state, group, keys, values)
+
+
+def entries_of(state: int, group: int, keys: Sequence[bytes], values: Sequence[bytes]) -> Entries:
     """Return entries of one state and key group in one buffer."""
     count = len(keys)
     pieces = [*keys, *values]

@@ -15,6 +15,7 @@ import logging
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from urllib.parse import quote
 
 from statelake.state_core.errors import (
@@ -23,10 +24,9 @@ from statelake.state_core.errors import (
     DeletedBlobError,
     StateError,
 )
-from statelake.state_core.runtime.commit.backends.blob_store import BlobStore, folder_of
-from statelake.state_core.runtime.commit.contract.futures import all_of, done, mapped, then
+from statelake.state_core.runtime.commit.backends.blob_store import FileSystemBlobStore, folder_of
+from statelake.state_core.runtime.commit.contract.futures import all_of, mapped
 from statelake.state_core.runtime.commit.contract.interfaces import (
-    StateBackendAdmin,
     StateBackendFactory,
     TaskBackupManager,
     TaskContext,
@@ -57,6 +57,7 @@ from statelake.state_core.runtime.commit.stores.task_stores import CHECKPOINT_FI
 
 LOG = logging.getLogger(__name__)
 THREADS = 8
+PROBE = "probe"
 INDEX_NAME = "snapshot-index"
 INDEX_BYTES = 64 << 20
 """The largest size of a snapshot index, of some 150,000 files."""
@@ -79,7 +80,7 @@ def garbage(
     ]
 
 
-def read_index(blobs: BlobStore, marker: str) -> SnapshotIndex:
+def read_index(blobs: FileSystemBlobStore, marker: str) -> SnapshotIndex:
     """Read the snapshot index that a marker names.
 
     Raises:
@@ -97,7 +98,7 @@ def read_index(blobs: BlobStore, marker: str) -> SnapshotIndex:
 
 
 def _own_index(
-    blobs: BlobStore,
+    blobs: FileSystemBlobStore,
     marker: str,
     context: TaskContext,
     store: str,
@@ -145,41 +146,11 @@ def _prefix(context: TaskContext, store: str) -> str:
     )
 
 
-class BlobStoreBackend(StateBackendFactory):
-    """A state backend that stores the files of stores as blobs.
-
-    Args:
-        blobs: The blob store.
-        keep: The number of snapshots of each store to keep, the last one included.
-        threads: The number of a store's files to download at once.
-    """
-
-    name = BLOB_STORE_FACTORY
-    needs_files = True
-    expires = True
-
-    def __init__(self, blobs: BlobStore, keep: int = 1, threads: int = THREADS) -> None:
-        if keep < 1:
-            raise CommitError(f"{keep} snapshots can't be kept", remedy="keep at least 1")
-        self.blobs = blobs
-        self.keep = keep
-        self.threads = threads
-
-    def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        """Return a manager that uploads the new files of these stores."""
-        return _BlobBackup(self, context, stores)
-
-    def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        """Return a manager that downloads the files of these stores."""
-        return _BlobRestore(self, context, stores)
-
-    def admin(self) -> StateBackendAdmin:
-        """Return an admin that checks that blobs can be stored, read and deleted."""
-        return _BlobAdmin(self.blobs)
-
-
 def _indexes(
-    blobs: BlobStore, checkpoint: Checkpoint | None, stores: Iterable[str], context: TaskContext
+    blobs: FileSystemBlobStore,
+    checkpoint: Checkpoint | None,
+    stores: Iterable[str],
+    context: TaskContext,
 ) -> dict[str, tuple[str, SnapshotIndex]]:
     """Return the index of each store in a checkpoint, with its blob id."""
     if not isinstance(checkpoint, CheckpointV2):
@@ -193,18 +164,14 @@ def _indexes(
 
 
 class _BlobBackup(TaskBackupManager):
-    def __init__(
-        self, backend: BlobStoreBackend, context: TaskContext, stores: Iterable[str]
-    ) -> None:
-        super().__init__(context, stores)
-        self._blobs = backend.blobs
-        self._keep = backend.keep
+    _backend: BlobStoreBackend
+
+    def _init(self, checkpoint: Checkpoint | None) -> None:
+        self._blobs = self._backend.blobs
         self._previous: dict[str, tuple[str, SnapshotIndex]] = {}
         # files whose content was read in this process: unchanged ones need not be read again
         self._seen: dict[str, dict[str, FileIndex]] = {}
         self._swept: set[str] = set()
-
-    def _init(self, checkpoint: Checkpoint | None) -> None:
         try:
             self._previous = _indexes(self._blobs, checkpoint, self.stores, self.context)
         except (DeletedBlobError, CheckpointRecordError) as error:
@@ -217,19 +184,14 @@ class _BlobBackup(TaskBackupManager):
     def _upload(
         self, checkpoint: CheckpointId, markers: Mapping[str, str]
     ) -> Future[dict[str, str]]:
-        def send(store: str) -> Future[str]:
-            return then(self.context.pool, done(None), lambda _: self._send(store, checkpoint))
-
-        sent = all_of([send(store) for store in self.stores])
+        sent = all_of(
+            [self._later(partial(self._send, store, checkpoint)) for store in self.stores]
+        )
         return mapped(sent, lambda uploaded: dict(zip(self.stores, uploaded, strict=True)))
 
     def _clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]:
-        def tidy(store: str, marker: str) -> Future[None]:
-            return then(
-                self.context.pool, done(None), lambda _: self._tidy(store, marker, checkpoint)
-            )
-
-        return mapped(all_of([tidy(*item) for item in markers.items()]), lambda _: None)
+        tidied = [self._later(partial(self._tidy, *item, checkpoint)) for item in markers.items()]
+        return mapped(all_of(tidied), lambda _: None)
 
     def _send(self, store: str, checkpoint: CheckpointId) -> str:
         context = self.context
@@ -347,7 +309,7 @@ class _BlobBackup(TaskBackupManager):
     ) -> Iterator[tuple[str, SnapshotIndex]]:
         """Yield the snapshots to keep, the last one first."""
         yield marker, index
-        for _ in range(self._keep - 1):
+        for _ in range(self._backend.keep - 1):
             if index.previous is None:
                 return
             marker = index.previous
@@ -359,16 +321,10 @@ class _BlobBackup(TaskBackupManager):
 
 
 class _BlobRestore(TaskRestoreManager):
-    def __init__(
-        self, backend: BlobStoreBackend, context: TaskContext, stores: Iterable[str]
-    ) -> None:
-        super().__init__(context, stores)
-        self._blobs = backend.blobs
-        self._threads = backend.threads
-        self._indexes: dict[str, tuple[str, SnapshotIndex]] = {}
+    _backend: BlobStoreBackend
 
     def _init(self, checkpoint: Checkpoint | None) -> None:
-        self._indexes = _indexes(self._blobs, checkpoint, self.stores, self.context)
+        self._indexes = _indexes(self._backend.blobs, checkpoint, self.stores, self.context)
 
     def _restore(self, store: str) -> None:
         if store not in self._indexes:
@@ -380,11 +336,11 @@ class _BlobRestore(TaskRestoreManager):
             self.context.measures.add("bytes_restored", file.metadata.size)
 
         files = list(present_files(self._indexes[store][1].directory))
-        if self._threads == 1:
+        if self._backend.threads == 1:
             for path, file in files:
                 get(path, file)
             return
-        with ThreadPoolExecutor(self._threads) as pool:
+        with ThreadPoolExecutor(self._backend.threads) as pool:
             getting = [pool.submit(get, *file) for file in files]
             try:
                 for ended in getting:
@@ -397,7 +353,7 @@ class _BlobRestore(TaskRestoreManager):
         for part in sorted(file.blobs, key=lambda blob: blob.offset):
             if part.offset != size:
                 raise CommitError(f"{path}: its blobs have a gap at {size}", place=part.id)
-            for piece in self._blobs.get(part.id):
+            for piece in self._backend.blobs.get(part.id):
                 self._check()
                 checksum = zlib.crc32(piece, checksum)
                 size += len(piece)
@@ -411,21 +367,38 @@ class _BlobRestore(TaskRestoreManager):
             )
 
 
-class _BlobAdmin(StateBackendAdmin):
-    PROBE = "probe"
+class BlobStoreBackend(StateBackendFactory):
+    """A state backend that stores the files of stores as blobs.
 
-    def __init__(self, blobs: BlobStore) -> None:
-        self._blobs = blobs
+    Args:
+        blobs: The blob store.
+        keep: The number of snapshots of each store to keep, the last one included.
+        threads: The number of a store's files to download at once.
+    """
+
+    name = BLOB_STORE_FACTORY
+    needs_files = True
+    expires = True
+    backup = _BlobBackup
+    restore = _BlobRestore
+
+    def __init__(self, blobs: FileSystemBlobStore, keep: int = 1, threads: int = THREADS) -> None:
+        if keep < 1:
+            raise CommitError(f"{keep} snapshots can't be kept", remedy="keep at least 1")
+        self.blobs = blobs
+        self.keep = keep
+        self.threads = threads
 
     def create_resources(self) -> None:
-        return
+        """Do nothing: a blob store needs no preparation."""
 
     def validate_resources(self) -> None:
+        """Check that blobs can be stored, read and deleted."""
         try:
-            blob = self._blobs.put(self.PROBE, "probe", [b"probe"])
-            content = b"".join(self._blobs.get(blob))
-            self._blobs.delete(blob)
-            self._blobs.make_permanent(self.PROBE)
+            blob = self.blobs.put(PROBE, "probe", [b"probe"])
+            content = b"".join(self.blobs.get(blob))
+            self.blobs.delete(blob)
+            self.blobs.make_permanent(PROBE)
         except (StateError, OSError) as error:
             raise CommitError(f"the blob store can't be used: {error}") from error
         if content != b"probe":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -19,24 +21,25 @@ from statelake.state_core.runtime.backends.states.tables import SnapshotRun, ent
 from tests.support.jobs.backend_cases import MakeBackend, descriptor, restored_at
 
 
-class Counted:
-    """Snapshots that a storage begins and ends, counted."""
+class Frozen:
+    """The frozen tables of a backend's state, as long as a snapshot has them."""
 
-    def __init__(self, storage: Any) -> None:
-        self.prepared = self.released = 0
-        begin = storage.begin_snapshot
+    def __init__(self, backend: KeyedStateBackend) -> None:
+        self._taken: list[weakref.ref[Any]] = []
+        (table,) = [state.table for state in backend.registry]
+        freeze = table.freeze
 
-        def counting() -> Any:
-            end = begin()
-            self.prepared += 1
+        def freezing(state_id: int) -> Any:
+            runs = freeze(state_id)
+            self._taken.append(weakref.ref(runs))
+            return runs
 
-            def released() -> None:
-                self.released += 1
-                end()
+        table.freeze = freezing  # type: ignore[method-assign]
 
-            return released
-
-        storage.begin_snapshot = counting
+    def __call__(self) -> tuple[int, int]:
+        """How many were frozen, and how many of them are still there."""
+        gc.collect()
+        return len(self._taken), sum(runs() is not None for runs in self._taken)
 
 
 @pytest.fixture
@@ -51,34 +54,34 @@ def filled(backend: KeyedStateBackend) -> KeyedStateBackend:
 
 def test_resources_are_released_behind_success(filled: KeyedStateBackend, tmp_path: Path) -> None:
     """Once, and not before the asynchronous part."""
-    counted = Counted(filled.storage)
+    frozen = Frozen(filled)
     task = filled.snapshot(Directory(tmp_path / "chk-1"))
-    assert (counted.prepared, counted.released) == (1, 0)
+    assert frozen() == (1, 1)
     assert task.run() is not None
     task.cancel()
-    assert (counted.prepared, counted.released) == (1, 1)
+    assert frozen() == (1, 0)
     with pytest.raises(SnapshotError, match="before"):
         task.run()
 
 
 def test_resources_are_released_behind_failure(filled: KeyedStateBackend, tmp_path: Path) -> None:
     """What can't be written is an error, and nothing is held; the next one goes well."""
-    counted = Counted(filled.storage)
+    frozen = Frozen(filled)
     (tmp_path / "file").write_text("in the way")
     blocked = Directory(tmp_path / "file" / "below")
     with pytest.raises((SnapshotError, OSError)):
         filled.snapshot(blocked).run()
-    assert (counted.prepared, counted.released) == (1, 1)
+    assert frozen() == (1, 0)
     assert filled.snapshot(Directory(tmp_path / "chk-2")).run() is not None
 
 
 def test_resources_are_released_when_cancelled(filled: KeyedStateBackend, tmp_path: Path) -> None:
     """A cancelled snapshot writes nothing, and can't be run."""
-    counted = Counted(filled.storage)
+    frozen = Frozen(filled)
     task = filled.snapshot(Directory(tmp_path))
     task.cancel()
     task.cancel()
-    assert (counted.prepared, counted.released) == (1, 1)
+    assert frozen() == (1, 0)
     with pytest.raises(SnapshotError, match="cancelled"):
         task.run()
     assert list(tmp_path.iterdir()) == []

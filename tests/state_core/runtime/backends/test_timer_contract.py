@@ -16,7 +16,7 @@ from statelake.state_core.runtime.backends import (
     KeyedStateBackend,
     Timer,
 )
-from statelake.state_core.runtime.backends.heap import HeapValueTable, SnapshotVersions
+from statelake.state_core.runtime.backends.heap import HeapValueTable
 from statelake.state_core.runtime.backends.states.timer_queues import OrderedTimerQueue
 from tests.support.jobs.backend_cases import BACKENDS, Clock, MakeBackend, restored_at
 
@@ -155,7 +155,7 @@ def test_a_queue_with_a_small_cache_is_a_sorted_set(
 ) -> None:
     """Adds, removals and polls, whatever of it is in memory."""
     groups = KeyGroupRange(0, 2)
-    queue = OrderedTimerQueue(OrderedHeapTable(SnapshotVersions(), groups), groups, cached)
+    queue = OrderedTimerQueue(OrderedHeapTable(groups), groups, cached)
     model: set[tuple[bytes, int]] = set()
     for step, group, number in steps:
         element = bytes([number])
