@@ -8,7 +8,7 @@ Source: `AbstractKeyedStateBackend`, `KeyedStateBackend` in `org.apache.flink.ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from typing_extensions import Self
@@ -122,28 +122,6 @@ class KeyedStateBackend:
         for group in range(groups.first, groups.last + 1):
             for composite in registered.table.keys(group):
                 yield split_key(registered.layout, composite)
-
-    def apply_to_all_keys(
-        self, state: str, function: Callable[[Any], None], namespace: Any = None
-    ) -> None:
-        """Call a function for every key that has an entry in a state, with that key current.
-
-        Args:
-            state: The name of the state.
-            function: Called with the key; it may change any state.
-            namespace: The namespace of the state.
-
-        Raises:
-            NotFoundError: There is no such state.
-        """
-        context = self.context
-        before = context.key, context.group, context.encoded
-        try:
-            for key in self.keys(state, namespace):
-                context.set(key)
-                function(key)
-        finally:
-            context.key, context.group, context.encoded = before
 
     def registered(self, state: str) -> RegisteredState:
         """Return a registered state by name.

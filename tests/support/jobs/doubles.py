@@ -46,7 +46,8 @@ from statelake.state_core.runtime.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
 )
-from statelake.state_core.runtime.commit.stores.local_disk import FileAttributes, join
+from statelake.state_core.runtime.commit.records.snapshot_index import FileMetadata
+from statelake.state_core.runtime.commit.stores.local_disk import join
 
 MEMORY_FACTORY = "memory"
 SHORT_NAMES = {"blob_store": BLOB_STORE_FACTORY, "changelog": CHANGELOG_FACTORY}
@@ -269,9 +270,9 @@ class MemoryDisk(PosixDisk):
         sizes = ((name, len(data)) for name, data in self.contents.items())
         return sorted((name[len(start) :], size) for name, size in sizes if name.startswith(start))
 
-    def attributes(self, path: str) -> FileAttributes:
-        """Return the same attributes for every file."""
-        return FileAttributes()
+    def metadata(self, path: str, size: int) -> FileMetadata:
+        """Return the same for every file."""
+        return FileMetadata(0, 0, size, "samza", "samza", "rw-r--r--")
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
         """Link or copy every file below one directory to another."""

@@ -241,15 +241,21 @@ class TtlMapState(_Ttl[MapState]):
         )
 
 
+def _joined(
+    access: LastAccess, pair: Iterable[TtlValue], join: Callable[[Any, Any], Any]
+) -> TtlValue | None:
+    """Return two values combined into one, without expired ones; None without any."""
+    living = [value for value in map(access.unexpired, pair) if value is not None]
+    if not living:
+        return None
+    return access.wrap(join(*living) if len(living) == 2 else living[0])
+
+
 def ttl_reduce(reduce: Callable[[Any, Any], Any], access: LastAccess) -> Callable[[Any, Any], Any]:
     """Return the function over values with their times, which ignores expired ones."""
 
     def reduced(first: TtlValue, second: TtlValue) -> TtlValue | None:
-        living = [access.unexpired(first), access.unexpired(second)]
-        living = [value for value in living if value is not None]
-        if not living:
-            return None
-        return access.wrap(reduce(*living) if len(living) == 2 else living[0])
+        return _joined(access, (first, second), reduce)
 
     return reduced
 
@@ -283,11 +289,4 @@ class TtlAggregateFunction:
 
     def merge(self, a: TtlValue, b: TtlValue) -> TtlValue | None:
         """Return two accumulators combined into one, without expired ones."""
-        living = [
-            accumulator
-            for accumulator in map(self.access.unexpired, (a, b))
-            if accumulator is not None
-        ]
-        if not living:
-            return None
-        return self.access.wrap(self.original.merge(*living) if len(living) == 2 else living[0])
+        return _joined(self.access, (a, b), self.original.merge)

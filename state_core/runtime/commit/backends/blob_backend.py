@@ -42,7 +42,6 @@ from statelake.state_core.runtime.commit.records.snapshot_index import (
     DirIndex,
     FileBlob,
     FileIndex,
-    FileMetadata,
     SnapshotIndex,
     SnapshotMetadata,
     present_files,
@@ -97,46 +96,6 @@ def read_index(blobs: FileSystemBlobStore, marker: str) -> SnapshotIndex:
     return read_snapshot_index(bytes(data), f"blob {marker}")
 
 
-def _own_index(
-    blobs: FileSystemBlobStore,
-    marker: str,
-    context: TaskContext,
-    store: str,
-    checkpoint: CheckpointId | None = None,
-) -> SnapshotIndex:
-    """Read the snapshot index of a task's store, of a certain checkpoint if one is given.
-
-    Raises:
-        DeletedBlobError: The index does not exist any more.
-        CheckpointRecordError: The index is malformed, or that of something else.
-    """
-    index = read_index(blobs, marker)
-    wanted = {
-        "checkpoint": checkpoint or index.metadata.checkpoint,
-        "task": context.task,
-        "store": store,
-    }
-    if context.job_name:
-        wanted |= {"job_name": context.job_name, "job_id": context.job_id}
-    differing = [
-        f"{name} {found}, not {value}"
-        for name, value in wanted.items()
-        if (found := getattr(index.metadata, name)) != value
-    ]
-    named = list(reachable_blobs(index.directory))
-    if differing:
-        problem = f"the snapshot index is that of another commit: {'; '.join(differing):.400}"
-    elif len(set(named)) < len(named):
-        problem = "the snapshot index names a blob twice"
-    else:
-        return index
-    raise CheckpointRecordError(
-        problem,
-        place=f"blob {marker}",
-        remedy="restore from another backend: someone else changed the blob store",
-    )
-
-
 def _prefix(context: TaskContext, store: str) -> str:
     """Return the folder of a store's blobs."""
     job = f"{context.job_name}-{context.job_id}"
@@ -146,26 +105,61 @@ def _prefix(context: TaskContext, store: str) -> str:
     )
 
 
-def _indexes(
-    blobs: FileSystemBlobStore,
-    checkpoint: Checkpoint | None,
-    stores: Iterable[str],
-    context: TaskContext,
-) -> dict[str, tuple[str, SnapshotIndex]]:
-    """Return the index of each store in a checkpoint, with its blob id."""
-    if not isinstance(checkpoint, CheckpointV2):
-        return {}
-    markers = checkpoint.markers.get(BLOB_STORE_FACTORY, {})
-    named = {store: markers[store] for store in stores if store in markers}
-    return {
-        store: (marker, _own_index(blobs, marker, context, store, checkpoint.id))
-        for store, marker in named.items()
-    }
+class _OfIndexes:
+    """A manager that reads the snapshot indexes of its stores."""
 
-
-class _BlobBackup(TaskBackupManager):
     _backend: BlobStoreBackend
+    context: TaskContext
+    stores: tuple[str, ...]
 
+    def _indexes(self, checkpoint: Checkpoint | None) -> dict[str, tuple[str, SnapshotIndex]]:
+        """Return the index of each store in a checkpoint, with its blob id."""
+        if not isinstance(checkpoint, CheckpointV2):
+            return {}
+        markers = checkpoint.markers.get(BLOB_STORE_FACTORY, {})
+        return {
+            store: (markers[store], self._index(markers[store], store, checkpoint.id))
+            for store in self.stores
+            if store in markers
+        }
+
+    def _index(
+        self, marker: str, store: str, checkpoint: CheckpointId | None = None
+    ) -> SnapshotIndex:
+        """Read the snapshot index of a store, of a certain checkpoint if one is given.
+
+        Raises:
+            DeletedBlobError: The index does not exist any more.
+            CheckpointRecordError: The index is malformed, or that of something else.
+        """
+        index, context = read_index(self._backend.blobs, marker), self.context
+        wanted = {
+            "checkpoint": checkpoint or index.metadata.checkpoint,
+            "task": context.task,
+            "store": store,
+        }
+        if context.job_name:
+            wanted |= {"job_name": context.job_name, "job_id": context.job_id}
+        differing = [
+            f"{name} {found}, not {value}"
+            for name, value in wanted.items()
+            if (found := getattr(index.metadata, name)) != value
+        ]
+        named = list(reachable_blobs(index.directory))
+        if differing:
+            problem = f"the snapshot index is that of another commit: {'; '.join(differing):.400}"
+        elif len(set(named)) < len(named):
+            problem = "the snapshot index names a blob twice"
+        else:
+            return index
+        raise CheckpointRecordError(
+            problem,
+            place=f"blob {marker}",
+            remedy="restore from another backend: someone else changed the blob store",
+        )
+
+
+class _BlobBackup(_OfIndexes, TaskBackupManager):
     def _init(self, checkpoint: Checkpoint | None) -> None:
         self._blobs = self._backend.blobs
         self._previous: dict[str, tuple[str, SnapshotIndex]] = {}
@@ -173,7 +167,7 @@ class _BlobBackup(TaskBackupManager):
         self._seen: dict[str, dict[str, FileIndex]] = {}
         self._swept: set[str] = set()
         try:
-            self._previous = _indexes(self._blobs, checkpoint, self.stores, self.context)
+            self._previous = self._indexes(checkpoint)
         except (DeletedBlobError, CheckpointRecordError) as error:
             # restored from another backend: the next upload sends everything
             LOG.warning("task %s: %s", self.context.task, error)
@@ -252,15 +246,7 @@ class _BlobBackup(TaskBackupManager):
         blob = self._blobs.put(folder, name, counted())
         context.measures.add("files_sent")
         context.measures.add("bytes_sent", sent)
-        attributes = context.stores.disk.attributes(local)
-        metadata = FileMetadata(
-            attributes.created,
-            attributes.modified,
-            sent,
-            attributes.owner,
-            attributes.group,
-            attributes.permissions,
-        )
+        metadata = context.stores.disk.metadata(local, sent)
         return FileIndex(name, (FileBlob(blob, 0),), metadata, checksum)
 
     def _checksum(self, local: str) -> int:
@@ -275,7 +261,7 @@ class _BlobBackup(TaskBackupManager):
         index = (
             current[1]
             if current and current[0] == marker
-            else _own_index(self._blobs, marker, self.context, store, checkpoint)
+            else self._index(marker, store, checkpoint)
         )
         expiring = self._blobs.expiring(prefix)
         needed = {marker, *reachable_blobs(index.directory)}
@@ -314,20 +300,18 @@ class _BlobBackup(TaskBackupManager):
                 return
             marker = index.previous
             try:
-                index = _own_index(self._blobs, marker, self.context, store)
+                index = self._index(marker, store)
             except DeletedBlobError:
                 return
             yield marker, index
 
 
-class _BlobRestore(TaskRestoreManager):
-    _backend: BlobStoreBackend
-
+class _BlobRestore(_OfIndexes, TaskRestoreManager):
     def _init(self, checkpoint: Checkpoint | None) -> None:
-        self._indexes = _indexes(self._backend.blobs, checkpoint, self.stores, self.context)
+        self._snapshots = self._indexes(checkpoint)
 
     def _restore(self, store: str) -> None:
-        if store not in self._indexes:
+        if store not in self._snapshots:
             return
         target = self.context.stores.directory(store)
 
@@ -335,7 +319,7 @@ class _BlobRestore(TaskRestoreManager):
             self.context.stores.disk.create(join(target, path), self._content(path, file))
             self.context.measures.add("bytes_restored", file.metadata.size)
 
-        files = list(present_files(self._indexes[store][1].directory))
+        files = list(present_files(self._snapshots[store][1].directory))
         if self._backend.threads == 1:
             for path, file in files:
                 get(path, file)

@@ -174,10 +174,8 @@ class TaskBackupManager(_TaskManager):
 
     order = "init, then snapshot, upload and clean_up, and close at last"
 
-    def __init__(self, backend: Any, context: TaskContext, stores: Iterable[str]) -> None:
-        super().__init__(backend, context, stores)
-        self._snapshot_id: CheckpointId | None = None
-        self._uploading: Future[dict[str, str]] | None = None
+    _snapshot_id: CheckpointId | None = None
+    _uploading: Future[dict[str, str]] | None = None
 
     def snapshot(self, checkpoint: CheckpointId) -> dict[str, str]:
         """Fix the content to upload, while nothing is processed.

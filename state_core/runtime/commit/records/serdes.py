@@ -24,8 +24,6 @@ from statelake.state_core.runtime.commit.records.records import (
     CheckpointV1,
     CheckpointV2,
     SystemStreamPartition,
-    as_v1,
-    as_v2,
 )
 
 MARKER_VERSION = 1
@@ -186,23 +184,37 @@ def changelog_markers(checkpoint: CheckpointV2) -> dict[str, ChangelogMarker]:
 
 
 def downgrade(checkpoint: CheckpointV2) -> CheckpointV1:
-    """Return a checkpoint in version 1."""
-    return as_v1(checkpoint, changelog_markers(checkpoint))
+    """Return a checkpoint in version 1, which has only the markers of changelogs."""
+    offsets: dict[SystemStreamPartition, str | None] = dict(checkpoint.input_offsets)
+    for marker in changelog_markers(checkpoint).values():
+        end = "null" if marker.offset is None else marker.offset
+        offsets[marker.changelog] = f"{checkpoint.id}:{end}"
+    return CheckpointV1(offsets)
 
 
 def upgrade(
     checkpoint: Checkpoint, changelogs: Mapping[str, SystemStreamPartition]
 ) -> CheckpointV2:
-    """Return a checkpoint of either version in version 2.
+    """Return a checkpoint of either version in version 2, with changelogs separated from inputs.
 
     Args:
         checkpoint: The checkpoint, in either version.
-        changelogs: The changelog of each store that has one.
+        changelogs: The changelog of each store that has one: version 1 does not distinguish it from
+            an input.
     """
     if isinstance(checkpoint, CheckpointV2):
         return checkpoint
-    identifier, inputs, ends = as_v2(checkpoint, changelogs)
-    markers = {store: write_changelog_marker(marker) for store, marker in ends.items()}
+    inputs = {
+        partition: offset
+        for partition, offset in checkpoint.offsets.items()
+        if partition not in set(changelogs.values()) and offset is not None
+    }
+    identifier, markers = CheckpointId(0, 0), {}
+    for store, partition in changelogs.items():
+        end = checkpoint.changelog_offset(partition)
+        if end is not None:
+            identifier = max(identifier, end[0])
+            markers[store] = write_changelog_marker(ChangelogMarker(partition, end[1]))
     return CheckpointV2(identifier, inputs, {CHANGELOG_FACTORY: markers} if markers else {})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from msgspec import field
@@ -195,7 +196,7 @@ class _Index(msgspec.Struct):
     created: int = field(name="creation-time-millis")
     metadata: _Metadata = field(name="snapshot-metadata")
     directory: DirIndex = field(name="dir-index")
-    previous: str | None = field(name="prev-snapshot-index-blob-id", default=None)
+    previous: Any = field(name="prev-snapshot-index-blob-id", default=None)
 
 
 def write_snapshot_index(index: SnapshotIndex) -> bytes:
@@ -218,6 +219,7 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
             CheckpointId.parse(of.checkpoint_id), of.job_name, of.job_id, of.task_name,
             of.store_name,
         )  # fmt: skip
-        return SnapshotIndex(index.created, metadata, index.directory, index.previous)
+        previous = None if index.previous is None else str(index.previous)
+        return SnapshotIndex(index.created, metadata, index.directory, previous)
 
     return read_record(data, _Index, place, build)

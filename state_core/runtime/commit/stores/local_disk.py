@@ -11,35 +11,16 @@ import pwd
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from statelake.state_core.errors import MissingFileError
 from statelake.state_core.files.confinement import PART, ConfinedTree, relative_path
+from statelake.state_core.runtime.commit.records.snapshot_index import FileMetadata
 from statelake.state_core.runtime.commit.stores.durable_writing import write_out
 
 # large, as an uploading thread may wait for the interpreter at every chunk
 CHUNK = 1 << 22
 _NOT_THERE = "it was removed by hand, or by another process: restart the task to restore it"
-
-
-@dataclass(frozen=True, slots=True)
-class FileAttributes:
-    """The attributes of a file.
-
-    Attributes:
-        created: The time of creation, in milliseconds since 1970.
-        modified: The time of the last change, in milliseconds since 1970.
-        owner: The owner, never empty.
-        group: The group, never empty.
-        permissions: The permissions in the form of `ls`: `rw-r--r--`.
-    """
-
-    created: int = 0
-    modified: int = 0
-    owner: str = "samza"
-    group: str = "samza"
-    permissions: str = "rw-r--r--"
 
 
 def join(*parts: str) -> str:
@@ -101,15 +82,16 @@ class PosixDisk:
         """Return every file below a directory, sorted, as relative path and size."""
         return [file for file in self._tree.files(join(path)) if not file[0].endswith(PART)]
 
-    def attributes(self, path: str) -> FileAttributes:
-        """Return owner, permissions and times of a file, as in Java."""
+    def metadata(self, path: str, size: int) -> FileMetadata:
+        """Return owner, permissions and times of a file of this size, as in Java."""
         status = self._tree.status(join(path))
         if status is None:
             raise MissingFileError("no such file", place=path, remedy=_NOT_THERE)
         modified = status.st_mtime_ns // 1_000_000
-        return FileAttributes(
+        return FileMetadata(
             modified,
             modified,
+            size,
             _name(pwd.getpwuid, status.st_uid),
             _name(grp.getgrgid, status.st_gid),
             stat.filemode(status.st_mode & 0o777)[1:],

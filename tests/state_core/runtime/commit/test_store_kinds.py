@@ -141,7 +141,7 @@ def test_a_disk_keeps_files(disk: PosixDisk) -> None:
         list(disk.chunks("a/d"))
     with pytest.raises(MissingFileError):
         disk.link("a/d", "b")
-    assert len(disk.attributes("z/y/d").permissions) == 9
+    assert len(disk.metadata("z/y/d", 3).permissions) == 9
 
 
 @pytest.mark.parametrize("path", ["..", "a/../b", "/etc", "a//b", "", "a\0", "a\\b", "./a"])
