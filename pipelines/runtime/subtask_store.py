@@ -386,7 +386,7 @@ def _runs(
 ) -> Iterator[SnapshotRun]:
     """Return the entries of pairs, sorted by key group, state and key."""
     states = {state.name.encode(): number for number, state in enumerate(header.states)}
-    found: dict[tuple[int, int], list[tuple[bytes, bytes]]] = defaultdict(list)
+    entries: dict[tuple[int, int], list[tuple[bytes, bytes]]] = defaultdict(list)
     for key, value in pairs.items():
         if key[:1] == ENTRY:
             end = 3 + int.from_bytes(key[1:3], "big")
@@ -398,7 +398,8 @@ def _runs(
                     place=directory.full(),
                     remedy="the changelog is damaged: restore from another backend",
                 )
-            found[number, state].append((key[end + GROUP_BYTES :], value))
+            entries[number, state].append((key[end + GROUP_BYTES :], value))
     return (
-        SnapshotRun(*at, entries_of_pairs(at[1], at[0], sorted(found[at]))) for at in sorted(found)
+        SnapshotRun(*at, entries_of_pairs(at[1], at[0], sorted(entries[at])))
+        for at in sorted(entries)
     )
