@@ -35,7 +35,6 @@ from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
-    SnapshotTarget,
     StateDescriptor,
     heap_backend,
     restore_backend,
@@ -78,7 +77,7 @@ def snapshots(work: Path, entries: int) -> list[Row]:
 
     def snapshot() -> None:
         began = time.perf_counter()
-        task = backend.snapshot(SnapshotTarget(1, directory), savepoint=True)
+        task = backend.snapshot(directory)
         stood.append(time.perf_counter() - began)
         handles.append(task.run())
 
@@ -222,7 +221,7 @@ def beyond_memory(work: Path, megabytes: int) -> list[Row]:
     def savepoint() -> None:
         target = Directory(work / "beyond-savepoint")
         target.create()
-        backend.snapshot(SnapshotTarget(1, target), savepoint=True).run()
+        backend.snapshot(target).run()
 
     rows = []
     for what, entries, run in (("written", count, write), ("read at random", READS, read),

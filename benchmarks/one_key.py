@@ -32,11 +32,11 @@ from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata, write_metadata
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
-    SnapshotTarget,
     heap_backend,
     restore_backend,
     rocksdb_backend,
 )
+from tests.support.savepoints.native_checkpoints import native_checkpoint
 
 KEY_BYTES, VALUE_BYTES = 96, 128
 MAX_PARALLELISM = 128
@@ -128,8 +128,8 @@ def write_native(canonical: Path, path: Path, make: Callable[..., Any]) -> Path:
             continue
         backend = make(BackendConfiguration("String", handle.key_groups, MAX_PARALLELISM))
         restore_backend(backend, [handle], source)
-        task = backend.snapshot(SnapshotTarget(1, directory, shared))
-        subtasks[index] = replace(subtask, managed_keyed=task.run())
+        native = native_checkpoint(backend, directory, shared)
+        subtasks[index] = replace(subtask, managed_keyed=native)
         backend.close()
     metadata.operators[0] = replace(operator, subtasks=subtasks)
     (path / "_metadata").write_bytes(write_metadata(metadata))

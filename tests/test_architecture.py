@@ -158,12 +158,7 @@ USERS_OWN = "its paths are a user's: of the command line, a spec in Python or YA
 OWN_WORKING = "a directory of its own, made by this process, and names held against a pattern"
 PATHS_BY_HAND = {
     # what a module may do with paths itself, and why no path out of data gets there
-    "state_core.runtime.backends.rocksdb.rocksdb_backend": (
-        {"pathlib", "shutil", ".mkdir"}, OWN_WORKING,
-    ),
-    "state_core.runtime.backends.rocksdb.checkpoints": (
-        {"pathlib", "shutil", ".iterdir"}, OWN_WORKING,
-    ),
+    "state_core.runtime.backends.rocksdb": ({"pathlib", "shutil"}, OWN_WORKING),
     "state_core.runtime.commit.stores.local_disk": (
         {"pathlib"}, "it says where its directory is; no more",
     ),

@@ -12,7 +12,7 @@ from statelake.pipelines.lake.catalog.run_log import SAVEPOINT, Prepared, RunPla
 from statelake.pipelines.runtime.commits import CommitTargets, CommitTask, SubtaskName
 from statelake.pipelines.runtime.exchange import Exchanged, ExchangeTask, OperatorInput, exchange
 from statelake.pipelines.runtime.sources import Split
-from statelake.pipelines.runtime.subtask_store import SubtaskFiles
+from statelake.pipelines.runtime.subtask_store import METADATA_VERSION, SubtaskFiles
 from statelake.pipelines.runtime.subtasks import (
     OutputFile,
     OutputTarget,
@@ -36,8 +36,6 @@ from statelake.state_core.runtime.backends.states.operator_state import assign_o
 from statelake.state_core.runtime.commit import CheckpointV2
 from statelake.state_core.runtime.process import StreamJob
 from statelake.state_core.runtime.process.jobs import TIMERS, OperatorNode, SourceNode
-
-METADATA_VERSION = 6
 
 
 @dataclass

@@ -43,14 +43,12 @@ from statelake.state_core.runtime.commit import (
     FileCheckpointLog,
     FileSystemBlobStore,
     PosixDisk,
-    StateBackendAdmin,
     StateBackendFactory,
     StoreSettings,
     StoreSpec,
     SystemStreamPartition,
     TaskBackupManager,
     TaskContext,
-    TaskRestoreManager,
     TaskStart,
     TaskStores,
 )
@@ -138,7 +136,11 @@ class CommitTargets:
             found.append(
                 ChangelogBackend(changelogs, compact_every=0, streams=streams, reads_back=True)
             )
-        return [_Tolerated(factory) for factory in found] if self.tolerant else found
+        return found
+
+    def backup(self, backup: TaskBackupManager) -> TaskBackupManager:
+        """Return a manager of backups, or one that goes on without it if it fails."""
+        return _ToleratedBackup(backup) if self.tolerant else backup
 
     def settings(self, restore: str = "") -> CommitSettings:
         """Return the settings of a task.
@@ -288,7 +290,8 @@ def prepare_commit(task: CommitTask, files: SubtaskFiles) -> PreparedCommit:
         store.hold(files if last is None else task.committed or files)
         factories = task.targets.factories()
         manager = checkpoint_manager(task.runs)
-        commits = TaskStart(context, task.targets.settings(), manager, factories).resume(last)
+        start = TaskStart(context, task.targets.settings(), manager, factories)
+        commits = start.resume(last, task.targets.backup)
         try:
             for factory in factories:
                 if last is not None and factory.name in last.markers and not factory.expires:
@@ -334,7 +337,7 @@ def clean_up(targets: CommitTargets, name: SubtaskName, record: CheckpointV2) ->
             markers = record.markers.get(factory.name, {})
             if not factory.expires or not markers:
                 continue
-            backup = factory.backup_manager(context, [STORE])
+            backup = targets.backup(factory.backup_manager(context, [STORE]))
             try:
                 backup.init(record)
                 backup.clean_up(record.id, markers).result()
@@ -434,31 +437,11 @@ def merged(
     return CheckpointMetadata(METADATA_VERSION, plan.run, states)
 
 
-class _Tolerated(StateBackendFactory):
-    """A backend without which commits go on if it fails: its markers are missing then."""
-
-    def __init__(self, factory: StateBackendFactory) -> None:
-        self.factory = factory
-        self.name = factory.name
-        self.exact = factory.exact
-        self.needs_files = factory.needs_files
-        self.expires = factory.expires
-
-    def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        return _ToleratedBackup(context, stores, self.factory.backup_manager(context, stores))
-
-    def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        return self.factory.restore_manager(context, stores)
-
-    def admin(self) -> StateBackendAdmin:
-        return self.factory.admin()
-
-
 class _ToleratedBackup(TaskBackupManager):
-    def __init__(
-        self, context: TaskContext, stores: Iterable[str], backup: TaskBackupManager
-    ) -> None:
-        super().__init__(context, stores)
+    """A backup without which commits go on if it fails: its markers are missing then."""
+
+    def __init__(self, backup: TaskBackupManager) -> None:
+        super().__init__(None, backup.context, backup.stores)
         self._backup = backup
         self._failed = False
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -83,6 +82,7 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 from statelake.state_core.printable import Printed, Table, bytes_text
 from statelake.state_core.runtime.commit import CheckpointV2
 from statelake.state_core.runtime.commit.logs.checkpoint_records import SNAPSHOT_FACTORY
+from statelake.state_core.runtime.commit.records.clocks import now_millis
 from statelake.state_core.runtime.commit.records.records import BLOB_STORE_FACTORY
 from statelake.state_core.runtime.legality.rules import listed
 from statelake.state_core.runtime.process import StreamJob
@@ -100,17 +100,13 @@ Observe = Callable[[str], None]
 LOG = logging.getLogger(__name__)
 
 
-def _wall_clock() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class RunOptions(WatchedRun):
     """A run, and what no user asks of it."""
 
     compressed: bool = given(
         "Whether state is written compressed, before its import.", default=False
     )
-    clock: Callable[[], int] = given("Returns the processing time.", default=_wall_clock)
+    clock: Callable[[], int] = given("Returns the processing time.", default=now_millis)
     observe: Observe = given("Called with each of `STEPS` that is done.", default=lambda _: None)
 
 

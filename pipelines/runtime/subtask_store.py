@@ -19,10 +19,9 @@ before, which is found key group by key group.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -43,12 +42,6 @@ from statelake.state_core.formats.metadata.checkpoint_metadata import (
 )
 from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.metadata.stream_map import named_files
-from statelake.state_core.formats.writing.unified_encode import (
-    END_OF_KEY_GROUP,
-    STATE_ID_BYTES,
-    copy_entries,
-)
-from statelake.state_core.formats.writing.writer import keyed_handle, write_keyed_part
 from statelake.state_core.kernels.encode import copy_pieces
 from statelake.state_core.model.handles import (
     KeyGroupRange,
@@ -58,7 +51,9 @@ from statelake.state_core.model.handles import (
 )
 from statelake.state_core.model.key_groups import key_groups_of, prefix_bytes
 from statelake.state_core.model.snapshot import Entries
-from statelake.state_core.runtime.commit import LocalDisk, PersistentStore, PosixDisk
+from statelake.state_core.runtime.backends.states.snapshots import write_tables
+from statelake.state_core.runtime.backends.states.tables import SnapshotRun, entries_of_pairs
+from statelake.state_core.runtime.commit import PersistentStore, PosixDisk
 
 METADATA_FILE = "_metadata"
 METADATA_VERSION = 6
@@ -232,14 +227,12 @@ class SubtaskStore(PersistentStore):
     """A subtask's state as a store.
 
     Args:
-        disk: The disk, which must have real paths.
+        disk: The disk.
         path: The directory of its files, which may not exist.
     """
 
-    def __init__(self, disk: LocalDisk, path: str) -> None:
+    def __init__(self, disk: PosixDisk, path: str) -> None:
         super().__init__()
-        if not isinstance(disk, PosixDisk):
-            raise CommitError("a subtask's state needs a disk with real paths", place=path)
         self._disk = disk
         self._directory = Directory(str(disk.path(path))).confined()
         self._applied: dict[bytes, bytes] = {}
@@ -367,11 +360,10 @@ def _written(directory: Directory, pairs: dict[bytes, bytes]) -> SubtaskFiles:
         header = parse_keyed_header(_pair(pairs, HEADER, directory))
         prefix = prefix_bytes(files.operator.max_parallelism)
         key_groups = KeyGroupRange(keyed.first, keyed.first + len(keyed.offsets) - 1)
-        entries = _sorted_entries(pairs, header, key_groups, directory)
-        part = write_keyed_part(
-            directory, header, _encoded(entries, prefix), compressed=header.compressed
+        runs = _runs(pairs, header, key_groups, directory)
+        keyed = write_tables(
+            directory, header, [runs], key_groups, prefix, compressed=header.compressed
         )
-        keyed = keyed_handle(part, key_groups)
     (index,) = files.operator.subtasks or {}
     subtasks = {index: replace(state, managed_operator=operator, managed_keyed=keyed)}
     written = replace(files, operator=replace(files.operator, subtasks=subtasks))
@@ -389,15 +381,12 @@ def _pair(pairs: dict[bytes, bytes], key: bytes, directory: Directory) -> bytes:
     return pairs[key]
 
 
-_Entry = tuple[int, int, bytes, bytes]  # key group, state, key, value
-
-
-def _sorted_entries(
+def _runs(
     pairs: dict[bytes, bytes], header: KeyedHeader, key_groups: KeyGroupRange, directory: Directory
-) -> list[_Entry]:
+) -> Iterator[SnapshotRun]:
     """Return the entries of pairs, sorted by key group, state and key."""
     states = {state.name.encode(): number for number, state in enumerate(header.states)}
-    entries = []
+    entries: dict[tuple[int, int], list[tuple[bytes, bytes]]] = defaultdict(list)
     for key, value in pairs.items():
         if key[:1] == ENTRY:
             end = 3 + int.from_bytes(key[1:3], "big")
@@ -409,29 +398,8 @@ def _sorted_entries(
                     place=directory.full(),
                     remedy="the changelog is damaged: restore from another backend",
                 )
-            entries.append((number, state, key[end + GROUP_BYTES :], value))
-    return sorted(entries)
-
-
-def _encoded(entries: Sequence[_Entry], prefix: int) -> Iterator[tuple[int, bytes]]:
-    """Yield key groups in the unified format."""
-    for group, of_group in groupby(entries, itemgetter(0)):
-        pieces: list[bytes] = []
-        for state, of_state in groupby(of_group, itemgetter(1)):
-            joined = _joined(group, list(of_state))
-            pieces.append(state.to_bytes(STATE_ID_BYTES, "big"))
-            pieces.append(copy_entries(joined, prefix, ends_run=True).data.tobytes())
-        yield group, b"".join((*pieces, END_OF_KEY_GROUP))
-
-
-def _joined(group: int, entries: Sequence[_Entry]) -> Entries:
-    """Return entries of one state and key group, as one buffer with positions."""
-    data = np.frombuffer(b"".join(part for entry in entries for part in entry[2:]), np.uint8)
-    sizes = np.array([[len(key), len(value)] for *_, key, value in entries], np.int64)
-    ends = np.cumsum(sizes.reshape(-1)).reshape(-1, 2)
-    starts = ends - sizes
-    count = len(entries)
-    return Entries(
-        data, np.full(count, entries[0][1], np.int16), np.full(count, group, np.int64),
-        starts[:, 0], ends[:, 0], starts[:, 1], ends[:, 1], lambda at: f"restored byte {at}",
-    )  # fmt: skip
+            entries[number, state].append((key[end + GROUP_BYTES :], value))
+    return (
+        SnapshotRun(*at, entries_of_pairs(at[1], at[0], sorted(entries[at])))
+        for at in sorted(entries)
+    )

@@ -35,7 +35,6 @@ from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
     OperatorStateBackend,
-    SnapshotTarget,
     heap_backend,
     restore_backend,
     rocksdb_backend,
@@ -304,8 +303,8 @@ class _Subtask:
     def _snapshot(self) -> tuple[KeyedHandle | None, OperatorHandle | None]:
         keyed = None
         if self.keyed is not None:
-            keyed = self.keyed.snapshot(SnapshotTarget(1, self.directory), savepoint=True).run()
-        return keyed, self.states.snapshot(SnapshotTarget(1, self.directory)).run()
+            keyed = self.keyed.snapshot(self.directory).run()
+        return keyed, self.states.snapshot(self.directory).run()
 
     def _commit(self, keyed: KeyedHandle | None, operator: OperatorHandle | None) -> PreparedCommit:
         """Prepare the commit of the state to other backends, if there are any."""

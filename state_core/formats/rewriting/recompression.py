@@ -55,7 +55,7 @@ from statelake.state_core.model.handles import (
     RelativeHandle,
     StreamHandle,
 )
-from statelake.state_core.model.measure import measure_operator
+from statelake.state_core.model.measure import I64Array, measure_operator
 from statelake.state_core.model.snapshot import Operator
 from statelake.state_core.printable import Printed, Table, bytes_text
 
@@ -87,6 +87,13 @@ class StateCompression:
     def ratio(self) -> float:
         """Ratio of content to stored bytes: above 1 is smaller."""
         return self.content_bytes / self.after_bytes if self.after_bytes else 1.0
+
+    def add(self, content: float, before: float, after: float, seconds: float) -> None:
+        """Add a part of its bytes and of its time."""
+        self.content_bytes += content
+        self.before_bytes += before
+        self.after_bytes += after
+        self.seconds += seconds
 
 
 @dataclass(frozen=True)
@@ -188,14 +195,16 @@ class _Recompression:
         """Rewrite one operator's files."""
         if state.subtasks is None:
             return state
-        shares = _shares(operator)
+        sizes = {}
+        if operator.keyed_files:
+            sizes = {name: of for name, (_, of) in measure_operator(operator).items()}
         operator_files = open_operator_files(state, self.files)
         subtasks = {}
         for index, subtask in state.subtasks.items():
             recompressed = replace(subtask)
             if index in operator_files:
                 recompressed.managed_operator = self._operator_file(operator_files[index], operator)
-            self._keyed(recompressed, state, operator, shares)
+            self._keyed(recompressed, state, operator, sizes)
             subtasks[index] = recompressed
             self.done += 1
             if self.progress is not None:
@@ -207,7 +216,7 @@ class _Recompression:
         subtask: SubtaskState,
         state: OperatorMetadata,
         operator: Operator,
-        shares: dict[str, dict[int, float]],
+        sizes: dict[str, I64Array],
     ) -> None:
         handle = subtask.managed_keyed
         if handle is None:
@@ -221,14 +230,14 @@ class _Recompression:
         opened = open_keyed(handle, self.files, state.max_parallelism)
         if not isinstance(opened, UnifiedKeyedFile):
             return  # the key group is empty
-        part = self._keyed_file(opened.file, operator, shares)
+        part = self._keyed_file(opened.file, operator, sizes)
         subtask.managed_keyed = keyed_handle(part, opened.key_groups)
         self.written.add(part.name)
 
     def _keyed_file(
-        self, file: UnifiedFile, operator: Operator, shares: dict[str, dict[int, float]]
+        self, file: UnifiedFile, operator: Operator, sizes: dict[str, I64Array]
     ) -> KeyedPart:
-        """Rewrite every key group's stream of a file."""
+        """Rewrite every key group's stream of a file; each state has a share of its bytes."""
         began, content = time.perf_counter(), Counter[int]()
         part = write_keyed_part(
             self.target, file.header, _windows(file, content), compressed=self.compressed
@@ -236,22 +245,17 @@ class _Recompression:
         spent = (time.perf_counter() - began) / max(1, content.total())
         before = {span.group: span.end - span.start for span in file.spans}
         bounds = pairwise([*part.offsets.values(), part.size])
-        for (group, size), (start, end) in zip(content.items(), bounds, strict=True):
-            self._share(operator, shares, group, size, before[group], end - start, spent * size)
+        rows = np.array(
+            [
+                (size, before[group], end - start, spent * size)
+                for (group, size), (start, end) in zip(content.items(), bounds, strict=True)
+            ]
+        )
+        groups = list(content)
+        total = np.maximum(1, sum(of[groups] for of in sizes.values()))
+        for name, of in sizes.items() if groups else ():
+            self._state(operator, name).add(*(of[groups] / total @ rows).tolist())
         return part
-
-    def _share(
-        self, operator: Operator, shares: dict[str, dict[int, float]], group: int,
-        content: int, before: int, after: int, spent: float,
-    ) -> None:  # fmt: skip
-        """Add to every state its share of a key group."""
-        for name, by_group in shares.items():
-            share = by_group.get(group, 0.0)
-            total = self._state(operator, name)
-            total.content_bytes += share * content
-            total.before_bytes += share * before
-            total.after_bytes += share * after
-            total.seconds += share * spent
 
     def _operator_file(self, file: OperatorFile, operator: Operator) -> OperatorHandle:
         """Rewrite one subtask's operator state, as version 6, since 5 has no compression."""
@@ -274,11 +278,9 @@ class _Recompression:
         written = len(data) - _header_size(header)
         for state, elements in states:
             content = sum(len(element.as_py()) for element in elements)
-            totals = self._state(operator, state.name)
-            totals.content_bytes += content
-            totals.before_bytes += content / total * (file.source.size - file.header.size)
-            totals.after_bytes += content / total * written
-            totals.seconds += content / total * spent
+            share = content / total
+            before = share * (file.source.size - file.header.size)
+            self._state(operator, state.name).add(content, before, share * written, share * spent)
         return OperatorHandle(offsets, RelativeHandle(name, len(data)))
 
     def _state(self, operator: Operator, name: str) -> StateCompression:
@@ -316,17 +318,3 @@ def _windows(file: UnifiedFile, sizes: Counter[int]) -> Iterator[tuple[int | Non
         while count := stream.read_into(window):
             yield None if span.group in sizes else span.group, window[:count].data
             sizes[span.group] += count
-
-
-def _shares(operator: Operator) -> dict[str, dict[int, float]]:
-    """Return each state's share of each key group's content."""
-    if not operator.keyed_files:
-        return {}
-    sizes = {name: by_group for name, (_, by_group) in measure_operator(operator).items()}
-    totals = np.sum(list(sizes.values()), axis=0)
-    return {
-        name: {
-            group: by_group[group] / totals[group] for group in np.flatnonzero(by_group).tolist()
-        }
-        for name, by_group in sizes.items()
-    }

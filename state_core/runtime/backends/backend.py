@@ -1,39 +1,32 @@
 """A keyed state backend: the working state of one subtask of an operator.
 
-It is composed of a storage (the tables), a registry (the states), and two strategies, one for
-savepoints and one for checkpoints. `heap_backend` and `rocksdb_backend` compose these; nothing
-inherits from a backend.
+It is composed of a storage (the tables) and a registry (the states). `heap_backend` and
+`rocksdb_backend` choose the storage; nothing inherits from a backend.
 
 Source: `AbstractKeyedStateBackend`, `KeyedStateBackend` in `org.apache.flink.runtime.state`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
 from statelake.state_core.errors import IncompatibleError, NotFoundError, did_you_mean
-from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
+from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.writing.new_states import USER_TIMERS, NewKeyedState, TypeOf
-from statelake.state_core.model.handles import KeyedHandle
+from statelake.state_core.model.handles import KeyGroupsHandle
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends.states.configuration import BackendConfiguration
 from statelake.state_core.runtime.backends.states.descriptors import StateDescriptor
 from statelake.state_core.runtime.backends.states.keys import KeyContext, split_key
 from statelake.state_core.runtime.backends.states.registry import (
     RegisteredState,
-    StateRegistry,
+    Storage,
     same_info,
 )
-from statelake.state_core.runtime.backends.states.snapshots import (
-    SnapshotStrategy,
-    SnapshotTarget,
-    SnapshotTask,
-    take_snapshot,
-)
+from statelake.state_core.runtime.backends.states.snapshots import SnapshotTask, write_tables
 from statelake.state_core.runtime.backends.states.states import (
     AggregatingState,
     ListState,
@@ -41,8 +34,7 @@ from statelake.state_core.runtime.backends.states.states import (
     ReducingState,
     ValueState,
 )
-from statelake.state_core.runtime.backends.states.tables import Table, ValueTable
-from statelake.state_core.runtime.backends.states.timer_queues import TimerElements
+from statelake.state_core.runtime.backends.states.tables import ValueTable
 from statelake.state_core.runtime.backends.states.timers import (
     InternalTimerQueue,
     InternalTimerService,
@@ -63,29 +55,13 @@ AnyState: TypeAlias = (
     " | TtlValueState | TtlListState | TtlMapState | TtlReducingState | TtlAggregatingState"
 )
 VOID_NAMESPACE = "VoidNamespace"
-
-
-class Storage(Protocol):
-    """A storage of tables."""
-
-    def create_table(self, name: str, layout: KeyedLayout) -> Table:
-        """Create a table for a state."""
-
-    def create_queue(self, table: Any) -> TimerElements:
-        """Create a queue over a table of timers."""
-
-    def close(self) -> None:
-        """Close the storage."""
-
-
-@dataclass(frozen=True)
-class BackendParts:
-    """The parts of a backend."""
-
-    registry: StateRegistry
-    storage: Storage
-    savepoints: SnapshotStrategy[Any]
-    checkpoints: SnapshotStrategy[Any]
+STATES: dict[StateKind, tuple[Any, Any]] = {
+    StateKind.VALUE: (ValueState, TtlValueState),
+    StateKind.LIST: (ListState, TtlListState),
+    StateKind.MAP: (MapState, TtlMapState),
+    StateKind.REDUCING: (ReducingState, TtlReducingState),
+    StateKind.AGGREGATING: (AggregatingState, TtlAggregatingState),
+}
 
 
 class KeyedStateBackend:
@@ -93,20 +69,18 @@ class KeyedStateBackend:
 
     Args:
         configuration: Keys, key groups, clock.
-        parts: The parts of the backend.
+        storage: Keeps the tables of the states.
 
     Attributes:
         context: The current key.
     """
 
-    def __init__(self, configuration: BackendConfiguration, parts: BackendParts) -> None:
+    def __init__(self, configuration: BackendConfiguration, storage: Storage) -> None:
         self.configuration = configuration
-        self.registry = parts.registry
-        self.storage = parts.storage
-        self.savepoints = parts.savepoints
-        self.checkpoints = parts.checkpoints
+        self.registry = configuration.registry(storage)
+        self.storage = storage
         self.context = KeyContext(
-            parts.registry.key_serializer, configuration.max_parallelism, configuration.key_groups
+            self.registry.key_serializer, configuration.max_parallelism, configuration.key_groups
         )
         self._states: dict[str, tuple[StateDescriptor, AnyState]] = {}
         self._queues: dict[str, InternalTimerQueue] = {}
@@ -148,28 +122,6 @@ class KeyedStateBackend:
         for group in range(groups.first, groups.last + 1):
             for composite in registered.table.keys(group):
                 yield split_key(registered.layout, composite)
-
-    def apply_to_all_keys(
-        self, state: str, function: Callable[[Any], None], namespace: Any = None
-    ) -> None:
-        """Call a function for every key that has an entry in a state, with that key current.
-
-        Args:
-            state: The name of the state.
-            function: Called with the key; it may change any state.
-            namespace: The namespace of the state.
-
-        Raises:
-            NotFoundError: There is no such state.
-        """
-        context = self.context
-        before = context.key, context.group, context.encoded
-        try:
-            for key in self.keys(state, namespace):
-                context.set(key)
-                function(key)
-        finally:
-            context.key, context.group, context.encoded = before
 
     def registered(self, state: str) -> RegisteredState:
         """Return a registered state by name.
@@ -214,28 +166,21 @@ class KeyedStateBackend:
         return new_state
 
     def _made(self, descriptor: StateDescriptor, registered: RegisteredState) -> AnyState:
-        ttl = descriptor.ttl
+        ttl, kind = descriptor.ttl, descriptor.kind
         access = None if ttl is None else LastAccess(ttl, self.configuration.clock)
-        table: Any = registered.table
-        parts = descriptor.name, self.context, registered.layout, table
-        if descriptor.kind is StateKind.LIST:
-            elements = ListState(*parts)
-            return elements if access is None else TtlListState(elements, access)
-        if descriptor.kind is StateKind.MAP:
-            entries = MapState(*parts)
-            return entries if access is None else TtlMapState(entries, access)
-        if descriptor.kind is StateKind.REDUCING and descriptor.reduce is not None:
-            if access is None:
-                return ReducingState(*parts, descriptor.reduce)
-            reduce = ttl_reduce(descriptor.reduce, access)
-            return TtlReducingState(ReducingState(*parts, reduce), access)
-        if descriptor.kind is StateKind.AGGREGATING and descriptor.aggregate is not None:
-            if access is None:
-                return AggregatingState(*parts, descriptor.aggregate)
-            aggregate = TtlAggregateFunction(descriptor.aggregate, access)
-            return TtlAggregatingState(AggregatingState(*parts, aggregate), access)
-        value = ValueState(*parts)
-        return value if access is None else TtlValueState(value, access)
+        functions: list[Any] = []
+        if kind is StateKind.REDUCING and descriptor.reduce is not None:
+            reduce = descriptor.reduce
+            functions = [reduce if access is None else ttl_reduce(reduce, access)]
+        elif kind is StateKind.AGGREGATING and descriptor.aggregate is not None:
+            aggregate = descriptor.aggregate
+            functions = [aggregate if access is None else TtlAggregateFunction(aggregate, access)]
+        original, with_ttl = STATES[kind]
+        state: Any = original(
+            descriptor.name, self.context, registered.layout, registered.table, *functions
+        )
+        new_state: AnyState = state if access is None else with_ttl(state, access)
+        return new_state
 
     # ------------------------------------------------------------------------- timers
 
@@ -274,27 +219,24 @@ class KeyedStateBackend:
 
     # ------------------------------------------------------------------------- snapshots
 
-    def snapshot(
-        self, target: SnapshotTarget, *, savepoint: bool = False
-    ) -> SnapshotTask[KeyedHandle | None]:
+    def snapshot(self, directory: Directory) -> SnapshotTask[KeyGroupsHandle | None]:
         """Take a snapshot: the synchronous part is done when this returns.
 
         Args:
-            target: The target of the snapshot.
-            savepoint: Whether to write the unified format, which every backend restores.
+            directory: The directory of the snapshot.
 
         Returns:
             The asynchronous part, to be run in any thread while the job continues.
         """
-        return take_snapshot(self.savepoints if savepoint else self.checkpoints, target)
+        header, own = self.registry.header, self.configuration
+        tables = [state.table.freeze(number) for number, state in enumerate(self.registry)]
 
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Note that the job's checkpoint of that number is complete."""
-        self.checkpoints.notify_checkpoint_complete(checkpoint_id)
+        def write() -> KeyGroupsHandle | None:
+            return write_tables(
+                directory, header, tables, own.key_groups, own.prefix, compressed=own.compressed
+            )
 
-    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Note that the job's checkpoint of that number was aborted."""
-        self.checkpoints.notify_checkpoint_aborted(checkpoint_id)
+        return SnapshotTask(write, tables.clear)
 
     def close(self) -> None:
         """Release all resources outside memory; no state can be used any more."""

@@ -17,7 +17,6 @@ Spec: Samza's SEP-28, "State Backend Interface and Checkpointing Improvements"; 
 
 from statelake.state_core.runtime.commit.backends.blob_backend import BlobStoreBackend
 from statelake.state_core.runtime.commit.backends.blob_store import (
-    BlobStore,
     FileSystemBlobStore,
 )
 from statelake.state_core.runtime.commit.backends.changelog import (
@@ -49,7 +48,7 @@ from statelake.state_core.runtime.commit.records.records import (
     CheckpointV2,
     SystemStreamPartition,
 )
-from statelake.state_core.runtime.commit.stores.local_disk import LocalDisk, PosixDisk
+from statelake.state_core.runtime.commit.stores.local_disk import PosixDisk
 from statelake.state_core.runtime.commit.stores.stores import (
     KeyValueStore,
     PersistentStore,
@@ -65,7 +64,6 @@ from statelake.state_core.runtime.commit.tasks.task_commit import TaskCommit
 from statelake.state_core.runtime.commit.tasks.task_start import StartedTask, TaskStart
 
 __all__ = [
-    "BlobStore",
     "BlobStoreBackend",
     "Changelog",
     "ChangelogBackend",
@@ -85,7 +83,6 @@ __all__ = [
     "FileCheckpointLog",
     "FileSystemBlobStore",
     "KeyValueStore",
-    "LocalDisk",
     "LogRecord",
     "PersistentStore",
     "PosixDisk",

@@ -25,7 +25,6 @@ from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
-    SnapshotTarget,
     StateDescriptor,
     TimeToLive,
 )
@@ -208,10 +207,9 @@ def test_operator_state_goes_on_in_flink(flink: FlinkOracle, tmp_path: Path) -> 
         own.list_state("offsets", "Tuple2<String, Integer>").add({"f0": f"p{index}", "f1": index})
         own.union_list_state("union", "String").add(f"u{index}")
         own.broadcast_state("rules", "String", "Integer").put_all(rules)
-        place = SnapshotTarget(1, target.directory)
         elements[index] = SubtaskState(
-            managed_keyed=backend.snapshot(place, savepoint=True).run(),
-            managed_operator=own.snapshot(place).run(),
+            managed_keyed=backend.snapshot(target.directory).run(),
+            managed_operator=own.snapshot(target.directory).run(),
         )
         lines.append({"subtask": index, "rules": rules})
         lines.append(

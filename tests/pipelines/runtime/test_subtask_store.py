@@ -23,13 +23,12 @@ from statelake.pipelines.runtime.subtask_store import (
     _changes,
     changes_between,
 )
-from statelake.state_core.errors import CommitError, CorruptSnapshotError
+from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import write_metadata
 from statelake.state_core.formats.reader import open_snapshot
 from statelake.state_core.model.handles import FileHandle, KeyGroupsHandle, RelativeHandle
 from statelake.state_core.runtime.commit import PosixDisk
-from tests.support.jobs.doubles import MemoryDisk
 from tests.support.savepoints.golden_cases import GOLDEN as FOLDER
 from tests.support.savepoints.golden_cases import GoldenCase, golden_cases
 
@@ -178,12 +177,6 @@ def test_pairs_without_some_entries_are_refused(tmp_path: Path) -> None:
     store.apply_all(pairs)
     with pytest.raises(CorruptSnapshotError, match="not as many as were committed"):
         store.flush()
-
-
-def test_it_needs_real_paths() -> None:
-    """And says so."""
-    with pytest.raises(CommitError, match="real paths"):
-        SubtaskStore(MemoryDisk(), "state")
 
 
 CONTENT = st.dictionaries(st.binary(max_size=2), st.binary(max_size=2), max_size=12)

@@ -19,13 +19,13 @@ from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
-    SnapshotTarget,
     StateDescriptor,
     TimeToLive,
     heap_backend,
     restore_backend,
     rocksdb_backend,
 )
+from tests.support.savepoints.native_checkpoints import native_checkpoint
 
 MakeBackend = Callable[[BackendConfiguration], KeyedStateBackend]
 # RocksDB syncs its files whenever a state is made: memory is quicker at that than a disk
@@ -89,6 +89,19 @@ def descriptor(kind: str, ttl: TimeToLive | None = None, name: str = "") -> Stat
     )
 
 
+def taken(
+    backend: KeyedStateBackend,
+    directory: Directory,
+    shared: Directory | None = None,
+    *,
+    canonical: bool = True,
+) -> KeyedHandle | None:
+    """What a snapshot of a backend is written as, or a checkpoint in the backend's own form."""
+    if canonical:
+        return backend.snapshot(directory).run()
+    return native_checkpoint(backend, directory, shared)
+
+
 def write_savepoint(
     backends: Sequence[KeyedStateBackend],
     directory: Path,
@@ -99,11 +112,7 @@ def write_savepoint(
     """A whole savepoint of one operator, a backend a subtask; or in the backends' own form."""
     target = SavepointDirectory(directory)
     subtasks = {
-        index: SubtaskState(
-            managed_keyed=backend.snapshot(
-                SnapshotTarget(1, target.directory), savepoint=canonical
-            ).run()
-        )
+        index: SubtaskState(managed_keyed=taken(backend, target.directory, canonical=canonical))
         for index, backend in enumerate(backends)
     }
     most = backends[0].configuration.max_parallelism

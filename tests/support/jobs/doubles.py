@@ -26,28 +26,28 @@ from statelake.state_core.runtime.commit import (
     CheckpointId,
     CheckpointV1,
     CommitSettings,
+    FileSystemBlobStore,
     KeyValueStore,
-    LocalDisk,
     LogRecord,
     PersistentStore,
-    StateBackendAdmin,
+    PosixDisk,
     StateBackendFactory,
     StoreSettings,
     StoreSpec,
     SystemStreamPartition,
     TaskBackupManager,
-    TaskContext,
     TaskRestoreManager,
 )
 from statelake.state_core.runtime.commit.backends.blob_store import CHUNK, THIRTY_DAYS_MS, deleted
 from statelake.state_core.runtime.commit.backends.changelog import Change, compacted, never_cancel
-from statelake.state_core.runtime.commit.contract.futures import done, then
+from statelake.state_core.runtime.commit.contract.futures import done
 from statelake.state_core.runtime.commit.records.clocks import now_millis
 from statelake.state_core.runtime.commit.records.records import (
     BLOB_STORE_FACTORY,
     CHANGELOG_FACTORY,
 )
-from statelake.state_core.runtime.commit.stores.local_disk import FileAttributes, join
+from statelake.state_core.runtime.commit.records.snapshot_index import FileMetadata
+from statelake.state_core.runtime.commit.stores.local_disk import join
 
 MEMORY_FACTORY = "memory"
 SHORT_NAMES = {"blob_store": BLOB_STORE_FACTORY, "changelog": CHANGELOG_FACTORY}
@@ -96,7 +96,7 @@ class SegmentStore(MemoryStore, PersistentStore):
         MissingFileError: A file is missing.
     """
 
-    def __init__(self, disk: LocalDisk, path: str, max_segments: int = MAX_SEGMENTS) -> None:
+    def __init__(self, disk: PosixDisk, path: str, max_segments: int = MAX_SEGMENTS) -> None:
         super().__init__()
         self._disk = disk
         self._path = path
@@ -235,7 +235,7 @@ def segments(name: str) -> StoreSpec:
     return StoreSpec(name, SegmentStore, immutable=SegmentStore.immutable)
 
 
-class MemoryDisk:
+class MemoryDisk(PosixDisk):
     """A disk in memory: bytes by their paths."""
 
     def __init__(self) -> None:
@@ -270,9 +270,9 @@ class MemoryDisk:
         sizes = ((name, len(data)) for name, data in self.contents.items())
         return sorted((name[len(start) :], size) for name, size in sizes if name.startswith(start))
 
-    def attributes(self, path: str) -> FileAttributes:
-        """Return the same attributes for every file."""
-        return FileAttributes()
+    def metadata(self, path: str, size: int) -> FileMetadata:
+        """Return the same for every file."""
+        return FileMetadata(0, 0, size, "samza", "samza", "rw-r--r--")
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
         """Link or copy every file below one directory to another."""
@@ -311,7 +311,7 @@ class MemoryCheckpointLog:
         yield from self.records[after + 1 :]
 
 
-class MemoryBlobStore:
+class MemoryBlobStore(FileSystemBlobStore):
     """A blob store in memory, for the lifetime of its process.
 
     Args:
@@ -420,36 +420,8 @@ class _MemoryChangelog:
         self._buffer.clear()
 
 
-class MemoryBackend(StateBackendFactory):
-    """Copies of stores by task, store and checkpoint id; they outlive the task, not the process.
-
-    Attributes:
-        copies: The copies.
-    """
-
-    name = MEMORY_FACTORY
-
-    def __init__(self) -> None:
-        self.copies: dict[tuple[str, str, str], dict[bytes, bytes]] = {}
-
-    def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        """Return a manager that copies these stores."""
-        return _Backup(self, context, stores)
-
-    def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        """Return a manager that restores the copies."""
-        return _Restore(self, context, stores)
-
-    def admin(self) -> StateBackendAdmin:
-        """Return an admin without resources to create."""
-        return _Admin()
-
-
 class _Backup(TaskBackupManager):
-    def __init__(self, backend: MemoryBackend, context: TaskContext, stores: Iterable[str]) -> None:
-        super().__init__(context, stores)
-        self._backend = backend
-        self._copied: dict[str, dict[bytes, bytes]] = {}
+    _backend: MemoryBackend
 
     def _init(self, checkpoint: Checkpoint | None) -> None:
         return
@@ -464,12 +436,12 @@ class _Backup(TaskBackupManager):
     ) -> Future[dict[str, str]]:
         copied = self._copied
 
-        def keep(_: None) -> dict[str, str]:
+        def keep() -> dict[str, str]:
             for store, marker in markers.items():
                 self._backend.copies[self.context.task, store, marker] = copied[store]
             return dict(markers)
 
-        return then(self.context.pool, done(None), keep)
+        return self._later(keep)
 
     def _clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]:
         copies, task = self._backend.copies, self.context.task
@@ -480,12 +452,10 @@ class _Backup(TaskBackupManager):
 
 
 class _Restore(TaskRestoreManager):
-    def __init__(self, backend: MemoryBackend, context: TaskContext, stores: Iterable[str]) -> None:
-        super().__init__(context, stores)
-        self._backend = backend
-        self._copies: dict[str, dict[bytes, bytes]] = {}
+    _backend: MemoryBackend
 
     def _init(self, checkpoint: Checkpoint | None) -> None:
+        self._copies: dict[str, dict[bytes, bytes]] = {}
         if checkpoint is None or isinstance(checkpoint, CheckpointV1):
             return
         for store, marker in checkpoint.markers.get(MEMORY_FACTORY, {}).items():
@@ -507,9 +477,22 @@ class _Restore(TaskRestoreManager):
             opened.apply(key, value)
 
 
-class _Admin(StateBackendAdmin):
+class MemoryBackend(StateBackendFactory):
+    """Copies of stores by task, store and checkpoint id; they outlive the task, not the process.
+
+    Attributes:
+        copies: The copies.
+    """
+
+    name = MEMORY_FACTORY
+    backup = _Backup
+    restore = _Restore
+
+    def __init__(self) -> None:
+        self.copies: dict[tuple[str, str, str], dict[bytes, bytes]] = {}
+
     def create_resources(self) -> None:
-        return
+        """Do nothing."""
 
     def validate_resources(self) -> None:
-        return
+        """Do nothing."""

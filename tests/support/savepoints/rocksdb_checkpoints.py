@@ -14,9 +14,9 @@ from statelake.state_core.model.key_groups import key_group_ranges
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     restore_backend,
+    rocksdb,
     rocksdb_backend,
 )
-from statelake.state_core.runtime.backends.rocksdb import rocksdb_backend as module
 from tests.support.jobs.backend_cases import MEMORY, write_savepoint
 from tests.support.rocksdb_databases import Settings
 
@@ -34,7 +34,7 @@ def rocksdb_checkpoint(
     """
     read = [read_metadata((savepoint / "_metadata").read_bytes()) for savepoint in savepoints]
     (operator,) = read[0].operators
-    with ExitStack() as opened, patch.object(module, "_options", lambda _: settings.options):
+    with ExitStack() as opened, patch.object(rocksdb, "_options", lambda _: settings.options):
         backends: list[Any] = []
         for key_groups in key_group_ranges(operator.max_parallelism, operator.parallelism):
             configuration = BackendConfiguration(key, key_groups, operator.max_parallelism)
@@ -44,7 +44,6 @@ def rocksdb_checkpoint(
                 subtasks = (metadata.operators[0].subtasks or {}).values()
                 handles = [subtask.managed_keyed for subtask in subtasks]
                 restore_backend(backend, handles, Directory(savepoint))
-                backend.storage.flush()
                 for table in backend.storage.tables.values():
                     table.family.flush()
         return write_savepoint(backends, to, operator.uid, canonical=False)

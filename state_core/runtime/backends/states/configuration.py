@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,12 +14,8 @@ from statelake.state_core.formats.layout.meta_info import SerializerEntry, seria
 from statelake.state_core.formats.writing.new_states import TypeOf, snapshot_of
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.key_groups import check_parallelism, key_group_ranges, prefix_bytes
-from statelake.state_core.runtime.backends.states.registry import StateRegistry, TableFactory
-
-
-def wall_clock() -> int:
-    """Return milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
+from statelake.state_core.runtime.backends.states.registry import StateRegistry, Storage
+from statelake.state_core.runtime.commit.records.clocks import now_millis
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class BackendConfiguration:
     key_groups: KeyGroupRange
     max_parallelism: int
     compressed: bool = False
-    clock: Callable[[], int] = field(default=wall_clock, compare=False)
+    clock: Callable[[], int] = field(default=now_millis, compare=False)
 
     def __post_init__(self) -> None:
         check_parallelism(self.max_parallelism, 1)
@@ -57,7 +52,7 @@ class BackendConfiguration:
         max_parallelism: int,
         *,
         compressed: bool = False,
-        clock: Callable[[], int] = wall_clock,
+        clock: Callable[[], int] = now_millis,
     ) -> BackendConfiguration:
         """Return the configuration of one subtask of an operator."""
         ranges = key_group_ranges(max_parallelism, parallelism)
@@ -92,6 +87,6 @@ class BackendConfiguration:
         """The snapshot of the key serializer."""
         return serializer_entry(snapshot_of(self.key, "key"))
 
-    def registry(self, tables: TableFactory) -> StateRegistry:
+    def registry(self, tables: Storage) -> StateRegistry:
         """Return a registry without states."""
         return StateRegistry(self.key_entry, self.key_groups, tables, self.clock)

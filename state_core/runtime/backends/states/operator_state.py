@@ -17,7 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.state_core.errors import EncodeError, IncompatibleError
+from statelake.state_core.errors import IncompatibleError
+from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.meta_info import (
     BackendStateType,
@@ -40,8 +41,13 @@ from statelake.state_core.formats.writing.new_states import NewOperatorState, Ty
 from statelake.state_core.model.handles import OperatorHandle, RelativeHandle
 from statelake.state_core.model.redistribution import StateShare, plan_operator_state
 from statelake.state_core.runtime.backends.states.registry import same_info
-from statelake.state_core.runtime.backends.states.snapshots import SnapshotTarget, SnapshotTask
-from statelake.state_core.runtime.backends.states.states import written
+from statelake.state_core.runtime.backends.states.snapshots import SnapshotTask
+from statelake.state_core.runtime.backends.states.states import (
+    Entries,
+    put_all,
+    refuse_null,
+    written,
+)
 from statelake.state_core.serializers.composite.evolution import migrate_value
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.compatibility import Verdict
@@ -73,17 +79,17 @@ class OperatorListState:
     """
 
     def __init__(self, stored: _StoredState) -> None:
-        self._held = stored
+        self._stored = stored
 
     @property
     def name(self) -> str:
         """The name of the state."""
-        return self._held.info.name
+        return self._stored.info.name
 
     def get(self) -> list[Any]:
         """Return the elements."""
-        read = self._held.layout.value.read
-        return [read(DataInput(element, self.name)) for element in self._held.elements]
+        read = self._stored.layout.value.read
+        return [read(DataInput(element, self.name)) for element in self._stored.elements]
 
     def add(self, value: Any) -> None:
         """Append an element.
@@ -91,26 +97,23 @@ class OperatorListState:
         Raises:
             EncodeError: The element is null, or of another type.
         """
-        self._held.elements.append(self._element(value))
+        self._stored.elements.append(self._element(value))
 
     def add_all(self, values: Iterable[Any]) -> None:
         """Append elements."""
-        self._held.elements += [self._element(value) for value in values]
+        self._stored.elements += [self._element(value) for value in values]
 
     def update(self, values: Iterable[Any]) -> None:
         """Replace the list."""
-        self._held.elements = [self._element(value) for value in values]
+        self._stored.elements = [self._element(value) for value in values]
 
     def clear(self) -> None:
         """Remove all elements."""
-        self._held.elements = []
+        self._stored.elements = []
 
     def _element(self, value: Any) -> bytes:
-        if value is None:
-            raise EncodeError(
-                "a null element, which a list can't hold", place=f"state {self.name!r}"
-            )
-        return written(self._held.layout.value, value)
+        refuse_null(value, self.name)
+        return written(self._stored.layout.value, value)
 
 
 class BroadcastState:
@@ -122,50 +125,48 @@ class BroadcastState:
 
     def __init__(self, stored: _StoredState) -> None:
         assert stored.layout.key is not None  # noqa: S101 - of every broadcast state
-        self._held = stored
+        self._stored = stored
         self._key: TypeSerializer = stored.layout.key
 
     @property
     def name(self) -> str:
         """The name of the state."""
-        return self._held.info.name
+        return self._stored.info.name
 
     def get(self, key: Any) -> Any:
         """Return the value of a key; None without a value."""
-        data = self._held.entries.get(written(self._key, key))
+        data = self._stored.entries.get(written(self._key, key))
         return None if data is None else self._value(data)
 
     def put(self, key: Any, value: Any) -> None:
         """Set the value of a key."""
-        self._held.entries[written(self._key, key)] = written(self._held.layout.value, value)
+        self._stored.entries[written(self._key, key)] = written(self._stored.layout.value, value)
 
-    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+    def put_all(self, entries: Entries) -> None:
         """Set many values."""
-        pairs = entries.items() if isinstance(entries, Mapping) else entries
-        for key, value in pairs:
-            self.put(key, value)
+        put_all(self.put, entries)
 
     def remove(self, key: Any) -> None:
         """Remove a key."""
-        self._held.entries.pop(written(self._key, key), None)
+        self._stored.entries.pop(written(self._key, key), None)
 
     def contains(self, key: Any) -> bool:
         """Return whether the key exists."""
-        return written(self._key, key) in self._held.entries
+        return written(self._key, key) in self._stored.entries
 
     def entries(self) -> list[tuple[Any, Any]]:
         """Return all keys and values."""
         return [
             (self._key.read(DataInput(key, self.name)), self._value(value))
-            for key, value in self._held.entries.items()
+            for key, value in self._stored.entries.items()
         ]
 
     def clear(self) -> None:
         """Remove all keys."""
-        self._held.entries = {}
+        self._stored.entries = {}
 
     def _value(self, data: bytes) -> Any:
-        return self._held.layout.value.read(DataInput(data, self.name))
+        return self._stored.layout.value.read(DataInput(data, self.name))
 
 
 @dataclass(frozen=True)
@@ -255,10 +256,10 @@ class OperatorStateBackend:
         asked = NewOperatorState(name, (), "broadcast", value, key)
         return BroadcastState(self._registered(asked))
 
-    def snapshot(self, target: SnapshotTarget) -> SnapshotTask[OperatorHandle | None]:
+    def snapshot(self, directory: Directory) -> SnapshotTask[OperatorHandle | None]:
         """Take a snapshot of the current state, which is written when the returned task is run."""
         states = [(state.info, state.encoded()) for state in self._states.values()]
-        return SnapshotTask(lambda: self._written(states, target), states.clear)
+        return SnapshotTask(lambda: self._written(states, directory), states.clear)
 
     def restore(self, assigned: Iterable[AssignedElements], files: StateFiles) -> None:
         """Append elements of old subtasks.
@@ -278,7 +279,7 @@ class OperatorStateBackend:
                     _load(stored, file, *share.elements[info.name])
 
     def _written(
-        self, states: list[tuple[StateMetaInfo, list[bytes]]], target: SnapshotTarget
+        self, states: list[tuple[StateMetaInfo, list[bytes]]], directory: Directory
     ) -> OperatorHandle | None:
         if not states:
             return None
@@ -298,7 +299,7 @@ class OperatorStateBackend:
             ],
         )
         name = str(uuid.uuid4())
-        with target.directory.open_output(name) as file:
+        with directory.open_output(name) as file:
             file.write(data)
         return OperatorHandle(offsets, RelativeHandle(name, len(data)))
 

@@ -32,7 +32,14 @@ from statelake.state_core.formats.rewriting.value_migration import migrate_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows, encode_rows
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries, StateKind
-from statelake.state_core.runtime.backends.states.tables import Table, entries_of
+from statelake.state_core.runtime.backends.states.tables import (
+    ListTable,
+    MapTable,
+    Table,
+    ValueTable,
+    entries_of_pairs,
+)
+from statelake.state_core.runtime.backends.states.timer_queues import TimerElements
 from statelake.state_core.serializers.framework.compatibility import Compatibility, Verdict
 from statelake.state_core.serializers.framework.decoders import undecoded
 from statelake.state_core.serializers.framework.opaque_values import as_key
@@ -57,11 +64,17 @@ class RegisteredState:
     restored: bool = False
 
 
-class TableFactory(Protocol):
-    """A factory of tables: a backend's storage."""
+class Storage(Protocol):
+    """A storage of tables."""
 
-    def create_table(self, name: str, layout: KeyedLayout) -> Table:
-        """Create a table for a state, or return the table of a restored instance."""
+    def create_table(self, name: str, layout: KeyedLayout) -> ValueTable | MapTable:
+        """Create a table for a state."""
+
+    def create_queue(self, table: Any) -> TimerElements:
+        """Create a queue over a table of timers."""
+
+    def close(self) -> None:
+        """Close the storage."""
 
 
 class StateRegistry:
@@ -70,12 +83,12 @@ class StateRegistry:
     Args:
         key: The serializer of keys.
         key_groups: The key groups of this subtask.
-        tables: The factory of tables.
+        tables: The storage of tables.
         now: Returns the time of last access for values whose state had no time to live before.
     """
 
     def __init__(
-        self, key: SerializerEntry, key_groups: KeyGroupRange, tables: TableFactory, now: Any
+        self, key: SerializerEntry, key_groups: KeyGroupRange, tables: Storage, now: Any
     ) -> None:
         self.key = key
         with as_key():
@@ -99,7 +112,9 @@ class StateRegistry:
         if state is None:
             with undecoded():
                 layout = layout_of(info, self.key_serializer)
-            table = self.tables.create_table(info.name, layout)
+            table: Any = self.tables.create_table(info.name, layout)
+            if layout.kind is StateKind.LIST:
+                table = ListTable(table)
             state = self.states[info.name] = RegisteredState(info, layout, table, restored=True)
         return state
 
@@ -206,13 +221,6 @@ def _with_times(layout: KeyedLayout, batch: pa.RecordBatch, now: int) -> pa.Reco
 
 def table_entries(table: Table, group: int) -> Iterator[Entries]:
     """Yield the entries of a key group, many at a time; those already yielded may change."""
-    keys: list[bytes] = []
-    values: list[bytes] = []
-    for key, value in list(table.items(group)):
-        keys.append(key)
-        values.append(value)
-        if len(keys) == BATCH_ROWS:
-            yield entries_of(0, group, keys, values)
-            keys, values = [], []
-    if keys:
-        yield entries_of(0, group, keys, values)
+    pairs = list(table.items(group))
+    for first in range(0, len(pairs), BATCH_ROWS):
+        yield entries_of_pairs(0, group, pairs[first : first + BATCH_ROWS])

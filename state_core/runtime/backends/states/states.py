@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from statelake.state_core.errors import EncodeError, KeyGroupError
 from statelake.state_core.files.wire import DataInput, DataOutput
@@ -31,6 +31,7 @@ from statelake.state_core.serializers.composite.wrappers import TtlSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
 
 TableOf = TypeVar("TableOf", bound=EntryTable)
+Entries: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]]"
 NOT_NULL, NULL = b"\x00", b"\x01"
 
 
@@ -148,27 +149,28 @@ class ValueState(_SingleState):
         self.update_internal(value)
 
 
-class ReducingState(_SingleState):
-    """A reducing state: a function combines the stored value with each added one.
+class _FunctionState(_SingleState):
+    """A state whose function combines values.
 
     Args:
         name: The name of the state.
         context: The current key.
         layout: The layout of entries.
         table: The table of entries.
-        reduce: Combines two values into one.
+        function: The function.
     """
 
     def __init__(
-        self,
-        name: str,
-        context: KeyContext,
-        layout: KeyedLayout,
-        table: ValueTable,
-        reduce: Callable[[Any, Any], Any],
+        self, name: str, context: KeyContext, layout: KeyedLayout, table: ValueTable, function: Any
     ) -> None:
         super().__init__(name, context, layout, table)
-        self.reduce = reduce
+        self.function = function
+
+
+class ReducingState(_FunctionState):
+    """A reducing state: a function combines the stored value with each added one."""
+
+    function: Callable[[Any, Any], Any]
 
     def get(self) -> Any:
         """Return the value; None without one."""
@@ -180,39 +182,22 @@ class ReducingState(_SingleState):
             self.clear()
             return
         stored = self.get_internal()
-        self.update_internal(value if stored is None else self.reduce(stored, value))
+        self.update_internal(value if stored is None else self.function(stored, value))
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
         """Merge the values of the source namespaces into the target, and remove the sources."""
-        self._merge(target, sources, self.reduce)
+        self._merge(target, sources, self.function)
 
 
-class AggregatingState(_SingleState):
-    """An aggregating state: a function adds each value to the stored accumulator.
+class AggregatingState(_FunctionState):
+    """An aggregating state: a function adds each value to the stored accumulator."""
 
-    Args:
-        name: The name of the state.
-        context: The current key.
-        layout: The layout of entries.
-        table: The table of entries.
-        aggregate: The function.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        context: KeyContext,
-        layout: KeyedLayout,
-        table: ValueTable,
-        aggregate: AggregateFunction,
-    ) -> None:
-        super().__init__(name, context, layout, table)
-        self.aggregate = aggregate
+    function: AggregateFunction
 
     def get(self) -> Any:
         """Return the result of the accumulator; None without one."""
         accumulator = self.get_internal()
-        return None if accumulator is None else self.aggregate.get_result(accumulator)
+        return None if accumulator is None else self.function.get_result(accumulator)
 
     def add(self, value: Any) -> None:
         """Add a value; None clears the state."""
@@ -221,12 +206,12 @@ class AggregatingState(_SingleState):
             return
         accumulator = self.get_internal()
         if accumulator is None:
-            accumulator = self.aggregate.create_accumulator()
-        self.update_internal(self.aggregate.add(value, accumulator))
+            accumulator = self.function.create_accumulator()
+        self.update_internal(self.function.add(value, accumulator))
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
         """Merge the values of the source namespaces into the target, and remove the sources."""
-        self._merge(target, sources, self.aggregate.merge)
+        self._merge(target, sources, self.function.merge)
 
 
 class ListState(State[ListTable]):
@@ -282,10 +267,7 @@ class ListState(State[ListTable]):
         return DELIMITER.join([self._element(value) for value in values])
 
     def _element(self, value: Any) -> bytes:
-        if value is None:
-            raise EncodeError(
-                "a null element, which a list can't hold", place=f"state {self.name!r}"
-            )
+        refuse_null(value, self.name)
         data = self._write(value)
         if not data:
             raise EncodeError(
@@ -307,11 +289,9 @@ class MapState(State[MapTable]):
         """Set the value of a key."""
         self.table.put(*self._at, self._user_key(user_key), self._flagged(value))
 
-    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+    def put_all(self, entries: Entries) -> None:
         """Set many values, from a mapping, or from pairs if keys can't be hashed."""
-        pairs = entries.items() if isinstance(entries, Mapping) else entries
-        for user_key, value in pairs:
-            self.put(user_key, value)
+        put_all(self.put, entries)
 
     def remove(self, user_key: Any) -> None:
         """Remove a key."""
@@ -358,6 +338,23 @@ class MapState(State[MapTable]):
 
     def _value(self, data: bytes) -> Any:
         return None if data[:1] != NOT_NULL else self._read(data[1:])
+
+
+def refuse_null(element: Any, state: str) -> None:
+    """Refuse a null element of a list.
+
+    Raises:
+        EncodeError: The element is null.
+    """
+    if element is None:
+        raise EncodeError("a null element, which a list can't hold", place=f"state {state!r}")
+
+
+def put_all(put: Callable[[Any, Any], None], entries: Entries) -> None:
+    """Put the entries of a mapping, or pairs."""
+    pairs = entries.items() if isinstance(entries, Mapping) else entries
+    for key, value in pairs:
+        put(key, value)
 
 
 def stored_serializer(layout: KeyedLayout) -> TypeSerializer:

@@ -1,20 +1,20 @@
-"""Tables of the entries of one state: the interface that all backends implement.
+"""Tables of the entries of one state: what a storage keeps, and lists over it.
 
 An entry is a key and a value as bytes, in the unified format, written by serializers; callers never
 change returned bytes. A table is used by key group and key, without a current key. The kinds of
 state differ:
 
 `ValueTable`   one value for each key: values, accumulators; timers, whose values are empty
-`ListTable`    one value for each key, to which elements can be appended
+`ListTable`    one value for each key, to which elements can be appended, over a `ValueTable`
 `MapTable`     many values for each key, by user key
 
-Source: `StateTable` of the heap backend, column families of RocksDB's.
+Source: `StateTable` of the heap backend, column families of RocksDB's, `RocksDBListState`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,16 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.model.snapshot import Entries
 
 DELIMITER = b","
+PENDING_BYTES = 8 << 20
+PENDING_COST = 100  # cost of an element in addition to its bytes
+
+
+class SnapshotRun(NamedTuple):
+    """Entries of one key group and one state, not necessarily all of them."""
+
+    key_group: int
+    state_id: int
+    entries: Entries
 
 
 class EntryTable(Protocol):
@@ -35,6 +45,9 @@ class EntryTable(Protocol):
 
     def load(self, entries: Entries) -> None:
         """Add many entries of this state and subtask, as in a snapshot."""
+
+    def freeze(self, state_id: int) -> Iterator[SnapshotRun]:
+        """Return the current entries in order of key group, whatever changes meanwhile."""
 
 
 class ValueTable(EntryTable, Protocol):
@@ -58,11 +71,89 @@ class ValueTable(EntryTable, Protocol):
         """Set the values of many keys; None removes a value. The last one of a key counts."""
 
 
-class ListTable(ValueTable, Protocol):
-    """A table of one value for each key: elements, with a delimiter in between."""
+class ListTable:
+    """A table of one list for each key: its elements, with a delimiter in between.
+
+    Appended elements wait in memory until the list is read, a snapshot is taken, or too many wait:
+    RocksDB's merge, which Flink uses, is not available in Python.
+
+    Args:
+        table: The table of the lists.
+    """
+
+    def __init__(self, table: ValueTable) -> None:
+        self.table = table
+        self._pending: dict[tuple[int, bytes], list[bytes]] = {}
+        self._waiting = 0
 
     def append(self, group: int, key: bytes, elements: bytes) -> None:
         """Append elements to those of a key."""
+        self._pending.setdefault((group, key), []).append(elements)
+        self._waiting += len(elements) + PENDING_COST
+        if self._waiting > PENDING_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the elements that wait."""
+        if self._pending:
+            groups, keys = zip(*self._pending, strict=True)
+            stored = self.table.get_many(groups, keys)
+            lists = map(_appended, stored, self._pending.values())
+            self.table.put_many(groups, keys, list(lists))
+            self._pending, self._waiting = {}, 0
+
+    def get(self, group: int, key: bytes) -> bytes | None:
+        """Return the elements of a key; None without a list."""
+        stored = self.table.get(group, key)
+        if self._pending and (waiting := self._pending.pop((group, key), None)) is not None:
+            stored = _appended(stored, waiting)
+            self.table.put(group, key, stored)
+        return stored
+
+    def put(self, group: int, key: bytes, value: bytes) -> None:
+        """Set the elements of a key."""
+        self._pending.pop((group, key), None)
+        self.table.put(group, key, value)
+
+    def remove(self, group: int, key: bytes) -> None:
+        """Remove a key."""
+        self._pending.pop((group, key), None)
+        self.table.remove(group, key)
+
+    def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the elements of many keys."""
+        self.flush()
+        return self.table.get_many(groups, keys)
+
+    def put_many(
+        self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
+    ) -> None:
+        """Set the elements of many keys; None removes a list."""
+        self.flush()
+        self.table.put_many(groups, keys, values)
+
+    def keys(self, group: int) -> Iterator[bytes]:
+        """Yield the keys of a key group."""
+        self.flush()
+        return self.table.keys(group)
+
+    def items(self, group: int) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries of a key group."""
+        self.flush()
+        return self.table.items(group)
+
+    def load(self, entries: Entries) -> None:
+        """Add many lists, of which no elements wait."""
+        self.table.load(entries)
+
+    def freeze(self, state_id: int) -> Iterator[SnapshotRun]:
+        """Return the current entries."""
+        self.flush()
+        return self.table.freeze(state_id)
+
+
+def _appended(stored: bytes | None, elements: list[bytes]) -> bytes:
+    return DELIMITER.join(elements if stored is None else [stored, *elements])
 
 
 class MapTable(EntryTable, Protocol):
@@ -90,7 +181,13 @@ class MapTable(EntryTable, Protocol):
 Table: TypeAlias = "ValueTable | ListTable | MapTable"
 
 
-def entries_of(state: int, group: int, keys: list[bytes], values: list[bytes]) -> Entries:
+def entries_of_pairs(state: int, group: int, pairs: Sequence[tuple[bytes, bytes]]) -> Entries:
+    """Return entries of one state and key group, at least one, in one buffer."""
+    keys, values = zip(*pairs, strict=True)
+    return entries_of(state, group, keys, values)
+
+
+def entries_of(state: int, group: int, keys: Sequence[bytes], values: Sequence[bytes]) -> Entries:
     """Return entries of one state and key group in one buffer."""
     count = len(keys)
     pieces = [*keys, *values]
@@ -118,3 +215,12 @@ def within(entries: Entries, key_groups: KeyGroupRange) -> Entries:
     """Return the entries of these key groups only."""
     inside = (entries.group_of >= key_groups.first) & (entries.group_of <= key_groups.last)
     return entries if inside.all() else entries.take(np.flatnonzero(inside))
+
+
+def cut_entries(entries: Entries) -> tuple[list[bytes], list[bytes]]:
+    """Return keys and values."""
+    data = entries.data.tobytes()
+    return (
+        cut_pieces(data, entries.key_start.tolist(), entries.key_end.tolist()),
+        cut_pieces(data, entries.value_start.tolist(), entries.value_end.tolist()),
+    )

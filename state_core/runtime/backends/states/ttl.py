@@ -9,18 +9,20 @@ Source: `TtlValueState` and its siblings, `TtlReduceFunction`, `TtlAggregateFunc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from statelake.state_core.errors import EncodeError
 from statelake.state_core.runtime.backends.states.descriptors import TimeToLive
 from statelake.state_core.runtime.backends.states.states import (
     AggregatingState,
+    Entries,
     ListState,
     MapState,
     ReducingState,
     State,
     ValueState,
+    put_all,
+    refuse_null,
 )
 from statelake.state_core.runtime.declarations.functions import AggregateFunction
 
@@ -148,7 +150,7 @@ class TtlAggregatingState(_MergingTtl[AggregatingState]):
     def get(self) -> Any:
         """Return the result; None without an accumulator, or if it has expired."""
         stored = self._stored()
-        return None if stored is None else self.original.aggregate.get_result(stored)
+        return None if stored is None else self.original.function.get_result(stored)
 
     def add(self, value: Any) -> None:
         """Add a value; None clears the state."""
@@ -187,10 +189,7 @@ class TtlListState(_Ttl[ListState]):
         self.original.merge_namespaces(target, sources)
 
     def _wrapped(self, value: Any) -> TtlValue:
-        if value is None:
-            raise EncodeError(
-                "a null element, which a list can't hold", place=f"state {self.name!r}"
-            )
+        refuse_null(value, self.name)
         return self.access.wrap(value)
 
 
@@ -206,11 +205,9 @@ class TtlMapState(_Ttl[MapState]):
         """Set the value of a key."""
         self.original.put(user_key, self.access.wrap(value))
 
-    def put_all(self, entries: Mapping[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+    def put_all(self, entries: Entries) -> None:
         """Set many values, from a mapping, or from pairs if keys can't be hashed."""
-        pairs = entries.items() if isinstance(entries, Mapping) else entries
-        for user_key, value in pairs:
-            self.put(user_key, value)
+        put_all(self.put, entries)
 
     def remove(self, user_key: Any) -> None:
         """Remove a key."""
@@ -244,15 +241,21 @@ class TtlMapState(_Ttl[MapState]):
         )
 
 
+def _joined(
+    access: LastAccess, pair: Iterable[TtlValue], join: Callable[[Any, Any], Any]
+) -> TtlValue | None:
+    """Return two values combined into one, without expired ones; None without any."""
+    living = [value for value in map(access.unexpired, pair) if value is not None]
+    if not living:
+        return None
+    return access.wrap(join(*living) if len(living) == 2 else living[0])
+
+
 def ttl_reduce(reduce: Callable[[Any, Any], Any], access: LastAccess) -> Callable[[Any, Any], Any]:
     """Return the function over values with their times, which ignores expired ones."""
 
     def reduced(first: TtlValue, second: TtlValue) -> TtlValue | None:
-        living = [access.unexpired(first), access.unexpired(second)]
-        living = [value for value in living if value is not None]
-        if not living:
-            return None
-        return access.wrap(reduce(*living) if len(living) == 2 else living[0])
+        return _joined(access, (first, second), reduce)
 
     return reduced
 
@@ -286,11 +289,4 @@ class TtlAggregateFunction:
 
     def merge(self, a: TtlValue, b: TtlValue) -> TtlValue | None:
         """Return two accumulators combined into one, without expired ones."""
-        living = [
-            accumulator
-            for accumulator in map(self.access.unexpired, (a, b))
-            if accumulator is not None
-        ]
-        if not living:
-            return None
-        return self.access.wrap(self.original.merge(*living) if len(living) == 2 else living[0])
+        return _joined(self.access, (a, b), self.original.merge)

@@ -15,6 +15,7 @@ import logging
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from urllib.parse import quote
 
 from statelake.state_core.errors import (
@@ -23,10 +24,9 @@ from statelake.state_core.errors import (
     DeletedBlobError,
     StateError,
 )
-from statelake.state_core.runtime.commit.backends.blob_store import BlobStore, folder_of
-from statelake.state_core.runtime.commit.contract.futures import all_of, done, mapped, then
+from statelake.state_core.runtime.commit.backends.blob_store import FileSystemBlobStore, folder_of
+from statelake.state_core.runtime.commit.contract.futures import all_of, mapped
 from statelake.state_core.runtime.commit.contract.interfaces import (
-    StateBackendAdmin,
     StateBackendFactory,
     TaskBackupManager,
     TaskContext,
@@ -42,7 +42,6 @@ from statelake.state_core.runtime.commit.records.snapshot_index import (
     DirIndex,
     FileBlob,
     FileIndex,
-    FileMetadata,
     SnapshotIndex,
     SnapshotMetadata,
     present_files,
@@ -57,6 +56,7 @@ from statelake.state_core.runtime.commit.stores.task_stores import CHECKPOINT_FI
 
 LOG = logging.getLogger(__name__)
 THREADS = 8
+PROBE = "probe"
 INDEX_NAME = "snapshot-index"
 INDEX_BYTES = 64 << 20
 """The largest size of a snapshot index, of some 150,000 files."""
@@ -79,7 +79,7 @@ def garbage(
     ]
 
 
-def read_index(blobs: BlobStore, marker: str) -> SnapshotIndex:
+def read_index(blobs: FileSystemBlobStore, marker: str) -> SnapshotIndex:
     """Read the snapshot index that a marker names.
 
     Raises:
@@ -96,46 +96,6 @@ def read_index(blobs: BlobStore, marker: str) -> SnapshotIndex:
     return read_snapshot_index(bytes(data), f"blob {marker}")
 
 
-def _own_index(
-    blobs: BlobStore,
-    marker: str,
-    context: TaskContext,
-    store: str,
-    checkpoint: CheckpointId | None = None,
-) -> SnapshotIndex:
-    """Read the snapshot index of a task's store, of a certain checkpoint if one is given.
-
-    Raises:
-        DeletedBlobError: The index does not exist any more.
-        CheckpointRecordError: The index is malformed, or that of something else.
-    """
-    index = read_index(blobs, marker)
-    wanted = {
-        "checkpoint": checkpoint or index.metadata.checkpoint,
-        "task": context.task,
-        "store": store,
-    }
-    if context.job_name:
-        wanted |= {"job_name": context.job_name, "job_id": context.job_id}
-    differing = [
-        f"{name} {found}, not {value}"
-        for name, value in wanted.items()
-        if (found := getattr(index.metadata, name)) != value
-    ]
-    named = list(reachable_blobs(index.directory))
-    if differing:
-        problem = f"the snapshot index is that of another commit: {'; '.join(differing):.400}"
-    elif len(set(named)) < len(named):
-        problem = "the snapshot index names a blob twice"
-    else:
-        return index
-    raise CheckpointRecordError(
-        problem,
-        place=f"blob {marker}",
-        remedy="restore from another backend: someone else changed the blob store",
-    )
-
-
 def _prefix(context: TaskContext, store: str) -> str:
     """Return the folder of a store's blobs."""
     job = f"{context.job_name}-{context.job_id}"
@@ -145,68 +105,69 @@ def _prefix(context: TaskContext, store: str) -> str:
     )
 
 
-class BlobStoreBackend(StateBackendFactory):
-    """A state backend that stores the files of stores as blobs.
+class _OfIndexes:
+    """A manager that reads the snapshot indexes of its stores."""
 
-    Args:
-        blobs: The blob store.
-        keep: The number of snapshots of each store to keep, the last one included.
-        threads: The number of a store's files to download at once.
-    """
+    _backend: BlobStoreBackend
+    context: TaskContext
+    stores: tuple[str, ...]
 
-    name = BLOB_STORE_FACTORY
-    needs_files = True
-    expires = True
+    def _indexes(self, checkpoint: Checkpoint | None) -> dict[str, tuple[str, SnapshotIndex]]:
+        """Return the index of each store in a checkpoint, with its blob id."""
+        if not isinstance(checkpoint, CheckpointV2):
+            return {}
+        markers = checkpoint.markers.get(BLOB_STORE_FACTORY, {})
+        return {
+            store: (markers[store], self._index(markers[store], store, checkpoint.id))
+            for store in self.stores
+            if store in markers
+        }
 
-    def __init__(self, blobs: BlobStore, keep: int = 1, threads: int = THREADS) -> None:
-        if keep < 1:
-            raise CommitError(f"{keep} snapshots can't be kept", remedy="keep at least 1")
-        self.blobs = blobs
-        self.keep = keep
-        self.threads = threads
+    def _index(
+        self, marker: str, store: str, checkpoint: CheckpointId | None = None
+    ) -> SnapshotIndex:
+        """Read the snapshot index of a store, of a certain checkpoint if one is given.
 
-    def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        """Return a manager that uploads the new files of these stores."""
-        return _BlobBackup(self, context, stores)
+        Raises:
+            DeletedBlobError: The index does not exist any more.
+            CheckpointRecordError: The index is malformed, or that of something else.
+        """
+        index, context = read_index(self._backend.blobs, marker), self.context
+        wanted = {
+            "checkpoint": checkpoint or index.metadata.checkpoint,
+            "task": context.task,
+            "store": store,
+        }
+        if context.job_name:
+            wanted |= {"job_name": context.job_name, "job_id": context.job_id}
+        differing = [
+            f"{name} {found}, not {value}"
+            for name, value in wanted.items()
+            if (found := getattr(index.metadata, name)) != value
+        ]
+        named = list(reachable_blobs(index.directory))
+        if differing:
+            problem = f"the snapshot index is that of another commit: {'; '.join(differing):.400}"
+        elif len(set(named)) < len(named):
+            problem = "the snapshot index names a blob twice"
+        else:
+            return index
+        raise CheckpointRecordError(
+            problem,
+            place=f"blob {marker}",
+            remedy="restore from another backend: someone else changed the blob store",
+        )
 
-    def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        """Return a manager that downloads the files of these stores."""
-        return _BlobRestore(self, context, stores)
 
-    def admin(self) -> StateBackendAdmin:
-        """Return an admin that checks that blobs can be stored, read and deleted."""
-        return _BlobAdmin(self.blobs)
-
-
-def _indexes(
-    blobs: BlobStore, checkpoint: Checkpoint | None, stores: Iterable[str], context: TaskContext
-) -> dict[str, tuple[str, SnapshotIndex]]:
-    """Return the index of each store in a checkpoint, with its blob id."""
-    if not isinstance(checkpoint, CheckpointV2):
-        return {}
-    markers = checkpoint.markers.get(BLOB_STORE_FACTORY, {})
-    named = {store: markers[store] for store in stores if store in markers}
-    return {
-        store: (marker, _own_index(blobs, marker, context, store, checkpoint.id))
-        for store, marker in named.items()
-    }
-
-
-class _BlobBackup(TaskBackupManager):
-    def __init__(
-        self, backend: BlobStoreBackend, context: TaskContext, stores: Iterable[str]
-    ) -> None:
-        super().__init__(context, stores)
-        self._blobs = backend.blobs
-        self._keep = backend.keep
+class _BlobBackup(_OfIndexes, TaskBackupManager):
+    def _init(self, checkpoint: Checkpoint | None) -> None:
+        self._blobs = self._backend.blobs
         self._previous: dict[str, tuple[str, SnapshotIndex]] = {}
         # files whose content was read in this process: unchanged ones need not be read again
         self._seen: dict[str, dict[str, FileIndex]] = {}
         self._swept: set[str] = set()
-
-    def _init(self, checkpoint: Checkpoint | None) -> None:
         try:
-            self._previous = _indexes(self._blobs, checkpoint, self.stores, self.context)
+            self._previous = self._indexes(checkpoint)
         except (DeletedBlobError, CheckpointRecordError) as error:
             # restored from another backend: the next upload sends everything
             LOG.warning("task %s: %s", self.context.task, error)
@@ -217,19 +178,14 @@ class _BlobBackup(TaskBackupManager):
     def _upload(
         self, checkpoint: CheckpointId, markers: Mapping[str, str]
     ) -> Future[dict[str, str]]:
-        def send(store: str) -> Future[str]:
-            return then(self.context.pool, done(None), lambda _: self._send(store, checkpoint))
-
-        sent = all_of([send(store) for store in self.stores])
+        sent = all_of(
+            [self._later(partial(self._send, store, checkpoint)) for store in self.stores]
+        )
         return mapped(sent, lambda uploaded: dict(zip(self.stores, uploaded, strict=True)))
 
     def _clean_up(self, checkpoint: CheckpointId, markers: Mapping[str, str]) -> Future[None]:
-        def tidy(store: str, marker: str) -> Future[None]:
-            return then(
-                self.context.pool, done(None), lambda _: self._tidy(store, marker, checkpoint)
-            )
-
-        return mapped(all_of([tidy(*item) for item in markers.items()]), lambda _: None)
+        tidied = [self._later(partial(self._tidy, *item, checkpoint)) for item in markers.items()]
+        return mapped(all_of(tidied), lambda _: None)
 
     def _send(self, store: str, checkpoint: CheckpointId) -> str:
         context = self.context
@@ -290,15 +246,7 @@ class _BlobBackup(TaskBackupManager):
         blob = self._blobs.put(folder, name, counted())
         context.measures.add("files_sent")
         context.measures.add("bytes_sent", sent)
-        attributes = context.stores.disk.attributes(local)
-        metadata = FileMetadata(
-            attributes.created,
-            attributes.modified,
-            sent,
-            attributes.owner,
-            attributes.group,
-            attributes.permissions,
-        )
+        metadata = context.stores.disk.metadata(local, sent)
         return FileIndex(name, (FileBlob(blob, 0),), metadata, checksum)
 
     def _checksum(self, local: str) -> int:
@@ -313,7 +261,7 @@ class _BlobBackup(TaskBackupManager):
         index = (
             current[1]
             if current and current[0] == marker
-            else _own_index(self._blobs, marker, self.context, store, checkpoint)
+            else self._index(marker, store, checkpoint)
         )
         expiring = self._blobs.expiring(prefix)
         needed = {marker, *reachable_blobs(index.directory)}
@@ -347,31 +295,23 @@ class _BlobBackup(TaskBackupManager):
     ) -> Iterator[tuple[str, SnapshotIndex]]:
         """Yield the snapshots to keep, the last one first."""
         yield marker, index
-        for _ in range(self._keep - 1):
+        for _ in range(self._backend.keep - 1):
             if index.previous is None:
                 return
             marker = index.previous
             try:
-                index = _own_index(self._blobs, marker, self.context, store)
+                index = self._index(marker, store)
             except DeletedBlobError:
                 return
             yield marker, index
 
 
-class _BlobRestore(TaskRestoreManager):
-    def __init__(
-        self, backend: BlobStoreBackend, context: TaskContext, stores: Iterable[str]
-    ) -> None:
-        super().__init__(context, stores)
-        self._blobs = backend.blobs
-        self._threads = backend.threads
-        self._indexes: dict[str, tuple[str, SnapshotIndex]] = {}
-
+class _BlobRestore(_OfIndexes, TaskRestoreManager):
     def _init(self, checkpoint: Checkpoint | None) -> None:
-        self._indexes = _indexes(self._blobs, checkpoint, self.stores, self.context)
+        self._snapshots = self._indexes(checkpoint)
 
     def _restore(self, store: str) -> None:
-        if store not in self._indexes:
+        if store not in self._snapshots:
             return
         target = self.context.stores.directory(store)
 
@@ -379,12 +319,12 @@ class _BlobRestore(TaskRestoreManager):
             self.context.stores.disk.create(join(target, path), self._content(path, file))
             self.context.measures.add("bytes_restored", file.metadata.size)
 
-        files = list(present_files(self._indexes[store][1].directory))
-        if self._threads == 1:
+        files = list(present_files(self._snapshots[store][1].directory))
+        if self._backend.threads == 1:
             for path, file in files:
                 get(path, file)
             return
-        with ThreadPoolExecutor(self._threads) as pool:
+        with ThreadPoolExecutor(self._backend.threads) as pool:
             getting = [pool.submit(get, *file) for file in files]
             try:
                 for ended in getting:
@@ -397,7 +337,7 @@ class _BlobRestore(TaskRestoreManager):
         for part in sorted(file.blobs, key=lambda blob: blob.offset):
             if part.offset != size:
                 raise CommitError(f"{path}: its blobs have a gap at {size}", place=part.id)
-            for piece in self._blobs.get(part.id):
+            for piece in self._backend.blobs.get(part.id):
                 self._check()
                 checksum = zlib.crc32(piece, checksum)
                 size += len(piece)
@@ -411,21 +351,38 @@ class _BlobRestore(TaskRestoreManager):
             )
 
 
-class _BlobAdmin(StateBackendAdmin):
-    PROBE = "probe"
+class BlobStoreBackend(StateBackendFactory):
+    """A state backend that stores the files of stores as blobs.
 
-    def __init__(self, blobs: BlobStore) -> None:
-        self._blobs = blobs
+    Args:
+        blobs: The blob store.
+        keep: The number of snapshots of each store to keep, the last one included.
+        threads: The number of a store's files to download at once.
+    """
+
+    name = BLOB_STORE_FACTORY
+    needs_files = True
+    expires = True
+    backup = _BlobBackup
+    restore = _BlobRestore
+
+    def __init__(self, blobs: FileSystemBlobStore, keep: int = 1, threads: int = THREADS) -> None:
+        if keep < 1:
+            raise CommitError(f"{keep} snapshots can't be kept", remedy="keep at least 1")
+        self.blobs = blobs
+        self.keep = keep
+        self.threads = threads
 
     def create_resources(self) -> None:
-        return
+        """Do nothing: a blob store needs no preparation."""
 
     def validate_resources(self) -> None:
+        """Check that blobs can be stored, read and deleted."""
         try:
-            blob = self._blobs.put(self.PROBE, "probe", [b"probe"])
-            content = b"".join(self._blobs.get(blob))
-            self._blobs.delete(blob)
-            self._blobs.make_permanent(self.PROBE)
+            blob = self.blobs.put(PROBE, "probe", [b"probe"])
+            content = b"".join(self.blobs.get(blob))
+            self.blobs.delete(blob)
+            self.blobs.make_permanent(PROBE)
         except (StateError, OSError) as error:
             raise CommitError(f"the blob store can't be used: {error}") from error
         if content != b"probe":

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
 
 from statelake.state_core.errors import DeletedBlobError, MissingFileError, UnsafePathError
 from statelake.state_core.files.confinement import PART, shortened
@@ -29,36 +28,6 @@ _BLOBS = "blobs"
 _EXPIRING = "expiring"
 _ID = re.compile(r"(?:[^/]+/)+[0-9a-f]{16}-[^/]+")
 _MILLIS = re.compile(rb"[0-9]{1,18}")
-
-
-class BlobStore(Protocol):
-    """A store of blobs in folders; folders and ids are paths."""
-
-    def put(self, folder: str, name: str, chunks: Iterable[bytes]) -> str:
-        """Store a blob in a folder that expires, and return its id.
-
-        Raises:
-            StateError: The blob was not stored, or not completely.
-        """
-
-    def get(self, blob: str) -> Iterator[bytes]:
-        """Yield a blob in pieces of at most a mebibyte.
-
-        Raises:
-            DeletedBlobError: The blob does not exist any more.
-        """
-
-    def delete(self, blob: str) -> None:
-        """Remove a blob, if it exists."""
-
-    def make_permanent(self, folder: str) -> None:
-        """Make a folder permanent, if it expires."""
-
-    def expiring(self, prefix: str) -> dict[str, int]:
-        """Return the folders below a prefix that expire, with times in milliseconds since 1970."""
-
-    def list(self, prefix: str) -> list[str]:
-        """Return the ids of all blobs in folders below a prefix."""
 
 
 def folder_of(blob: str) -> str:
@@ -77,7 +46,9 @@ def deleted(blob: str) -> DeletedBlobError:
 
 
 class FileSystemBlobStore:
-    """A blob store in a directory of any file system: local, S3, HDFS.
+    """A store of blobs in a directory of any file system: local, S3, HDFS.
+
+    Folders and ids are paths.
 
     Args:
         directory: The directory.
@@ -97,7 +68,11 @@ class FileSystemBlobStore:
         self._begun: set[str] = set()
 
     def put(self, folder: str, name: str, chunks: Iterable[bytes]) -> str:
-        """Store a blob, and return its id."""
+        """Store a blob in a folder that expires, and return its id.
+
+        Raises:
+            StateError: The blob was not stored, or not completely.
+        """
         if folder not in self._begun:
             self.directory.write(join(_EXPIRING, folder), str(self.clock() + self.ttl).encode())
             self._begun.add(folder)
@@ -110,7 +85,11 @@ class FileSystemBlobStore:
         return blob
 
     def get(self, blob: str) -> Iterator[bytes]:
-        """Yield a blob in pieces."""
+        """Yield a blob in pieces of at most a mebibyte.
+
+        Raises:
+            DeletedBlobError: The blob does not exist any more.
+        """
         path = join(_BLOBS, blob)
         try:
             with self.directory.open_input(path) as file:
@@ -122,7 +101,7 @@ class FileSystemBlobStore:
             raise deleted(blob) from error
 
     def delete(self, blob: str) -> None:
-        """Remove a blob.
+        """Remove a blob, if it exists.
 
         Raises:
             UnsafePathError: The id is not one of this store.
@@ -137,12 +116,12 @@ class FileSystemBlobStore:
         self.directory.delete(path)
 
     def make_permanent(self, folder: str) -> None:
-        """Make a folder permanent."""
+        """Make a folder permanent, if it expires."""
         self.directory.delete(join(_EXPIRING, folder))
         self._begun.discard(folder)
 
     def expiring(self, prefix: str) -> dict[str, int]:
-        """Return the folders that expire."""
+        """Return the folders below a prefix that expire, with times in milliseconds since 1970."""
         folders = {}
         for path, _ in self.directory.files_below(join(_EXPIRING, prefix)):
             when = b"" if path.endswith(PART) else self._read(path)
@@ -151,7 +130,7 @@ class FileSystemBlobStore:
         return folders
 
     def list(self, prefix: str) -> list[str]:
-        """Return the ids of all blobs."""
+        """Return the ids of all blobs in folders below a prefix."""
         files = self.directory.files_below(join(_BLOBS, prefix))
         ids = (path.partition("/")[2] for path, _ in files)
         return [id_ for id_ in ids if _ID.fullmatch(id_)]

@@ -20,12 +20,12 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import closing
 
 from statelake.state_core.errors import CommitError
 from statelake.state_core.runtime.commit.backends.changelog import Change, Changelog, Changelogs
-from statelake.state_core.runtime.commit.contract.futures import done, then
+from statelake.state_core.runtime.commit.contract.futures import done
 from statelake.state_core.runtime.commit.contract.interfaces import (
-    StateBackendAdmin,
     StateBackendFactory,
     TaskBackupManager,
     TaskContext,
@@ -68,53 +68,6 @@ def undoing(
         for key, value in sorted(content.items())
         if (key in logged and logged[key] != value) or (key not in logged and value is not None)
     ]
-
-
-class ChangelogBackend(StateBackendFactory):
-    """A state backend that appends the changes of stores to logs.
-
-    Args:
-        changelogs: The logs.
-        transactional: Whether a restore ends at the checkpoint; otherwise it ends with the log, and
-            includes later changes.
-        retain_existing: Whether a store without a marker is restored from the whole log; otherwise
-            it starts empty, and the log is undone.
-        compact_every: The number of changes after which the log is compacted up to the committed
-            marker.
-        streams: The streams that the admin creates and checks, with their numbers of partitions.
-        reads_back: Whether a commit checks that nobody else has appended since the task's start.
-    """
-
-    name = CHANGELOG_FACTORY
-
-    def __init__(
-        self,
-        changelogs: Changelogs,
-        *,
-        transactional: bool = True,
-        retain_existing: bool = True,
-        compact_every: int = COMPACT_EVERY,
-        streams: Mapping[str, int] | None = None,
-        reads_back: bool = False,
-    ) -> None:
-        self.changelogs = changelogs
-        self.exact = transactional
-        self.retain_existing = retain_existing
-        self.compact_every = compact_every
-        self.streams = dict(streams or {})
-        self.reads_back = reads_back
-
-    def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
-        """Return a manager that appends the changes of these stores."""
-        return _ChangelogBackup(self, context, stores)
-
-    def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
-        """Return a manager that applies the changes of these stores."""
-        return _ChangelogRestore(self, context, stores)
-
-    def admin(self) -> StateBackendAdmin:
-        """Return an admin that creates and checks the streams."""
-        return _ChangelogAdmin(self)
 
 
 def _markers(context: TaskContext, checkpoint: Checkpoint | None) -> dict[str, ChangelogMarker]:
@@ -186,20 +139,17 @@ def _checksum(before: int, key: bytes, value: bytes | None) -> int:
 
 
 class _ChangelogBackup(TaskBackupManager):
-    def __init__(
-        self, backend: ChangelogBackend, context: TaskContext, stores: Iterable[str]
-    ) -> None:
-        super().__init__(context, stores)
-        self._backend = backend
+    _backend: ChangelogBackend
+
+    def _init(self, checkpoint: Checkpoint | None) -> None:
         self._logs: dict[str, Changelog] = {}
         self._appended: dict[str, _Appended] = {}
         self._compacted: dict[str, int] = {}
-
-    def _init(self, checkpoint: Checkpoint | None) -> None:
         markers = _markers(self.context, checkpoint)
         for name in self.stores:
             partition = self.context.changelogs[name]
-            log = self._logs[name] = self._backend.changelogs.open(partition)
+            log = self._backend.changelogs.open(partition)
+            self._logs[name] = self._resources.enter_context(closing(log))
             store = self.context.stores.open(name)
             marker = markers.get(name)
             content: dict[bytes, bytes | None]
@@ -250,30 +200,21 @@ class _ChangelogBackup(TaskBackupManager):
             and int(marker.offset) - self._compacted[name] >= self._backend.compact_every
         }
 
-        def compact(_: None) -> None:
+        def compact() -> None:
             for name, end in due.items():
                 self._logs[name].compact(end)
                 self._compacted[name] = end
 
-        return then(self.context.pool, done(None), compact) if due else done(None)
-
-    def _close(self) -> None:
-        for log in self._logs.values():
-            log.close()
+        return self._later(compact) if due else done(None)
 
 
 class _ChangelogRestore(TaskRestoreManager):
-    def __init__(
-        self, backend: ChangelogBackend, context: TaskContext, stores: Iterable[str]
-    ) -> None:
-        super().__init__(context, stores)
-        self._backend = backend
-        self._markers: dict[str, ChangelogMarker] = {}
-        self._logs: dict[str, Changelog] = {}
-        self._aged = False
+    _backend: ChangelogBackend
 
     def _init(self, checkpoint: Checkpoint | None) -> None:
         self._markers = _markers(self.context, checkpoint)
+        self._logs: dict[str, Changelog] = {}
+        self._aged = False
         lag = self._backend.changelogs.compaction_lag
         if checkpoint is not None and lag is not None:
             at = upgrade(checkpoint, self.context.changelogs).id.millis
@@ -281,7 +222,8 @@ class _ChangelogRestore(TaskRestoreManager):
         for name in self.stores:
             marker = self._markers.get(name)
             partition = marker.changelog if marker else self.context.changelogs[name]
-            log = self._logs[name] = self._backend.changelogs.open(partition)
+            log = self._backend.changelogs.open(partition)
+            self._logs[name] = self._resources.enter_context(closing(log))
             if marker and not _reaches(log, marker):
                 raise CommitError(
                     f"the changelog of store {name!r} ends at {log.newest()}, before the "
@@ -324,19 +266,49 @@ class _ChangelogRestore(TaskRestoreManager):
         opened.apply_all(content)
         self.context.measures.add("changes_restored", count)
 
-    def _close(self) -> None:
-        for log in self._logs.values():
-            log.close()
 
+class ChangelogBackend(StateBackendFactory):
+    """A state backend that appends the changes of stores to logs.
 
-class _ChangelogAdmin(StateBackendAdmin):
-    def __init__(self, backend: ChangelogBackend) -> None:
-        self._backend = backend
+    Args:
+        changelogs: The logs.
+        transactional: Whether a restore ends at the checkpoint; otherwise it ends with the log, and
+            includes later changes.
+        retain_existing: Whether a store without a marker is restored from the whole log; otherwise
+            it starts empty, and the log is undone.
+        compact_every: The number of changes after which the log is compacted up to the committed
+            marker.
+        streams: The streams that the admin creates and checks, with their numbers of partitions.
+        reads_back: Whether a commit checks that nobody else has appended since the task's start.
+    """
+
+    name = CHANGELOG_FACTORY
+    backup = _ChangelogBackup
+    restore = _ChangelogRestore
+
+    def __init__(
+        self,
+        changelogs: Changelogs,
+        *,
+        transactional: bool = True,
+        retain_existing: bool = True,
+        compact_every: int = COMPACT_EVERY,
+        streams: Mapping[str, int] | None = None,
+        reads_back: bool = False,
+    ) -> None:
+        self.changelogs = changelogs
+        self.exact = transactional
+        self.retain_existing = retain_existing
+        self.compact_every = compact_every
+        self.streams = dict(streams or {})
+        self.reads_back = reads_back
 
     def create_resources(self) -> None:
-        for stream, partitions in self._backend.streams.items():
-            self._backend.changelogs.create(stream, partitions)
+        """Create the streams that do not exist."""
+        for stream, partitions in self.streams.items():
+            self.changelogs.create(stream, partitions)
 
     def validate_resources(self) -> None:
-        for stream, partitions in self._backend.streams.items():
-            self._backend.changelogs.validate(stream, partitions)
+        """Check the number of partitions of each stream."""
+        for stream, partitions in self.streams.items():
+            self.changelogs.validate(stream, partitions)

@@ -67,41 +67,33 @@ def all_of(futures: Iterable[Future[_T]]) -> Future[list[_T]]:
 def mapped(future: Future[_T], function: Callable[[_T], _U]) -> Future[_U]:
     """Return a future of a function of a result, called at once in the thread that sets it."""
     result: Future[_U] = Future()
+    _follow(future, result, lambda value: result.set_result(function(value)))
+    return result
 
-    def follow(ended: Future[_T]) -> None:
-        error = ended.exception()
-        if error is not None:
-            result.set_exception(error)
-            return
-        try:
-            result.set_result(function(ended.result()))
-        except Exception as problem:  # noqa: BLE001 - it is passed on
-            result.set_exception(problem)
 
-    future.add_done_callback(follow)
+def flattened(future: Future[Future[_T]]) -> Future[_T]:
+    """Return a future of the result of a future."""
+    result: Future[_T] = Future()
+    _follow(future, result, lambda inner: _follow(inner, result, result.set_result))
     return result
 
 
 def then(pool: Pool, future: Future[_T], function: Callable[[_T], _U]) -> Future[_U]:
     """Return a future of a function of a result, called on the pool; errors skip the function."""
-    result: Future[_U] = Future()
+    return flattened(mapped(future, lambda value: pool.submit(lambda: function(value))))
 
-    def finish(ended: Future[_U]) -> None:
-        error = ended.exception()
-        if error is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(ended.result())
+
+def _follow(future: Future[_T], result: Future[Any], step: Callable[[_T], None]) -> None:
+    """Call a function with a result, and pass errors on to another future."""
 
     def follow(ended: Future[_T]) -> None:
         error = ended.exception()
+        if error is None:
+            try:
+                step(ended.result())
+            except Exception as problem:  # noqa: BLE001 - it is passed on
+                error = problem
         if error is not None:
             result.set_exception(error)
-            return
-        try:
-            pool.submit(lambda: function(ended.result())).add_done_callback(finish)
-        except RuntimeError as problem:  # the pool was shut down meanwhile
-            result.set_exception(problem)
 
     future.add_done_callback(follow)
-    return result

@@ -22,12 +22,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from threading import Event, Lock
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from statelake.state_core.errors import CommitOrderError, RestoreInterruptedError
-from statelake.state_core.runtime.commit.contract.futures import Pool, wait_for
+from statelake.state_core.runtime.commit.contract.futures import Pool, done, then, wait_for
 from statelake.state_core.runtime.commit.records.clocks import now_nanos
 from statelake.state_core.runtime.commit.records.records import (
     Checkpoint,
@@ -35,6 +36,8 @@ from statelake.state_core.runtime.commit.records.records import (
     SystemStreamPartition,
 )
 from statelake.state_core.runtime.commit.stores.task_stores import TaskStores
+
+_T = TypeVar("_T")
 
 
 class CommitMeasures:
@@ -109,13 +112,17 @@ class _TaskManager(ABC):
     """A manager for some stores of one task; the module's docstring has the order of calls.
 
     Args:
+        backend: The factory of the backend.
         context: The task.
         stores: The names of the stores that this backend backs up or restores.
     """
 
     order: ClassVar[str]
+    _backend: Any
 
-    def __init__(self, context: TaskContext, stores: Iterable[str]) -> None:
+    def __init__(self, backend: Any, context: TaskContext, stores: Iterable[str]) -> None:
+        self._backend = backend
+        self._resources = ExitStack()
         self.context = context
         self.stores = tuple(stores)
         self._state = "new"
@@ -144,7 +151,11 @@ class _TaskManager(ABC):
     def _init(self, checkpoint: Checkpoint | None) -> None: ...
 
     def _close(self) -> None:
-        return
+        self._resources.close()
+
+    def _later(self, function: Callable[[], _T]) -> Future[_T]:
+        """Call a function during processing."""
+        return then(self.context.pool, done(None), lambda _: function())
 
     def _expect(self, call: str, state: str) -> None:
         if self._state != state:
@@ -163,10 +174,8 @@ class TaskBackupManager(_TaskManager):
 
     order = "init, then snapshot, upload and clean_up, and close at last"
 
-    def __init__(self, context: TaskContext, stores: Iterable[str]) -> None:
-        super().__init__(context, stores)
-        self._snapshot_id: CheckpointId | None = None
-        self._uploading: Future[dict[str, str]] | None = None
+    _snapshot_id: CheckpointId | None = None
+    _uploading: Future[dict[str, str]] | None = None
 
     def snapshot(self, checkpoint: CheckpointId) -> dict[str, str]:
         """Fix the content to upload, while nothing is processed.
@@ -242,8 +251,8 @@ class TaskRestoreManager(_TaskManager):
 
     order = "init, restore, close"
 
-    def __init__(self, context: TaskContext, stores: Iterable[str]) -> None:
-        super().__init__(context, stores)
+    def __init__(self, backend: Any, context: TaskContext, stores: Iterable[str]) -> None:
+        super().__init__(backend, context, stores)
         self._stopped = Event()
 
     def restore(self) -> None:
@@ -293,29 +302,33 @@ class StateBackendAdmin(ABC):
         """
 
 
-class StateBackendFactory(ABC):
-    """Creates the parts of one backend.
+class StateBackendFactory(StateBackendAdmin):
+    """Creates the parts of one backend, and is the admin of its resources.
 
     Attributes:
         name: The name of this backend in the markers of records.
         exact: Whether a restore has exactly the state of the checkpoint; otherwise a later one.
         needs_files: Whether only persistent stores can be backed up.
         expires: Whether an upload expires unless `clean_up` follows the record.
+        backup: The class of managers that back up.
+        restore: The class of managers that restore.
     """
 
     name: str
     exact: bool = True
     needs_files: bool = False
     expires: bool = False
+    backup: type[TaskBackupManager]
+    restore: type[TaskRestoreManager]
 
-    @abstractmethod
     def backup_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskBackupManager:
         """Return a manager that backs up these stores of a task."""
+        return self.backup(self, context, stores)
 
-    @abstractmethod
     def restore_manager(self, context: TaskContext, stores: Iterable[str]) -> TaskRestoreManager:
         """Return a manager that restores these stores of a task."""
+        return self.restore(self, context, stores)
 
-    @abstractmethod
     def admin(self) -> StateBackendAdmin:
         """Return an admin that creates and checks the job's resources."""
+        return self

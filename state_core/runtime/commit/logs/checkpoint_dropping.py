@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from statelake.state_core.errors import CommitError, ConflictError, DeletedBlobError
 from statelake.state_core.runtime.commit import (
-    BlobStore,
     CheckpointLog,
     CheckpointV2,
     FileCheckpointLog,
+    FileSystemBlobStore,
     LogRecord,
 )
 from statelake.state_core.runtime.commit.backends.blob_backend import garbage, read_index
@@ -50,7 +50,7 @@ class CheckpointDropResult:
 
 
 def drop_records(
-    log: CheckpointLog, keep: int, blobs: BlobStore | None = None
+    log: CheckpointLog, keep: int, blobs: FileSystemBlobStore | None = None
 ) -> CheckpointDropResult:
     """Remove every record but the last ones of its key, and then the blobs that they don't need.
 
@@ -91,7 +91,7 @@ def _ids(record: TaskRecord) -> Iterable[str]:
     return record.checkpoint.markers.get(BLOB_STORE_FACTORY, {}).values()
 
 
-def _needed(blobs: BlobStore, records: list[TaskRecord]) -> set[str]:
+def _needed(blobs: FileSystemBlobStore, records: list[TaskRecord]) -> set[str]:
     """Return the blobs of all snapshots that the records name.
 
     Raises:

@@ -177,9 +177,6 @@ class CheckpointV2:
 
 
 Checkpoint: TypeAlias = CheckpointV1 | CheckpointV2
-_Parts: TypeAlias = tuple[
-    CheckpointId, dict[SystemStreamPartition, str], dict[str, ChangelogMarker]
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,42 +203,3 @@ class CheckpointLogKey:
         return next(
             (version for version, name in CHECKPOINT_TYPES.items() if name == self.type), None
         )
-
-
-def as_v1(checkpoint: CheckpointV2, changelogs: Mapping[str, ChangelogMarker]) -> CheckpointV1:
-    """Return a checkpoint in version 1, which has only the markers of changelogs.
-
-    Args:
-        checkpoint: The checkpoint in version 2.
-        changelogs: The parsed markers of its changelogs, by store.
-    """
-    offsets: dict[SystemStreamPartition, str | None] = dict(checkpoint.input_offsets)
-    for marker in changelogs.values():
-        end = "null" if marker.offset is None else marker.offset
-        offsets[marker.changelog] = f"{checkpoint.id}:{end}"
-    return CheckpointV1(offsets)
-
-
-def as_v2(checkpoint: CheckpointV1, changelogs: Mapping[str, SystemStreamPartition]) -> _Parts:
-    """Return a checkpoint in version 2, with changelogs separated from inputs.
-
-    Args:
-        checkpoint: The checkpoint in version 1.
-        changelogs: The changelog of each store: version 1 does not distinguish it from an input.
-    """
-    ends = {
-        store: checkpoint.changelog_offset(partition) for store, partition in changelogs.items()
-    }
-    own_markers = {store: end for store, end in ends.items() if end is not None}
-    inputs = {
-        partition: offset
-        for partition, offset in checkpoint.offsets.items()
-        if partition not in set(changelogs.values()) and offset is not None
-    }
-    identifier = max(
-        (checkpoint_id for checkpoint_id, _ in own_markers.values()), default=CheckpointId(0, 0)
-    )
-    markers = {
-        store: ChangelogMarker(changelogs[store], end) for store, (_, end) in own_markers.items()
-    }
-    return identifier, inputs, markers

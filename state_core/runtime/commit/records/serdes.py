@@ -6,10 +6,15 @@ Unknown fields are skipped, as in Samza: a later release may have more.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import field
 
 from statelake.state_core.errors import CheckpointRecordError
+from statelake.state_core.files.outside import decoded, matching
 from statelake.state_core.runtime.commit.records.records import (
     CHANGELOG_FACTORY,
     ChangelogMarker,
@@ -19,63 +24,75 @@ from statelake.state_core.runtime.commit.records.records import (
     CheckpointV1,
     CheckpointV2,
     SystemStreamPartition,
-    as_v1,
-    as_v2,
 )
 
 MARKER_VERSION = 1
 _T = TypeVar("_T")
+_U = TypeVar("_U")
+_DIGITS = re.compile(r"\d{1,10}", re.ASCII)
+_Number = Annotated[str, matching(r"\d{1,10}")]
+
+
+class _Key(msgspec.Struct):
+    grouper: str = field(name="systemstreampartition-grouper-factory")
+    task: str = field(name="taskName")
+    type: str
+
+
+class _Offset(msgspec.Struct):
+    system: str
+    partition: _Number
+    offset: str | None
+    stream: str
+
+
+class _Checkpoint(msgspec.Struct):
+    id: str = field(name="checkpoint-id")
+    inputs: dict[str, str] = field(name="input-offsets")
+    markers: dict[str, dict[str, str]] = field(name="state-checkpoint-markers")
+    version: Any = CheckpointV2.version
+
+
+class _Partition(msgspec.Struct, rename="camel"):
+    system: str
+    partition: int
+    stream: str
+    key_bucket: int = -1
+
+
+class _Marker(msgspec.Struct):
+    version: Any
+    changelog: _Partition = field(name="changelog-ssp")
+    offset: str | None = field(name="changelog-offset")
 
 
 def to_json(value: object) -> bytes:
     """Return JSON as written by Jackson: without spaces, with other scripts unescaped."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    content = msgspec.to_builtins(value)
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
-def json_object(data: bytes | str, what: str) -> dict[str, Any]:
-    """Parse bytes as a JSON object.
-
-    Raises:
-        CheckpointRecordError: The bytes are not a JSON object.
-    """
-    try:
-        parsed = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointRecordError(f"malformed JSON: {error}", place=what) from error
-    if not isinstance(parsed, dict):
-        raise CheckpointRecordError("this is not a JSON object", place=what)
-    return parsed
-
-
-def well_formed(what: str, build: Callable[[], _T]) -> _T:
-    """Build a record, and convert errors of its fields to those of a record.
+def read_record(data: bytes | str, kind: type[_T], what: str, build: Callable[[_T], _U]) -> _U:
+    """Read a record.
 
     Args:
+        data: JSON, as Samza writes it.
+        kind: The type of the JSON.
         what: The name of the record, for messages.
-        build: Builds the record from its fields.
+        build: Builds the record from the JSON.
 
     Raises:
-        CheckpointRecordError: A field is missing, or of the wrong type.
+        CheckpointRecordError: The bytes are not such a record.
     """
     try:
-        return build()
+        return build(decoded(data, kind, CheckpointRecordError))
     except CheckpointRecordError as error:
         raise error.within(what) from error
-    except KeyError as error:
-        raise CheckpointRecordError(f"field {error} is missing", place=what) from error
-    except (AttributeError, OverflowError, RecursionError, TypeError, ValueError) as error:
-        raise CheckpointRecordError(f"a field has an invalid value: {error}", place=what) from error
 
 
 def write_key(key: CheckpointLogKey) -> bytes:
     """Return the bytes of a record's key."""
-    return to_json(
-        {
-            "systemstreampartition-grouper-factory": key.grouper,
-            "taskName": key.task,
-            "type": key.type,
-        }
-    )
+    return to_json(_Key(key.grouper, key.task, key.type))
 
 
 def read_key(data: bytes) -> CheckpointLogKey:
@@ -84,31 +101,18 @@ def read_key(data: bytes) -> CheckpointLogKey:
     Raises:
         CheckpointRecordError: The bytes are not a key.
     """
-    what = "the key of a checkpoint record"
-    fields = json_object(data, what)
-    return well_formed(
-        what,
-        lambda: CheckpointLogKey(
-            _text(fields["systemstreampartition-grouper-factory"]),
-            _text(fields["taskName"]),
-            _text(fields["type"]),
-        ),
+    return read_record(
+        data,
+        _Key,
+        "the key of a checkpoint record",
+        lambda key: CheckpointLogKey(key.grouper, key.task, key.type),
     )
 
 
 def write_checkpoint_v1(checkpoint: CheckpointV1) -> bytes:
     """Return the bytes of a record of version 1."""
-    return to_json(
-        {
-            str(partition): {
-                "system": partition.system,
-                "partition": str(partition.partition),
-                "offset": offset,
-                "stream": partition.stream,
-            }
-            for partition, offset in checkpoint.offsets.items()
-        }
-    )
+    offsets = checkpoint.offsets.items()
+    return to_json({str(p): _Offset(p.system, str(p.partition), at, p.stream) for p, at in offsets})
 
 
 def read_checkpoint_v1(data: bytes) -> CheckpointV1:
@@ -117,34 +121,24 @@ def read_checkpoint_v1(data: bytes) -> CheckpointV1:
     Raises:
         CheckpointRecordError: The bytes are not such a record.
     """
-    what = "a checkpoint record of version 1"
-    fields = json_object(data, what)
 
-    def build() -> CheckpointV1:
-        offsets = {
-            SystemStreamPartition(
-                _text(field["system"]), _text(field["stream"]), int(_text(field["partition"]))
-            ): None if field["offset"] is None else _text(field["offset"])
-            for field in fields.values()
-        }
-        return CheckpointV1(offsets)
+    def build(offsets: dict[str, _Offset]) -> CheckpointV1:
+        return CheckpointV1(
+            {
+                SystemStreamPartition(at.system, at.stream, int(at.partition)): at.offset
+                for at in offsets.values()
+            }
+        )
 
-    return well_formed(what, build)
+    return read_record(data, dict[str, _Offset], "a checkpoint record of version 1", build)
 
 
 def write_checkpoint_v2(checkpoint: CheckpointV2) -> bytes:
     """Return the bytes of a record of version 2."""
     offsets = checkpoint.input_offsets.items()
-    return to_json(
-        {
-            "checkpoint-id": str(checkpoint.id),
-            "input-offsets": {f"{p.system}.{p.stream}.{p.partition}": at for p, at in offsets},
-            "state-checkpoint-markers": {
-                factory: dict(stores) for factory, stores in checkpoint.markers.items()
-            },
-            "version": CheckpointV2.version,
-        }
-    )
+    inputs = {f"{p.system}.{p.stream}.{p.partition}": at for p, at in offsets}
+    markers = {factory: dict(stores) for factory, stores in checkpoint.markers.items()}
+    return to_json(_Checkpoint(str(checkpoint.id), inputs, markers))
 
 
 def read_checkpoint_v2(data: bytes) -> CheckpointV2:
@@ -153,38 +147,19 @@ def read_checkpoint_v2(data: bytes) -> CheckpointV2:
     Raises:
         CheckpointRecordError: The bytes are not such a record.
     """
-    what = "a checkpoint record of version 2"
-    fields = json_object(data, what)
 
-    def build() -> CheckpointV2:
-        inputs: Mapping[str, Any] = fields["input-offsets"]
-        markers: Mapping[str, Mapping[str, Any]] = fields["state-checkpoint-markers"]
-        return CheckpointV2(
-            CheckpointId.parse(_text(fields["checkpoint-id"])),
-            {_partition(name): _text(offset) for name, offset in inputs.items()},
-            {
-                factory: {store: _text(marker) for store, marker in stores.items()}
-                for factory, stores in markers.items()
-            },
-        )
+    def build(record: _Checkpoint) -> CheckpointV2:
+        inputs = {_partition(name): offset for name, offset in record.inputs.items()}
+        return CheckpointV2(CheckpointId.parse(record.id), inputs, record.markers)
 
-    return well_formed(what, build)
+    return read_record(data, _Checkpoint, "a checkpoint record of version 2", build)
 
 
 def write_changelog_marker(marker: ChangelogMarker) -> str:
     """Return the marker of a changelog, as in a record of version 2."""
-    changelog = marker.changelog
-    written = {
-        "version": MARKER_VERSION,
-        "changelog-ssp": {
-            "system": changelog.system,
-            "partition": changelog.partition,
-            "stream": changelog.stream,
-            "keyBucket": changelog.key_bucket,
-        },
-        "changelog-offset": marker.offset,
-    }
-    return to_json(written).decode("utf-8")
+    at = marker.changelog
+    changelog = _Partition(at.system, at.partition, at.stream, at.key_bucket)
+    return to_json(_Marker(MARKER_VERSION, changelog, marker.offset)).decode("utf-8")
 
 
 def read_changelog_marker(text: str) -> ChangelogMarker:
@@ -193,23 +168,13 @@ def read_changelog_marker(text: str) -> ChangelogMarker:
     Raises:
         CheckpointRecordError: The text is not a marker.
     """
-    what = "the marker of a changelog"
-    fields = json_object(text, what)
 
-    def build() -> ChangelogMarker:
-        changelog = fields["changelog-ssp"]
-        offset = fields["changelog-offset"]
-        return ChangelogMarker(
-            SystemStreamPartition(
-                _text(changelog["system"]),
-                _text(changelog["stream"]),
-                int(changelog["partition"]),
-                int(changelog.get("keyBucket", -1)),
-            ),
-            None if offset is None else _text(offset),
-        )
+    def build(marker: _Marker) -> ChangelogMarker:
+        at = marker.changelog
+        changelog = SystemStreamPartition(at.system, at.stream, at.partition, at.key_bucket)
+        return ChangelogMarker(changelog, marker.offset)
 
-    return well_formed(what, build)
+    return read_record(text, _Marker, "the marker of a changelog", build)
 
 
 def changelog_markers(checkpoint: CheckpointV2) -> dict[str, ChangelogMarker]:
@@ -219,36 +184,44 @@ def changelog_markers(checkpoint: CheckpointV2) -> dict[str, ChangelogMarker]:
 
 
 def downgrade(checkpoint: CheckpointV2) -> CheckpointV1:
-    """Return a checkpoint in version 1."""
-    return as_v1(checkpoint, changelog_markers(checkpoint))
+    """Return a checkpoint in version 1, which has only the markers of changelogs."""
+    offsets: dict[SystemStreamPartition, str | None] = dict(checkpoint.input_offsets)
+    for marker in changelog_markers(checkpoint).values():
+        end = "null" if marker.offset is None else marker.offset
+        offsets[marker.changelog] = f"{checkpoint.id}:{end}"
+    return CheckpointV1(offsets)
 
 
 def upgrade(
     checkpoint: Checkpoint, changelogs: Mapping[str, SystemStreamPartition]
 ) -> CheckpointV2:
-    """Return a checkpoint of either version in version 2.
+    """Return a checkpoint of either version in version 2, with changelogs separated from inputs.
 
     Args:
         checkpoint: The checkpoint, in either version.
-        changelogs: The changelog of each store that has one.
+        changelogs: The changelog of each store that has one: version 1 does not distinguish it from
+            an input.
     """
     if isinstance(checkpoint, CheckpointV2):
         return checkpoint
-    identifier, inputs, ends = as_v2(checkpoint, changelogs)
-    markers = {store: write_changelog_marker(marker) for store, marker in ends.items()}
+    inputs = {
+        partition: offset
+        for partition, offset in checkpoint.offsets.items()
+        if partition not in set(changelogs.values()) and offset is not None
+    }
+    identifier, markers = CheckpointId(0, 0), {}
+    for store, partition in changelogs.items():
+        end = checkpoint.changelog_offset(partition)
+        if end is not None:
+            identifier = max(identifier, end[0])
+            markers[store] = write_changelog_marker(ChangelogMarker(partition, end[1]))
     return CheckpointV2(identifier, inputs, {CHANGELOG_FACTORY: markers} if markers else {})
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
 
 
 def _partition(name: str) -> SystemStreamPartition:
     # a topic may have dots, a system has none
     system, _, rest = name.partition(".")
     stream, separator, partition = rest.rpartition(".")
-    if not separator:
-        raise ValueError(f"{name!r} is not system.stream.partition")
+    if not separator or not _DIGITS.fullmatch(partition):
+        raise CheckpointRecordError(f"{name!r:.100} is not system.stream.partition")
     return SystemStreamPartition(system, stream, int(partition))

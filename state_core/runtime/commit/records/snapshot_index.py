@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from msgspec import field
 
-from statelake.state_core.errors import CheckpointRecordError
-from statelake.state_core.files.outside import checked
 from statelake.state_core.runtime.commit.records.records import CheckpointId
-from statelake.state_core.runtime.commit.records.serdes import json_object, to_json, well_formed
+from statelake.state_core.runtime.commit.records.serdes import read_record, to_json
 
 ROOT = ""
 """The name of the directory itself."""
@@ -185,23 +184,26 @@ def successor(files: Mapping[str, FileIndex], before: DirIndex, name: str = ROOT
     )
 
 
+class _Metadata(msgspec.Struct, rename="kebab"):
+    checkpoint_id: str
+    job_name: str
+    job_id: str
+    task_name: str
+    store_name: str
+
+
+class _Index(msgspec.Struct):
+    created: int = field(name="creation-time-millis")
+    metadata: _Metadata = field(name="snapshot-metadata")
+    directory: DirIndex = field(name="dir-index")
+    previous: Any = field(name="prev-snapshot-index-blob-id", default=None)
+
+
 def write_snapshot_index(index: SnapshotIndex) -> bytes:
     """Return the bytes of a snapshot index."""
-    metadata = index.metadata
-    return to_json(
-        {
-            "creation-time-millis": index.created,
-            "snapshot-metadata": {
-                "checkpoint-id": str(metadata.checkpoint),
-                "job-name": metadata.job_name,
-                "job-id": metadata.job_id,
-                "task-name": metadata.task,
-                "store-name": metadata.store,
-            },
-            "dir-index": msgspec.to_builtins(index.directory),
-            "prev-snapshot-index-blob-id": index.previous,
-        }
-    )
+    of = index.metadata
+    metadata = _Metadata(str(of.checkpoint), of.job_name, of.job_id, of.task, of.store)
+    return to_json(_Index(index.created, metadata, index.directory, index.previous))
 
 
 def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> SnapshotIndex:
@@ -210,21 +212,14 @@ def read_snapshot_index(data: bytes, place: str = "a snapshot index") -> Snapsho
     Raises:
         CheckpointRecordError: The bytes are not a snapshot index.
     """
-    fields = json_object(data, place)
 
-    def build() -> SnapshotIndex:
-        metadata, previous = fields["snapshot-metadata"], fields.get("prev-snapshot-index-blob-id")
-        return SnapshotIndex(
-            int(fields["creation-time-millis"]),
-            SnapshotMetadata(
-                CheckpointId.parse(metadata["checkpoint-id"]),
-                str(metadata["job-name"]),
-                str(metadata["job-id"]),
-                str(metadata["task-name"]),
-                str(metadata["store-name"]),
-            ),
-            checked(fields["dir-index"], DirIndex, CheckpointRecordError),
-            None if previous is None else str(previous),
-        )
+    def build(index: _Index) -> SnapshotIndex:
+        of = index.metadata
+        metadata = SnapshotMetadata(
+            CheckpointId.parse(of.checkpoint_id), of.job_name, of.job_id, of.task_name,
+            of.store_name,
+        )  # fmt: skip
+        previous = None if index.previous is None else str(index.previous)
+        return SnapshotIndex(index.created, metadata, index.directory, previous)
 
-    return well_formed(place, build)
+    return read_record(data, _Index, place, build)

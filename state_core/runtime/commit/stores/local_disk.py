@@ -11,81 +11,16 @@ import pwd
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from statelake.state_core.errors import MissingFileError
 from statelake.state_core.files.confinement import PART, ConfinedTree, relative_path
+from statelake.state_core.runtime.commit.records.snapshot_index import FileMetadata
 from statelake.state_core.runtime.commit.stores.durable_writing import write_out
 
 # large, as an uploading thread may wait for the interpreter at every chunk
 CHUNK = 1 << 22
 _NOT_THERE = "it was removed by hand, or by another process: restart the task to restore it"
-
-
-@dataclass(frozen=True, slots=True)
-class FileAttributes:
-    """The attributes of a file.
-
-    Attributes:
-        created: The time of creation, in milliseconds since 1970.
-        modified: The time of the last change, in milliseconds since 1970.
-        owner: The owner, never empty.
-        group: The group, never empty.
-        permissions: The permissions in the form of `ls`: `rw-r--r--`.
-    """
-
-    created: int = 0
-    modified: int = 0
-    owner: str = "samza"
-    group: str = "samza"
-    permissions: str = "rw-r--r--"
-
-
-class LocalDisk(Protocol):
-    """Files by relative paths, with `/` as separator."""
-
-    def read(self, path: str) -> bytes:
-        """Return the content of a file.
-
-        Raises:
-            MissingFileError: The file does not exist.
-        """
-
-    def chunks(self, path: str) -> Iterator[bytes]:
-        """Yield the content of a file in pieces.
-
-        Raises:
-            MissingFileError: The file does not exist.
-        """
-
-    def write(self, path: str, data: bytes) -> None:
-        """Write a whole file durably: after a crash it is complete, or unchanged."""
-
-    def create(self, path: str, chunks: Iterable[bytes]) -> None:
-        """Write a new file piece by piece; a crash may leave part of it."""
-
-    def names(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted; empty if it does not exist."""
-
-    def files(self, path: str) -> list[tuple[str, int]]:
-        """Return every file below a directory, sorted, as relative path and size."""
-
-    def attributes(self, path: str) -> FileAttributes:
-        """Return owner, permissions and times of a file."""
-
-    def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
-        """Link or copy every file below one directory to another: immutable ones are linked."""
-
-    def link(self, source: str, target: str) -> None:
-        """Give a file that never changes a second path."""
-
-    def rename(self, source: str, target: str) -> None:
-        """Move a directory atomically to a path that does not exist."""
-
-    def remove(self, path: str) -> None:
-        """Remove a file, or a directory and all below, if it exists."""
 
 
 def join(*parts: str) -> str:
@@ -98,7 +33,7 @@ def join(*parts: str) -> str:
 
 
 class PosixDisk:
-    """A directory of this host.
+    """A directory of this host: files by relative paths, with `/` as separator.
 
     Args:
         root: The directory; created by the first write.
@@ -114,47 +49,56 @@ class PosixDisk:
         return self.root / path
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file."""
+        """Return the content of a file.
+
+        Raises:
+            MissingFileError: The file does not exist.
+        """
         return b"".join(self.chunks(path))
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """Yield the content of a file in pieces."""
+        """Yield the content of a file in pieces.
+
+        Raises:
+            MissingFileError: The file does not exist.
+        """
         with _known(), os.fdopen(self._tree.open(join(path)), "rb", buffering=0) as file:
             while piece := file.read(CHUNK):
                 yield piece
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a whole file durably."""
+        """Write a whole file durably: after a crash it is complete, or unchanged."""
         self._tree.write(join(path), [data])
 
     def create(self, path: str, chunks: Iterable[bytes]) -> None:
-        """Write a new file piece by piece."""
+        """Write a new file piece by piece; a crash may leave part of it."""
         write_out(self._tree.create(join(path)), chunks)
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a directory."""
+        """Return the names in a directory, sorted; empty if it does not exist."""
         return [name for name in self._tree.names(join(path)) if not name.endswith(PART)]
 
     def files(self, path: str) -> list[tuple[str, int]]:
-        """Return every file below a directory."""
+        """Return every file below a directory, sorted, as relative path and size."""
         return [file for file in self._tree.files(join(path)) if not file[0].endswith(PART)]
 
-    def attributes(self, path: str) -> FileAttributes:
-        """Return owner, permissions and times of a file, as in Java."""
+    def metadata(self, path: str, size: int) -> FileMetadata:
+        """Return owner, permissions and times of a file of this size, as in Java."""
         status = self._tree.status(join(path))
         if status is None:
             raise MissingFileError("no such file", place=path, remedy=_NOT_THERE)
         modified = status.st_mtime_ns // 1_000_000
-        return FileAttributes(
+        return FileMetadata(
             modified,
             modified,
+            size,
             _name(pwd.getpwuid, status.st_uid),
             _name(grp.getgrgid, status.st_gid),
             stat.filemode(status.st_mode & 0o777)[1:],
         )
 
     def link_tree(self, source: str, target: str, immutable: Callable[[str], bool]) -> None:
-        """Link or copy every file below one directory to another."""
+        """Link or copy every file below one directory to another: immutable ones are linked."""
         self._tree.make(join(target))
         for name, _ in self.files(source):
             if immutable(name):
@@ -163,17 +107,17 @@ class PosixDisk:
                 self.write(join(target, name), self.read(join(source, name)))
 
     def link(self, source: str, target: str) -> None:
-        """Give a file a second path."""
+        """Give a file that never changes a second path."""
         with _known():
             if not self._tree.link(self._tree, join(source), join(target)):
                 self.create(target, self.chunks(source))
 
     def rename(self, source: str, target: str) -> None:
-        """Move a directory."""
+        """Move a directory atomically to a path that does not exist."""
         self._tree.rename(join(source), join(target))
 
     def remove(self, path: str) -> None:
-        """Remove a file or a directory."""
+        """Remove a file, or a directory and all below, if it exists."""
         status = self._tree.status(join(path))
         if status is not None and stat.S_ISDIR(status.st_mode):
             self._tree.remove_tree(path)

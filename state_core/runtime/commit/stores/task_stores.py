@@ -24,7 +24,7 @@ from statelake.state_core.runtime.commit.records.serdes import (
     read_checkpoint_v2,
     write_checkpoint_v2,
 )
-from statelake.state_core.runtime.commit.stores.local_disk import LocalDisk, join
+from statelake.state_core.runtime.commit.stores.local_disk import PosixDisk, join
 from statelake.state_core.runtime.commit.stores.stores import KeyValueStore, PersistentStore
 
 CHECKPOINT_FILE = "CHECKPOINT-V2"
@@ -43,7 +43,7 @@ class StoreSpec:
     """
 
     name: str
-    open: Callable[[LocalDisk, str], KeyValueStore]
+    open: Callable[[PosixDisk, str], KeyValueStore]
     persistent: bool = True
     immutable: Callable[[str], bool] = lambda _: False
 
@@ -57,7 +57,7 @@ class TaskStores:
         specs: The specifications of its stores.
     """
 
-    def __init__(self, disk: LocalDisk, task: str, specs: Iterable[StoreSpec]) -> None:
+    def __init__(self, disk: PosixDisk, task: str, specs: Iterable[StoreSpec]) -> None:
         self.disk = disk
         self.task = task
         self.specs = {spec.name: spec for spec in specs}

@@ -16,7 +16,13 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from statelake.state_core.errors import AsyncCommitError
-from statelake.state_core.runtime.commit.contract.futures import all_of, done, mapped, then
+from statelake.state_core.runtime.commit.contract.futures import (
+    all_of,
+    done,
+    flattened,
+    mapped,
+    then,
+)
 from statelake.state_core.runtime.commit.contract.interfaces import TaskBackupManager, TaskContext
 from statelake.state_core.runtime.commit.records.checkpoint_reading import CheckpointManager
 from statelake.state_core.runtime.commit.records.records import (
@@ -223,7 +229,7 @@ class TaskCommit:
         def clean(checkpoint: CheckpointV2) -> Future[CheckpointV2]:
             return mapped(all_of(self._cleaned(checkpoint)), lambda _: checkpoint)
 
-        return then(self.context.pool, _flat(mapped(recorded, clean)), drop)
+        return then(self.context.pool, flattened(mapped(recorded, clean)), drop)
 
     def _cleaned(self, checkpoint: CheckpointV2) -> list[Future[None]]:
         cleaned = []
@@ -238,25 +244,3 @@ class TaskCommit:
         error = ended.exception()
         if error is not None:
             LOG.error("task %s: the commit failed: %s", self.context.task, error)
-
-
-def _flat(future: Future[Future[CheckpointV2]]) -> Future[CheckpointV2]:
-    """Return a future of the result of a future."""
-    result: Future[CheckpointV2] = Future()
-
-    def copy(ended: Future[CheckpointV2]) -> None:
-        error = ended.exception()
-        if error is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(ended.result())
-
-    def follow(ended: Future[Future[CheckpointV2]]) -> None:
-        error = ended.exception()
-        if error is not None:
-            result.set_exception(error)
-        else:
-            ended.result().add_done_callback(copy)
-
-    future.add_done_callback(follow)
-    return result

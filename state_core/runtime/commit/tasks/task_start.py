@@ -17,6 +17,7 @@ from statelake.state_core.errors import CommitError, RestoreInterruptedError
 from statelake.state_core.runtime.commit.contract.futures import done
 from statelake.state_core.runtime.commit.contract.interfaces import (
     StateBackendFactory,
+    TaskBackupManager,
     TaskContext,
     TaskRestoreManager,
 )
@@ -117,11 +118,16 @@ class TaskStart:
         self._restore(last, decisions)
         return last, decisions
 
-    def resume(self, last: CheckpointV2 | None) -> TaskCommit:
+    def resume(
+        self,
+        last: CheckpointV2 | None,
+        around: Callable[[TaskBackupManager], TaskBackupManager] = lambda backup: backup,
+    ) -> TaskCommit:
         """Return the commits of a task whose stores have the state of its last record.
 
         Args:
             last: The record; None without one.
+            around: Returns a manager to use instead of a backend's.
 
         Raises:
             CommitError: A backend can't continue from the record.
@@ -129,7 +135,7 @@ class TaskStart:
         backups = {}
         for name in self.settings.factories:
             stores = self.settings.backed_up_by(name)
-            backups[name] = self.factories[name].backup_manager(self.context, stores)
+            backups[name] = around(self.factories[name].backup_manager(self.context, stores))
             backups[name].init(last)
         return TaskCommit(
             self.context,

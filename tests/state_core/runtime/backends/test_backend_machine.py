@@ -29,11 +29,11 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
-    SnapshotTarget,
     SnapshotTask,
     Timer,
 )
 from tests.support.jobs.backend_cases import BACKENDS, descriptor, restored_at
+from tests.support.savepoints.native_checkpoints import native_checkpoint
 
 KINDS = ("value", "list", "map", "reducing", "aggregating")
 KEYS = ["", "a", "ab", "a\0", "größe", "x" * 130, "b", "c", "d"]
@@ -51,7 +51,7 @@ class BackendMachine(RuleBasedStateMachine):
         super().__init__()
         self.directory = Path(tempfile.mkdtemp(prefix="statelake-machine-"))
         self.model: Model = {kind: {} for kind in (*KINDS, "timers")}
-        self.running: list[tuple[SnapshotTask, Directory, Model]] = []
+        self.running: list[tuple[SnapshotTask[Any], Directory, Model]] = []
         self.taken = 0
         self.key, self.namespace = "a", "n"
 
@@ -185,13 +185,17 @@ class BackendMachine(RuleBasedStateMachine):
     @rule(savepoint=st.booleans())
     @precondition(lambda self: len(self.running) < 3)
     def begin_snapshot(self, savepoint: bool) -> None:
-        """The synchronous part."""
+        """The synchronous part; or a whole checkpoint in the backend's own form."""
         self.taken += 1
         directory = Directory(self.directory / f"chk-{self.taken}")
         directory.create()
-        shared = Directory(self.directory / "shared")
-        target = SnapshotTarget(self.taken, directory, shared)
-        task = self.backend.snapshot(target, savepoint=savepoint)
+        if savepoint:
+            task = self.backend.snapshot(directory)
+        else:  # a checkpoint in the backend's own form is written at once
+            handle = native_checkpoint(
+                self.backend, directory, Directory(self.directory / "shared")
+            )
+            task = SnapshotTask(lambda: handle, lambda: None)
         self.running.append((task, directory, copy.deepcopy(self.model)))
 
     @rule(which=st.integers(0, 2), kind=st.sampled_from(sorted(BACKENDS)),

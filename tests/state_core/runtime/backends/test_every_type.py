@@ -16,13 +16,12 @@ from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
-    SnapshotTarget,
     StateDescriptor,
     restore_backend,
 )
 from statelake.state_core.runtime.backends.states.states import written
 from statelake.state_core.serializers.framework.base import TypeSerializer
-from tests.support.jobs.backend_cases import BACKENDS
+from tests.support.jobs.backend_cases import BACKENDS, taken
 from tests.support.serializers.library_samples import any_samples
 from tests.support.serializers.serializer_samples import Sample
 
@@ -106,8 +105,7 @@ def test_values_of_every_type_are_kept(
             check(backend, sample, values)
             directory = Directory(where / name)
             directory.create()
-            target = SnapshotTarget(1, directory)
-            handles[name] = backend.snapshot(target, savepoint=savepoint).run()
+            handles[name] = taken(backend, directory, canonical=savepoint)
     for name, handle in handles.items():
         for make in BACKENDS.values():
             with make(configuration) as backend:

@@ -21,7 +21,6 @@ from statelake.state_core.formats.metadata.state_files import StateFiles
 from statelake.state_core.formats.writing.writer import SavepointDirectory
 from statelake.state_core.model.handles import OperatorHandle
 from statelake.state_core.model.key_groups import operator_id_of_uid
-from statelake.state_core.runtime.backends import SnapshotTarget
 from statelake.state_core.runtime.backends.states.operator_state import (
     OperatorStateBackend,
     assign_operator_state,
@@ -45,7 +44,7 @@ def rescaled(
 ) -> list[OperatorStateBackend]:
     """The backends of a job that was stopped, and started again at another parallelism."""
     where = Directory(directory)
-    handles = [each_backend.snapshot(SnapshotTarget(1, where)).run() for each_backend in backends]
+    handles = [each_backend.snapshot(where).run() for each_backend in backends]
     made = []
     for assigned in assign_operator_state(handles, parallelism):
         backend = OperatorStateBackend(compressed=backends[0].compressed)
@@ -81,7 +80,7 @@ def test_a_snapshot_is_of_its_moment(tmp_path: Path) -> None:
     split.add("before")
     rules.put("before", 1)
     where = Directory(tmp_path)
-    task = backend.snapshot(SnapshotTarget(1, where))
+    task = backend.snapshot(where)
     split.add("behind")
     union.add(5)
     rules.put("behind", 2)
@@ -93,7 +92,7 @@ def test_a_snapshot_is_of_its_moment(tmp_path: Path) -> None:
 
 def test_no_state_is_no_file(tmp_path: Path) -> None:
     """A subtask without operator state leaves no handle."""
-    assert OperatorStateBackend().snapshot(SnapshotTarget(1, Directory(tmp_path))).run() is None
+    assert OperatorStateBackend().snapshot(Directory(tmp_path)).run() is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -188,7 +187,7 @@ def test_flinks_own_operator_state_is_restored_and_written_back(tmp_path: Path) 
             for index, assigned in enumerate(assign_operator_state(handles, raw.parallelism)):
                 backend = OperatorStateBackend()
                 backend.restore(assigned, files)
-                handle = backend.snapshot(SnapshotTarget(1, target.directory)).run()
+                handle = backend.snapshot(target.directory).run()
                 subtasks[index] = SubtaskState(managed_operator=handle)
             operators = [
                 OperatorMetadata(

@@ -14,7 +14,6 @@ from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
-    SnapshotTarget,
     StateDescriptor,
     restore_backend,
 )
@@ -35,7 +34,7 @@ def moved(
 ) -> KeyedStateBackend:
     """A backend that is restored of another's savepoint."""
     where = Directory(directory)
-    handle = backend.snapshot(SnapshotTarget(1, where), savepoint=True).run()
+    handle = backend.snapshot(where).run()
     again = make(BackendConfiguration(key, ALL, 128))
     restore_backend(again, [handle], where)
     return again
@@ -137,7 +136,7 @@ def test_a_damaged_file_is_an_error(
         backend.set_current_key(str(number))
         state.put("u", number)
     where = Directory(tmp_path)
-    handle: Any = backend.snapshot(SnapshotTarget(1, where), savepoint=True).run()
+    handle: Any = backend.snapshot(where).run()
     path = tmp_path / handle.stream.path
     data = bytearray(path.read_bytes())
     at = next(offset for offset in handle.offsets if offset) + 2
@@ -156,7 +155,7 @@ def test_a_restore_comes_first(
     backend.set_current_key("k")
     state.update(1)
     where = Directory(tmp_path)
-    handle = backend.snapshot(SnapshotTarget(1, where), savepoint=True).run()
+    handle = backend.snapshot(where).run()
     with make_backend(BackendConfiguration("String", ALL, 128)) as again:
         again.state(descriptor("list", name="value"))
         with pytest.raises(IncompatibleError, match="used before the restore"):

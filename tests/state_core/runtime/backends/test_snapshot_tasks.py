@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
@@ -13,32 +15,31 @@ from statelake.state_core.errors import MissingFileError, SnapshotError
 from statelake.state_core.files.filesystem import Directory
 from statelake.state_core.formats.metadata.checkpoint_metadata import read_metadata
 from statelake.state_core.formats.writing.writer import SavepointDirectory
-from statelake.state_core.runtime.backends import KeyedStateBackend, SnapshotTarget
-from statelake.state_core.runtime.backends.states.snapshots import SnapshotRun, merge_by_key_group
-from statelake.state_core.runtime.backends.states.tables import entries_of
+from statelake.state_core.runtime.backends import KeyedStateBackend
+from statelake.state_core.runtime.backends.states.snapshots import unified_pieces
+from statelake.state_core.runtime.backends.states.tables import SnapshotRun, entries_of
 from tests.support.jobs.backend_cases import MakeBackend, descriptor, restored_at
 
 
-class Counted:
-    """A strategy's resources, counted."""
+class Frozen:
+    """The frozen tables of a backend's state, as long as a snapshot has them."""
 
-    def __init__(self, strategy: Any) -> None:
-        self.prepared = self.released = 0
-        prepare = strategy.sync_prepare_resources
+    def __init__(self, backend: KeyedStateBackend) -> None:
+        self._taken: list[weakref.ref[Any]] = []
+        (table,) = [state.table for state in backend.registry]
+        freeze = table.freeze
 
-        def counting(checkpoint_id: int) -> Any:
-            resources = prepare(checkpoint_id)
-            release = resources.release
-            self.prepared += 1
+        def freezing(state_id: int) -> Any:
+            runs = freeze(state_id)
+            self._taken.append(weakref.ref(runs))
+            return runs
 
-            def released() -> None:
-                self.released += 1
-                release()
+        table.freeze = freezing  # type: ignore[method-assign]
 
-            resources.release = released
-            return resources
-
-        strategy.sync_prepare_resources = counting
+    def __call__(self) -> tuple[int, int]:
+        """How many were frozen, and how many of them are still there."""
+        gc.collect()
+        return len(self._taken), sum(runs() is not None for runs in self._taken)
 
 
 @pytest.fixture
@@ -51,44 +52,36 @@ def filled(backend: KeyedStateBackend) -> KeyedStateBackend:
     return backend
 
 
-@pytest.mark.parametrize("savepoint", [True, False])
-def test_resources_are_released_behind_success(
-    filled: KeyedStateBackend, tmp_path: Path, savepoint: bool
-) -> None:
+def test_resources_are_released_behind_success(filled: KeyedStateBackend, tmp_path: Path) -> None:
     """Once, and not before the asynchronous part."""
-    counted = Counted(filled.savepoints if savepoint else filled.checkpoints)
-    target = SnapshotTarget(1, Directory(tmp_path / "chk-1"), Directory(tmp_path / "shared"))
-    task = filled.snapshot(target, savepoint=savepoint)
-    assert (counted.prepared, counted.released) == (1, 0)
+    frozen = Frozen(filled)
+    task = filled.snapshot(Directory(tmp_path / "chk-1"))
+    assert frozen() == (1, 1)
     assert task.run() is not None
     task.cancel()
-    assert (counted.prepared, counted.released) == (1, 1)
+    assert frozen() == (1, 0)
     with pytest.raises(SnapshotError, match="before"):
         task.run()
 
 
-@pytest.mark.parametrize("savepoint", [True, False])
-def test_resources_are_released_behind_failure(
-    filled: KeyedStateBackend, tmp_path: Path, savepoint: bool
-) -> None:
+def test_resources_are_released_behind_failure(filled: KeyedStateBackend, tmp_path: Path) -> None:
     """What can't be written is an error, and nothing is held; the next one goes well."""
-    counted = Counted(filled.savepoints if savepoint else filled.checkpoints)
+    frozen = Frozen(filled)
     (tmp_path / "file").write_text("in the way")
     blocked = Directory(tmp_path / "file" / "below")
     with pytest.raises((SnapshotError, OSError)):
-        filled.snapshot(SnapshotTarget(1, blocked, blocked), savepoint=savepoint).run()
-    assert (counted.prepared, counted.released) == (1, 1)
-    target = SnapshotTarget(2, Directory(tmp_path / "chk-2"), Directory(tmp_path / "shared"))
-    assert filled.snapshot(target, savepoint=savepoint).run() is not None
+        filled.snapshot(blocked).run()
+    assert frozen() == (1, 0)
+    assert filled.snapshot(Directory(tmp_path / "chk-2")).run() is not None
 
 
 def test_resources_are_released_when_cancelled(filled: KeyedStateBackend, tmp_path: Path) -> None:
     """A cancelled snapshot writes nothing, and can't be run."""
-    counted = Counted(filled.savepoints)
-    task = filled.snapshot(SnapshotTarget(1, Directory(tmp_path)), savepoint=True)
+    frozen = Frozen(filled)
+    task = filled.snapshot(Directory(tmp_path))
     task.cancel()
     task.cancel()
-    assert (counted.prepared, counted.released) == (1, 1)
+    assert frozen() == (1, 0)
     with pytest.raises(SnapshotError, match="cancelled"):
         task.run()
     assert list(tmp_path.iterdir()) == []
@@ -99,7 +92,7 @@ def test_a_snapshot_is_written_while_the_job_goes_on(
 ) -> None:
     """Another thread writes what was there, while this one changes every key."""
     value: Any = filled.state(descriptor("value"))
-    task = filled.snapshot(SnapshotTarget(1, Directory(tmp_path)), savepoint=True)
+    task = filled.snapshot(Directory(tmp_path))
     handles: list[Any] = []
     writer = Thread(target=lambda: handles.append(task.run()))
     writer.start()
@@ -117,9 +110,9 @@ def test_a_snapshot_is_written_while_the_job_goes_on(
 
 def test_no_state_is_no_file(backend: KeyedStateBackend, tmp_path: Path) -> None:
     """Where no state is registered, there is no handle, as in Flink."""
-    assert backend.snapshot(SnapshotTarget(1, Directory(tmp_path)), savepoint=True).run() is None
+    assert backend.snapshot(Directory(tmp_path)).run() is None
     backend.state(descriptor("value"))
-    handle: Any = backend.snapshot(SnapshotTarget(2, Directory(tmp_path)), savepoint=True).run()
+    handle: Any = backend.snapshot(Directory(tmp_path)).run()
     assert set(handle.offsets) == {0}
 
 
@@ -167,34 +160,23 @@ def test_a_savepoint_that_misses_a_file_is_not_made(wordcount: Path, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-class Runs:
-    """An iterator of one state over the given key groups, one entry a run."""
-
-    def __init__(self, state_id: int, groups: list[int]) -> None:
-        self.state_id = state_id
-        self.groups = groups
-
-    def __iter__(self) -> Any:
-        for group in self.groups:
-            entries = entries_of(self.state_id, group, [b"k"], [b"v"])
-            yield SnapshotRun(group, self.state_id, entries)
-
-
-def test_iterators_are_merged_by_key_group() -> None:
-    """Key groups ascend, states within them; beginnings and ends are marked."""
-    merged = list(merge_by_key_group([Runs(0, [1, 1, 3]), Runs(1, []), Runs(2, [0, 1, 3])]))
-    assert [(step.run.key_group, step.run.state_id) for step in merged] == [
-        (0, 2), (1, 0), (1, 0), (1, 2), (3, 0), (3, 2)
-    ]  # fmt: skip
-    marks = [
-        (step.new_key_group, step.new_state, step.state_ends, step.key_group_ends)
-        for step in merged
+def test_runs_are_written_by_key_group() -> None:
+    """A state's id is before its first run, and the last entry of a state and key group says so."""
+    runs = [
+        SnapshotRun(group, state, entries_of(state, group, [bytes([group]) + b"k"], [b"v"]))
+        for group, state in ((0, 2), (1, 0), (1, 0), (1, 2), (3, 0), (3, 2))
     ]
-    assert marks == [
-        (True, True, True, True),
-        (True, True, False, False),
-        (False, False, True, False),
-        (False, True, True, True),
-        (True, True, True, False),
-        (False, True, True, True),
+
+    def entry(group: int, *, last: bool) -> bytes:
+        head = bytes([0x80 | group if last else group, group])
+        return b"\0\0\0\x03" + head + b"k" + b"\0\0\0\x01v"
+
+    zero, two, end = b"\0\0", b"\0\x02", b"\xff\xff"
+    assert list(unified_pieces(runs, 1)) == [
+        (0, two + entry(0, last=True) + end),
+        (1, zero + entry(1, last=False)),
+        (None, entry(1, last=True)),
+        (None, two + entry(1, last=True) + end),
+        (3, zero + entry(3, last=True)),
+        (None, two + entry(3, last=True) + end),
     ]

@@ -261,27 +261,6 @@ def test_keys_that_can_not_be(make_backend: MakeBackend) -> None:
             backend.set_current_key("text")
 
 
-def test_a_function_is_called_for_every_key(backend: KeyedStateBackend) -> None:
-    """Each is the current one meanwhile, states may change, and the key before comes back."""
-    value: Any = backend.state(descriptor("value"))
-    other: Any = backend.state(descriptor("list"))
-    for number, key in enumerate("abc"):
-        backend.set_current_key(key)
-        value.update(number)
-    seen = []
-
-    def function(key: str) -> None:
-        seen.append((key, backend.current_key, value.value()))
-        other.add(key)
-        value.clear()
-
-    backend.apply_to_all_keys("value", function)
-    assert sorted(seen) == [("a", "a", 0), ("b", "b", 1), ("c", "c", 2)]
-    assert backend.current_key == "c"
-    assert other.get() == ["c"]
-    assert list(backend.keys("value")) == []
-
-
 def test_keys_that_come_again_are_the_same(
     backend: KeyedStateBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

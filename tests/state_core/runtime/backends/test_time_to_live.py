@@ -13,7 +13,6 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
-    SnapshotTarget,
     TimeToLive,
     restore_backend,
 )
@@ -173,7 +172,7 @@ def test_times_are_restored(
     """Behind a restore a value lives as long as it would have."""
     put(kind, asked(backend, kind, TimeToLive(LIFE)), 1)
     directory = Directory(tmp_path)
-    handle = backend.snapshot(SnapshotTarget(1, directory), savepoint=True).run()
+    handle = backend.snapshot(directory).run()
     for later, lives in ((LIFE - 1, True), (LIFE, False)):
         then = Clock(clock.now + later)
         configuration = BackendConfiguration("String", KeyGroupRange(0, 127), 128, clock=then)
@@ -195,7 +194,7 @@ def test_time_to_live_may_be_switched_on_and_off(
     for turn, ttl in enumerate((TimeToLive(LIFE), None)):
         directory = Directory(tmp_path / str(turn))
         directory.create()
-        handle = held.snapshot(SnapshotTarget(1, directory), savepoint=True).run()
+        handle = held.snapshot(directory).run()
         clock.now += 10 * LIFE
         configuration = BackendConfiguration("String", KeyGroupRange(0, 127), 128, clock=clock)
         held = make_backend(configuration)

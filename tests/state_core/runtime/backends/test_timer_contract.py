@@ -14,10 +14,9 @@ from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.runtime.backends import (
     BackendConfiguration,
     KeyedStateBackend,
-    SnapshotTarget,
     Timer,
 )
-from statelake.state_core.runtime.backends.heap.tables import HeapValueTable, SnapshotVersions
+from statelake.state_core.runtime.backends.heap import HeapValueTable
 from statelake.state_core.runtime.backends.states.timer_queues import OrderedTimerQueue
 from tests.support.jobs.backend_cases import BACKENDS, Clock, MakeBackend, restored_at
 
@@ -103,7 +102,7 @@ def test_timers_are_restored_at_another_parallelism(
         backend.set_current_key(str(number))
         service.register_event_time_timer(number * 7919 % 1000)
     directory = Directory(tmp_path)
-    handle = backend.snapshot(SnapshotTarget(1, directory), savepoint=True).run()
+    handle = backend.snapshot(directory).run()
     fired = []
     for again in restored_at(BACKENDS[kind], [handle], directory, 3):
         with again:
@@ -156,7 +155,7 @@ def test_a_queue_with_a_small_cache_is_a_sorted_set(
 ) -> None:
     """Adds, removals and polls, whatever of it is in memory."""
     groups = KeyGroupRange(0, 2)
-    queue = OrderedTimerQueue(OrderedHeapTable(SnapshotVersions(), groups), groups, cached)
+    queue = OrderedTimerQueue(OrderedHeapTable(groups), groups, cached)
     model: set[tuple[bytes, int]] = set()
     for step, group, number in steps:
         element = bytes([number])

@@ -22,7 +22,6 @@ from statelake.state_core.runtime.commit import (
     CheckpointV2,
     FileChangelogs,
     FileSystemBlobStore,
-    LocalDisk,
     PosixDisk,
     StateBackendFactory,
     SystemStreamPartition,
@@ -54,7 +53,7 @@ BACKENDS: dict[str, Callable[[Path], StateBackendFactory]] = {
         FileChangelogs(path, segment_bytes=100), compact_every=3
     ),
 }
-DISKS: dict[str, Callable[[Path], LocalDisk]] = {
+DISKS: dict[str, Callable[[Path], PosixDisk]] = {
     "memory": lambda _: MemoryDisk(),
     "files": PosixDisk,
 }

@@ -30,7 +30,7 @@ from statelake.state_core.runtime.commit import (
     TaskStores,
 )
 from statelake.state_core.runtime.commit.backends.blob_backend import garbage, read_index
-from statelake.state_core.runtime.commit.backends.blob_store import BlobStore, folder_of
+from statelake.state_core.runtime.commit.backends.blob_store import folder_of
 from statelake.state_core.runtime.commit.records.records import (
     BLOB_STORE_FACTORY,
     CheckpointId,
@@ -75,7 +75,7 @@ def clock() -> Ticking:
 
 
 @pytest.fixture(params=["memory", "files", "remote files"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path, clock: Ticking) -> BlobStore:
+def blobs(request: pytest.FixtureRequest, tmp_path: Path, clock: Ticking) -> FileSystemBlobStore:
     """Each blob store, whose folders expire after 1000 ms."""
     if request.param == "memory":
         return MemoryBlobStore(clock, ttl=1000)
@@ -109,7 +109,9 @@ class Files(PersistentStore):
 class Uploads:
     """Uploads of files, one after another."""
 
-    def __init__(self, blobs: BlobStore, keep: int = 1, *, immutable: bool = False) -> None:
+    def __init__(
+        self, blobs: FileSystemBlobStore, keep: int = 1, *, immutable: bool = False
+    ) -> None:
         self.disk = MemoryDisk()
         spec = StoreSpec("store", Files, immutable=lambda _: immutable)  # type: ignore[arg-type]
         pool = Pool(random.Random(1))
@@ -180,7 +182,7 @@ def test_any_row_of_directories_comes_back(rows: list[dict[str, bytes]], keep: i
     assert set(uploads.blobs.list("job=job-1")) == blobs
 
 
-def test_only_new_files_are_sent(blobs: BlobStore) -> None:
+def test_only_new_files_are_sent(blobs: FileSystemBlobStore) -> None:
     """Others keep their blobs; what is gone is listed as removed, directories too."""
     uploads = Uploads(blobs)
     one = uploads.commit({"1.sst": b"one", "2.sst": b"two", "d/x": b"x", "e/y": b"y"})
@@ -200,7 +202,7 @@ def test_only_new_files_are_sent(blobs: BlobStore) -> None:
     assert (measures["bytes_sent"], measures["bytes_saved"]) == (14, 3)
 
 
-def test_a_file_of_the_same_name_and_size_is_looked_into(blobs: BlobStore) -> None:
+def test_a_file_of_the_same_name_and_size_is_looked_into(blobs: FileSystemBlobStore) -> None:
     """As one that was made anew by a restore from a changelog is another."""
     uploads = Uploads(blobs, immutable=True)
     uploads.commit({"1.sst": b"one"})
@@ -211,7 +213,7 @@ def test_a_file_of_the_same_name_and_size_is_looked_into(blobs: BlobStore) -> No
     assert again.context.measures["files_sent"] == 1
 
 
-def test_a_file_that_never_changes_is_read_once(blobs: BlobStore) -> None:
+def test_a_file_that_never_changes_is_read_once(blobs: FileSystemBlobStore) -> None:
     """In one process, for its checksum."""
     uploads = Uploads(blobs, immutable=True)
     for _ in range(3):
@@ -237,7 +239,7 @@ def test_a_percent_of_the_keys_sends_a_twentieth_of_the_bytes(tmp_path: Path) ->
         assert len(job.task("elsewhere").content()) == 20_000
 
 
-def test_what_expires_and_what_does_not(blobs: BlobStore, clock: Ticking) -> None:
+def test_what_expires_and_what_does_not(blobs: FileSystemBlobStore, clock: Ticking) -> None:
     """An upload expires until its record is cleaned up after; what is permanent stays so."""
     uploads = Uploads(blobs)
     first = uploads.commit({"a": b"1"})
@@ -279,7 +281,7 @@ def test_what_can_not_be_read_is_not_taken_for_expired(
         store.expiring("job=a")
 
 
-def test_deleted_blobs_are_refused_with_a_reason(blobs: BlobStore) -> None:
+def test_deleted_blobs_are_refused_with_a_reason(blobs: FileSystemBlobStore) -> None:
     """An index or a file that retention removed: nothing is restored instead."""
     uploads = Uploads(blobs)
     first = uploads.commit({"a": b"1"})
@@ -304,7 +306,7 @@ def test_a_damaged_blob_is_refused(tmp_path: Path) -> None:
             uploads.restored(record)
 
 
-def test_a_file_in_several_blobs_is_put_together(blobs: BlobStore) -> None:
+def test_a_file_in_several_blobs_is_put_together(blobs: FileSystemBlobStore) -> None:
     """In the order of their offsets, as Samza's index may have it; a gap is refused."""
     uploads = Uploads(blobs)
     record = uploads.commit({"a": b"hello"})
@@ -438,7 +440,7 @@ def test_a_number_that_is_none_is_refused(number: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "../../x", "a/../../b", "/etc/x", "a\\b", "", "x\0"])
-def test_names_in_an_index_lead_nowhere_else(name: str, blobs: BlobStore) -> None:
+def test_names_in_an_index_lead_nowhere_else(name: str, blobs: FileSystemBlobStore) -> None:
     """An index is data."""
     file = FileIndex(
         name,

@@ -241,7 +241,7 @@ def test_a_disk_writes_into_no_file_that_has_another_path(place: Path) -> None:
         lambda disk: disk.read("link/x"), lambda disk: list(disk.chunks("link/x")),
         lambda disk: disk.write("link/x", b""), lambda disk: disk.create("link/x", []),
         lambda disk: disk.names("link"), lambda disk: disk.files("link"),
-        lambda disk: disk.attributes("link/x"), lambda disk: disk.remove("link"),
+        lambda disk: disk.metadata("link/x", 1), lambda disk: disk.remove("link"),
         lambda disk: disk.remove("link/x"), lambda disk: disk.link("link/x", "y"),
         lambda disk: disk.link("file", "link/y"), lambda disk: disk.rename("link/current", "y"),
         lambda disk: disk.rename("directory", "link/y"), lambda disk: disk.path("link"),

@@ -15,7 +15,6 @@ from statelake.state_core.errors import (
     UnsafePathError,
 )
 from statelake.state_core.runtime.commit import (
-    LocalDisk,
     PersistentStore,
     PosixDisk,
     StoreSpec,
@@ -37,7 +36,7 @@ changes = st.lists(
 
 
 @pytest.fixture(params=["memory", "files"])
-def disk(request: pytest.FixtureRequest, tmp_path: Path) -> LocalDisk:
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> PosixDisk:
     """Each kind of disk."""
     return MemoryDisk() if request.param == "memory" else PosixDisk(tmp_path / "disk")
 
@@ -118,7 +117,7 @@ def test_a_store_commits_to_every_backend(backend: str, tmp_path: Path) -> None:
             assert task.context.measures["files_saved"] >= 1
 
 
-def test_a_disk_keeps_files(disk: LocalDisk) -> None:
+def test_a_disk_keeps_files(disk: PosixDisk) -> None:
     """Whole, in pieces, linked and renamed; what is not there is no error to remove."""
     disk.write("a/b/c", b"one")
     disk.create("a/d", [b"t", b"wo"])
@@ -142,11 +141,11 @@ def test_a_disk_keeps_files(disk: LocalDisk) -> None:
         list(disk.chunks("a/d"))
     with pytest.raises(MissingFileError):
         disk.link("a/d", "b")
-    assert len(disk.attributes("z/y/d").permissions) == 9
+    assert len(disk.metadata("z/y/d", 3).permissions) == 9
 
 
 @pytest.mark.parametrize("path", ["..", "a/../b", "/etc", "a//b", "", "a\0", "a\\b", "./a"])
-def test_paths_lead_nowhere_else(path: str, disk: LocalDisk) -> None:
+def test_paths_lead_nowhere_else(path: str, disk: PosixDisk) -> None:
     """Whoever made them up."""
     for call in (disk.read, disk.remove, disk.names, lambda p: disk.write(p, b"")):
         with pytest.raises(UnsafePathError):
@@ -154,7 +153,7 @@ def test_paths_lead_nowhere_else(path: str, disk: LocalDisk) -> None:
 
 
 @pytest.mark.parametrize("name", ["task", "..", "a/b", "Partition 3", "task=x", "ü" * 20])
-def test_a_tasks_directories_are_its_own(name: str, disk: LocalDisk) -> None:
+def test_a_tasks_directories_are_its_own(name: str, disk: PosixDisk) -> None:
     """Whatever its name is; and a task whose name goes on like an id is another one."""
     made = []
     for task in (name, f"{name}-1-2"):
@@ -173,7 +172,7 @@ def test_a_tasks_directories_are_its_own(name: str, disk: LocalDisk) -> None:
     assert other.open("store").get(b"task") == f"{name}-1-2".encode()
 
 
-def test_only_marked_checkpoints_count(disk: LocalDisk) -> None:
+def test_only_marked_checkpoints_count(disk: PosixDisk) -> None:
     """One without a mark, with another's, or with a broken one was cut off."""
     stores = TaskStores(disk, "task", [segments("store")])
     for number in range(4):
@@ -186,7 +185,7 @@ def test_only_marked_checkpoints_count(disk: LocalDisk) -> None:
     assert stores.marked("store") == {CheckpointId(0, 0)}
 
 
-def test_a_damaged_segment_is_refused(disk: LocalDisk) -> None:
+def test_a_damaged_segment_is_refused(disk: PosixDisk) -> None:
     """By its checksum."""
     store = SegmentStore(disk, "store")
     store.put(b"a", b"1")

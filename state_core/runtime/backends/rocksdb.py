@@ -1,40 +1,58 @@
-"""Tables in RocksDB: a column family for each state, with the same keys as in Flink.
+"""The RocksDB backend: working state on a local disk, cached in memory.
 
-A key is the key group's number, then key, namespace and a map's user key as in the unified format,
-so a key group is a range of keys and a snapshot is a scan. A list is one value; appended elements
-wait in memory until the list is read, a snapshot is taken, or too many wait: RocksDB's merge, which
-Flink uses, is not available in Python.
+There is a column family for each state, with the same keys as in Flink: the key group's number,
+then key, namespace and a map's user key as in the unified format. So a key group is a range of
+keys, and a snapshot is a scan.
 
-Source: `AbstractRocksDBState`, `RocksDBListState`, `RocksDBMapState` in
+Source: `RocksDBKeyedStateBackend`, `AbstractRocksDBState`, `RocksDBMapState` in
 `org.apache.flink.state.rocksdb`.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rocksdict import ReadOptions, WriteBatch, WriteOptions
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteBufferManager,
+    WriteOptions,
+)
 
 from statelake.state_core.errors import CorruptSnapshotError
 from statelake.state_core.formats.layout.keyed_layout import KeyedLayout
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.model.snapshot import Entries
+from statelake.state_core.model.snapshot import Entries, StateKind
+from statelake.state_core.runtime.backends.backend import KeyedStateBackend
+from statelake.state_core.runtime.backends.states.configuration import BackendConfiguration
 from statelake.state_core.runtime.backends.states.keys import namespace_ends
 from statelake.state_core.runtime.backends.states.tables import (
-    DELIMITER,
-    cut_pieces,
-    entries_of,
+    MapTable,
+    SnapshotRun,
+    ValueTable,
+    cut_entries,
+    entries_of_pairs,
     within,
 )
+from statelake.state_core.runtime.backends.states.timer_queues import OrderedTimerQueue
 
+MEMORY_BYTES = 256 << 20
+DEFAULT_FAMILY = "default"
 SCAN_ROWS = 1 << 13
-PENDING_BYTES = 8 << 20
-PENDING_COST = 100  # cost of an element in addition to its bytes
 
 
 class Database:
@@ -85,42 +103,6 @@ def scan_group(
     return _pieces(items, family.iter(read_opt=options), head, rows, options)
 
 
-class View:
-    """A view of the current content of a column family, to be read once.
-
-    It is an iterator, which does not see later writes. RocksDB's snapshots do not help: in
-    `rocksdict` 0.3.29 single values are read from the snapshot, but iterators do not use it.
-
-    Args:
-        family: The column family.
-        first: The smallest key to read.
-    """
-
-    def __init__(self, family: Any, first: bytes) -> None:
-        self.first = first
-        self.items = family.items(from_key=first)
-        self.again = family.iter()
-
-    def pieces(self, prefix: int) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
-        """Yield all keys and values, many of one key group at a time.
-
-        Args:
-            prefix: Bytes of the key-group prefix.
-
-        Raises:
-            CorruptSnapshotError: RocksDB can't read its files.
-        """
-        for piece in _pieces(self.items, self.again, self.first, SCAN_ROWS):
-            at = 0
-            while at < len(piece):
-                head = piece[at][0][:prefix]
-                behind = len(piece)
-                if piece[-1][0][:prefix] != head:
-                    behind = bisect_left(piece, (_successor(head),), at)
-                yield int.from_bytes(head, "big"), piece[at:behind]
-                at = behind
-
-
 def _pieces(
     items: Any, again: Any, first: bytes, rows: int, options: Any = None
 ) -> Iterator[list[tuple[bytes, bytes]]]:
@@ -167,21 +149,12 @@ class _RocksDBTable:
         self.handle = handle
         self.family.set_write_options(database.writing)
 
-    def flush(self) -> None:
-        """Write data that waits in memory."""
-
     def close(self) -> None:
         """Release the column family: RocksDB closes when all of them are released."""
         self.family = self.handle = None
 
-    def freeze(self) -> View:
-        """Return a view of the current content of the column family."""
-        self.flush()
-        return View(self.family, self.database.heads[0])
-
     def items(self, group: int) -> Iterator[tuple[bytes, bytes]]:
         """Yield the entries of a key group."""
-        self.flush()
         prefix = self.database.prefix
         for piece in scan_group(self.family, self.database.head(group)):
             for key, value in piece:
@@ -190,12 +163,45 @@ class _RocksDBTable:
     def load(self, entries: Entries) -> None:
         """Add many entries."""
         entries = within(entries, self.database.key_groups)
-        data = entries.data.tobytes()
-        heads, first, batch = self.database.heads, self.database.first, WriteBatch(raw_mode=True)
-        keys = cut_pieces(data, entries.key_start.tolist(), entries.key_end.tolist())
-        values = cut_pieces(data, entries.value_start.tolist(), entries.value_end.tolist())
-        for group, key, value in zip(entries.group_of.tolist(), keys, values, strict=True):
-            batch.put(heads[group - first] + key, value, self.handle)
+        self._write(entries.group_of.tolist(), *cut_entries(entries))
+
+    def freeze(self, state_id: int) -> Iterator[SnapshotRun]:
+        """Return the current entries: of an iterator, which does not see later writes.
+
+        RocksDB's snapshots do not help: in `rocksdict` 0.3.29 single values are read from the
+        snapshot, but iterators do not use it.
+        """
+        first = self.database.heads[0]
+        pieces = _pieces(self.family.items(from_key=first), self.family.iter(), first, SCAN_ROWS)
+        return self._runs(state_id, pieces)
+
+    def _runs(
+        self, state_id: int, pieces: Iterator[list[tuple[bytes, bytes]]]
+    ) -> Iterator[SnapshotRun]:
+        prefix = self.database.prefix
+        for piece in pieces:
+            at = 0
+            while at < len(piece):
+                head = piece[at][0][:prefix]
+                behind = len(piece)
+                if piece[-1][0][:prefix] != head:
+                    behind = bisect_left(piece, (_successor(head),), at)
+                group = int.from_bytes(head, "big")
+                entries = scanned_entries(state_id, group, piece[at:behind], prefix)
+                yield SnapshotRun(group, state_id, entries)
+                at = behind
+
+    def _write(
+        self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
+    ) -> None:
+        """Set the values of many keys; None removes a value."""
+        heads, first, handle = self.database.heads, self.database.first, self.handle
+        batch = WriteBatch(raw_mode=True)
+        for group, key, value in zip(groups, keys, values, strict=True):
+            if value is None:
+                batch.delete(heads[group - first] + key, handle)
+            else:
+                batch.put(heads[group - first] + key, value, handle)
         self.database.write(batch)
 
 
@@ -222,7 +228,6 @@ class RocksDBValueTable(_RocksDBTable):
 
     def first_keys(self, group: int, count: int) -> list[bytes]:
         """Return the first keys of a key group, in order."""
-        self.flush()
         prefix = self.database.prefix
         piece = next(scan_group(self.family, self.database.head(group), count), [])
         return [key[prefix:] for key, _ in piece]
@@ -237,76 +242,7 @@ class RocksDBValueTable(_RocksDBTable):
         self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> None:
         """Set the values of many keys; None removes a value."""
-        heads, first, handle = self.database.heads, self.database.first, self.handle
-        batch = WriteBatch(raw_mode=True)
-        for group, key, value in zip(groups, keys, values, strict=True):
-            if value is None:
-                batch.delete(heads[group - first] + key, handle)
-            else:
-                batch.put(heads[group - first] + key, value, handle)
-        self.database.write(batch)
-
-
-class RocksDBListTable(RocksDBValueTable):
-    """A table of one list for each key."""
-
-    def __init__(self, database: Database, family: Any, handle: Any) -> None:
-        super().__init__(database, family, handle)
-        self._pending: dict[bytes, list[bytes]] = {}
-        self._waiting = 0
-
-    def append(self, group: int, key: bytes, elements: bytes) -> None:
-        """Append elements to those of a key."""
-        self._pending.setdefault(self.database.head(group) + key, []).append(elements)
-        self._waiting += len(elements) + PENDING_COST
-        if self._waiting > PENDING_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write elements that wait in memory."""
-        if not self._pending:
-            return
-        batch = WriteBatch(raw_mode=True)
-        for key, elements in self._pending.items():
-            batch.put(key, self._joined(key, elements), self.handle)
-        self.database.write(batch)
-        self._pending, self._waiting = {}, 0
-
-    def _joined(self, key: bytes, elements: list[bytes]) -> bytes:
-        stored = self.family.get(key)
-        return DELIMITER.join(elements if stored is None else [stored, *elements])
-
-    def get(self, group: int, key: bytes) -> bytes | None:
-        """Return the elements."""
-        whole = self.database.head(group) + key
-        waiting = self._pending.pop(whole, None)
-        if waiting is None:
-            stored: bytes | None = self.family.get(whole)
-            return stored
-        joined = self.family[whole] = self._joined(whole, waiting)
-        return joined
-
-    def put(self, group: int, key: bytes, value: bytes) -> None:
-        """Set the elements of a key."""
-        self._pending.pop(self.database.head(group) + key, None)
-        super().put(group, key, value)
-
-    def remove(self, group: int, key: bytes) -> None:
-        """Remove a key."""
-        self._pending.pop(self.database.head(group) + key, None)
-        super().remove(group, key)
-
-    def get_many(self, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of many keys."""
-        self.flush()
-        return super().get_many(groups, keys)
-
-    def put_many(
-        self, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes | None]
-    ) -> None:
-        """Set the values of many keys; None removes a value."""
-        self.flush()
-        super().put_many(groups, keys, values)
+        self._write(groups, keys, values)
 
 
 class RocksDBMapTable(_RocksDBTable):
@@ -372,7 +308,98 @@ def scanned_entries(
     state: int, group: int, piece: list[tuple[bytes, bytes]], prefix: int
 ) -> Entries:
     """Return keys and values of RocksDB as entries of one state and key group."""
-    keys, values = zip(*piece, strict=True)
-    entries = entries_of(state, group, list(keys), list(values))
+    entries = entries_of_pairs(state, group, piece)
     starts = np.ascontiguousarray(entries.key_start + prefix)
     return replace(entries, key_start=starts)
+
+
+class RocksDBStorage:
+    """A RocksDB instance in its own directory.
+
+    Args:
+        key_groups: The key groups of this subtask.
+        prefix: Bytes of the key-group prefix.
+        parent: The parent of its directory.
+        memory_bytes: The memory for write buffers and cached blocks together.
+    """
+
+    def __init__(
+        self,
+        key_groups: KeyGroupRange,
+        prefix: int,
+        parent: str | os.PathLike[str] | None = None,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="statelake-working-", dir=parent))
+        self.key_groups = key_groups
+        self.options = _options(memory_bytes)
+        self.tables: dict[str, RocksDBValueTable | RocksDBMapTable] = {}
+        database: Any = Rdict(str(self.directory / "db"), self.options)
+        self.database = Database(database, key_groups, prefix)
+
+    def create_table(self, name: str, layout: KeyedLayout) -> ValueTable | MapTable:
+        """Create a column family with the state's name."""
+        database = self.database.database
+        if name != DEFAULT_FAMILY:
+            database.create_column_family(name, self.options)
+        family, handle = database.get_column_family(name), database.get_column_family_handle(name)
+        table: RocksDBValueTable | RocksDBMapTable
+        if layout.kind is StateKind.MAP:
+            table = RocksDBMapTable(self.database, family, handle, layout)
+        else:
+            table = RocksDBValueTable(self.database, family, handle)
+        self.tables[name] = table
+        return table
+
+    def create_queue(self, table: RocksDBValueTable) -> OrderedTimerQueue:
+        """Create a queue over a table of timers."""
+        return OrderedTimerQueue(table, self.key_groups)
+
+    def close(self) -> None:
+        """Close the instance, and remove its directory."""
+        for table in self.tables.values():
+            table.close()
+        self.tables = {}
+        self.database.database.close()
+        self.database.database = None  # it must be closed before its files are removed
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _options(memory_bytes: int) -> Options:
+    """Return options that bound memory for any number of states."""
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    cache = Cache(memory_bytes)
+    # write buffers are accounted for in the same cache, so that both together stay within it
+    options.set_write_buffer_manager(
+        WriteBufferManager.new_write_buffer_manager_with_cache(memory_bytes // 2, False, cache)
+    )
+    options.set_write_buffer_size(max(memory_bytes // 8, 1 << 20))
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(cache)
+    blocks.set_cache_index_and_filter_blocks(True)
+    blocks.set_bloom_filter(10, False)
+    options.set_block_based_table_factory(blocks)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(256)
+    options.set_keep_log_file_num(1)
+    return options
+
+
+def rocksdb_backend(
+    configuration: BackendConfiguration,
+    directory: str | os.PathLike[str] | None = None,
+    memory_bytes: int = MEMORY_BYTES,
+) -> KeyedStateBackend:
+    """Create a backend whose working state is in RocksDB.
+
+    Args:
+        configuration: Keys, key groups, clock.
+        directory: The parent of its directory; that of temporary files by default.
+        memory_bytes: The approximate memory of RocksDB.
+    """
+    storage = RocksDBStorage(
+        configuration.key_groups, configuration.prefix, directory, memory_bytes
+    )
+    return KeyedStateBackend(configuration, storage)

@@ -1,4 +1,0 @@
-"""State in RocksDB: a column family for each state, and incremental checkpoints.
-
-`rocksdb_backend` is the backend, `tables` its column families, `checkpoints` their files.
-"""
