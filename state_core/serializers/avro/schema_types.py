@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 from statelake.state_core.bounds import EMPTY_ELEMENTS
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput, check_names
-from statelake.state_core.kernels.skip import FIXED
 from statelake.state_core.serializers.basic.numbers import IntSerializer
 from statelake.state_core.serializers.basic.text import ByteArraySerializer
 from statelake.state_core.serializers.composite.structs import StructSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
@@ -33,6 +32,7 @@ from statelake.state_core.serializers.framework.columns import (
     require_values,
     written_rows,
 )
+from statelake.state_core.serializers.framework.layouts import NOTHING, Part, choice, fixed, sized
 from statelake.state_core.serializers.framework.whole_values import reads_whole
 
 _INT = IntSerializer()
@@ -45,11 +45,7 @@ class AvroNull(TypeSerializer):
     name = "null"
     arrow_type = pa.binary()
     length = 0
-
-    @property
-    def min_length(self) -> int:
-        """Zero: a value may have no bytes."""
-        return 0
+    byte_layout = NOTHING
 
     def read(self, source: DataInput) -> None:
         """Read nothing, and return None."""
@@ -81,8 +77,8 @@ class AvroString(TypeSerializer):
     """`string`: an i32 length and UTF-8; if invalid, the exact bytes are kept beside the text."""
 
     name = "string"
-    min_length = 4
     arrow_type = pa.string()
+    byte_layout = sized()
 
     def read(self, source: DataInput) -> str:
         """Read one string; invalid UTF-8 becomes lone surrogates, which `write` converts back."""
@@ -94,10 +90,6 @@ class AvroString(TypeSerializer):
         if not isinstance(value, str):
             raise EncodeError(f"{value!r} is no string")
         _BYTES.write(value.encode("utf-8", "surrogateescape"), out)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a length and that many bytes."""
-        return _BYTES.skip_program()
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a string column."""
@@ -131,20 +123,16 @@ class AvroFixed(TypeSerializer):
     """`fixed`: bytes of a fixed size."""
 
     arrow_type = pa.binary()
+    name = named("fixed {full_name}({size})")
 
     def __init__(self, full_name: str, size: int) -> None:
         self.full_name = full_name
         self.size = size
 
     @property
-    def name(self) -> str:
-        """The schema's name."""
-        return f"fixed {self.full_name}({self.size})"
-
-    @property
-    def min_length(self) -> int:
-        """The size of the fixed."""
-        return self.size
+    def byte_layout(self) -> Part:
+        """The bytes."""
+        return fixed(self.size)
 
     def read(self, source: DataInput) -> bytes:
         """Read one value."""
@@ -156,30 +144,17 @@ class AvroFixed(TypeSerializer):
             raise EncodeError(f"{value!r} is not {self.size} bytes")
         out.write_bytes(value)
 
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks the bytes of the fixed."""
-        return (FIXED, self.size)
-
 
 class AvroEnum(TypeSerializer):
     """`enum`: the i32 index of its symbol."""
 
     arrow_type = pa.string()
+    name = named("enum {full_name}")
 
     def __init__(self, full_name: str, symbols: list[str]) -> None:
         check_names(symbols, f"a symbol of {full_name}")
         self.full_name = full_name
         self.symbols = symbols
-
-    @property
-    def name(self) -> str:
-        """The schema's name."""
-        return f"enum {self.full_name}"
-
-    @property
-    def min_length(self) -> int:
-        """The length of the index."""
-        return 4
 
     def read(self, source: DataInput) -> str:
         """Read one symbol."""
@@ -193,10 +168,6 @@ class AvroEnum(TypeSerializer):
         if value not in self.symbols:
             raise EncodeError(f"{value!r} is no symbol of {self.name}")
         out.write_int(self.symbols.index(value))
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks an index."""
-        return (FIXED, 4)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read symbols as text."""
@@ -236,19 +207,11 @@ class AvroEmptyRecord(TypeSerializer):
 
     arrow_type = pa.binary()
     length = 0
+    byte_layout = NOTHING
+    name = named("record {full_name}")
 
     def __init__(self, full_name: str) -> None:
         self.full_name = full_name
-
-    @property
-    def name(self) -> str:
-        """The schema's name."""
-        return f"record {self.full_name}"
-
-    @property
-    def min_length(self) -> int:
-        """Zero: a value may have no bytes."""
-        return 0
 
     def read(self, source: DataInput) -> bytes:
         """Read nothing, and return an empty value that is not null."""
@@ -263,18 +226,17 @@ class AvroEmptyRecord(TypeSerializer):
 class AvroRecord(StructSerializer):
     """`record`: its fields in order, each with its name."""
 
+    name = named("record {full_name}")
+
     def __init__(self, full_name: str, fields: list[tuple[str, TypeSerializer]]) -> None:
         super().__init__(fields)
         self.full_name = full_name
 
-    @property
-    def name(self) -> str:
-        """The schema's name."""
-        return f"record {self.full_name}"
-
 
 class AvroOptional(TypeSerializer):
     """A union of null and one other schema: an i32 index, then the value unless it is null."""
+
+    name = named("{value}?")
 
     def __init__(self, value: TypeSerializer, null_index: int) -> None:
         self.value = value
@@ -282,14 +244,10 @@ class AvroOptional(TypeSerializer):
         self.arrow_type = value.arrow_type
 
     @property
-    def name(self) -> str:
-        """The value's name and a question mark."""
-        return f"{self.value.name}?"
-
-    @property
-    def min_length(self) -> int:
-        """The length of the index."""
-        return 4
+    def byte_layout(self) -> Part:
+        """The index of a branch, then the value or nothing."""
+        branches = (NOTHING, self.value) if self.null_index == 0 else (self.value, NOTHING)
+        return choice(branches, width=4)
 
     def read(self, source: DataInput) -> Any:
         """Read one value, or None."""
@@ -338,9 +296,9 @@ class AvroUnion(TypeSerializer):
         return f"union<{', '.join(branch.name for branch in self.branches)}>"
 
     @property
-    def min_length(self) -> int:
-        """The length of the index."""
-        return 4
+    def byte_layout(self) -> Part:
+        """The index of a branch, then its value."""
+        return choice(self.branches, width=4)
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """Read one value, in the field of its branch."""
@@ -363,14 +321,11 @@ class AvroUnion(TypeSerializer):
 class AvroArray(TypeSerializer):
     """`array`: blocks of items."""
 
+    name = named("array<{item}>")
+
     def __init__(self, item: TypeSerializer) -> None:
         self.item = item
         self.arrow_type = pa.list_(item.arrow_type)
-
-    @property
-    def name(self) -> str:
-        """`array<...>`."""
-        return f"array<{self.item.name}>"
 
     def read(self, source: DataInput) -> list[Any]:
         """Read one array."""
@@ -393,15 +348,12 @@ class AvroArray(TypeSerializer):
 class AvroMap(TypeSerializer):
     """`map`: blocks of string keys and values."""
 
+    name = named("map<{value}>")
+
     def __init__(self, value: TypeSerializer) -> None:
         self.value = value
         self.key = AvroString()
         self.arrow_type = pa.map_(pa.string(), value.arrow_type)
-
-    @property
-    def name(self) -> str:
-        """`map<...>`."""
-        return f"map<{self.value.name}>"
 
     def read(self, source: DataInput) -> list[tuple[str, Any]]:
         """Read one map, as pairs."""

@@ -24,9 +24,9 @@ import pyarrow as pa
 from statelake.state_core.bounds import BIG_NUMBER_BYTES
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.kernels.skip import BIGDEC, BIGINT
 from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
 from statelake.state_core.serializers.framework.columns import Cursor
+from statelake.state_core.serializers.framework.layouts import BIG_DECIMAL, BIG_INTEGER
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
 BASE = "org.apache.flink.api.common.typeutils.base."
@@ -43,8 +43,8 @@ class BigIntegerSerializer(TypeSerializer):
     """`BigInteger`: i32 0 for null, 1 to 3 for constants, or its bytes' count + 4 and the bytes."""
 
     name = "BigInteger"
-    min_length = 4
     arrow_type = pa.decimal128(MAX_DIGITS, 0)
+    byte_layout = BIG_INTEGER
 
     def read(self, source: DataInput) -> Decimal | None:
         """Read one number; None also for a number with too many bytes."""
@@ -58,10 +58,6 @@ class BigIntegerSerializer(TypeSerializer):
         if value is not None and (isinstance(value, float) or value != int(value)):
             raise EncodeError(f"{value!r} is no BigInteger")
         write_big_integer(None if value is None else int(value), out)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a number."""
-        return (BIGINT,)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read numbers of up to 38 digits; others are null and inexact."""
@@ -87,8 +83,8 @@ class BigDecimalSerializer(TypeSerializer):
     """`BigDecimal`: its unscaled `BigInteger`, then an i32 scale unless it is null."""
 
     name = "BigDecimal"
-    min_length = 4
     arrow_type = pa.string()
+    byte_layout = BIG_DECIMAL
 
     def read(self, source: DataInput) -> str | None:
         """Read one number, as text; None also for a number with too many bytes."""
@@ -106,10 +102,6 @@ class BigDecimalSerializer(TypeSerializer):
         unscaled, scale = _parse(str(value))
         write_big_integer(unscaled, out)
         out.write_int(scale)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a number and its scale."""
-        return (BIGDEC,)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read numbers as text."""

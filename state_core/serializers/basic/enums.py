@@ -19,9 +19,12 @@ from typing_extensions import Self
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput, check_names
-from statelake.state_core.kernels.skip import FIXED
 from statelake.state_core.serializers.basic.numbers import IntSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import (
+    TypeSerializer,
+    TypeSerializerSnapshot,
+    named,
+)
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
@@ -50,16 +53,12 @@ class EnumSerializer(TypeSerializer):
 
     length = 4
     arrow_type = pa.string()
+    name = named("Enum<{enum_class}>")
 
     def __init__(self, enum_class: str, constants: Iterable[str]) -> None:
         self.enum_class = enum_class
         self.constants = list(constants)
         check_names(dict.fromkeys(self.constants), f"a constant of {enum_class}")
-
-    @property
-    def name(self) -> str:
-        """`Enum<class>`."""
-        return f"Enum<{self.enum_class}>"
 
     def read(self, source: DataInput) -> str:
         """Read one constant's name."""
@@ -75,10 +74,6 @@ class EnumSerializer(TypeSerializer):
         if value not in self.constants:
             raise EncodeError(f"{value!r} is no constant of {self.enum_class}")
         out.write_int(self.constants.index(value))
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks an ordinal."""
-        return (FIXED, 4)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the names of the constants."""

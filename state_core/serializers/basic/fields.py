@@ -17,9 +17,8 @@ import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.kernels.skip import FIXED
 from statelake.state_core.serializers.basic.numbers import CODECS
-from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
@@ -59,10 +58,7 @@ class FieldsSerializer(TypeSerializer):
     java_name: ClassVar[str]
     widths: ClassVar[tuple[int, ...]]
 
-    @property
-    def name(self) -> str:
-        """The type's name in Java."""
-        return self.java_name
+    name = named("{java_name}")
 
     @property
     def length(self) -> int:  # type: ignore[override] # the sum of the widths
@@ -124,10 +120,6 @@ class FieldsSerializer(TypeSerializer):
         return [
             int.from_bytes(source.read_bytes(width), "big", signed=True) for width in self.widths
         ]
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks the width."""
-        return (FIXED, self.length)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read each number of all rows, and convert them to the column."""

@@ -30,6 +30,7 @@ from statelake.state_core.serializers.composite.optionals import NullableSeriali
 from statelake.state_core.serializers.framework.base import (
     TypeSerializer,
     TypeSerializerSnapshot,
+    named,
     to_int32,
 )
 from statelake.state_core.serializers.framework.compatibility import (
@@ -53,49 +54,35 @@ class SimpleArraySerializer(ListSerializer):
 
     java_name: ClassVar[str]
     element_class: ClassVar[type[TypeSerializer]]
+    name = named("{java_name}")
 
     def __init__(self) -> None:
         super().__init__(self.element_class())
 
-    @property
-    def name(self) -> str:
-        """`int[]`."""
-        return self.java_name
-
-    def hash_code(self, value: Any) -> int:
-        """Raise: the hash code of an array is its identity."""
-        return TypeSerializer.hash_code(self, value)
+    hash_code = TypeSerializer.hash_code  # unknown: that of an array is its identity
 
 
 class GenericArraySerializer(ListSerializer):
     """An array of objects, each with a flag before it that is false for null."""
+
+    name = named("{component}[]")
 
     def __init__(self, component_class: str, component: TypeSerializer) -> None:
         super().__init__(NullableSerializer(component, null_flag=False))
         self.component_class = component_class
         self.component = component
 
-    @property
-    def name(self) -> str:
-        """`Object[]` of the component's type."""
-        return f"{self.component.name}[]"
-
-    def hash_code(self, value: Any) -> int:
-        """Raise: the hash code of an array is its identity."""
-        return TypeSerializer.hash_code(self, value)
+    hash_code = TypeSerializer.hash_code  # unknown: that of an array is its identity
 
 
 class SetSerializer(ListSerializer):
     """A `Set`, each element with a flag before it that is true for null."""
 
+    name = named("Set<{value}>")
+
     def __init__(self, value: TypeSerializer) -> None:
         super().__init__(NullableSerializer(value))
         self.value = value
-
-    @property
-    def name(self) -> str:
-        """`Set<...>`."""
-        return f"Set<{self.value.name}>"
 
     def hash_code(self, value: Any) -> int:
         """Return the sum of the elements' hash codes."""

@@ -15,7 +15,6 @@ from typing_extensions import Self
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.kernels.skip import EITHER, FIXED
 from statelake.state_core.serializers.basic.numbers import BooleanSerializer
 from statelake.state_core.serializers.composite.evolution import (
     MigrationRule,
@@ -27,6 +26,7 @@ from statelake.state_core.serializers.framework.base import (
     VARIABLE,
     TypeSerializer,
     TypeSerializerSnapshot,
+    named,
 )
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
@@ -44,6 +44,7 @@ from statelake.state_core.serializers.framework.compatibility import (
     as_is,
     incompatible,
 )
+from statelake.state_core.serializers.framework.layouts import Part, either, fixed
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
@@ -64,6 +65,8 @@ class NullableSerializer(TypeSerializer):
         null_flag: The flag of a null: true, but false within arrays.
     """
 
+    name = named("Nullable<{value}>")
+
     def __init__(self, value: TypeSerializer, padding: int = 0, *, null_flag: bool = True) -> None:
         self.value = value
         self.padding = padding
@@ -72,14 +75,10 @@ class NullableSerializer(TypeSerializer):
         self.length = 1 + value.length if padding and value.length > 0 else VARIABLE
 
     @property
-    def name(self) -> str:
-        """`Nullable<...>`."""
-        return f"Nullable<{self.value.name}>"
-
-    @property
-    def min_length(self) -> int:
-        """The length of the flag."""
-        return 1
+    def byte_layout(self) -> Part:
+        """A flag, then padding or the value."""
+        sides = (fixed(self.padding), self.value)
+        return either(*sides) if self.null_flag else either(*reversed(sides))
 
     def read(self, source: DataInput) -> Any:
         """Read one value, or None."""
@@ -95,15 +94,6 @@ class NullableSerializer(TypeSerializer):
             out.write_bytes(bytes(self.padding))
         else:
             self.value.write(value, out)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks a flag, and padding or the value."""
-        body = self.value.skip_program()
-        if body is None:
-            return None
-        padding = (FIXED, self.padding) if self.padding else ()
-        first, second = (padding, body) if self.null_flag else (body, padding)
-        return (EITHER, len(first), len(second), *first, *second)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the null flags, then the values that are not null."""
@@ -164,6 +154,7 @@ class EitherSerializer(TypeSerializer):
 
     java_name: ClassVar[str] = "Either"
     labels: ClassVar[tuple[str, str, str]] = ("is_left", "left", "right")
+    name = named("{java_name}<{left}, {right}>")
 
     def __init__(self, left: TypeSerializer, right: TypeSerializer) -> None:
         self.left = left
@@ -172,14 +163,9 @@ class EitherSerializer(TypeSerializer):
         self.arrow_type = pa.struct(list(map(pa.field, self.labels, kinds)))
 
     @property
-    def name(self) -> str:
-        """`Either<..., ...>`."""
-        return f"{self.java_name}<{self.left.name}, {self.right.name}>"
-
-    @property
-    def min_length(self) -> int:
-        """The length of the flag."""
-        return 1
+    def byte_layout(self) -> Part:
+        """A flag, then one of two values."""
+        return either(self.left, self.right)
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """Read one value, in the field of its side."""
@@ -199,13 +185,6 @@ class EitherSerializer(TypeSerializer):
         out.write_boolean(value[flag])
         side, serializer = (first, self.left) if value[flag] else (second, self.right)
         serializer.write(value.get(side), out)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks a flag, and one of two values."""
-        left, right = self.left.skip_program(), self.right.skip_program()
-        if left is None or right is None:
-            return None
-        return (EITHER, len(left), len(right), *left, *right)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the flags, then the left values, then the right ones."""

@@ -30,7 +30,7 @@ from statelake.state_core.serializers.composite.evolution import (
     migrate_value,
     struct_column,
 )
-from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.snapshots import composite_snapshot
 
 # the fields behind each tag
@@ -72,6 +72,8 @@ class OperatorIdSerializer(TypeSerializer):
 class StreamElementSerializer(TypeSerializer):
     """`StreamElement`: a struct of the fields of all kinds, null for those of other kinds."""
 
+    name = named("StreamElement<{value}>")
+
     def __init__(self, value: TypeSerializer) -> None:
         self.value = value
         self.self_delimiting = value.self_delimiting
@@ -86,11 +88,6 @@ class StreamElementSerializer(TypeSerializer):
         }
         kinds = [pa.field(name, part.arrow_type) for name, part in self.parts.items()]
         self.arrow_type = pa.struct([pa.field("kind", pa.string()), *kinds])
-
-    @property
-    def name(self) -> str:
-        """`StreamElement<...>`."""
-        return f"StreamElement<{self.value.name}>"
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """Read one element, in the fields of its kind."""

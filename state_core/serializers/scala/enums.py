@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.basic.enums import EnumSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot, named
 from statelake.state_core.serializers.framework.columns import Cursor, U8Array
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
@@ -35,15 +35,12 @@ class ScalaEnumSerializer(EnumSerializer):
         values: Each value's name and number.
     """
 
+    name = named("Enumeration<{enum_class}>")
+
     def __init__(self, enum_class: str, values: tuple[tuple[str, int], ...]) -> None:
         super().__init__(enum_class, (name for name, _ in values))
         self.numbers = np.array([number for _, number in values], np.int32)
         self.index_of = {number: index for index, (_, number) in enumerate(values)}
-
-    @property
-    def name(self) -> str:
-        """`Enumeration<class>`."""
-        return f"Enumeration<{self.enum_class}>"
 
     def read(self, source: DataInput) -> str:
         """Read one value's name."""

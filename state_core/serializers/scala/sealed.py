@@ -21,7 +21,6 @@ from statelake.state_core.column_names import column_names
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode, encode
-from statelake.state_core.kernels.skip import CHOICE
 from statelake.state_core.serializers.basic.values import ConstantSerializer
 from statelake.state_core.serializers.composite.evolution import (
     MigrationRule,
@@ -41,6 +40,7 @@ from statelake.state_core.serializers.framework.columns import (
     require_values,
     validity,
 )
+from statelake.state_core.serializers.framework.layouts import Part, choice
 
 MOST = 128  # types: the number is a signed byte
 TYPE = "type"
@@ -53,10 +53,6 @@ class CaseObjectSerializer(ConstantSerializer):
 
     def __init__(self, java_name: str) -> None:
         self.java_name = java_name  # type: ignore[misc] # of this type, not of the class
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks nothing."""
-        return ()
 
 
 class SealedSerializer(TypeSerializer):
@@ -102,9 +98,9 @@ class SealedSerializer(TypeSerializer):
         return VARIABLE if same == VARIABLE else 1 + same
 
     @property
-    def min_length(self) -> int:
-        """The length of the number."""
-        return 1
+    def byte_layout(self) -> Part:
+        """The number of a type, then a value of that type."""
+        return choice([*self.parts.values()], None if self.null is None else 0)
 
     def read(self, source: DataInput) -> Any:
         """Read one value."""
@@ -132,16 +128,6 @@ class SealedSerializer(TypeSerializer):
             raise EncodeError(f"{value!r} is no {self.name}", remedy=self._remedy)
         out.write_byte(list(self.parts).index(label))
         self.parts[label].write(value.get(label) if label in self.held else True, out)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks the number, and the value of that type."""
-        programs = [part.skip_program() for part in self.parts.values()]
-        bodies = [program for program in programs if program is not None]
-        if len(bodies) < len(programs):
-            return None
-        padding = -1 if self.null is None else 0
-        words = [word for body in bodies for word in body]
-        return (CHOICE, 1, 0, padding, len(bodies), *map(len, bodies), *words)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the numbers, then the values of each type."""

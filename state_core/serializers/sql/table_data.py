@@ -20,12 +20,12 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import binary_rows, binary_values, encode
 from statelake.state_core.kernels import binary_rows_encode as writing
 from statelake.state_core.kernels.binary_rows import ABSENT, VALUE
-from statelake.state_core.kernels.skip import FIXED, SIZED
 from statelake.state_core.serializers.basic.text import ByteArraySerializer
 from statelake.state_core.serializers.framework.base import (
     VARIABLE,
     TypeSerializer,
     TypeSerializerSnapshot,
+    named,
     to_int32,
 )
 from statelake.state_core.serializers.framework.columns import (
@@ -44,6 +44,7 @@ from statelake.state_core.serializers.framework.compatibility import (
     as_is,
     incompatible,
 )
+from statelake.state_core.serializers.framework.layouts import Part, fixed, sized
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import (
     composite_snapshot,
@@ -95,8 +96,8 @@ class StringDataSerializer(TypeSerializer):
     """
 
     name = "StringData"
-    min_length = 4
     arrow_type = pa.string()
+    byte_layout = sized()
 
     def read(self, source: DataInput) -> str:
         """Read one string."""
@@ -115,10 +116,6 @@ class StringDataSerializer(TypeSerializer):
         """Return murmur over the UTF-8."""
         data = np.frombuffer(value.encode("utf-8"), np.uint8)
         return int(bytes_hash_codes(data, np.zeros(1, np.int64), np.array([len(data)]))[0])
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a length and that many bytes."""
-        return (SIZED, 1)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read UTF-8 as it is."""
@@ -139,6 +136,8 @@ class StringDataSerializer(TypeSerializer):
 class DecimalDataSerializer(TypeSerializer):
     """`DecimalData`: the unscaled value, as i64 up to 18 digits, else i32 length and bytes."""
 
+    name = named("DecimalData({precision}, {scale})")
+
     def __init__(self, precision: int, scale: int) -> None:
         self.precision = precision
         self.scale = scale
@@ -146,19 +145,14 @@ class DecimalDataSerializer(TypeSerializer):
         self.arrow_type = pa.decimal128(precision, scale)
 
     @property
-    def name(self) -> str:
-        """`DecimalData(10, 2)`."""
-        return f"DecimalData({self.precision}, {self.scale})"
-
-    @property
     def wire_length(self) -> int:
         """Eight bytes up to 18 digits, though `getLength()` says otherwise."""
         return 8 if self.small else VARIABLE
 
     @property
-    def min_length(self) -> int:
-        """The length of an i64, or of a length and one byte."""
-        return 8 if self.small else 5
+    def byte_layout(self) -> Part:
+        """An i64, or a length and that many bytes, of which there is one."""
+        return fixed(8) if self.small else sized(least=1)
 
     def read(self, source: DataInput) -> Decimal | None:
         """Read one decimal; None if it has more digits than the type."""
@@ -203,10 +197,6 @@ class DecimalDataSerializer(TypeSerializer):
             code = 31 * code + (magnitude >> (32 * shift) & 0xFFFFFFFF)
         code = to_int32(-code if unscaled < 0 else code)
         return to_int32(31 * code + self.scale)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks an i64, or a length and that many bytes."""
-        return (FIXED, 8) if self.small else (SIZED, 1)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read decimals of 128 bits; null for more digits than the type has."""

@@ -56,10 +56,7 @@ LONG = SNAPSHOTS[LongSerializer]
 class SortedLongSerializer(LongSerializer):
     """A `Long` whose sign bit is flipped, so that bytes sort as numbers do."""
 
-    @property
-    def name(self) -> str:
-        """`SortedLong`."""
-        return "SortedLong"
+    java_name = "SortedLong"
 
     def read(self, source: DataInput) -> Any:
         """Read one number."""
