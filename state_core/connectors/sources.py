@@ -62,7 +62,12 @@ from statelake.state_core.connectors.sequences import (
     read_pending_sequences,
     read_sequence_split,
 )
-from statelake.state_core.connectors.versioned import read_exactly, read_versioned, write_versioned
+from statelake.state_core.connectors.versioned import (
+    KeptBytes,
+    read_exactly,
+    read_versioned,
+    write_versioned,
+)
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import Printed, Table
@@ -126,17 +131,13 @@ _LEFT_OUT = {
 
 
 @dataclass(frozen=True, slots=True)
-class SplitBytes:
+class SplitBytes(KeptBytes):
     """A split of an unknown connector or version."""
 
     kind = "bytes"
 
     version: int | None
     data: bytes
-
-    def encode(self) -> bytes:
-        """Return the bytes."""
-        return self.data
 
     def columns(self) -> dict[str, object]:
         """Return its content by name: only the size is known."""

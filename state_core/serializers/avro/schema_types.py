@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from statelake.state_core.bounds import EMPTY_ELEMENTS
 from statelake.state_core.errors import EncodeError
-from statelake.state_core.files.wire import DataInput, DataOutput, check_names
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.enums import EnumSerializer
 from statelake.state_core.serializers.basic.numbers import IntSerializer
 from statelake.state_core.serializers.basic.text import ByteArraySerializer
 from statelake.state_core.serializers.composite.structs import StructSerializer
@@ -28,8 +28,7 @@ from statelake.state_core.serializers.framework.columns import (
     Target,
     U8Array,
     fixed_sizes,
-    present_rows,
-    require_values,
+    null_rows,
     written_rows,
 )
 from statelake.state_core.serializers.framework.layouts import NOTHING, Part, choice, fixed, sized
@@ -145,61 +144,11 @@ class AvroFixed(TypeSerializer):
         out.write_bytes(value)
 
 
-class AvroEnum(TypeSerializer):
+class AvroEnum(EnumSerializer):
     """`enum`: the i32 index of its symbol."""
 
-    arrow_type = pa.string()
-    name = named("enum {full_name}")
-
-    def __init__(self, full_name: str, symbols: list[str]) -> None:
-        check_names(symbols, f"a symbol of {full_name}")
-        self.full_name = full_name
-        self.symbols = symbols
-
-    def read(self, source: DataInput) -> str:
-        """Read one symbol."""
-        index = source.read_int()
-        if not 0 <= index < len(self.symbols):
-            raise source.fault(f"symbol {index} of {self.name}, which has {len(self.symbols)}")
-        return self.symbols[index]
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """Write one symbol."""
-        if value not in self.symbols:
-            raise EncodeError(f"{value!r} is no symbol of {self.name}")
-        out.write_int(self.symbols.index(value))
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Read symbols as text."""
-        indices = _indices(cursor, len(self.symbols), self.name)
-        return pa.array(self.symbols, pa.string()).take(indices)
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Return four bytes for every present row."""
-        return _INT.sizes(self._indices_of(values, present), present)
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Write the index of each symbol."""
-        _INT.encode(self._indices_of(values, target.present), target)
-
-    def _indices_of(self, values: pa.Array, present: U8Array) -> pa.Array:
-        require_values(values, present, self.name)
-        indices = pc.index_in(values, value_set=pa.array(self.symbols, pa.string()))
-        unknown = pc.and_(indices.is_null(), values.is_valid()).to_numpy(zero_copy_only=False)
-        if unknown.any():
-            row = int(np.flatnonzero(unknown)[0])
-            raise EncodeError(f"{values[row].as_py()!r} is no symbol of {self.name}")
-        return indices.fill_null(0)
-
-
-def _indices(cursor: Cursor, count: int, what: str) -> pa.Array:
-    """Read an i32 of every present row, and refuse one that is not below `count`."""
-    indices = cursor.read_int32(what)
-    there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
-    bad = np.flatnonzero(there & ((indices < 0) | (indices >= count)))
-    if bad.size:
-        raise cursor.fault(int(bad[0]), f"index {indices[bad[0]]} of {what}, which has {count}")
-    return pa.array(indices, mask=None if there.all() else ~there)
+    name = named("enum {enum_class}")
+    word = "symbol"
 
 
 class AvroEmptyRecord(TypeSerializer):
@@ -264,7 +213,9 @@ class AvroOptional(TypeSerializer):
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a column with nulls."""
-        index = _indices(cursor, 2, "a union").fill_null(self.null_index).to_numpy()
+        index = cursor.read_int32("a union")
+        bad = cursor.there & (index != 0) & (index != 1)
+        cursor.refuse(bad, lambda row: f"branch {index[row]} of a union of 2")
         return self.value.decode(cursor.only((index != self.null_index).astype(np.uint8)))
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
@@ -274,12 +225,9 @@ class AvroOptional(TypeSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the index of the branch, then the value."""
-        valid = present_rows(values)
-        index = np.full(len(values), 1 - self.null_index, np.int32)
-        if valid.size:
-            index[valid == 0] = self.null_index
-        _INT.encode(pa.array(index), target)
-        self.value.encode(values, target.only(valid) if valid.size else target)
+        index = np.where(null_rows(values), self.null_index, 1 - self.null_index)
+        _INT.encode(pa.array(index.astype(np.int32)), target)
+        self.value.encode(values, target.valued(values))
 
 
 class AvroUnion(TypeSerializer):

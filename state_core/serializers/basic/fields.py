@@ -27,7 +27,7 @@ from statelake.state_core.serializers.framework.columns import (
     arrow_buffer,
     fixed_sizes,
     fixed_values,
-    present_rows,
+    null_rows,
     validity,
 )
 from statelake.state_core.serializers.framework.whole_values import WholeText, reads_whole
@@ -131,7 +131,7 @@ class FieldsSerializer(TypeSerializer):
             cursor.check(failed, f"a {self.java_name}")
             fields.append(out.view(f"i{width}").astype(np.int64))
         times = self.to_column(fields)
-        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        there = cursor.there
         cursor.inexact |= (there & ~times.exact).astype(np.uint8)
         shown = there & times.shown & ~times.null
         return self._array(times.values, shown)
@@ -150,12 +150,6 @@ class FieldsSerializer(TypeSerializer):
         for width, field in zip(self.widths, self.to_fields(values), strict=True):
             _, write, dtype = CODECS[width]
             write(field.astype(dtype), target.present, target.out, target.position)
-
-
-def null_rows(values: pa.Array) -> Bools:
-    """Return which rows are null."""
-    valid = present_rows(values)
-    return np.zeros(len(values), bool) if valid.size == 0 else valid == 0
 
 
 def micros_in(values: pa.Array) -> I64Array:

@@ -128,8 +128,7 @@ class ByteArraySerializer(TypeSerializer):
         """Write one array."""
         if not isinstance(value, bytes):
             raise EncodeError(f"{value!r} is no byte[]")
-        out.write_int(len(value))
-        out.write_bytes(value)
+        out.write_sized(value)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a binary column."""

@@ -55,13 +55,9 @@ from statelake.state_core.serializers.basic.fields import (
     FieldsSerializer,
     TimeColumn,
     micros_in,
-    null_rows,
 )
 from statelake.state_core.serializers.framework.base import to_int32
-from statelake.state_core.serializers.framework.columns import (
-    I64Array,
-    fixed_values,
-)
+from statelake.state_core.serializers.framework.columns import I64Array, fixed_values, null_rows
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
 BASE = "org.apache.flink.api.common.typeutils.base."

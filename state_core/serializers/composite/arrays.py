@@ -20,12 +20,7 @@ from statelake.state_core.serializers.composite.collections import (
     ListSerializer,
     ListSerializerSnapshot,
 )
-from statelake.state_core.serializers.composite.evolution import (
-    MigrationRule,
-    evolves,
-    migrate_column,
-    migrate_value,
-)
+from statelake.state_core.serializers.composite.evolution import ElementRule, evolves
 from statelake.state_core.serializers.composite.optionals import NullableSerializer
 from statelake.state_core.serializers.framework.base import (
     TypeSerializer,
@@ -89,18 +84,7 @@ class SetSerializer(ListSerializer):
         return to_int32(sum(0 if item is None else self.value.hash_code(item) for item in value))
 
 
-@evolves(GenericArraySerializer, SetSerializer)
-class ElementRule(MigrationRule):
-    """Converts arrays and sets element by element, as a list."""
-
-    def column(self, old: ListSerializer, new: ListSerializer, column: Any) -> Any:
-        """Convert the elements as one column."""
-        lists = ListSerializer(old.element), ListSerializer(new.element)
-        return migrate_column(*lists, column)
-
-    def value(self, old: ListSerializer, new: ListSerializer, value: Any) -> list[Any]:
-        """Convert one array or set."""
-        return [migrate_value(old.element, new.element, item) for item in value]
+evolves(GenericArraySerializer, SetSerializer)(ElementRule)
 
 
 def _simple_array(java_name: str, element: type[TypeSerializer], java_class: str) -> None:

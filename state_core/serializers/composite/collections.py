@@ -24,6 +24,7 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     arrow_buffer,
     list_offsets,
+    null_rows,
     present_rows,
     require_values,
     validity,
@@ -430,10 +431,9 @@ class MapSerializer(TypeSerializer):
         if not self.null_flags:
             self.value.encode(items, entries)
             return
-        valid = present_rows(items)
-        flags = np.zeros(len(keys), np.uint8) if valid.size == 0 else (valid == 0).astype(np.uint8)
+        flags = null_rows(items).astype(np.uint8)
         encode.write_fixed8(flags, ALL_PRESENT, entries.out, entries.position)
-        self.value.encode(items, entries.only(valid) if valid.size else entries)
+        self.value.encode(items, entries.valued(items))
 
     def _entry_sizes(self, keys: pa.Array, items: pa.Array) -> I64Array:
         held = present_rows(items) if self.null_flags else ALL_PRESENT

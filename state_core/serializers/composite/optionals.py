@@ -15,13 +15,9 @@ from typing_extensions import Self
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import encode
 from statelake.state_core.serializers.basic.numbers import BooleanSerializer
-from statelake.state_core.serializers.composite.evolution import (
-    MigrationRule,
-    evolves,
-    migrate_column,
-    migrate_value,
-)
+from statelake.state_core.serializers.composite.evolution import LabelledRule, ValueRule, evolves
 from statelake.state_core.serializers.framework.base import (
     VARIABLE,
     TypeSerializer,
@@ -35,9 +31,10 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     arrow_buffer,
     fixed_sizes,
+    null_rows,
     present_rows,
     require_values,
-    validity,
+    struct_array,
 )
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
@@ -118,17 +115,12 @@ class NullableSerializer(TypeSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the null flag, and the value or zeros."""
-        valid = present_rows(values)
-        null = np.zeros(len(values), bool) if valid.size == 0 else valid == 0
-        _FLAG.encode(pa.array(null == self.null_flag), target)
-        if valid.size == 0:
-            self.value.encode(values, target)
-            return
-        rows = np.flatnonzero(null if target.present.size == 0 else null & (target.present != 0))
-        for byte in range(self.padding):
-            target.out[target.position[rows] + byte] = 0
-        target.position[rows] += self.padding
-        self.value.encode(values, target.only(valid))
+        null = null_rows(values)
+        flags = (null == self.null_flag).astype(np.uint8)
+        encode.write_fixed8(flags, target.present, target.out, target.position)
+        if self.padding:
+            target.write_zeros(null, self.padding)
+        self.value.encode(values, target.valued(values))
 
 
 def skip_padding(cursor: Cursor, null: npt.NDArray[Any], padding: int) -> None:
@@ -159,6 +151,7 @@ class EitherSerializer(TypeSerializer):
     def __init__(self, left: TypeSerializer, right: TypeSerializer) -> None:
         self.left = left
         self.right = right
+        self.parts = dict(zip(self.labels[1:], (left, right), strict=True))
         kinds = (pa.bool_(), left.arrow_type, right.arrow_type)
         self.arrow_type = pa.struct(list(map(pa.field, self.labels, kinds)))
 
@@ -195,11 +188,7 @@ class EitherSerializer(TypeSerializer):
         right = self.right.decode(cursor.only((1 - flags).astype(np.uint8)))
         bits = arrow_buffer(np.packbits(flags, bitorder="little"))
         is_left = pa.Array.from_buffers(pa.bool_(), cursor.rows, [None, bits])
-        bitmap, nulls = validity(cursor.present)
-        children = [is_left, left, right]
-        return pa.Array.from_buffers(
-            self.arrow_type, cursor.rows, [bitmap], nulls, children=children
-        )
+        return struct_array(self.arrow_type, cursor.present, (is_left, left, right), cursor.rows)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return the size of the flag and of the value."""
@@ -228,42 +217,8 @@ class EitherSerializer(TypeSerializer):
         return (left, right) if present.size == 0 else (left & present, right & present)
 
 
-@evolves(NullableSerializer)
-class NullableRule(MigrationRule):
-    """Converts the values that are not null."""
-
-    def column(
-        self, old: NullableSerializer, new: NullableSerializer, column: pa.Array
-    ) -> pa.Array:
-        """Convert the values that are not null."""
-        return migrate_column(old.value, new.value, column)
-
-    def value(self, old: NullableSerializer, new: NullableSerializer, value: Any) -> Any:
-        """Convert one value."""
-        return migrate_value(old.value, new.value, value)
-
-
-@evolves(EitherSerializer)
-class EitherRule(MigrationRule):
-    """Converts each side."""
-
-    def column(self, old: EitherSerializer, new: EitherSerializer, column: pa.Array) -> pa.Array:
-        """Convert the columns of both sides."""
-        flag, first, second = new.labels
-        left = migrate_column(old.left, new.left, column.field(first))
-        right = migrate_column(old.right, new.right, column.field(second))
-        children = [column.field(flag), left, right]
-        mask = column.is_null() if column.null_count else None
-        return pa.StructArray.from_arrays(children, fields=list(new.arrow_type), mask=mask)
-
-    def value(self, old: EitherSerializer, new: EitherSerializer, value: Any) -> dict[str, Any]:
-        """Convert one value."""
-        flag, first, second = new.labels
-        return {
-            flag: value[flag],
-            first: migrate_value(old.left, new.left, value[first]),
-            second: migrate_value(old.right, new.right, value[second]),
-        }
+evolves(NullableSerializer)(ValueRule)
+evolves(EitherSerializer)(LabelledRule)
 
 
 @register

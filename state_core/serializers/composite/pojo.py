@@ -34,7 +34,7 @@ from statelake.state_core.serializers.framework.columns import (
     Target,
     U8Array,
     fixed_sizes,
-    present_rows,
+    null_rows,
     written_rows,
 )
 from statelake.state_core.serializers.framework.layouts import sequence, when
@@ -270,17 +270,13 @@ class PojoSerializer(StructSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the flags, then field after field."""
-        valid = present_rows(values)
-        flags = np.full(len(values), skip.IS_EXACT, np.uint8)
-        if valid.size:
-            flags[valid == 0] = skip.IS_NULL
+        flags = np.where(null_rows(values), skip.IS_NULL, skip.IS_EXACT).astype(np.uint8)
         encode.write_fixed8(flags, target.present, target.out, target.position)
-        within = target.only(valid) if valid.size else target
-        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
-            valid = present_rows(column)
-            nulls = (valid == 0).astype(np.uint8) if valid.size else np.zeros(len(values), np.uint8)
+        within = target.valued(values)
+        for part, column in zip(self.parts, self._columns(values), strict=True):
+            nulls = null_rows(column).astype(np.uint8)
             encode.write_fixed8(nulls, within.present, within.out, within.position)
-            serializer.encode(column, within.only(valid) if valid.size else within)
+            part.encode(column, within.valued(column))
 
 
 def _decode_field(serializer: TypeSerializer, cursor: Cursor) -> pa.Array:

@@ -34,7 +34,7 @@ from statelake.state_core.serializers.framework.columns import (
     fixed_sizes,
     present_rows,
     require_values,
-    validity,
+    struct_array,
     written_rows,
 )
 from statelake.state_core.serializers.framework.layouts import Part, masked, sequence
@@ -111,8 +111,7 @@ class StructSerializer(TypeSerializer):
             part.encode(column, target)
 
     def _struct(self, present: U8Array, columns: list[pa.Array], rows: int) -> pa.Array:
-        bitmap, nulls = validity(present)
-        return pa.Array.from_buffers(self.arrow_type, rows, [bitmap], nulls, children=columns)
+        return struct_array(self.arrow_type, present, columns, rows)
 
     def _columns(self, values: pa.Array) -> list[pa.Array]:
         """Return the field columns by name; a struct may have them in any order."""
@@ -354,8 +353,7 @@ class RowSerializer(StructSerializer):
                 encode.set_bits(nulls, target.present, index, target.out, target.position)
         target.position += target.present * np.int64(width) if target.present.size else width
         for part, column in zip(self.parts, columns, strict=True):
-            valid = present_rows(column)
-            part.encode(column, target.only(valid) if valid.size else target)
+            part.encode(column, target.valued(column))
 
 
 @register

@@ -10,7 +10,7 @@ itself and 0.0 is not equal to -0.0; nulls are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -158,6 +158,22 @@ class Cursor:
         """The number of values, present or not."""
         return len(self.position)
 
+    @property
+    def there(self) -> BoolArray:
+        """Whether each value is present."""
+        return np.ones(self.rows, np.bool_) if self.present.size == 0 else self.present != 0
+
+    def refuse(self, rows: BoolArray, problem: Callable[[int], str]) -> None:
+        """Raise the error for the first of some rows, if there is one.
+
+        Args:
+            rows: Whether each row is refused.
+            problem: Returns what is wrong with a row.
+        """
+        bad = np.flatnonzero(rows)
+        if bad.size:
+            raise self.fault(int(bad[0]), problem(int(bad[0])))
+
     def only(self, wanted: U8Array) -> Cursor:
         """Return a cursor over the same rows, absent where `wanted` is 0."""
         present = wanted if self.present.size == 0 else self.present & wanted
@@ -288,6 +304,19 @@ class Target:
         present = wanted if self.present.size == 0 else self.present & wanted
         return Target(self.out, self.position, present)
 
+    def valued(self, values: pa.Array) -> Target:
+        """Return a target for the rows of a column that are not null."""
+        valid = present_rows(values)
+        return self.only(valid) if valid.size else self
+
+    def write_zeros(self, rows: BoolArray, size: int) -> None:
+        """Write so many zeros in some of the rows, in those that are present."""
+        wanted = rows if self.present.size == 0 else rows & (self.present != 0)
+        positions = self.position[wanted]
+        for byte in range(size):
+            self.out[positions + byte] = 0
+        self.position[wanted] += size
+
 
 # --------------------------------------------------------------------------- Arrow and NumPy
 
@@ -317,6 +346,20 @@ def present_rows(values: pa.Array) -> U8Array:
     first = values.offset
     bits = np.unpackbits(bitmap, count=first + len(values), bitorder="little")
     return np.ascontiguousarray(bits[first:])
+
+
+def null_rows(values: pa.Array) -> BoolArray:
+    """Return which rows are null."""
+    valid = present_rows(values)
+    return np.zeros(len(values), np.bool_) if valid.size == 0 else valid == 0
+
+
+def struct_array(
+    kind: pa.DataType, present: U8Array, columns: Sequence[pa.Array], rows: int
+) -> pa.Array:
+    """Return a struct of these columns."""
+    bitmap, nulls = validity(present)
+    return pa.Array.from_buffers(kind, rows, [bitmap], nulls, children=list(columns))
 
 
 def written_rows(values: pa.Array, present: U8Array) -> U8Array:

@@ -23,13 +23,7 @@ from statelake.state_core.serializers.basic.numbers import (
     IntSerializer,
     LongSerializer,
 )
-from statelake.state_core.serializers.composite.evolution import (
-    MigrationRule,
-    evolves,
-    migrate_column,
-    migrate_value,
-    struct_column,
-)
+from statelake.state_core.serializers.composite.evolution import LabelledRule, evolves
 from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.snapshots import composite_snapshot
 
@@ -118,28 +112,7 @@ class StreamElementSerializer(TypeSerializer):
             self.parts[name].write(value.get(name), out)
 
 
-@evolves(StreamElementSerializer)
-class _StreamElementRule(MigrationRule):
-    """Converts the value of a record."""
-
-    def column(
-        self, old: StreamElementSerializer, new: StreamElementSerializer, column: pa.Array
-    ) -> pa.Array:
-        """Convert the column of values; the others stay."""
-        columns = [
-            migrate_column(old.value, new.value, column.field(field.name))
-            if field.name == "value"
-            else column.field(field.name)
-            for field in old.arrow_type
-        ]
-        return struct_column(new.arrow_type, columns, column)
-
-    def value(
-        self, old: StreamElementSerializer, new: StreamElementSerializer, value: Any
-    ) -> dict[str, Any]:
-        """Convert one element."""
-        return {**value, "value": migrate_value(old.value, new.value, value["value"])}
-
+evolves(StreamElementSerializer)(LabelledRule)
 
 composite_snapshot(
     "org.apache.flink.streaming.runtime.streamrecord"

@@ -58,12 +58,10 @@ class ScalaEnumSerializer(EnumSerializer):
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the names of the constants."""
         numbers = cursor.read_int32(f"a value of {self.enum_class}")
-        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        there = cursor.there
         indices = pc.index_in(pa.array(numbers, mask=~there), value_set=pa.array(self.numbers))
-        bad = np.flatnonzero(there & indices.is_null().to_numpy(zero_copy_only=False))
-        if bad.size:
-            row = int(bad[0])
-            raise cursor.fault(row, f"value {numbers[row]} is not in {self.enum_class}")
+        bad = there & indices.is_null().to_numpy(zero_copy_only=False)
+        cursor.refuse(bad, lambda row: f"value {numbers[row]} is not in {self.enum_class}")
         names = pa.array(self.constants, pa.string()).take(indices)
         again = self._ordinals(names, cursor.present).to_numpy()
         cursor.inexact |= (there & (again != numbers)).astype(np.uint8)

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError
@@ -22,15 +21,16 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels.skip import NULL_COUNT
 from statelake.state_core.serializers.basic.numbers import IntSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
-from statelake.state_core.serializers.composite.arrays import ElementRule
 from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
-from statelake.state_core.serializers.composite.evolution import MapRule, PositionRule, evolves
-from statelake.state_core.serializers.composite.optionals import (
-    EitherRule,
-    EitherSerializer,
-    NullableRule,
-    skip_padding,
+from statelake.state_core.serializers.composite.evolution import (
+    ElementRule,
+    LabelledRule,
+    MapRule,
+    PositionRule,
+    ValueRule,
+    evolves,
 )
+from statelake.state_core.serializers.composite.optionals import EitherSerializer, skip_padding
 from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
@@ -39,7 +39,7 @@ from statelake.state_core.serializers.framework.columns import (
     Target,
     U8Array,
     fixed_sizes,
-    present_rows,
+    null_rows,
     require_values,
     written_rows,
 )
@@ -120,7 +120,7 @@ class CountedClassSerializer(CaseClassSerializer):
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the numbers of fields, then field after field."""
         counts = cursor.read_int32(f"the number of fields of {self.case_class}")
-        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        there = cursor.there
         null = there & (counts < 0) & self.current
         held = there & ~null
         bad = np.flatnonzero(held & ((counts < 0) | (counts > len(self.fields))))
@@ -152,15 +152,12 @@ class CountedClassSerializer(CaseClassSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the numbers of fields, then field after field, or the padding for null."""
-        valid = present_rows(values)
-        null = np.zeros(len(values), bool) if valid.size == 0 else valid == 0
+        null = null_rows(values)
         counts = np.where(null, NULL_CLASS, len(self.fields)).astype(np.int32)
         IntSerializer().encode(pa.array(counts), target)
-        rows = np.flatnonzero(null if target.present.size == 0 else null & (target.present != 0))
-        for byte in range(self.padding):
-            target.out[target.position[rows] + byte] = 0
-        target.position[rows] += self.padding
-        within = target.only(valid) if valid.size else target
+        if self.padding:
+            target.write_zeros(null, self.padding)
+        within = target.valued(values)
         for part, column in zip(self.parts, self._columns(values), strict=True):
             part.encode(column, within)
 
@@ -333,22 +330,16 @@ class MarkedSerializer(MappedSerializer):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return four bytes for null, and the sizes of the values."""
-        null = 4 * self._nulls(values, present)
-        return null + self.value.sizes(values, written_rows(values, present))
+        marks = null_rows(values) * fixed_sizes(len(values), 4, present)
+        return marks + self.value.sizes(values, written_rows(values, present))
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the marks of null, and the values."""
-        null = self._nulls(values, target.present)
+        null = null_rows(values)
         if null.any():
             marks = pa.array(np.full(len(values), NULL_COUNT, np.int32))
             IntSerializer().encode(marks, target.only(null.astype(np.uint8)))
-        held = present_rows(values)
-        self.value.encode(values, target.only(held) if held.size else target)
-
-    def _nulls(self, values: pa.Array, present: U8Array) -> npt.NDArray[np.int64]:
-        held = present_rows(values)
-        null = np.zeros(len(values), np.int64) if held.size == 0 else 1 - held.astype(np.int64)
-        return null if present.size == 0 else null * (present != 0)
+        self.value.encode(values, target.valued(values))
 
 
 class ScalaEitherSerializer(EitherSerializer):
@@ -368,5 +359,5 @@ class ScalaEitherSerializer(EitherSerializer):
 evolves(CountedClassSerializer)(PositionRule)
 evolves(CollectionSerializer)(ElementRule)
 evolves(EntriesSerializer)(MapRule)
-evolves(MappedSerializer, MarkedSerializer)(NullableRule)
-evolves(ScalaEitherSerializer)(EitherRule)
+evolves(MappedSerializer, MarkedSerializer)(ValueRule)
+evolves(ScalaEitherSerializer)(LabelledRule)

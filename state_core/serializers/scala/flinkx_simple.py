@@ -69,10 +69,8 @@ class UuidSerializer(TypeSerializer):
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the halves of all UUIDs."""
         counts = cursor.read_int32("the length of a UUID")
-        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
-        bad = np.flatnonzero(there & (counts != 16))
-        if bad.size:
-            raise cursor.fault(int(bad[0]), f"a UUID of {counts[bad[0]]} bytes")
+        there = cursor.there
+        cursor.refuse(there & (counts != 16), lambda row: f"a UUID of {counts[row]} bytes")
         halves = [cursor.read_int64("half of a UUID") for _ in range(2)]
         return uuid_texts(np.stack(halves, 1).view(np.uint64)[there], cursor.present)
 

@@ -38,7 +38,7 @@ from statelake.state_core.serializers.framework.columns import (
     fixed_sizes,
     present_rows,
     require_values,
-    validity,
+    struct_array,
 )
 from statelake.state_core.serializers.framework.layouts import Part, choice
 
@@ -135,12 +135,11 @@ class SealedSerializer(TypeSerializer):
         failed = decode.read_fixed8(cursor.data, cursor.position, cursor.end, cursor.present, bits)
         cursor.check(failed, f"the type of a value of {self.name}")
         numbers = bits.view(np.int8)
-        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        there = cursor.there
         if self.null is not None:
             there = there & (numbers != self.null)
-        bad = np.flatnonzero(there & ((numbers < 0) | (numbers >= len(self.parts))))
-        if bad.size:
-            raise cursor.fault(int(bad[0]), self._no_type(int(numbers[bad[0]])))
+        bad = there & ((numbers < 0) | (numbers >= len(self.parts)))
+        cursor.refuse(bad, lambda row: self._no_type(int(numbers[row])))
         whole = cursor.only(there.astype(np.uint8))
         columns = [
             part.decode(whole.only((numbers == index).astype(np.uint8)))
@@ -150,10 +149,7 @@ class SealedSerializer(TypeSerializer):
         types = self.labels.take(pa.array(numbers.astype(np.int32), mask=~there))
         if not self.held:
             return types
-        bitmap, nulls = validity(whole.present)
-        return pa.Array.from_buffers(
-            self.arrow_type, cursor.rows, [bitmap], nulls, children=[types, *columns]
-        )
+        return struct_array(self.arrow_type, whole.present, (types, *columns), cursor.rows)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return one byte, and those of the value of its type."""

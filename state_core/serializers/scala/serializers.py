@@ -29,12 +29,16 @@ from statelake.state_core.serializers.basic.numbers import (
     LongSerializer,
 )
 from statelake.state_core.serializers.basic.values import ConstantSerializer
-from statelake.state_core.serializers.composite.arrays import ElementRule, GenericArraySerializer
-from statelake.state_core.serializers.composite.evolution import PositionRule, evolves
+from statelake.state_core.serializers.composite.arrays import GenericArraySerializer
+from statelake.state_core.serializers.composite.evolution import (
+    ElementRule,
+    LabelledRule,
+    PositionRule,
+    ValueRule,
+    evolves,
+)
 from statelake.state_core.serializers.composite.optionals import (
-    EitherRule,
     EitherSerializer,
-    NullableRule,
     NullableSerializer,
 )
 from statelake.state_core.serializers.composite.structs import TupleSerializer
@@ -206,8 +210,8 @@ class NothingSerializer(TypeSerializer):
 
 
 evolves(CaseClassSerializer)(PositionRule)
-evolves(OptionSerializer)(NullableRule)
-evolves(TrySerializer)(EitherRule)
+evolves(OptionSerializer)(ValueRule)
+evolves(TrySerializer)(LabelledRule)
 evolves(TraversableSerializer)(ElementRule)
 
 simple_snapshot(f"{SCALA}UnitSerializer$UnitSerializerSnapshot", UnitSerializer)

@@ -60,10 +60,12 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     TimestampType,
     type_differences,
 )
-from statelake.state_core.serializers.sql.types.serializer_streams import java_serializer_of
+from statelake.state_core.serializers.sql.types.serializer_streams import (
+    SINGLETONS,
+    java_serializer_of,
+)
 
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
-BASE = "org.apache.flink.api.common.typeutils.base."
 MAX_FIELDS = 1 << 16
 MIN_STREAM_BYTES = 6
 TYPE_STAYS = "a logical type in Flink SQL's state never changes"
@@ -348,22 +350,6 @@ class MapDataSerializerSnapshot(_CollectionSnapshot):
 
 # --------------------------------------------------------------------------- by logical type
 
-_BYTES = f"{BASE}array.BytePrimitiveArraySerializer$BytePrimitiveArraySerializerSnapshot"
-_SIMPLE = {
-    "CHAR": f"{TYPEUTILS}StringDataSerializer$StringDataSerializerSnapshot",
-    "VARCHAR": f"{TYPEUTILS}StringDataSerializer$StringDataSerializerSnapshot",
-    **{
-        root: f"{BASE}{name}Serializer${name}SerializerSnapshot"
-        for root, name in {
-            "BOOLEAN": "Boolean", "TINYINT": "Byte", "SMALLINT": "Short", "INTEGER": "Int",
-            "DATE": "Int", "TIME_WITHOUT_TIME_ZONE": "Int", "INTERVAL_YEAR_MONTH": "Int",
-            "BIGINT": "Long", "INTERVAL_DAY_TIME": "Long", "FLOAT": "Float", "DOUBLE": "Double",
-            "VARIANT": "Variant", "BITMAP": "Bitmap",
-        }.items()
-    },
-    **dict.fromkeys(("BINARY", "VARBINARY"), _BYTES),
-}  # fmt: skip
-
 
 def internal_snapshot(type_: LogicalType) -> TypeSerializerSnapshot:
     """Return the snapshot of Flink SQL's serializer of a type (`InternalSerializers`).
@@ -386,7 +372,8 @@ def internal_snapshot(type_: LogicalType) -> TypeSerializerSnapshot:
         return MapDataSerializerSnapshot.of(type_.element, count)
     if isinstance(type_, RowType | StructuredType):
         return RowDataSerializerSnapshot.of(*type_.children)
-    snapshot_class = registered_class(_SIMPLE.get(type_.root, ""))
+    name = "" if type_.root not in SINGLETONS else SINGLETONS[type_.root].name
+    snapshot_class = registered_class(f"{name}${name.rpartition('.')[2]}Snapshot")
     if snapshot_class is None:
         raise EncodeError(
             f"{type_} has no serializer that can be made here",

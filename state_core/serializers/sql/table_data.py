@@ -46,10 +46,7 @@ from statelake.state_core.serializers.framework.compatibility import (
 )
 from statelake.state_core.serializers.framework.layouts import Part, fixed, sized
 from statelake.state_core.serializers.framework.registry import register
-from statelake.state_core.serializers.framework.snapshots import (
-    composite_snapshot,
-    simple_snapshot,
-)
+from statelake.state_core.serializers.framework.snapshots import composite_snapshot, simple_snapshot
 from statelake.state_core.serializers.sql.binary.columns import (
     decimal_column,
     decimal_words,
@@ -109,8 +106,7 @@ class StringDataSerializer(TypeSerializer):
             data = value.encode("utf-8")
         except (AttributeError, UnicodeEncodeError):
             raise EncodeError(f"{value!r} is no StringData") from None
-        out.write_int(len(data))
-        out.write_bytes(data)
+        out.write_sized(data)
 
     def hash_code(self, value: Any) -> int:
         """Return murmur over the UTF-8."""
@@ -176,8 +172,7 @@ class DecimalDataSerializer(TypeSerializer):
         data = unscaled.to_bytes(
             (unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True
         )
-        out.write_int(len(data))
-        out.write_bytes(data)
+        out.write_sized(data)
 
     def _unscaled(self, value: Any) -> int:
         try:

@@ -227,8 +227,7 @@ class RowDataKeySerializerSnapshot(TypeSerializerSnapshot):
     def write_snapshot(self, out: DataOutput) -> None:
         """Write the frames as they were read."""
         for frame in (self.equaliser, self.hash_function):
-            out.write_int(len(frame))
-            out.write_bytes(frame)
+            out.write_sized(frame)
         if self.row is not None:
             write_serializer_snapshot(self.row, out)
 
