@@ -19,7 +19,7 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.basic.enums import EnumSerializer
 from statelake.state_core.serializers.basic.numbers import IntSerializer
-from statelake.state_core.serializers.basic.text import ByteArraySerializer
+from statelake.state_core.serializers.basic.text import ByteArraySerializer, SizedSerializer
 from statelake.state_core.serializers.composite.structs import StructSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import (
@@ -31,7 +31,7 @@ from statelake.state_core.serializers.framework.columns import (
     null_rows,
     written_rows,
 )
-from statelake.state_core.serializers.framework.layouts import NOTHING, Part, choice, fixed, sized
+from statelake.state_core.serializers.framework.layouts import NOTHING, Part, choice, fixed
 from statelake.state_core.serializers.framework.whole_values import reads_whole
 
 _INT = IntSerializer()
@@ -72,12 +72,11 @@ class AvroBytes(ByteArraySerializer):
     name = "bytes"
 
 
-class AvroString(TypeSerializer):
+class AvroString(SizedSerializer):
     """`string`: an i32 length and UTF-8; if invalid, the exact bytes are kept beside the text."""
 
     name = "string"
     arrow_type = pa.string()
-    byte_layout = sized()
 
     def read(self, source: DataInput) -> str:
         """Read one string; invalid UTF-8 becomes lone surrogates, which `write` converts back."""
@@ -97,14 +96,6 @@ class AvroString(TypeSerializer):
             return column.cast(pa.string())
         except pa.ArrowInvalid:
             return _mended(column, cursor)
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Return four bytes more than the text for every row."""
-        return _BYTES.sizes(values, present)
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Write a string column."""
-        _BYTES.encode(values, target)
 
 
 def _mended(column: pa.Array, cursor: Cursor) -> pa.Array:

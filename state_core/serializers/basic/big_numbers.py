@@ -109,12 +109,12 @@ class BigDecimalSerializer(TypeSerializer):
 
     def hash_code(self, value: Any) -> int:
         """Return `31 * hash(unscaled) + scale`; small unscaled values hash as longs do."""
-        return _decimal_hash(*_parse(str(value)))
+        return decimal_hash(*_parse(str(value)))
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code of the next number, however large."""
         unscaled = read_big_integer(source)
-        return 0 if unscaled is None else _decimal_hash(unscaled, source.read_int())
+        return 0 if unscaled is None else decimal_hash(unscaled, source.read_int())
 
 
 def _integer_hash(number: int) -> int:
@@ -126,7 +126,8 @@ def _integer_hash(number: int) -> int:
     return to_int32(code if number >= 0 else -code)
 
 
-def _decimal_hash(unscaled: int, scale: int) -> int:
+def decimal_hash(unscaled: int, scale: int) -> int:
+    """Return `BigDecimal.hashCode`: `31 * hash(unscaled) + scale`."""
     if -(1 << 63) < unscaled < 1 << 63:
         magnitude = abs(unscaled)
         code = to_int32((magnitude >> 32) * 31 + (magnitude & 0xFFFFFFFF))

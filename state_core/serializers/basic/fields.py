@@ -21,6 +21,7 @@ from statelake.state_core.serializers.basic.numbers import CODECS
 from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
+    I32Array,
     I64Array,
     Target,
     U8Array,
@@ -105,6 +106,20 @@ class FieldsSerializer(TypeSerializer):
         data = np.zeros(self.length, np.uint8)
         self.encode(column, Target(data, np.zeros(1, np.int64)))
         out.write_bytes(data.tobytes())
+
+    def hash_code(self, value: Any) -> int:
+        """Return the hash code of a value, from its numbers."""
+        (code,) = self.hash_codes(pa.array([value], self.arrow_type)).tolist()
+        return int(code)
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """Return the hash code of every row, from its numbers."""
+        rows = zip(*(field.tolist() for field in self.to_fields(values)), strict=True)
+        codes = [
+            0 if is_null else self.hash_fields(numbers)
+            for numbers, is_null in zip(rows, null_rows(values).tolist(), strict=True)
+        ]
+        return np.array(codes, np.int32)
 
     @abstractmethod
     def hash_fields(self, fields: Sequence[int]) -> int:

@@ -113,12 +113,27 @@ class StringSerializer(TypeSerializer):
         )
 
 
-class ByteArraySerializer(TypeSerializer):
+class SizedSerializer(TypeSerializer):
+    """A text or bytes: an i32 length, and the bytes that the column has."""
+
+    byte_layout = sized()
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Return four bytes more than the bytes for every row."""
+        require_values(values, present, self.name)
+        return variable_sizes(values, present, head=4)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write the bytes as they are."""
+        offsets, data = variable_values(values)
+        encode.write_byte_arrays(offsets, data, target.present, target.out, target.position)
+
+
+class ByteArraySerializer(SizedSerializer):
     """`byte[]`: an i32 length and the bytes."""
 
     name = "byte[]"
     arrow_type = pa.binary()
-    byte_layout = sized()
 
     def read(self, source: DataInput) -> bytes:
         """Read one array."""
@@ -133,16 +148,6 @@ class ByteArraySerializer(TypeSerializer):
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a binary column."""
         return decode_bytes(cursor, decode.read_byte_arrays, "a byte[]")
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Return four bytes more than the array for every row."""
-        require_values(values, present, self.name)
-        return variable_sizes(values, present, head=4)
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Write a binary column."""
-        offsets, data = variable_values(values)
-        encode.write_byte_arrays(offsets, data, target.present, target.out, target.position)
 
 
 class ByteArrayWrapperSerializer(ByteArraySerializer):

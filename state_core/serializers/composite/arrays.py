@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.basic.numbers import NUMBERS
 from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.composite.collections import (
@@ -112,10 +111,8 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
     java_class = f"{BASE}GenericArraySerializerSnapshot"
     arity = 1
     same_bytes = (f"{BASE}GenericArraySerializerConfigSnapshot",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.component_class = ""
+    outer = ("component_class",)
+    component_class: str = ""
 
     @classmethod
     def of(cls, component_class: str, component: TypeSerializerSnapshot) -> Self:
@@ -123,14 +120,6 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
         snapshot = cls.around(component)
         snapshot.component_class = component_class
         return snapshot
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """Read the component's class."""
-        self.component_class = source.read_utf()
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Write the component's class."""
-        out.write_utf(self.component_class)
 
     def resolve_outer_schema_compatibility(
         self, old: GenericArraySerializerSnapshot

@@ -228,10 +228,8 @@ class NullableSerializerSnapshot(CompositeTypeSerializerSnapshot):
     java_class = f"{RUNTIME}NullableSerializer$NullableSerializerSnapshot"
     outer_versions = range(2, 3)
     arity = 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.padding = 0
+    outer = ("padding",)
+    padding: int = 0
 
     @classmethod
     def of(cls, value: TypeSerializerSnapshot, *, padded: bool = False) -> Self:
@@ -242,13 +240,9 @@ class NullableSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
         """Read the padding."""
-        self.padding = source.read_int()
+        super().read_outer_snapshot(version, source)
         if not 0 <= self.padding <= MAX_PADDING:
             raise source.fault(f"{self.padding} bytes of padding")
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Write the padding."""
-        out.write_int(self.padding)
 
     def resolve_outer_schema_compatibility(self, old: NullableSerializerSnapshot) -> Compatibility:
         """Return as is for the same padding, else incompatible."""

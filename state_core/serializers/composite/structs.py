@@ -367,14 +367,8 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_versions = range(2, 3)
     versions = range(2, 4)
     unnamed = "f{}"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tuple_class = ""
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """Read the tuple class."""
-        self.tuple_class = source.read_utf()
+    outer = ("tuple_class",)
+    tuple_class: str = ""
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
         """Write the tuple class."""

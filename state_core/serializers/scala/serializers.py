@@ -222,19 +222,9 @@ class _NamedSnapshot(CompositeTypeSerializerSnapshot):
     """A composite snapshot whose outer payload is a text, which must stay the same."""
 
     outer_versions = range(1, 3)
+    outer = ("text",)
     rule: ClassVar[str]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.text = ""
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """Read the text."""
-        self.text = source.read_utf()
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Write the text."""
-        out.write_utf(self.text)
+    text: str = ""
 
     def resolve_outer_schema_compatibility(self, old: _NamedSnapshot) -> Compatibility:
         """Return as is for the same text, else incompatible."""

@@ -20,13 +20,13 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import binary_rows, binary_values, encode
 from statelake.state_core.kernels import binary_rows_encode as writing
 from statelake.state_core.kernels.binary_rows import ABSENT, VALUE
-from statelake.state_core.serializers.basic.text import ByteArraySerializer
+from statelake.state_core.serializers.basic.big_numbers import decimal_hash
+from statelake.state_core.serializers.basic.text import ByteArraySerializer, SizedSerializer
 from statelake.state_core.serializers.framework.base import (
     VARIABLE,
     TypeSerializer,
     TypeSerializerSnapshot,
     named,
-    to_int32,
 )
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
@@ -36,8 +36,6 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     fixed_sizes,
     require_values,
-    variable_sizes,
-    variable_values,
 )
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
@@ -86,7 +84,7 @@ def bytes_hash_codes(data: U8Array, starts: I64Array, ends: I64Array) -> I32Arra
     return codes
 
 
-class StringDataSerializer(TypeSerializer):
+class StringDataSerializer(SizedSerializer):
     """`StringData`: an i32 length and UTF-8.
 
     Invalid UTF-8 becomes U+FFFD in the column, and the exact bytes are kept beside it.
@@ -94,7 +92,6 @@ class StringDataSerializer(TypeSerializer):
 
     name = "StringData"
     arrow_type = pa.string()
-    byte_layout = sized()
 
     def read(self, source: DataInput) -> str:
         """Read one string."""
@@ -117,16 +114,6 @@ class StringDataSerializer(TypeSerializer):
         """Read UTF-8 as it is."""
         starts, ends = locate_sized(cursor, "a StringData")
         return string_column(cursor.data, starts, ends, presence(cursor), cursor.inexact)
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Return four bytes and those of the UTF-8."""
-        require_values(values, present, self.name)
-        return variable_sizes(values, present, head=4)
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Write UTF-8 as it is."""
-        offsets, data = variable_values(values)
-        encode.write_byte_arrays(offsets, data, target.present, target.out, target.position)
 
 
 class DecimalDataSerializer(TypeSerializer):
@@ -186,12 +173,7 @@ class DecimalDataSerializer(TypeSerializer):
 
     def hash_code(self, value: Any) -> int:
         """Return `BigDecimal.hashCode`: `31 * hash(unscaled) + scale`."""
-        unscaled = self._unscaled(value)
-        magnitude, code = abs(unscaled), 0
-        for shift in range((magnitude.bit_length() + 31) // 32 - 1, -1, -1):
-            code = 31 * code + (magnitude >> (32 * shift) & 0xFFFFFFFF)
-        code = to_int32(-code if unscaled < 0 else code)
-        return to_int32(31 * code + self.scale)
+        return decimal_hash(self._unscaled(value), self.scale)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read decimals of 128 bits; null for more digits than the type has."""

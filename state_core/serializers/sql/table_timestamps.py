@@ -15,7 +15,7 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import encode
 from statelake.state_core.kernels.binary_values import FIRST_MILLI, LAST_MILLI
-from statelake.state_core.serializers.basic.calendars import instant_text
+from statelake.state_core.serializers.basic.calendars import hash_long, instant_text
 from statelake.state_core.serializers.framework.base import TypeSerializer, named, to_int32
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
@@ -93,8 +93,7 @@ class TimestampDataSerializer(TypeSerializer):
 
     @staticmethod
     def _hash(millis: int, nanos: int) -> int:
-        bits = millis % (1 << 64)
-        return to_int32(31 * to_int32((bits ^ (bits >> 32)) & 0xFFFFFFFF) + nanos)
+        return to_int32(31 * hash_long(millis) + nanos)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read timestamps as microseconds."""
