@@ -45,7 +45,10 @@ _OLD_MARKS = {
 ASSIGNED, UNASSIGNED = 0, 1
 _LEAST_SPLIT_BYTES = 22
 _SPLIT_VERSION = 0
-_SHOWN = ("topic", "partition", "offset", "stopping_offset")
+_SHOWN = (
+    ("topic", "<topic"), ("partition", ">partition"), ("offset", ">offset"),
+    ("stopping_offset", ">stops at"),
+)  # fmt: skip
 
 
 def parse_offset(text: str) -> Offset:

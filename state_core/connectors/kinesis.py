@@ -66,7 +66,11 @@ class KinesisShard(KeptBytes, ShownFields):
     """
 
     kind: ClassVar[str] = "kinesis"
-    shown = ("stream", "split_id", "starts", "sequence_number", "timestamp_ms", "read")
+    shown = (
+        ("stream", "<stream"), ("split_id", "<shard"), ("starts", "<starts"),
+        ("sequence_number", "<sequence number"), ("timestamp_ms", ">time in ms"),
+        ("read", "<read to its end"),
+    )  # fmt: skip
 
     version: int | None
     stream: str

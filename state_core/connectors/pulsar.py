@@ -44,7 +44,10 @@ class PulsarSplit(KeptBytes, ShownFields):
     """
 
     kind: ClassVar[str] = "pulsar"
-    shown = ("topic", "partition", "message_id", "stops", "transaction")
+    shown = (
+        ("topic", "<topic"), ("partition", ">partition"), ("message_id", "<last message"),
+        ("stops", "<stops by"), ("transaction", "<transaction"),
+    )  # fmt: skip
 
     version: int
     topic: str

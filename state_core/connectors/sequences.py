@@ -16,10 +16,15 @@ from statelake.state_core.serializers.composite.structs import ObjectSerializer
 from statelake.state_core.serializers.operators.sinks import UtfSerializer
 
 _VERSION = 1
-_FIELDS = ("split_id", "next_number", "last_number")
-_KINDS = (UtfSerializer(), LongSerializer(), LongSerializer())
 # the bytes of a split, and of an enumerator's state
-_SPLIT = ObjectSerializer("NumberSequenceSplit", list(zip(_FIELDS, _KINDS, strict=True)))
+_SPLIT = ObjectSerializer(
+    "NumberSequenceSplit",
+    [
+        ("split_id", UtfSerializer()),
+        ("next_number", LongSerializer()),
+        ("last_number", LongSerializer()),
+    ],
+)
 _PENDING = ListSerializer(_SPLIT)
 
 
@@ -35,7 +40,7 @@ class SequenceSplit(ShownFields):
 
     kind: ClassVar[str] = "sequence"
     version: ClassVar[int] = _VERSION
-    shown = _FIELDS
+    shown = (("split_id", "<split"), ("next_number", ">next"), ("last_number", ">last"))
 
     split_id: str
     next_number: int

@@ -42,15 +42,15 @@ class ShownFields:
     """A split whose content is some of its attributes.
 
     Attributes:
-        shown: Their names.
+        shown: Their names, and the heads of their columns.
     """
 
     __slots__ = ()
-    shown: ClassVar[tuple[str, ...]]
+    shown: ClassVar[tuple[tuple[str, str], ...]]
 
     def columns(self) -> dict[str, object]:
         """Return its content by name."""
-        return {name: getattr(self, name) for name in self.shown}
+        return {name: getattr(self, name) for name, _ in self.shown}
 
 
 Value = TypeVar("Value", bound=Encodable)

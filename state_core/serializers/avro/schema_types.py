@@ -31,7 +31,7 @@ from statelake.state_core.serializers.framework.columns import (
     null_rows,
     written_rows,
 )
-from statelake.state_core.serializers.framework.layouts import NOTHING, Part, choice, fixed
+from statelake.state_core.serializers.framework.layouts import NOTHING, ByteLayout, choice, fixed
 from statelake.state_core.serializers.framework.whole_values import reads_whole
 
 _INT = IntSerializer()
@@ -120,7 +120,7 @@ class AvroFixed(TypeSerializer):
         self.size = size
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """The bytes."""
         return fixed(self.size)
 
@@ -184,7 +184,7 @@ class AvroOptional(TypeSerializer):
         self.arrow_type = value.arrow_type
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """The index of a branch, then the value or nothing."""
         branches = (NOTHING, self.value) if self.null_index == 0 else (self.value, NOTHING)
         return choice(branches, width=4)
@@ -235,7 +235,7 @@ class AvroUnion(TypeSerializer):
         return f"union<{', '.join(branch.name for branch in self.branches)}>"
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """The index of a branch, then its value."""
         return choice(self.branches, width=4)
 

@@ -63,7 +63,7 @@ from statelake.state_core.serializers.framework.compatibility import (
     incompatible,
     migrate,
 )
-from statelake.state_core.serializers.framework.layouts import Part
+from statelake.state_core.serializers.framework.layouts import ByteLayout
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import register
 
@@ -191,7 +191,7 @@ class AvroSerializer(TypeSerializer):
         }
 
     @property
-    def byte_layout(self) -> Part | None:
+    def byte_layout(self) -> ByteLayout | None:
         """The layout of the schema's value; None if the schema contains itself."""
         return None if self.recursive else self.value
 

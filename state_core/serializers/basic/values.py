@@ -19,7 +19,7 @@ from statelake.state_core.serializers.basic.numbers import NUMBERS, DoubleSerial
 from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer, named, to_int32
 from statelake.state_core.serializers.framework.columns import Cursor
-from statelake.state_core.serializers.framework.layouts import Part, fixed
+from statelake.state_core.serializers.framework.layouts import ByteLayout, fixed
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
@@ -85,7 +85,7 @@ class ConstantSerializer(TypeSerializer):
         return len(self.content)
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """The constant."""
         return fixed(len(self.content))
 

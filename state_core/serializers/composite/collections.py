@@ -30,7 +30,7 @@ from statelake.state_core.serializers.framework.columns import (
     validity,
     written_rows,
 )
-from statelake.state_core.serializers.framework.layouts import Part, repeat, sequence, when
+from statelake.state_core.serializers.framework.layouts import ByteLayout, repeat, sequence, when
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
@@ -206,7 +206,7 @@ class ListSerializer(TypeSerializer):
         self.arrow_type = pa.list_(element.arrow_type)
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """A count of elements."""
         return repeat(self.element)
 
@@ -386,11 +386,11 @@ class MapSerializer(TypeSerializer):
         return to_int32(sum(codes))
 
     @property
-    def _entry(self) -> Part:
+    def _entry(self) -> ByteLayout:
         return sequence(self.key, when(self.value) if self.null_flags else self.value)
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """A count of entries."""
         return repeat(self._entry)
 

@@ -41,7 +41,7 @@ from statelake.state_core.serializers.framework.compatibility import (
     as_is,
     incompatible,
 )
-from statelake.state_core.serializers.framework.layouts import Part, either, fixed
+from statelake.state_core.serializers.framework.layouts import ByteLayout, either, fixed
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
@@ -72,7 +72,7 @@ class NullableSerializer(TypeSerializer):
         self.length = 1 + value.length if padding and value.length > 0 else VARIABLE
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """A flag, then padding or the value."""
         sides = (fixed(self.padding), self.value)
         return either(*sides) if self.null_flag else either(*reversed(sides))
@@ -156,7 +156,7 @@ class EitherSerializer(TypeSerializer):
         self.arrow_type = pa.struct(list(map(pa.field, self.labels, kinds)))
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """A flag, then one of two values."""
         return either(self.left, self.right)
 

@@ -37,7 +37,7 @@ from statelake.state_core.serializers.framework.columns import (
     struct_array,
     written_rows,
 )
-from statelake.state_core.serializers.framework.layouts import Part, masked, sequence
+from statelake.state_core.serializers.framework.layouts import ByteLayout, masked, sequence
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
@@ -79,7 +79,7 @@ class StructSerializer(TypeSerializer):
         return super().min_length
 
     @property
-    def byte_layout(self) -> Part | None:
+    def byte_layout(self) -> ByteLayout | None:
         """The fields."""
         return sequence(*self.parts)
 
@@ -248,7 +248,7 @@ class RowSerializer(StructSerializer):
         self.mask_bytes = (self.bits + 7) // 8
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """The mask, then the fields that are not null."""
         return masked(self.parts, self.leading)
 

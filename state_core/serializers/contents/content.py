@@ -12,7 +12,7 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
-from statelake.state_core.serializers.framework.layouts import Part
+from statelake.state_core.serializers.framework.layouts import ByteLayout
 
 
 class UnfitError(Exception):
@@ -68,7 +68,7 @@ class ContentSerializer(TypeSerializer):
         self.self_delimiting = inner.self_delimiting
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """The layout of what it wraps."""
         return self.inner
 

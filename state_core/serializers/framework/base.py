@@ -42,7 +42,7 @@ from statelake.state_core.serializers.framework.compatibility import (
     incompatible,
     unknown,
 )
-from statelake.state_core.serializers.framework.layouts import Part, fixed
+from statelake.state_core.serializers.framework.layouts import ByteLayout, fixed
 
 __all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot", "named", "to_int32"]
 
@@ -125,7 +125,7 @@ class TypeSerializer(ABC):
         return 1 if layout is None else layout.min_length
 
     @property
-    def byte_layout(self) -> Part | None:
+    def byte_layout(self) -> ByteLayout | None:
         """How a value's bytes follow each other; by default the bytes of a fixed length.
 
         None if no program of `kernels.skip` can walk them.

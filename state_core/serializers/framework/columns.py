@@ -29,7 +29,7 @@ _BITS = {2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
 
 def equal_rows(first: pa.Array, second: pa.Array) -> BoolArray:
     """Return which rows are equal in two columns of one type."""
-    valid, valid_too = _held(first), _held(second)
+    valid, valid_too = ~null_rows(first), ~null_rows(second)
     same: BoolArray = valid == valid_too
     both = valid & valid_too
     if not both.any():
@@ -69,14 +69,7 @@ def odd_nans(values: pa.Array) -> BoolArray:
         if marked.any():
             before, bounds = np.concatenate(([0], np.cumsum(marked))), list_offsets(values)
             odd = before[bounds[1:]] > before[bounds[:-1]]
-    return odd & _held(values) if odd.any() else odd
-
-
-def _held(values: pa.Array) -> BoolArray:
-    if values.null_count == 0:
-        return np.ones(len(values), np.bool_)
-    valid: BoolArray = np.asarray(values.is_valid())
-    return valid
+    return odd & ~null_rows(values) if odd.any() else odd
 
 
 def _equal_lists(first: pa.Array, second: pa.Array, both: BoolArray) -> BoolArray:

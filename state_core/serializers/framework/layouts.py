@@ -20,7 +20,7 @@ from statelake.state_core.kernels import skip
 Program: TypeAlias = tuple[int, ...]
 
 
-class Part(Protocol):
+class ByteLayout(Protocol):
     """What values consist of: a serializer, or a word."""
 
     @property
@@ -39,7 +39,7 @@ class Part(Protocol):
 class Sequenced:
     """Values one behind the other, without anything between them."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ByteLayout, ...]
     self_delimiting: ClassVar[bool] = True
 
     @property
@@ -59,7 +59,7 @@ class Word:
 
     numbers: Program
     min_length: int
-    bodies: tuple[Part, ...] = ()
+    bodies: tuple[ByteLayout, ...] = ()
     self_delimiting: ClassVar[bool] = True
 
     def skip_program(self) -> Program | None:
@@ -71,7 +71,7 @@ class Word:
         return (*self.numbers, *map(len, programs), *words)
 
 
-def _programs(parts: Sequence[Part]) -> list[Program] | None:
+def _programs(parts: Sequence[ByteLayout]) -> list[Program] | None:
     """Return the programs of all parts; None if one has none."""
     programs = []
     for part in parts:
@@ -82,7 +82,7 @@ def _programs(parts: Sequence[Part]) -> list[Program] | None:
     return programs
 
 
-def sequence(*parts: Part) -> Part:
+def sequence(*parts: ByteLayout) -> ByteLayout:
     """Return the layout of values one behind the other."""
     return parts[0] if len(parts) == 1 else Sequenced(parts)
 
@@ -93,32 +93,32 @@ BIG_INTEGER = Word((skip.BIGINT,), 4)
 BIG_DECIMAL = Word((skip.BIGDEC,), 4)
 
 
-def fixed(size: int) -> Part:
+def fixed(size: int) -> ByteLayout:
     """Return the layout of so many bytes."""
     return Word((skip.FIXED, size), size) if size else NOTHING
 
 
-def sized(width: int = 1, least: int = 0) -> Part:
+def sized(width: int = 1, least: int = 0) -> ByteLayout:
     """Return the layout of an i32 count and as many elements of that width, but `least` bytes."""
     return Word((skip.SIZED, width), 4 + least)
 
 
-def repeat(*parts: Part) -> Part:
+def repeat(*parts: ByteLayout) -> ByteLayout:
     """Return the layout of an i32 count, and as many elements of these parts."""
     return Word((skip.REPEAT,), 4, (sequence(*parts),))
 
 
-def when(part: Part) -> Part:
+def when(part: ByteLayout) -> ByteLayout:
     """Return the layout of a flag, and of a value unless the flag is set."""
     return Word((skip.WHEN, 0), 1, (part,))
 
 
-def either(if_true: Part, if_false: Part) -> Part:
+def either(if_true: ByteLayout, if_false: ByteLayout) -> ByteLayout:
     """Return the layout of a flag, and of a value of one of two types."""
     return Word((skip.EITHER,), 1, (if_true, if_false))
 
 
-def masked(fields: Sequence[Part], leading: int) -> Part:
+def masked(fields: Sequence[ByteLayout], leading: int) -> ByteLayout:
     """Return the layout of a bit mask, and of the fields whose bit is not set.
 
     Args:
@@ -129,7 +129,9 @@ def masked(fields: Sequence[Part], leading: int) -> Part:
     return Word((skip.MASKED, len(fields), leading), size, tuple(fields))
 
 
-def choice(parts: Sequence[Part], padding: int | None = None, *, width: int = 1) -> Part:
+def choice(
+    parts: Sequence[ByteLayout], padding: int | None = None, *, width: int = 1
+) -> ByteLayout:
     """Return the layout of the number of a type, and of a value of that type.
 
     Args:
@@ -140,7 +142,7 @@ def choice(parts: Sequence[Part], padding: int | None = None, *, width: int = 1)
     return _choice(width, 0, parts, padding)
 
 
-def prefix(parts: Sequence[Part], padding: int | None) -> Part:
+def prefix(parts: Sequence[ByteLayout], padding: int | None) -> ByteLayout:
     """Return the layout of the number of fields as an i32, and of as many of the fields.
 
     Args:
@@ -150,11 +152,13 @@ def prefix(parts: Sequence[Part], padding: int | None) -> Part:
     return _choice(4, 1, parts, padding)
 
 
-def _choice(width: int, is_prefix: int, parts: Sequence[Part], padding: int | None) -> Part:
+def _choice(
+    width: int, is_prefix: int, parts: Sequence[ByteLayout], padding: int | None
+) -> ByteLayout:
     behind_null = -1 if padding is None else padding
     return Word((skip.CHOICE, width, is_prefix, behind_null, len(parts)), width, tuple(parts))
 
 
-def marked(part: Part) -> Part:
+def marked(part: ByteLayout) -> ByteLayout:
     """Return the layout of a value that begins with an i32, the least of which is null."""
     return Word((skip.MARKED,), 4, (part,))

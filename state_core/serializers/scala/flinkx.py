@@ -43,7 +43,7 @@ from statelake.state_core.serializers.framework.columns import (
     require_values,
     written_rows,
 )
-from statelake.state_core.serializers.framework.layouts import Part, marked, prefix
+from statelake.state_core.serializers.framework.layouts import ByteLayout, marked, prefix
 from statelake.state_core.serializers.scala.serializers import (
     TUPLE,
     CaseClassSerializer,
@@ -79,7 +79,7 @@ class CountedClassSerializer(CaseClassSerializer):
         return 4 + self.padding if self.padding else VARIABLE
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """The number of fields, and as many of them; or padding."""
         return prefix(self.parts, self.padding if self.current else None)
 
@@ -107,13 +107,17 @@ class CountedClassSerializer(CaseClassSerializer):
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code of the next case class, from the bytes of its fields."""
-        if source.read_int() != len(self.fields):
+        if self._is_hashed and source.read_int() != len(self.fields):
             raise source.fault(f"a {self.case_class} without all its fields")
         return super().hash_code_at(source)
 
+    @property
+    def _is_hashed(self) -> bool:
+        return self.current and TUPLE.fullmatch(self.case_class) is not None
+
     def _combined(self, codes: Iterable[int]) -> int:
         """Return the hash code of a Scala tuple; raise for a case class with its own."""
-        if not self.current or not TUPLE.fullmatch(self.case_class):
+        if not self._is_hashed:
             return TypeSerializer.hash_code(self, None)
         return product_hash([*codes], StringSerializer().hash_code(f"Tuple{len(self.fields)}"))
 
@@ -260,7 +264,7 @@ class MappedSerializer(TypeSerializer):
         return self.value.wire_length
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """The layout of the other type."""
         return self.value
 
@@ -301,7 +305,7 @@ class MarkedSerializer(MappedSerializer):
         super().__init__(value, name or value.name)
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """The mark of null, or the value."""
         return marked(self.value)
 

@@ -40,7 +40,7 @@ from statelake.state_core.serializers.framework.columns import (
     require_values,
     struct_array,
 )
-from statelake.state_core.serializers.framework.layouts import Part, choice
+from statelake.state_core.serializers.framework.layouts import ByteLayout, choice
 
 MOST = 128  # types: the number is a signed byte
 TYPE = "type"
@@ -98,7 +98,7 @@ class SealedSerializer(TypeSerializer):
         return VARIABLE if same == VARIABLE else 1 + same
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """The number of a type, then a value of that type."""
         return choice([*self.parts.values()], None if self.null is None else 0)
 

@@ -10,8 +10,11 @@ Source: `RowDataSerializer`, `BinaryRowDataSerializer`, `ArrayDataSerializer` an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from typing import ClassVar
+
+from typing_extensions import Self
 
 from statelake.state_core.errors import EncodeError, IncompatibleError
 from statelake.state_core.files.java_stream import read_java_stream, write_java_stream
@@ -245,10 +248,18 @@ class BinaryRowDataSerializerSnapshot(NumbersSnapshot):
 
 
 class _CollectionSnapshot(TypeSerializerSnapshot):
-    """A snapshot of logical types and then of their serializers, all as Java streams."""
+    """A snapshot of logical types and then of their serializers, all as Java streams.
+
+    Attributes:
+        label: The name of the serializer's type.
+        collection: The class of the logical type.
+        parts: The names of the types in it.
+    """
 
     versions = range(1, 4)
-    parts: tuple[str, ...] = ()
+    label: ClassVar[str]
+    collection: ClassVar[Callable[..., LogicalType]]
+    parts: ClassVar[tuple[str, ...]]
 
     def __init__(self) -> None:
         self.types: tuple[WrittenType, ...] = ()
@@ -270,25 +281,27 @@ class _CollectionSnapshot(TypeSerializerSnapshot):
         for stream in (*(type_.stream for type_ in self.types), *self.serializers):
             out.write_bytes(stream)
 
-    def fill(self, *types: LogicalType) -> None:
-        """Set these types, with the streams that Flink 2.3.0 writes."""
-        self.types = tuple(WrittenType.of(type_) for type_ in types)
-        self.serializers = tuple(write_java_stream(java_serializer_of(type_)) for type_ in types)
+    @classmethod
+    def of(cls, *types: LogicalType) -> Self:
+        """Return the snapshot of collections of these types, with the streams of Flink 2.3.0.
 
-    @property
-    def whole(self) -> LogicalType:
-        """The type of the collection."""
-        raise NotImplementedError
+        Raises:
+            EncodeError: A type can't be written here.
+        """
+        snapshot = cls()
+        snapshot.types = tuple(WrittenType.of(type_) for type_ in types)
+        streams = (write_java_stream(java_serializer_of(type_)) for type_ in types)
+        snapshot.serializers = tuple(streams)
+        return snapshot
 
     @property
     def type_name(self) -> str:
         """`ArrayData<INT>`, `MapData<INT, BIGINT>`."""
-        kind = "ArrayData" if len(self.parts) == 1 else "MapData"
-        return f"{kind}<{', '.join(str(type_.type) for type_ in self.types)}>"
+        return f"{self.label}<{', '.join(str(type_.type) for type_ in self.types)}>"
 
     def restore_serializer(self) -> TypeSerializer:
         """Return the serializer of these types; one of bytes if a type is not known."""
-        section = section_format(self.whole)
+        section = section_format(type(self).collection(*(type_.type for type_ in self.types)))
         name = self.type_name
         return BinarySerializer(name) if section is None else SectionSerializer(section, name)
 
@@ -305,23 +318,8 @@ class ArrayDataSerializerSnapshot(_CollectionSnapshot):
     """`ArrayDataSerializer$ArrayDataSerializerSnapshot`: the element's type and serializer."""
 
     java_class = f"{TYPEUTILS}ArrayDataSerializer$ArrayDataSerializerSnapshot"
+    label, collection = "ArrayData", ArrayType
     parts = ("[]",)
-
-    @classmethod
-    def of(cls, element: LogicalType) -> ArrayDataSerializerSnapshot:
-        """Return the snapshot of arrays with elements of this type.
-
-        Raises:
-            EncodeError: The type can't be written here.
-        """
-        snapshot = cls()
-        snapshot.fill(element)
-        return snapshot
-
-    @property
-    def whole(self) -> LogicalType:
-        """ARRAY of the element."""
-        return ArrayType(self.types[0].type)
 
 
 @register
@@ -329,23 +327,8 @@ class MapDataSerializerSnapshot(_CollectionSnapshot):
     """`MapDataSerializer$MapDataSerializerSnapshot`: types and serializers of key and value."""
 
     java_class = f"{TYPEUTILS}MapDataSerializer$MapDataSerializerSnapshot"
+    label, collection = "MapData", MapType
     parts = ("key", "value")
-
-    @classmethod
-    def of(cls, key: LogicalType, value: LogicalType) -> MapDataSerializerSnapshot:
-        """Return the snapshot of maps with keys and values of these types.
-
-        Raises:
-            EncodeError: A type can't be written here.
-        """
-        snapshot = cls()
-        snapshot.fill(key, value)
-        return snapshot
-
-    @property
-    def whole(self) -> LogicalType:
-        """MAP of both."""
-        return MapType(self.types[0].type, self.types[1].type)
 
 
 # --------------------------------------------------------------------------- by logical type

@@ -34,7 +34,7 @@ from statelake.state_core.serializers.framework.compatibility import (
     incompatible,
     unknown,
 )
-from statelake.state_core.serializers.framework.layouts import Part, repeat
+from statelake.state_core.serializers.framework.layouts import ByteLayout, repeat
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import (
@@ -92,7 +92,7 @@ class LinkedListSerializer(TypeSerializer):
                 self.element.write(element, out)
 
     @property
-    def byte_layout(self) -> Part | None:
+    def byte_layout(self) -> ByteLayout | None:
         """A count of elements; None with a mask, which no program walks."""
         return None if self.with_mask else repeat(self.element)
 

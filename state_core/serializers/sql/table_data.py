@@ -42,7 +42,7 @@ from statelake.state_core.serializers.framework.compatibility import (
     as_is,
     incompatible,
 )
-from statelake.state_core.serializers.framework.layouts import Part, fixed, sized
+from statelake.state_core.serializers.framework.layouts import ByteLayout, fixed, sized
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import composite_snapshot, simple_snapshot
 from statelake.state_core.serializers.sql.binary.columns import (
@@ -133,7 +133,7 @@ class DecimalDataSerializer(TypeSerializer):
         return 8 if self.small else VARIABLE
 
     @property
-    def byte_layout(self) -> Part:
+    def byte_layout(self) -> ByteLayout:
         """An i64, or a length and that many bytes, of which there is one."""
         return fixed(8) if self.small else sized(least=1)
 
