@@ -57,16 +57,19 @@ class StructSerializer(TypeSerializer):
         names: The names of the fields in Flink.
         fields: Each field's column, which has another name if two differ only in their case, and
             its serializer.
-        parts: The serializers.
     """
 
     def __init__(self, fields: list[tuple[str, TypeSerializer]]) -> None:
         self.names = tuple(name for name, _ in fields)
         check_names(self.names, "a field")
         kinds = [serializer for _, serializer in fields]
-        self.parts = tuple(kinds)
         self.fields = list(zip(column_names(self.names), kinds, strict=True))
         self.arrow_type = struct_of(self.names, (kind.arrow_type for kind in kinds))
+
+    @property
+    def parts(self) -> tuple[TypeSerializer, ...]:
+        """The serializers of the fields."""
+        return tuple(serializer for _, serializer in self.fields)
 
     @property
     def part_names(self) -> str:
