@@ -30,7 +30,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 
-from statelake.state_core.connectors.versioned import read_exactly
+from statelake.state_core.connectors.versioned import KeptBytes, read_exactly
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.java_stream import JavaArray, JavaObject, read_java_stream
 from statelake.state_core.files.wire import DataInput, DataOutput
@@ -86,8 +86,7 @@ class CdcSplit:
         out.write_bytes(self.head)
         out.write_boolean(self.place is not None)
         if self.place is not None:
-            out.write_int(len(self.place))
-            out.write_bytes(self.place)
+            out.write_sized(self.place)
         out.write_bytes(self.tail)
         return out.to_bytes()
 
@@ -328,7 +327,7 @@ def read_cdc_split(version: int, data: bytes) -> CdcSplit | None:
 
 
 @dataclass(frozen=True, slots=True)
-class CdcEnumerator:
+class CdcEnumerator(KeptBytes):
     """The state of the enumerator.
 
     Attributes:
@@ -354,10 +353,6 @@ class CdcEnumerator:
     table_in_work: str | None
     log_assigned: bool | None
     data: bytes
-
-    def encode(self) -> bytes:
-        """Return its bytes."""
-        return self.data
 
     def details(self) -> dict[str, object]:
         """Return what it knows beside splits, by name."""

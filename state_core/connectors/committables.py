@@ -31,19 +31,18 @@ Source: `IcebergFilesCommitter`, `DeltaManifestsSerializer`, `IcebergCommittable
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 from statelake.state_core.connectors.versioned import read_versioned
 from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.contents.avro_messages import read_avro
 
 Row = dict[str, Any]
 
 ICEBERG_STATE = "iceberg-files-committer-state"
 PAIMON_VERSIONS = (3, 4, 5)
 _AVRO_MAGIC = b"\xc2\x01"
-_AVRO_DEPTH = 16
 _CONTENTS = {None: "data", 0: "data", 1: "deletes"}
 _DELTA_MAGIC = 0x1E765C80
 _PAIMON_MESSAGES = range(3, 14)
@@ -97,11 +96,7 @@ def _manifest(data: bytes) -> Row:
     source = DataInput(data)
     if source.read_bytes(len(_AVRO_MAGIC)) != _AVRO_MAGIC:
         raise source.fault("no manifest of Iceberg")
-    try:
-        schema = json.loads(source.read_utf())
-    except (ValueError, RecursionError):
-        raise source.fault("a schema of Avro that is no JSON") from None
-    found = _Avro(source).read(schema)
+    found = read_avro(source.read_utf(), source)
     if not isinstance(found, dict) or not isinstance(found.get("manifest_path"), str):
         raise source.fault("a manifest without a path")
     if source.remaining:
@@ -111,74 +106,6 @@ def _manifest(data: bytes) -> Row:
         "manifest_bytes": found.get("manifest_length"), "files": found.get("added_files_count"),
         "rows": found.get("added_rows_count"),
     }  # fmt: skip
-
-
-class _Avro:
-    """Reads a value in Avro's binary encoding, by its schema."""
-
-    def __init__(self, source: DataInput) -> None:
-        self.source = source
-        self.named: dict[str, Any] = {}
-
-    def read(self, schema: Any, depth: int = 0) -> Any:
-        source = self.source
-        if depth > _AVRO_DEPTH:
-            raise source.fault("a schema of Avro that is too deep")
-        if isinstance(schema, list):
-            branch = self._long()
-            if not 0 <= branch < len(schema):
-                raise source.fault(f"branch {branch} of {len(schema)}")
-            return self.read(schema[branch], depth + 1)
-        kind = schema.get("type") if isinstance(schema, dict) else schema
-        if isinstance(kind, dict | list):
-            return self.read(kind, depth + 1)
-        if kind in self.named and not isinstance(schema, dict):
-            return self.read(self.named[kind], depth + 1)
-        if kind == "null":
-            return None
-        if kind == "boolean":
-            return source.read_boolean()
-        if kind in ("int", "long"):
-            return self._long()
-        if kind in ("float", "double"):
-            return source.read_bytes(4 if kind == "float" else 8)
-        if kind in ("string", "bytes"):
-            data = source.read_bytes(self._long())
-            return data.decode("utf-8", "replace") if kind == "string" else data
-        if kind == "fixed" and isinstance(schema.get("size"), int):
-            return source.read_bytes(schema["size"])
-        if kind == "array":
-            return [self.read(schema.get("items"), depth + 1) for _ in self._blocks()]
-        if kind == "record" and isinstance(schema.get("fields"), list):
-            self.named[str(schema.get("name"))] = schema
-            return {
-                str(field.get("name")): self.read(field.get("type"), depth + 1)
-                for field in schema["fields"]
-                if isinstance(field, dict)
-            }
-        raise source.fault("a type of Avro that no manifest has")
-
-    def _blocks(self) -> Iterator[None]:
-        """Yield for each item; more of them than bytes are left is refused."""
-        while count := self._long():
-            if count < 0:
-                count = -count
-                self._long()
-            if count > self.source.remaining:
-                raise self.source.fault(f"{count} items of an array")
-            for _ in range(count):
-                yield None
-
-    def _long(self) -> int:
-        shift = number = 0
-        while True:
-            byte = self.source.read_unsigned_byte()
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return (number >> 1) ^ -(number & 1)
-            if shift > 63:
-                raise self.source.fault("a number of Avro that is too long")
 
 
 def read_paimon(version: int, source: DataInput) -> list[Row]:

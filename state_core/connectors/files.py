@@ -2,11 +2,8 @@
 
 ::
 
-    split, version 1     UTF id, path, i64 offset, length, modification time, size of the file;
-                         i32 n, n * UTF host; boolean, then i64 position, i64 records to skip
     pending, version 1   all little-endian: i32 0xDEADBEEF, i32 version of splits, i32 n, i32 m,
                          n * (i32 length, split), m * (i32 length, path as UTF-8)
-    path                 boolean; scheme, user, host, i32 port, path, query, fragment
 
 A position is that of the reader within the file: it resumes there, and skips a number of records.
 
@@ -17,17 +14,47 @@ Source: `FileSourceSplitSerializer` and `PendingSplitsCheckpointSerializer` in
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import ClassVar
 
-from statelake.state_core.connectors.versioned import read_exactly
-from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.connectors.versioned import encoded, reader_of
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.basic.numbers import IntSerializer, LongSerializer
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.composite.collections import ListSerializer
+from statelake.state_core.serializers.composite.optionals import NullableSerializer
+from statelake.state_core.serializers.composite.structs import ObjectSerializer, TupleSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.operators.sinks import UtfSerializer
 
 _VERSION = 1
 _MAGIC = 0xDEADBEEF
 _HEAD = struct.Struct("<IIII")
 _LENGTH = struct.Struct("<I")
 _NO_PORT = _NO_POSITION = -1
+
+
+def _optional(value: TypeSerializer) -> TypeSerializer:
+    return NullableSerializer(value, null_flag=False)
+
+
+# the bytes of a path, and of a split of version 1
+_UTF, _LONG, _TEXT = UtfSerializer(), LongSerializer(), _optional(StringSerializer())
+_PATH = ObjectSerializer(
+    "Path",
+    [
+        ("scheme", _TEXT), ("user", _TEXT), ("host", _TEXT), ("port", IntSerializer()),
+        ("path", _TEXT), ("query", _TEXT), ("fragment", _TEXT),
+    ],
+)  # fmt: skip
+_SPLIT = ObjectSerializer(
+    "FileSourceSplit",
+    [
+        ("split_id", _UTF), ("path", _optional(_PATH)),
+        ("start", _LONG), ("length", _LONG), ("modified", _LONG), ("size", _LONG),
+        ("hosts", ListSerializer(_UTF)), ("position", _optional(TupleSerializer([_LONG, _LONG]))),
+    ],
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +108,9 @@ class FileSplit:
 
     def encode(self) -> bytes:
         """Return the bytes of version 1."""
-        out = DataOutput()
-        out.write_utf(self.split_id)
-        _write_path(self.path, out)
-        for number in (self.start, self.length, self.modified, self.size):
-            out.write_long(number)
-        out.write_int(len(self.hosts))
-        for host in self.hosts:
-            out.write_utf(host)
-        out.write_boolean(self.position is not None)
-        for number in self.position or ():
-            out.write_long(number)
-        return out.to_bytes()
+        path = None if self.path is None else astuple(self.path)
+        numbers = self.start, self.length, self.modified, self.size
+        return encoded(_SPLIT, (self.split_id, path, *numbers, list(self.hosts), self.position))
 
     def columns(self) -> dict[str, object]:
         """Return its content by name."""
@@ -105,50 +123,22 @@ class FileSplit:
         }  # fmt: skip
 
 
-def read_file_split(version: int, data: bytes) -> FileSplit | None:
-    """Return a split of the file source; None if the bytes are not one."""
-    return read_exactly(_read_split, data) if version == _VERSION else None
+def _read_split(_: int, source: DataInput) -> FileSplit:
+    split = _SPLIT.read(source)
+    path = split["path"]
+    position = split["position"]
+    return FileSplit(
+        **split
+        | {
+            "path": None if path is None else FilePath(**path),
+            "hosts": tuple(split["hosts"]),
+            "position": None if position is None else tuple(position.values()),
+        }
+    )
 
 
-def _read_split(source: DataInput) -> FileSplit:
-    split_id, path = source.read_utf(), _read_path(source)
-    start, length, modified, size = source.read_longs(4)
-    hosts = tuple(source.read_utf() for _ in range(source.read_count("hosts", 2)))
-    position = None
-    if source.read_boolean():
-        at, skipped = source.read_longs(2)
-        position = at, skipped
-    return FileSplit(split_id, path, start, length, modified, size, hosts, position)
-
-
-def _read_path(source: DataInput) -> FilePath | None:
-    if not source.read_boolean():
-        return None
-    scheme, user, host = (_read_nullable(source) for _ in range(3))
-    port = source.read_int()
-    path, query, fragment = (_read_nullable(source) for _ in range(3))
-    return FilePath(scheme, user, host, port, path, query, fragment)
-
-
-def _read_nullable(source: DataInput) -> str | None:
-    return source.read_string() if source.read_boolean() else None
-
-
-def _write_path(path: FilePath | None, out: DataOutput) -> None:
-    out.write_boolean(path is not None)
-    if path is None:
-        return
-    for text in (path.scheme, path.user, path.host):
-        _write_nullable(text, out)
-    out.write_int(path.port)
-    for text in (path.path, path.query, path.fragment):
-        _write_nullable(text, out)
-
-
-def _write_nullable(text: str | None, out: DataOutput) -> None:
-    out.write_boolean(text is not None)
-    if text is not None:
-        out.write_string(text)
+# reads a split of the file source
+read_file_split = reader_of((_VERSION,), _read_split)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +167,7 @@ class PendingFiles:
         return bytes(out)
 
 
-def read_pending_files(version: int, data: bytes) -> PendingFiles | None:
-    """Return the state of a file source's enumerator; None if the bytes are not one."""
-    return read_exactly(_read_pending, data) if version == _VERSION else None
-
-
-def _read_pending(source: DataInput) -> PendingFiles:
+def _read_pending(_: int, source: DataInput) -> PendingFiles:
     magic, version, splits, paths = _HEAD.unpack(source.read_bytes(_HEAD.size))
     if magic != _MAGIC or version != _VERSION or 4 * (splits + paths) > source.remaining:
         raise source.fault("no pending splits of files")
@@ -190,9 +175,13 @@ def _read_pending(source: DataInput) -> PendingFiles:
     for _ in range(splits + paths):
         (length,) = _LENGTH.unpack(source.read_bytes(_LENGTH.size))
         pieces.append(source.read_bytes(length))
-    read = [_read_split(DataInput(piece)) for piece in pieces[:splits]]
+    read = [_read_split(_VERSION, DataInput(piece)) for piece in pieces[:splits]]
     try:
         processed = tuple(piece.decode("utf-8") for piece in pieces[splits:])
     except UnicodeDecodeError:
         raise source.fault("a path that is no UTF-8") from None
     return PendingFiles(tuple(read), processed)
+
+
+# reads the state of a file source's enumerator
+read_pending_files = reader_of((_VERSION,), _read_pending)

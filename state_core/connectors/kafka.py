@@ -22,9 +22,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from statelake.state_core.connectors.versioned import read_exactly
+from statelake.state_core.connectors.versioned import ShownFields, read_exactly, reader_of
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.text import StringSerializer
+from statelake.state_core.serializers.kryo.wire import KryoInput, KryoVersion
 
 # the offset of the next record, or a word for the place where the broker begins
 Offset: TypeAlias = int | str
@@ -43,6 +45,10 @@ _OLD_MARKS = {
 ASSIGNED, UNASSIGNED = 0, 1
 _LEAST_SPLIT_BYTES = 22
 _SPLIT_VERSION = 0
+_SHOWN = (
+    ("topic", "<topic"), ("partition", ">partition"), ("offset", ">offset"),
+    ("stopping_offset", ">stops at"),
+)  # fmt: skip
 
 
 def parse_offset(text: str) -> Offset:
@@ -72,7 +78,7 @@ def _stored(offset: Offset, marks: dict[int, str]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaSplit:
+class KafkaSplit(ShownFields):
     """A partition, and the range to read.
 
     Attributes:
@@ -84,6 +90,7 @@ class KafkaSplit:
 
     kind: ClassVar[str] = "kafka"
     version: ClassVar[int] = _SPLIT_VERSION
+    shown = _SHOWN
 
     topic: str
     partition: int
@@ -99,13 +106,6 @@ class KafkaSplit:
             out.write_long(NO_OFFSET if offset is None else _stored(offset, _SPLIT_MARKS))
         return out.to_bytes()
 
-    def columns(self) -> dict[str, object]:
-        """Return its content by name."""
-        return {
-            "topic": self.topic, "partition": self.partition, "offset": self.offset,
-            "stopping_offset": self.stopping_offset,
-        }  # fmt: skip
-
 
 def _read_split(source: DataInput) -> KafkaSplit:
     topic, partition = source.read_utf(), source.read_int()
@@ -119,9 +119,8 @@ def _read_split(source: DataInput) -> KafkaSplit:
     return KafkaSplit(topic, partition, offset, stopping)
 
 
-def read_kafka_split(version: int, data: bytes) -> KafkaSplit | None:
-    """Return a split of the `KafkaSource`; None if the bytes are not one."""
-    return read_exactly(_read_split, data) if version == _SPLIT_VERSION else None
+# reads a split of the `KafkaSource`
+read_kafka_split = reader_of((_SPLIT_VERSION,), lambda _, source: _read_split(source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,7 @@ class KafkaEnumerator:
             out.write_int(_SPLIT_VERSION)
         for partition in self.partitions:
             if self.version == 3:
-                _write_sized(partition.split.encode(), out)
+                out.write_sized(partition.split.encode())
             else:
                 out.write_utf(partition.split.topic)
                 out.write_int(partition.split.partition)
@@ -187,21 +186,7 @@ class KafkaEnumerator:
             out.write_int(subtask)
             out.write_int(len(splits))
             for split in splits:
-                _write_sized(split.encode(), out)
-
-
-def _write_sized(data: bytes, out: DataOutput) -> None:
-    out.write_int(len(data))
-    out.write_bytes(data)
-
-
-def read_kafka_enumerator(version: int, data: bytes) -> KafkaEnumerator | None:
-    """Return an enumerator's state; None for other bytes, or of an unknown version."""
-    if version == 0:
-        return read_exactly(_read_assignments, data)
-    if version in (1, 2, 3):
-        return read_exactly(lambda source: _read_enumerator(version, source), data)
-    return None
+                out.write_sized(split.encode())
 
 
 def _read_sized_split(source: DataInput) -> KafkaSplit:
@@ -227,6 +212,8 @@ def _read_assignments(source: DataInput) -> KafkaEnumerator:
 
 
 def _read_enumerator(version: int, source: DataInput) -> KafkaEnumerator:
+    if version == 0:
+        return _read_assignments(source)
     least = {1: 6, 2: 10, 3: 8 + _LEAST_SPLIT_BYTES}[version]
     count = source.read_int()
     if version == 3:
@@ -247,8 +234,12 @@ def _read_enumerator(version: int, source: DataInput) -> KafkaEnumerator:
     return KafkaEnumerator(version, tuple(partitions), discovered)
 
 
+# reads an enumerator's state
+read_kafka_enumerator = reader_of(range(4), _read_enumerator)
+
+
 @dataclass(frozen=True, slots=True)
-class OldKafkaElement:
+class OldKafkaElement(ShownFields):
     """An element of the `FlinkKafkaConsumer`'s state.
 
     Attributes:
@@ -261,6 +252,7 @@ class OldKafkaElement:
     kind: ClassVar[str] = "kafka"
     version: ClassVar[None] = None
     stopping_offset: ClassVar[None] = None
+    shown = _SHOWN
 
     head: bytes
     topic: str
@@ -279,13 +271,6 @@ class OldKafkaElement:
             out.write_long(_stored(self.offset, _OLD_MARKS))
         return out.to_bytes()
 
-    def columns(self) -> dict[str, object]:
-        """Return its content by name."""
-        return {
-            "topic": self.topic, "partition": self.partition, "offset": self.offset,
-            "stopping_offset": None,
-        }  # fmt: skip
-
 
 def read_old_kafka_element(data: bytes) -> OldKafkaElement | None:
     """Return an element of the `FlinkKafkaConsumer`; None if the bytes are not one."""
@@ -297,14 +282,15 @@ def _read_old_element(source: DataInput, data: bytes) -> OldKafkaElement:
 
     The hash is that of both other fields, which identifies these bytes.
     """
-    source.read_varint()
-    if source.read_byte() != 1:
+    kryo = KryoInput(source, KryoVersion.FLINK_1)
+    kryo.varint()
+    if not kryo.boolean():
         raise source.fault("no new object of Kryo")
-    hash_code, partition = zigzag(source.read_varint()), zigzag(source.read_varint())
-    if source.read_byte() != 1:
+    hash_code, partition = kryo.zigzag(32), kryo.zigzag(32)
+    topic = kryo.string() if kryo.boolean() else None
+    if not topic:
         raise source.fault("no topic")
-    topic = read_kryo_ascii(source)
-    expected = (31 * _java_hash(topic) + partition) & 0xFFFFFFFF
+    expected = (31 * StringSerializer().hash_code(topic) + partition) & 0xFFFFFFFF
     if hash_code & 0xFFFFFFFF != expected or not 0 <= partition <= _GREATEST_PARTITION:
         raise source.fault("no topic and partition")
     head = data[: source.position]
@@ -316,39 +302,3 @@ def _read_old_element(source: DataInput, data: bytes) -> OldKafkaElement:
     if not -1 <= stored < GREATEST:  # the next one would be a mark, or no number of 64 bits
         raise source.fault(f"no offset: {stored}")
     return OldKafkaElement(head, topic, partition, stored + 1)
-
-
-def zigzag(value: int) -> int:
-    """Return the number that a zigzag code stands for."""
-    return (value >> 1) ^ -(value & 1)
-
-
-def _java_hash(text: str) -> int:
-    """Return `String.hashCode` of ASCII, modulo 2^32."""
-    code = 0
-    for char in text.encode("ascii"):
-        code = (31 * code + char) & 0xFFFFFFFF
-    return code
-
-
-def read_kryo_ascii(source: DataInput) -> str:
-    """Read a string of Kryo 2 that consists of ASCII, as the names of topics do.
-
-    With 2 to 63 characters the last one has its top bit set; other strings begin with their length
-    + 1: six bits in a first byte whose top bit is set, then seven in each.
-    """
-    first = source.read_unsigned_byte()
-    if not first & 0x80:
-        text = bytearray()
-        while not first & 0x80:
-            text.append(first)
-            first = source.read_unsigned_byte()
-        text.append(first & 0x7F)
-        return text.decode("ascii")
-    length = first & 0x3F
-    if first & 0x40:
-        length |= source.read_varint() << 6
-    raw = source.read_bytes(length - 1) if length else b""
-    if not raw or not raw.isascii():
-        raise source.fault("no name of a topic")
-    return raw.decode("ascii")

@@ -21,10 +21,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from statelake.state_core.connectors.kafka import read_kryo_ascii, zigzag
-from statelake.state_core.connectors.versioned import read_exactly
+from statelake.state_core.connectors.versioned import (
+    KeptBytes,
+    ShownFields,
+    read_exactly,
+    reader_of,
+)
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.kryo.wire import KryoInput, KryoVersion
 
 _SPLIT_VERSIONS, _ENUMERATOR_VERSIONS = (0, 1, 2), (0, 1)
 _POSITIONS = {
@@ -46,7 +51,7 @@ _MOVED_SPLITS, _MOVED_ENUMERATOR = 1, 1  # which all connectors from 5.0 on read
 
 
 @dataclass(frozen=True, slots=True)
-class KinesisShard:
+class KinesisShard(KeptBytes, ShownFields):
     """A shard, and where it is read from.
 
     Attributes:
@@ -56,11 +61,16 @@ class KinesisShard:
         starts: The kind of the position, in small letters.
         sequence_number: The last record that was read; None before the first.
         timestamp_ms: The time from which it is read; None if it is another position.
-        finished: Whether it is read to its end.
+        read: Whether it is read to its end.
         data: Its bytes.
     """
 
     kind: ClassVar[str] = "kinesis"
+    shown = (
+        ("stream", "<stream"), ("split_id", "<shard"), ("starts", "<starts"),
+        ("sequence_number", "<sequence number"), ("timestamp_ms", ">time in ms"),
+        ("read", "<read to its end"),
+    )  # fmt: skip
 
     version: int | None
     stream: str
@@ -68,27 +78,8 @@ class KinesisShard:
     starts: str
     sequence_number: str | None
     timestamp_ms: int | None
-    finished: bool
+    read: bool
     data: bytes
-
-    def encode(self) -> bytes:
-        """Return its bytes."""
-        return self.data
-
-    def columns(self) -> dict[str, object]:
-        """Return its content by name."""
-        return {
-            "stream": self.stream, "split_id": self.split_id, "starts": self.starts,
-            "sequence_number": self.sequence_number, "timestamp_ms": self.timestamp_ms,
-            "read": self.finished,
-        }  # fmt: skip
-
-
-def read_kinesis_split(version: int, data: bytes) -> KinesisShard | None:
-    """Return a split of the `KinesisStreamsSource`; None if the bytes are not one."""
-    if version not in _SPLIT_VERSIONS:
-        return None
-    return read_exactly(lambda source: _read_split(version, source), data)
 
 
 def _read_split(version: int, source: DataInput) -> KinesisShard:
@@ -111,6 +102,10 @@ def _read_split(version: int, source: DataInput) -> KinesisShard:
     return KinesisShard(version, stream, shard, position.lower(), number, time, finished, data)
 
 
+# reads a split of the `KinesisStreamsSource`
+read_kinesis_split = reader_of(_SPLIT_VERSIONS, _read_split)
+
+
 def read_kinesis_element(data: bytes) -> KinesisShard | None:
     """Return an element of the `FlinkKinesisConsumer`; None if the bytes are not one."""
     return read_exactly(_read_element, data)
@@ -124,15 +119,17 @@ def _read_metadata(source: DataInput) -> Mapping[str, str | None]:
 
 def _read_element(source: DataInput) -> KinesisShard:
     fields = _read_metadata(source)
-    source.read_varint()
-    marks = [source.read_byte()]
-    source.read_varint()
-    marks.append(source.read_byte())
-    number = read_kryo_ascii(source)
-    part = zigzag(source.read_varint())
+    kryo = KryoInput(source, KryoVersion.FLINK_1)
+    kryo.varint()
+    is_new = kryo.boolean()
+    kryo.varint()
+    has_number = kryo.boolean()
+    number = kryo.string() or ""
+    part = kryo.zigzag(32)
     stream, shard = fields["streamName"], fields["shardId"]
     is_number = number.isascii() and number.isdigit()
-    if marks != [1, 1] or stream is None or shard is None or not (is_number or number in _MARKS):
+    is_known = is_new and has_number and (is_number or number in _MARKS)
+    if stream is None or shard is None or not is_known:
         raise source.fault("no sequence number of Kinesis")
     starts = "after_sequence_number" if is_number else number.removesuffix(_SENTINEL).lower()
     shown = None if not is_number else number if part < 0 else f"{number}-{part}"
@@ -197,14 +194,13 @@ def assigned_shards(shards: Sequence[KinesisShard], last_shard: str) -> tuple[in
     out.write_int(len(shards))
     out.write_int(_MOVED_SPLITS)
     for shard in shards:
-        out.write_int(len(shard.data))
-        out.write_bytes(shard.data)
+        out.write_sized(shard.data)
         out.write_int(_ASSIGNED)
     return _MOVED_ENUMERATOR, out.to_bytes()
 
 
 @dataclass(frozen=True, slots=True)
-class KinesisEnumerator:
+class KinesisEnumerator(KeptBytes):
     """The state of the enumerator.
 
     Attributes:
@@ -223,20 +219,9 @@ class KinesisEnumerator:
     last_shard: str | None
     data: bytes
 
-    def encode(self) -> bytes:
-        """Return its bytes."""
-        return self.data
-
     def details(self) -> dict[str, object]:
         """Return what it knows beside splits, by name."""
         return {"shards": self.known, "last_shard": self.last_shard}
-
-
-def read_kinesis_enumerator(version: int, data: bytes) -> KinesisEnumerator | None:
-    """Return the state of Kinesis's enumerator; None if the bytes are not one."""
-    if version not in _ENUMERATOR_VERSIONS:
-        return None
-    return read_exactly(lambda source: _read_enumerator(version, source), data)
 
 
 def _read_enumerator(version: int, source: DataInput) -> KinesisEnumerator:
@@ -256,3 +241,7 @@ def _read_enumerator(version: int, source: DataInput) -> KinesisEnumerator:
             waiting.append(split)
     data = bytes(source.data[: source.position])
     return KinesisEnumerator(version, tuple(waiting), count, last, data)
+
+
+# reads the state of Kinesis's enumerator
+read_kinesis_enumerator = reader_of(_ENUMERATOR_VERSIONS, _read_enumerator)

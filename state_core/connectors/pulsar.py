@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from statelake.state_core.connectors.versioned import read_exactly
+from statelake.state_core.connectors.versioned import KeptBytes, ShownFields, reader_of
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.java_stream import JavaObject, read_java_stream
 from statelake.state_core.files.wire import DataInput
@@ -29,7 +29,7 @@ _LEDGER, _ENTRY, _BATCH = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
-class PulsarSplit:
+class PulsarSplit(KeptBytes, ShownFields):
     """A partition, and the last message that was read of it.
 
     Attributes:
@@ -44,6 +44,10 @@ class PulsarSplit:
     """
 
     kind: ClassVar[str] = "pulsar"
+    shown = (
+        ("topic", "<topic"), ("partition", ">partition"), ("message_id", "<last message"),
+        ("stops", "<stops by"), ("transaction", "<transaction"),
+    )  # fmt: skip
 
     version: int
     topic: str
@@ -52,24 +56,6 @@ class PulsarSplit:
     stops: str | None
     transaction: str | None
     data: bytes
-
-    def encode(self) -> bytes:
-        """Return its bytes."""
-        return self.data
-
-    def columns(self) -> dict[str, object]:
-        """Return its content by name."""
-        return {
-            "topic": self.topic, "partition": self.partition, "message_id": self.message_id,
-            "stops": self.stops, "transaction": self.transaction,
-        }  # fmt: skip
-
-
-def read_pulsar_split(version: int, data: bytes) -> PulsarSplit | None:
-    """Return a split of Pulsar's source; None if the bytes are not one."""
-    if version not in _SPLIT_VERSIONS:
-        return None
-    return read_exactly(lambda source: _read_split(version, source), data)
 
 
 def _read_split(version: int, source: DataInput) -> PulsarSplit:
@@ -83,6 +69,10 @@ def _read_split(version: int, source: DataInput) -> PulsarSplit:
     data = bytes(source.data[: source.position])
     number = None if partition < 0 else partition
     return PulsarSplit(version, topic, number, message, stops, transaction, data)
+
+
+# reads a split of Pulsar's source
+read_pulsar_split = reader_of(_SPLIT_VERSIONS, _read_split)
 
 
 def _partition(version: int, source: DataInput) -> tuple[str, int]:
@@ -133,7 +123,7 @@ def _varint(source: DataInput) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class PulsarEnumerator:
+class PulsarEnumerator(KeptBytes):
     """The state of the enumerator: the partitions that it has found, with or without a reader.
 
     Attributes:
@@ -149,23 +139,16 @@ class PulsarEnumerator:
     partitions: tuple[tuple[str, int], ...]
     data: bytes
 
-    def encode(self) -> bytes:
-        """Return its bytes."""
-        return self.data
-
     def details(self) -> dict[str, object]:
         """Return what it knows, by name."""
         return {"partitions": len(self.partitions)}
-
-
-def read_pulsar_enumerator(version: int, data: bytes) -> PulsarEnumerator | None:
-    """Return the state of Pulsar's enumerator; None if the bytes are not one."""
-    if version not in _ENUMERATOR_VERSIONS:
-        return None
-    return read_exactly(lambda source: _read_enumerator(version, source), data)
 
 
 def _read_enumerator(version: int, source: DataInput) -> PulsarEnumerator:
     count = source.read_count("partitions", 10)
     partitions = tuple(_partition(version - 1, source) for _ in range(count))
     return PulsarEnumerator(version, partitions, bytes(source.data[: source.position]))
+
+
+# reads the state of Pulsar's enumerator
+read_pulsar_enumerator = reader_of(_ENUMERATOR_VERSIONS, _read_enumerator)

@@ -1,27 +1,35 @@
 """Sources that count: `NumberSequenceSource`, and `DataGeneratorSource`, which has the same splits.
 
-::
-
-    split, version 1        UTF id, i64 next number, i64 last number
-    enumerator, version 1   i32 n, n pending splits
-
 Source: `NumberSequenceSource` in `org.apache.flink.api.connector.source.lib`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import ClassVar
 
-from statelake.state_core.connectors.versioned import read_exactly
-from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.connectors.versioned import ShownFields, encoded, reader_of
+from statelake.state_core.files.wire import DataInput
+from statelake.state_core.serializers.basic.numbers import LongSerializer
+from statelake.state_core.serializers.composite.collections import ListSerializer
+from statelake.state_core.serializers.composite.structs import ObjectSerializer
+from statelake.state_core.serializers.operators.sinks import UtfSerializer
 
 _VERSION = 1
-_LEAST_SPLIT_BYTES = 18
+# the bytes of a split, and of an enumerator's state
+_SPLIT = ObjectSerializer(
+    "NumberSequenceSplit",
+    [
+        ("split_id", UtfSerializer()),
+        ("next_number", LongSerializer()),
+        ("last_number", LongSerializer()),
+    ],
+)
+_PENDING = ListSerializer(_SPLIT)
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceSplit:
+class SequenceSplit(ShownFields):
     """A range of numbers.
 
     Attributes:
@@ -32,6 +40,7 @@ class SequenceSplit:
 
     kind: ClassVar[str] = "sequence"
     version: ClassVar[int] = _VERSION
+    shown = (("split_id", "<split"), ("next_number", ">next"), ("last_number", ">last"))
 
     split_id: str
     next_number: int
@@ -39,30 +48,18 @@ class SequenceSplit:
 
     def encode(self) -> bytes:
         """Return the bytes of version 1."""
-        out = DataOutput()
-        out.write_utf(self.split_id)
-        out.write_long(self.next_number)
-        out.write_long(self.last_number)
-        return out.to_bytes()
-
-    def columns(self) -> dict[str, object]:
-        """Return its content by name."""
-        return {
-            "split_id": self.split_id, "next_number": self.next_number,
-            "last_number": self.last_number,
-        }  # fmt: skip
+        return encoded(_SPLIT, astuple(self))
 
 
-def _read_split(source: DataInput) -> SequenceSplit:
-    split = SequenceSplit(source.read_utf(), source.read_long(), source.read_long())
+def _read_split(_: int, source: DataInput) -> SequenceSplit:
+    split = SequenceSplit(**_SPLIT.read(source))
     if split.next_number > split.last_number:
         raise source.fault("a sequence that ends before it begins")
     return split
 
 
-def read_sequence_split(version: int, data: bytes) -> SequenceSplit | None:
-    """Return a split of a source that counts; None if the bytes are not one."""
-    return read_exactly(_read_split, data) if version == _VERSION else None
+# reads a split of a source that counts
+read_sequence_split = reader_of((_VERSION,), _read_split)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +73,13 @@ class PendingSequences:
 
     def encode(self) -> bytes:
         """Return the bytes of version 1."""
-        out = DataOutput()
-        out.write_int(len(self.splits))
-        for split in self.splits:
-            out.write_bytes(split.encode())
-        return out.to_bytes()
+        return encoded(_PENDING, list(map(astuple, self.splits)))
 
 
-def read_pending_sequences(version: int, data: bytes) -> PendingSequences | None:
-    """Return the state of such a source's enumerator; None if the bytes are not one."""
-    return read_exactly(_read_pending, data) if version == _VERSION else None
+def _read_pending(version: int, source: DataInput) -> PendingSequences:
+    count = source.read_count("splits", _SPLIT.min_length)
+    return PendingSequences(tuple(_read_split(version, source) for _ in range(count)))
 
 
-def _read_pending(source: DataInput) -> PendingSequences:
-    count = source.read_count("splits", _LEAST_SPLIT_BYTES)
-    return PendingSequences(tuple(_read_split(source) for _ in range(count)))
+# reads the state of such a source's enumerator
+read_pending_sequences = reader_of((_VERSION,), _read_pending)

@@ -62,7 +62,12 @@ from statelake.state_core.connectors.sequences import (
     read_pending_sequences,
     read_sequence_split,
 )
-from statelake.state_core.connectors.versioned import read_exactly, read_versioned, write_versioned
+from statelake.state_core.connectors.versioned import (
+    KeptBytes,
+    read_exactly,
+    read_versioned,
+    write_versioned,
+)
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.model.snapshot import Snapshot
 from statelake.state_core.printable import Printed, Table
@@ -85,17 +90,12 @@ _TITLES = {
 }
 # what is shown of a split: its name, and the column's head
 _COLUMNS = {
-    "kafka": (
-        ("topic", "<topic"), ("partition", ">partition"), ("offset", ">offset"),
-        ("stopping_offset", ">stops at"),
-    ),
+    "kafka": KafkaSplit.shown,
     "file": (
         ("path", "<path"), ("start", ">start"), ("length", ">length"), ("position", ">position"),
         ("records_after_position", ">then skips"),
     ),
-    "sequence": (
-        ("split_id", "<split"), ("next_number", ">next"), ("last_number", ">last"),
-    ),
+    "sequence": SequenceSplit.shown,
     "mysql-cdc": (
         ("split_id", "<split"), ("chunk_start", ">from"), ("chunk_end", ">to"), ("offset", "<at"),
         ("file", "<file"), ("position", ">position"), ("skipped_events", ">skips events"),
@@ -105,15 +105,8 @@ _COLUMNS = {
         ("split_id", "<split"), ("chunk_start", ">from"), ("chunk_end", ">to"), ("lsn", "<LSN"),
         ("transaction", ">transaction"), ("place", "<position"),
     ),
-    "kinesis": (
-        ("stream", "<stream"), ("split_id", "<shard"), ("starts", "<starts"),
-        ("sequence_number", "<sequence number"), ("timestamp_ms", ">time in ms"),
-        ("read", "<read to its end"),
-    ),
-    "pulsar": (
-        ("topic", "<topic"), ("partition", ">partition"), ("message_id", "<last message"),
-        ("stops", "<stops by"), ("transaction", "<transaction"),
-    ),
+    "kinesis": KinesisShard.shown,
+    "pulsar": PulsarSplit.shown,
     "bytes": (("version", ">version"), ("bytes", ">bytes")),
 }  # fmt: skip
 
@@ -126,17 +119,13 @@ _LEFT_OUT = {
 
 
 @dataclass(frozen=True, slots=True)
-class SplitBytes:
+class SplitBytes(KeptBytes):
     """A split of an unknown connector or version."""
 
     kind = "bytes"
 
     version: int | None
     data: bytes
-
-    def encode(self) -> bytes:
-        """Return the bytes."""
-        return self.data
 
     def columns(self) -> dict[str, object]:
         """Return its content by name: only the size is known."""

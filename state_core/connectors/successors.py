@@ -143,7 +143,7 @@ def _kinesis(source: SourceState, uid: str, arns: Sequence[str]) -> Successor:
     arn = _arn_of(sorted({stream for stream, _ in names}), arns)
     elements, shards, moved = {}, [], []
     for element, old in olds:
-        if old.finished:
+        if old.read:
             moved.append(MovedPosition(source.operator, uid, old.split_id, "read to its end", None))
             continue
         shard = moved_shard(old, arn)

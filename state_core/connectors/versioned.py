@@ -12,11 +12,12 @@ Source: `SimpleVersionedSerialization` in `org.apache.flink.core.io`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.framework.base import TypeSerializer
 
 
 class Encodable(Protocol):
@@ -24,6 +25,32 @@ class Encodable(Protocol):
 
     def encode(self) -> bytes:
         """Return the bytes of its serializer."""
+
+
+class KeptBytes:
+    """A value that is written back as the bytes that it was read from."""
+
+    __slots__ = ()
+    data: bytes
+
+    def encode(self) -> bytes:
+        """Return its bytes."""
+        return self.data
+
+
+class ShownFields:
+    """A split whose content is some of its attributes.
+
+    Attributes:
+        shown: Their names, and the heads of their columns.
+    """
+
+    __slots__ = ()
+    shown: ClassVar[tuple[tuple[str, str], ...]]
+
+    def columns(self) -> dict[str, object]:
+        """Return its content by name."""
+        return {name: getattr(self, name) for name, _ in self.shown}
 
 
 Value = TypeVar("Value", bound=Encodable)
@@ -47,6 +74,33 @@ def read_exactly(read: Callable[[DataInput], Value], data: bytes) -> Value | Non
         return None
 
 
+def reader_of(
+    versions: Collection[int], read: Callable[[int, DataInput], Value]
+) -> Callable[[int, bytes], Value | None]:
+    """Return what reads a value of some versions, given the version and the bytes.
+
+    It returns None for another version, and for bytes that are not such a value.
+
+    Args:
+        versions: The versions.
+        read: Reads the value of a version.
+    """
+
+    def read_value(version: int, data: bytes) -> Value | None:
+        if version not in versions:
+            return None
+        return read_exactly(lambda source: read(version, source), data)
+
+    return read_value
+
+
+def encoded(serializer: TypeSerializer, value: Any) -> bytes:
+    """Return the bytes of a value."""
+    out = DataOutput()
+    serializer.write(value, out)
+    return out.to_bytes()
+
+
 def read_versioned(source: DataInput) -> tuple[int, bytes]:
     """Read a version, and the bytes of that version.
 
@@ -60,5 +114,4 @@ def read_versioned(source: DataInput) -> tuple[int, bytes]:
 def write_versioned(version: int, data: bytes, out: DataOutput) -> None:
     """Write a version, and the bytes of that version."""
     out.write_int(version)
-    out.write_int(len(data))
-    out.write_bytes(data)
+    out.write_sized(data)

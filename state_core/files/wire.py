@@ -297,6 +297,11 @@ class DataOutput:
         """Write bytes as they are."""
         self.buffer += data
 
+    def write_sized(self, data: bytes | memoryview) -> None:
+        """Write a 32-bit length, and as many bytes."""
+        self.write_int(len(data))
+        self.write_bytes(data)
+
     def write_byte(self, value: int) -> None:
         """Write one byte, signed or not."""
         self.buffer.append(value & 0xFF)

@@ -131,10 +131,10 @@ def _parse(tokens: list[str]) -> tuple[TypeSerializerSnapshot, list[str]]:
 
 def _named(name: str, nested: Nested) -> TypeSerializerSnapshot:
     if nested:
-        build = _GENERIC.get(name.rstrip("0123456789") if name.startswith("Tuple") else name)
-        if build is None:
+        kind = _GENERIC.get(name.rstrip("0123456789") if name.startswith("Tuple") else name)
+        if kind is None:
             raise EncodeError(f"{name}<...> is no known type", remedy=_known())
-        return build(name, nested)
+        return _tuple(name, nested) if kind is TupleSerializerSnapshot else kind.around(*nested)
     if name not in simple_types():
         plugins.load_installed()
     snapshot_class = simple_types().get(name)
@@ -157,15 +157,16 @@ def _tuple(name: str, nested: Nested) -> TypeSerializerSnapshot:
     return snapshot
 
 
-_GENERIC: dict[str, Callable[[str, Nested], TypeSerializerSnapshot]] = {
-    "List": lambda _, nested: ListSerializerSnapshot.around(*nested),
-    "Map": lambda _, nested: MapSerializerSnapshot.around(*nested),
-    "Set": lambda _, nested: SetSerializerSnapshot.around(*nested),
-    "Nullable": lambda _, nested: NullableSerializerSnapshot.around(*nested),
-    "Either": lambda _, nested: JavaEitherSerializerSnapshot.around(*nested),
-    "Row": lambda _, nested: RowSerializerSnapshot.around(*nested),
-    "Tuple": _tuple,
+_GENERIC: dict[str, type[CompositeTypeSerializerSnapshot]] = {
+    "List": ListSerializerSnapshot,
+    "Map": MapSerializerSnapshot,
+    "Set": SetSerializerSnapshot,
+    "Nullable": NullableSerializerSnapshot,
+    "Either": JavaEitherSerializerSnapshot,
+    "Row": RowSerializerSnapshot,
+    "Tuple": TupleSerializerSnapshot,
 }
+_NAMES = {kind: name for name, kind in _GENERIC.items()}
 
 
 def _pojo(
@@ -261,7 +262,7 @@ def _generic(name: str) -> Callable[[Mapping[str, Any]], TypeSerializerSnapshot]
         parts = content if isinstance(content, list) else [content]
         if not parts:
             raise EncodeError(f"a {name.lower()} needs at least one type")
-        return _GENERIC[name](name, tuple(parse_type(part) for part in parts))
+        return _named(name, tuple(parse_type(part) for part in parts))
 
     return build
 
@@ -345,17 +346,6 @@ def _text_of(snapshot: TypeSerializerSnapshot | None) -> TypeSpec | None:
         return {"array": snapshot.component_class, "of": nested[0]}
     name = _NAMES.get(type(snapshot))
     return name and composed(f"Tuple{len(nested)}" if name == "Tuple" else name, nested)
-
-
-_NAMES: dict[type[TypeSerializerSnapshot], str] = {
-    ListSerializerSnapshot: "List",
-    MapSerializerSnapshot: "Map",
-    SetSerializerSnapshot: "Set",
-    NullableSerializerSnapshot: "Nullable",
-    JavaEitherSerializerSnapshot: "Either",
-    RowSerializerSnapshot: "Row",
-    TupleSerializerSnapshot: "Tuple",
-}
 
 
 def _pojo_text(

@@ -25,7 +25,6 @@ from statelake.pipelines.lake.share.masking import (
 )
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataOutput
-from statelake.state_core.serializers.avro.schema_types import AvroEnum
 from statelake.state_core.serializers.basic.enums import EnumSerializer
 from statelake.state_core.serializers.basic.values import ConstantSerializer
 from statelake.state_core.serializers.composite.namespaces import (
@@ -41,7 +40,7 @@ from statelake.state_core.serializers.sql.binary.sections import EMPTY_ROW
 Steps: TypeAlias = tuple[str, ...]
 OURS = "statelake.state_core.serializers."
 MOST_WRAPPERS = 64
-_ENUMS = (EnumSerializer, AvroEnum, EnumColumn)
+_ENUMS = (EnumSerializer, EnumColumn)
 _OF_ONE_VALUE = (SingletonSerializer, ConstantSerializer)
 _HASHED = "0f" * 16  # an example of a hash
 
@@ -100,7 +99,7 @@ class Part:
     def _constants(self) -> Sequence[str]:
         """The constants of an enum; empty if they are not known."""
         names: Sequence[str] = getattr(self.writer, "constants", ())
-        return names or getattr(self.writer, "symbols", ())
+        return names
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,7 @@ class PartPlaces:
 class KryoPart(OpaqueSerializer):
     """A part of a value that Kryo wrote, whose place and object are noted."""
 
+    name = "Kryo"
     min_length = 1
     self_delimiting = True
 
@@ -136,11 +137,6 @@ class KryoPart(OpaqueSerializer):
         self.version = version
         self.noted: list[tuple[int, int, Item | None]] = []
         self.places: list[PartPlaces] = []
-
-    @property
-    def name(self) -> str:
-        """`Kryo`."""
-        return "Kryo"
 
     def read(self, source: DataInput) -> Any:
         """Read an object, and note it."""

@@ -613,7 +613,7 @@ def _avro_of(kind: TypeSerializer, item: Any) -> Any:
                 (_avro_of(AvroString(), key), _avro_of(kind.value, held))
                 for key, held in _elements(item)
             ]
-        is_enum = isinstance(kind, AvroEnum) and item.value in kind.symbols
+        is_enum = isinstance(kind, AvroEnum) and item.value in kind.constants
         if is_enum or item.java_class == _BOXES.get(type(kind)):
             return item.value
     elif item is not None and type(kind) in _BOXES:

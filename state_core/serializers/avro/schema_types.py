@@ -13,26 +13,25 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from statelake.state_core.bounds import EMPTY_ELEMENTS
 from statelake.state_core.errors import EncodeError
-from statelake.state_core.files.wire import DataInput, DataOutput, check_names
-from statelake.state_core.kernels.skip import FIXED
+from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.serializers.basic.enums import EnumSerializer
 from statelake.state_core.serializers.basic.numbers import IntSerializer
-from statelake.state_core.serializers.basic.text import ByteArraySerializer
+from statelake.state_core.serializers.basic.text import ByteArraySerializer, SizedSerializer
 from statelake.state_core.serializers.composite.structs import StructSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
     Target,
     U8Array,
     fixed_sizes,
-    present_rows,
-    require_values,
+    null_rows,
     written_rows,
 )
+from statelake.state_core.serializers.framework.layouts import NOTHING, ByteLayout, choice, fixed
 from statelake.state_core.serializers.framework.whole_values import reads_whole
 
 _INT = IntSerializer()
@@ -45,11 +44,7 @@ class AvroNull(TypeSerializer):
     name = "null"
     arrow_type = pa.binary()
     length = 0
-
-    @property
-    def min_length(self) -> int:
-        """Zero: a value may have no bytes."""
-        return 0
+    byte_layout = NOTHING
 
     def read(self, source: DataInput) -> None:
         """Read nothing, and return None."""
@@ -77,11 +72,10 @@ class AvroBytes(ByteArraySerializer):
     name = "bytes"
 
 
-class AvroString(TypeSerializer):
+class AvroString(SizedSerializer):
     """`string`: an i32 length and UTF-8; if invalid, the exact bytes are kept beside the text."""
 
     name = "string"
-    min_length = 4
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> str:
@@ -95,10 +89,6 @@ class AvroString(TypeSerializer):
             raise EncodeError(f"{value!r} is no string")
         _BYTES.write(value.encode("utf-8", "surrogateescape"), out)
 
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a length and that many bytes."""
-        return _BYTES.skip_program()
-
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a string column."""
         column = _BYTES.decode(cursor)
@@ -106,14 +96,6 @@ class AvroString(TypeSerializer):
             return column.cast(pa.string())
         except pa.ArrowInvalid:
             return _mended(column, cursor)
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Return four bytes more than the text for every row."""
-        return _BYTES.sizes(values, present)
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Write a string column."""
-        _BYTES.encode(values, target)
 
 
 def _mended(column: pa.Array, cursor: Cursor) -> pa.Array:
@@ -131,20 +113,16 @@ class AvroFixed(TypeSerializer):
     """`fixed`: bytes of a fixed size."""
 
     arrow_type = pa.binary()
+    name = named("fixed {full_name}({size})")
 
     def __init__(self, full_name: str, size: int) -> None:
         self.full_name = full_name
         self.size = size
 
     @property
-    def name(self) -> str:
-        """The schema's name."""
-        return f"fixed {self.full_name}({self.size})"
-
-    @property
-    def min_length(self) -> int:
-        """The size of the fixed."""
-        return self.size
+    def byte_layout(self) -> ByteLayout:
+        """The bytes."""
+        return fixed(self.size)
 
     def read(self, source: DataInput) -> bytes:
         """Read one value."""
@@ -156,79 +134,12 @@ class AvroFixed(TypeSerializer):
             raise EncodeError(f"{value!r} is not {self.size} bytes")
         out.write_bytes(value)
 
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks the bytes of the fixed."""
-        return (FIXED, self.size)
 
-
-class AvroEnum(TypeSerializer):
+class AvroEnum(EnumSerializer):
     """`enum`: the i32 index of its symbol."""
 
-    arrow_type = pa.string()
-
-    def __init__(self, full_name: str, symbols: list[str]) -> None:
-        check_names(symbols, f"a symbol of {full_name}")
-        self.full_name = full_name
-        self.symbols = symbols
-
-    @property
-    def name(self) -> str:
-        """The schema's name."""
-        return f"enum {self.full_name}"
-
-    @property
-    def min_length(self) -> int:
-        """The length of the index."""
-        return 4
-
-    def read(self, source: DataInput) -> str:
-        """Read one symbol."""
-        index = source.read_int()
-        if not 0 <= index < len(self.symbols):
-            raise source.fault(f"symbol {index} of {self.name}, which has {len(self.symbols)}")
-        return self.symbols[index]
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """Write one symbol."""
-        if value not in self.symbols:
-            raise EncodeError(f"{value!r} is no symbol of {self.name}")
-        out.write_int(self.symbols.index(value))
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks an index."""
-        return (FIXED, 4)
-
-    def decode(self, cursor: Cursor) -> pa.Array:
-        """Read symbols as text."""
-        indices = _indices(cursor, len(self.symbols), self.name)
-        return pa.array(self.symbols, pa.string()).take(indices)
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Return four bytes for every present row."""
-        return _INT.sizes(self._indices_of(values, present), present)
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Write the index of each symbol."""
-        _INT.encode(self._indices_of(values, target.present), target)
-
-    def _indices_of(self, values: pa.Array, present: U8Array) -> pa.Array:
-        require_values(values, present, self.name)
-        indices = pc.index_in(values, value_set=pa.array(self.symbols, pa.string()))
-        unknown = pc.and_(indices.is_null(), values.is_valid()).to_numpy(zero_copy_only=False)
-        if unknown.any():
-            row = int(np.flatnonzero(unknown)[0])
-            raise EncodeError(f"{values[row].as_py()!r} is no symbol of {self.name}")
-        return indices.fill_null(0)
-
-
-def _indices(cursor: Cursor, count: int, what: str) -> pa.Array:
-    """Read an i32 of every present row, and refuse one that is not below `count`."""
-    indices = cursor.read_int32(what)
-    there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
-    bad = np.flatnonzero(there & ((indices < 0) | (indices >= count)))
-    if bad.size:
-        raise cursor.fault(int(bad[0]), f"index {indices[bad[0]]} of {what}, which has {count}")
-    return pa.array(indices, mask=None if there.all() else ~there)
+    name = named("enum {enum_class}")
+    word = "symbol"
 
 
 class AvroEmptyRecord(TypeSerializer):
@@ -236,19 +147,11 @@ class AvroEmptyRecord(TypeSerializer):
 
     arrow_type = pa.binary()
     length = 0
+    byte_layout = NOTHING
+    name = named("record {full_name}")
 
     def __init__(self, full_name: str) -> None:
         self.full_name = full_name
-
-    @property
-    def name(self) -> str:
-        """The schema's name."""
-        return f"record {self.full_name}"
-
-    @property
-    def min_length(self) -> int:
-        """Zero: a value may have no bytes."""
-        return 0
 
     def read(self, source: DataInput) -> bytes:
         """Read nothing, and return an empty value that is not null."""
@@ -263,18 +166,17 @@ class AvroEmptyRecord(TypeSerializer):
 class AvroRecord(StructSerializer):
     """`record`: its fields in order, each with its name."""
 
+    name = named("record {full_name}")
+
     def __init__(self, full_name: str, fields: list[tuple[str, TypeSerializer]]) -> None:
         super().__init__(fields)
         self.full_name = full_name
 
-    @property
-    def name(self) -> str:
-        """The schema's name."""
-        return f"record {self.full_name}"
-
 
 class AvroOptional(TypeSerializer):
     """A union of null and one other schema: an i32 index, then the value unless it is null."""
+
+    name = named("{value}?")
 
     def __init__(self, value: TypeSerializer, null_index: int) -> None:
         self.value = value
@@ -282,14 +184,10 @@ class AvroOptional(TypeSerializer):
         self.arrow_type = value.arrow_type
 
     @property
-    def name(self) -> str:
-        """The value's name and a question mark."""
-        return f"{self.value.name}?"
-
-    @property
-    def min_length(self) -> int:
-        """The length of the index."""
-        return 4
+    def byte_layout(self) -> ByteLayout:
+        """The index of a branch, then the value or nothing."""
+        branches = (NOTHING, self.value) if self.null_index == 0 else (self.value, NOTHING)
+        return choice(branches, width=4)
 
     def read(self, source: DataInput) -> Any:
         """Read one value, or None."""
@@ -306,7 +204,9 @@ class AvroOptional(TypeSerializer):
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a column with nulls."""
-        index = _indices(cursor, 2, "a union").fill_null(self.null_index).to_numpy()
+        index = cursor.read_int32("a union")
+        bad = cursor.there & (index != 0) & (index != 1)
+        cursor.refuse(bad, lambda row: f"branch {index[row]} of a union of 2")
         return self.value.decode(cursor.only((index != self.null_index).astype(np.uint8)))
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
@@ -316,12 +216,9 @@ class AvroOptional(TypeSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the index of the branch, then the value."""
-        valid = present_rows(values)
-        index = np.full(len(values), 1 - self.null_index, np.int32)
-        if valid.size:
-            index[valid == 0] = self.null_index
-        _INT.encode(pa.array(index), target)
-        self.value.encode(values, target.only(valid) if valid.size else target)
+        index = np.where(null_rows(values), self.null_index, 1 - self.null_index)
+        _INT.encode(pa.array(index.astype(np.int32)), target)
+        self.value.encode(values, target.valued(values))
 
 
 class AvroUnion(TypeSerializer):
@@ -338,9 +235,9 @@ class AvroUnion(TypeSerializer):
         return f"union<{', '.join(branch.name for branch in self.branches)}>"
 
     @property
-    def min_length(self) -> int:
-        """The length of the index."""
-        return 4
+    def byte_layout(self) -> ByteLayout:
+        """The index of a branch, then its value."""
+        return choice(self.branches, width=4)
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """Read one value, in the field of its branch."""
@@ -363,14 +260,11 @@ class AvroUnion(TypeSerializer):
 class AvroArray(TypeSerializer):
     """`array`: blocks of items."""
 
+    name = named("array<{item}>")
+
     def __init__(self, item: TypeSerializer) -> None:
         self.item = item
         self.arrow_type = pa.list_(item.arrow_type)
-
-    @property
-    def name(self) -> str:
-        """`array<...>`."""
-        return f"array<{self.item.name}>"
 
     def read(self, source: DataInput) -> list[Any]:
         """Read one array."""
@@ -393,15 +287,12 @@ class AvroArray(TypeSerializer):
 class AvroMap(TypeSerializer):
     """`map`: blocks of string keys and values."""
 
+    name = named("map<{value}>")
+
     def __init__(self, value: TypeSerializer) -> None:
         self.value = value
         self.key = AvroString()
         self.arrow_type = pa.map_(pa.string(), value.arrow_type)
-
-    @property
-    def name(self) -> str:
-        """`map<...>`."""
-        return f"map<{self.value.name}>"
 
     def read(self, source: DataInput) -> list[tuple[str, Any]]:
         """Read one map, as pairs."""

@@ -50,7 +50,11 @@ from statelake.state_core.serializers.basic.numbers import (
     LongSerializer,
 )
 from statelake.state_core.serializers.composite.evolution import MigrationRule, evolves
-from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import (
+    TypeSerializer,
+    TypeSerializerSnapshot,
+    named,
+)
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
@@ -59,6 +63,7 @@ from statelake.state_core.serializers.framework.compatibility import (
     incompatible,
     migrate,
 )
+from statelake.state_core.serializers.framework.layouts import ByteLayout
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import register
 
@@ -88,6 +93,8 @@ class AvroSerializer(TypeSerializer):
         runtime_class: The Java class: `GenericRecord`, or a generated or reflected class.
     """
 
+    name = named("Avro<{value}>")
+
     def __init__(self, schema: str, runtime_class: str = GENERIC_RECORD) -> None:
         self.schema_text = schema
         self.runtime_class = runtime_class
@@ -98,16 +105,6 @@ class AvroSerializer(TypeSerializer):
         self._sizes: dict[int, tuple[int, int]] = {}
         self.value = self._build(self.schema, ())
         self.arrow_type = pa.binary() if self.recursive else self.value.arrow_type
-
-    @property
-    def name(self) -> str:
-        """`Avro<...>` of the schema's name."""
-        return f"Avro<{self.value.name}>"
-
-    @property
-    def min_length(self) -> int:
-        """The minimum length of the schema's value."""
-        return self.value.min_length
 
     def _build(self, schema: Schema, within: tuple[str, ...]) -> TypeSerializer:
         """Return the serializer of a schema, one for each; `within` are the records around it."""
@@ -193,6 +190,11 @@ class AvroSerializer(TypeSerializer):
             if isinstance(schema, dict) and schema["type"] in ("record", "error")
         }
 
+    @property
+    def byte_layout(self) -> ByteLayout | None:
+        """The layout of the schema's value; None if the schema contains itself."""
+        return None if self.recursive else self.value
+
     def read(self, source: DataInput) -> Any:
         """Read one value; as bytes if the schema contains itself."""
         if not self.recursive:
@@ -209,10 +211,6 @@ class AvroSerializer(TypeSerializer):
             raise EncodeError(f"{value!r} is no bytes of {self.name}, which contains itself")
         else:
             out.write_bytes(value)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program of the schema's value; None if the schema contains itself."""
-        return None if self.recursive else self.value.skip_program()
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a column of the schema's type; bytes if the schema contains itself."""
@@ -236,15 +234,11 @@ class _Recursive(TypeSerializer):
     """A record inside itself, which can be read but has no column type."""
 
     arrow_type = pa.binary()
+    name = named("record {full_name}")
 
     def __init__(self, owner: AvroSerializer, full_name: str) -> None:
         self.owner = owner
         self.full_name = full_name
-
-    @property
-    def name(self) -> str:
-        """The record's name."""
-        return f"record {self.full_name}"
 
     def read(self, source: DataInput) -> Any:
         """Read one record."""

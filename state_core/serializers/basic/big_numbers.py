@@ -24,9 +24,9 @@ import pyarrow as pa
 from statelake.state_core.bounds import BIG_NUMBER_BYTES
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.kernels.skip import BIGDEC, BIGINT
 from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
 from statelake.state_core.serializers.framework.columns import Cursor
+from statelake.state_core.serializers.framework.layouts import BIG_DECIMAL, BIG_INTEGER
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
 BASE = "org.apache.flink.api.common.typeutils.base."
@@ -43,8 +43,8 @@ class BigIntegerSerializer(TypeSerializer):
     """`BigInteger`: i32 0 for null, 1 to 3 for constants, or its bytes' count + 4 and the bytes."""
 
     name = "BigInteger"
-    min_length = 4
     arrow_type = pa.decimal128(MAX_DIGITS, 0)
+    byte_layout = BIG_INTEGER
 
     def read(self, source: DataInput) -> Decimal | None:
         """Read one number; None also for a number with too many bytes."""
@@ -58,10 +58,6 @@ class BigIntegerSerializer(TypeSerializer):
         if value is not None and (isinstance(value, float) or value != int(value)):
             raise EncodeError(f"{value!r} is no BigInteger")
         write_big_integer(None if value is None else int(value), out)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a number."""
-        return (BIGINT,)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read numbers of up to 38 digits; others are null and inexact."""
@@ -87,8 +83,8 @@ class BigDecimalSerializer(TypeSerializer):
     """`BigDecimal`: its unscaled `BigInteger`, then an i32 scale unless it is null."""
 
     name = "BigDecimal"
-    min_length = 4
     arrow_type = pa.string()
+    byte_layout = BIG_DECIMAL
 
     def read(self, source: DataInput) -> str | None:
         """Read one number, as text; None also for a number with too many bytes."""
@@ -107,22 +103,18 @@ class BigDecimalSerializer(TypeSerializer):
         write_big_integer(unscaled, out)
         out.write_int(scale)
 
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a number and its scale."""
-        return (BIGDEC,)
-
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read numbers as text."""
         return pa.array(_decode_numbers(cursor, self.read), self.arrow_type)
 
     def hash_code(self, value: Any) -> int:
         """Return `31 * hash(unscaled) + scale`; small unscaled values hash as longs do."""
-        return _decimal_hash(*_parse(str(value)))
+        return decimal_hash(*_parse(str(value)))
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code of the next number, however large."""
         unscaled = read_big_integer(source)
-        return 0 if unscaled is None else _decimal_hash(unscaled, source.read_int())
+        return 0 if unscaled is None else decimal_hash(unscaled, source.read_int())
 
 
 def _integer_hash(number: int) -> int:
@@ -134,7 +126,8 @@ def _integer_hash(number: int) -> int:
     return to_int32(code if number >= 0 else -code)
 
 
-def _decimal_hash(unscaled: int, scale: int) -> int:
+def decimal_hash(unscaled: int, scale: int) -> int:
+    """Return `BigDecimal.hashCode`: `31 * hash(unscaled) + scale`."""
     if -(1 << 63) < unscaled < 1 << 63:
         magnitude = abs(unscaled)
         code = to_int32((magnitude >> 32) * 31 + (magnitude & 0xFFFFFFFF))

@@ -6,7 +6,6 @@ Source: `java.time.LocalDate`, `LocalTime` and their like.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from typing import TypeAlias
 
 import numpy as np
@@ -148,18 +147,6 @@ def instant_text(nanos: int, zone: str = "+00:00") -> str:
     """Return nanoseconds since 1970 in ISO form, in any year."""
     days, of_day = divmod(nanos, DAY_NANOS)
     return moment_text(date_text(*date_of(days)), of_day, zone)
-
-
-def micros_of(value: datetime) -> int:
-    """Return the microseconds since 1970 of an instant."""
-    aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-    delta = aware - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
-
-
-def millis_of(value: datetime) -> int:
-    """Return the milliseconds since 1970 of an instant."""
-    return micros_of(value) // 1000
 
 
 def hash_long(value: int) -> int:

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import Self
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput, check_names
-from statelake.state_core.kernels.skip import FIXED
 from statelake.state_core.serializers.basic.numbers import IntSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import (
+    TypeSerializer,
+    TypeSerializerSnapshot,
+    named,
+)
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
@@ -46,53 +48,45 @@ class EnumSerializer(TypeSerializer):
     Args:
         enum_class: Its Java class.
         constants: The names of the constants, by ordinal.
+
+    Attributes:
+        word: What a constant is called, for messages.
     """
 
+    word: ClassVar[str] = "constant"
     length = 4
     arrow_type = pa.string()
+    name = named("Enum<{enum_class}>")
 
     def __init__(self, enum_class: str, constants: Iterable[str]) -> None:
         self.enum_class = enum_class
         self.constants = list(constants)
-        check_names(dict.fromkeys(self.constants), f"a constant of {enum_class}")
-
-    @property
-    def name(self) -> str:
-        """`Enum<class>`."""
-        return f"Enum<{self.enum_class}>"
+        check_names(dict.fromkeys(self.constants), f"a {self.word} of {enum_class}")
 
     def read(self, source: DataInput) -> str:
         """Read one constant's name."""
         ordinal = source.read_int()
         if not 0 <= ordinal < len(self.constants):
-            raise source.fault(
-                f"constant {ordinal} of {self.enum_class}, which has {len(self.constants)}"
-            )
+            raise source.fault(self._no_constant(ordinal))
         return self.constants[ordinal]
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one constant."""
         if value not in self.constants:
-            raise EncodeError(f"{value!r} is no constant of {self.enum_class}")
+            raise EncodeError(f"{value!r} is no {self.word} of {self.enum_class}")
         out.write_int(self.constants.index(value))
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks an ordinal."""
-        return (FIXED, 4)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the names of the constants."""
         ordinals = cursor.read_int32(f"an ordinal of {self.enum_class}")
-        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
-        bad = np.flatnonzero(there & ((ordinals < 0) | (ordinals >= len(self.constants))))
-        if bad.size:
-            raise cursor.fault(
-                int(bad[0]),
-                f"constant {ordinals[bad[0]]} of {self.enum_class}, which has"
-                f" {len(self.constants)}",
-            )
+        there = cursor.there
+        bad = there & ((ordinals < 0) | (ordinals >= len(self.constants)))
+        cursor.refuse(bad, lambda row: self._no_constant(int(ordinals[row])))
         indices = pa.array(ordinals, mask=None if there.all() else ~there)
         return pa.array(self.constants, pa.string()).take(indices)
+
+    def _no_constant(self, ordinal: int) -> str:
+        return f"{self.word} {ordinal} of {self.enum_class}, which has {len(self.constants)}"
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return four bytes for every present row."""
@@ -103,7 +97,7 @@ class EnumSerializer(TypeSerializer):
         _INT.encode(self._ordinals(values, target.present), target)
 
     def _ordinals(self, values: pa.Array, present: U8Array) -> pa.Array:
-        require_values(values, present, f"constant of {self.enum_class}")
+        require_values(values, present, f"{self.word} of {self.enum_class}")
         ordinals = pc.index_in(values, value_set=pa.array(self.constants, pa.string()))
         unknown = pc.and_(ordinals.is_null(), values.is_valid())
         if present.size:  # what a null struct hides is any text
@@ -111,7 +105,7 @@ class EnumSerializer(TypeSerializer):
         row = pc.index(unknown, pa.scalar(True)).as_py()
         if row >= 0:
             raise EncodeError(
-                f"{values[row].as_py()!r} is no constant of {self.enum_class}",
+                f"{values[row].as_py()!r} is no {self.word} of {self.enum_class}",
                 remedy=f"it has: {', '.join(self.constants)}",
             )
         return ordinals.fill_null(0)

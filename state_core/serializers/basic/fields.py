@@ -17,18 +17,18 @@ import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.kernels.skip import FIXED
 from statelake.state_core.serializers.basic.numbers import CODECS
-from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
+    I32Array,
     I64Array,
     Target,
     U8Array,
     arrow_buffer,
     fixed_sizes,
     fixed_values,
-    present_rows,
+    null_rows,
     validity,
 )
 from statelake.state_core.serializers.framework.whole_values import WholeText, reads_whole
@@ -59,10 +59,7 @@ class FieldsSerializer(TypeSerializer):
     java_name: ClassVar[str]
     widths: ClassVar[tuple[int, ...]]
 
-    @property
-    def name(self) -> str:
-        """The type's name in Java."""
-        return self.java_name
+    name = named("{java_name}")
 
     @property
     def length(self) -> int:  # type: ignore[override] # the sum of the widths
@@ -110,6 +107,20 @@ class FieldsSerializer(TypeSerializer):
         self.encode(column, Target(data, np.zeros(1, np.int64)))
         out.write_bytes(data.tobytes())
 
+    def hash_code(self, value: Any) -> int:
+        """Return the hash code of a value, from its numbers."""
+        (code,) = self.hash_codes(pa.array([value], self.arrow_type)).tolist()
+        return int(code)
+
+    def hash_codes(self, values: pa.Array) -> I32Array:
+        """Return the hash code of every row, from its numbers."""
+        rows = zip(*(field.tolist() for field in self.to_fields(values)), strict=True)
+        codes = [
+            0 if is_null else self.hash_fields(numbers)
+            for numbers, is_null in zip(rows, null_rows(values).tolist(), strict=True)
+        ]
+        return np.array(codes, np.int32)
+
     @abstractmethod
     def hash_fields(self, fields: Sequence[int]) -> int:
         """Return the hash code of the value of these numbers, to the nanosecond."""
@@ -125,10 +136,6 @@ class FieldsSerializer(TypeSerializer):
             int.from_bytes(source.read_bytes(width), "big", signed=True) for width in self.widths
         ]
 
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks the width."""
-        return (FIXED, self.length)
-
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read each number of all rows, and convert them to the column."""
         fields = []
@@ -139,7 +146,7 @@ class FieldsSerializer(TypeSerializer):
             cursor.check(failed, f"a {self.java_name}")
             fields.append(out.view(f"i{width}").astype(np.int64))
         times = self.to_column(fields)
-        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        there = cursor.there
         cursor.inexact |= (there & ~times.exact).astype(np.uint8)
         shown = there & times.shown & ~times.null
         return self._array(times.values, shown)
@@ -158,12 +165,6 @@ class FieldsSerializer(TypeSerializer):
         for width, field in zip(self.widths, self.to_fields(values), strict=True):
             _, write, dtype = CODECS[width]
             write(field.astype(dtype), target.present, target.out, target.position)
-
-
-def null_rows(values: pa.Array) -> Bools:
-    """Return which rows are null."""
-    valid = present_rows(values)
-    return np.zeros(len(values), bool) if valid.size == 0 else valid == 0
 
 
 def micros_in(values: pa.Array) -> I64Array:

@@ -18,8 +18,7 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode, encode
 from statelake.state_core.kernels.compiler import Kernel
 from statelake.state_core.kernels.hashing import hash_java_longs
-from statelake.state_core.kernels.skip import FIXED
-from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.base import TypeSerializer, named, to_int32
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I32Array,
@@ -56,10 +55,7 @@ class FixedWidthSerializer(TypeSerializer):
     java_name: ClassVar[str]
     method: ClassVar[str]
 
-    @property
-    def name(self) -> str:
-        """The type's name in Java."""
-        return self.java_name
+    name = named("{java_name}")
 
     def read(self, source: DataInput) -> Any:
         """Read one number."""
@@ -77,10 +73,6 @@ class FixedWidthSerializer(TypeSerializer):
     def skip(self, source: DataInput) -> None:
         """Move on by the width."""
         source.read_bytes(self.length)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks the width."""
-        return (FIXED, self.length)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read big-endian numbers into an Arrow column."""
@@ -225,10 +217,6 @@ class CharSerializer(TypeSerializer):
     def hash_code(self, value: Any) -> int:
         """Return the code unit."""
         return ord(value)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks two bytes."""
-        return (FIXED, 2)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read code units as strings of one character."""

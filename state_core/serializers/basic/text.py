@@ -15,7 +15,6 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode, encode
 from statelake.state_core.kernels.hashing import hash_java_strings
-from statelake.state_core.kernels.skip import SIZED, STRING
 from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
 from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
@@ -32,6 +31,7 @@ from statelake.state_core.serializers.framework.columns import (
     variable_sizes,
     variable_values,
 )
+from statelake.state_core.serializers.framework.layouts import STRING, sized
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
 BASE = "org.apache.flink.api.common.typeutils.base."
@@ -45,6 +45,7 @@ class StringSerializer(TypeSerializer):
 
     name = "String"
     arrow_type = pa.string()
+    byte_layout = STRING
 
     def read(self, source: DataInput) -> str | None:
         """Read one string, or None."""
@@ -71,10 +72,6 @@ class StringSerializer(TypeSerializer):
         offsets, data = variable_values(values)
         hash_java_strings(offsets, data, codes)
         return codes
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a string."""
-        return (STRING,)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read UTF-16 in LEB128 into UTF-8, in one pass."""
@@ -116,11 +113,26 @@ class StringSerializer(TypeSerializer):
         )
 
 
-class ByteArraySerializer(TypeSerializer):
+class SizedSerializer(TypeSerializer):
+    """A text or bytes: an i32 length, and the bytes that the column has."""
+
+    byte_layout = sized()
+
+    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
+        """Return four bytes more than the bytes for every row."""
+        require_values(values, present, self.name)
+        return variable_sizes(values, present, head=4)
+
+    def encode(self, values: pa.Array, target: Target) -> None:
+        """Write the bytes as they are."""
+        offsets, data = variable_values(values)
+        encode.write_byte_arrays(offsets, data, target.present, target.out, target.position)
+
+
+class ByteArraySerializer(SizedSerializer):
     """`byte[]`: an i32 length and the bytes."""
 
     name = "byte[]"
-    min_length = 4
     arrow_type = pa.binary()
 
     def read(self, source: DataInput) -> bytes:
@@ -131,26 +143,11 @@ class ByteArraySerializer(TypeSerializer):
         """Write one array."""
         if not isinstance(value, bytes):
             raise EncodeError(f"{value!r} is no byte[]")
-        out.write_int(len(value))
-        out.write_bytes(value)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a length and that many bytes."""
-        return (SIZED, 1)
+        out.write_sized(value)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a binary column."""
         return decode_bytes(cursor, decode.read_byte_arrays, "a byte[]")
-
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Return four bytes more than the array for every row."""
-        require_values(values, present, self.name)
-        return variable_sizes(values, present, head=4)
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Write a binary column."""
-        offsets, data = variable_values(values)
-        encode.write_byte_arrays(offsets, data, target.present, target.out, target.position)
 
 
 class ByteArrayWrapperSerializer(ByteArraySerializer):

@@ -39,8 +39,6 @@ from statelake.state_core.serializers.basic.calendars import (
     is_date,
     is_null_time,
     is_time,
-    micros_of,
-    millis_of,
     moment_text,
     nanos_of_day,
     parse_time,
@@ -55,13 +53,9 @@ from statelake.state_core.serializers.basic.fields import (
     FieldsSerializer,
     TimeColumn,
     micros_in,
-    null_rows,
 )
 from statelake.state_core.serializers.framework.base import to_int32
-from statelake.state_core.serializers.framework.columns import (
-    I64Array,
-    fixed_values,
-)
+from statelake.state_core.serializers.framework.columns import I64Array, fixed_values, null_rows
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
 BASE = "org.apache.flink.api.common.typeutils.base."
@@ -109,12 +103,8 @@ class DateSerializer(FieldsSerializer):
         """Return it in ISO form, in any year."""
         return None if numbers[0] == NULL_LONG else instant_text(numbers[0] * MILLI_NANOS)
 
-    def hash_code(self, value: Any) -> int:
-        """Return `(int) ht ^ (int) (ht >> 32)` of the milliseconds."""
-        return hash_long(millis_of(value))
-
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """Return the hash code of the value of these numbers."""
+        """Return `(int) ht ^ (int) (ht >> 32)` of the milliseconds."""
         return hash_long(fields[0])
 
 
@@ -158,12 +148,8 @@ class SqlTimestampSerializer(FieldsSerializer):
             return None
         return instant_text(millis // 1000 * SECOND_NANOS + nanos)
 
-    def hash_code(self, value: Any) -> int:
-        """Return the hash code of the milliseconds, as of `java.util.Date`."""
-        return hash_long(millis_of(value))
-
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """Return the hash code of the value of these numbers."""
+        """Return the hash code of the milliseconds, as of `java.util.Date`."""
         return hash_long(fields[0])
 
 
@@ -196,13 +182,8 @@ class InstantSerializer(FieldsSerializer):
         valid = FIRST_SECOND <= seconds <= LAST_SECOND and 0 <= nanos < SECOND_NANOS
         return instant_text(seconds * SECOND_NANOS + nanos) if valid else None
 
-    def hash_code(self, value: Any) -> int:
-        """Return `(int) (s ^ (s >>> 32)) + 51 * nanos`."""
-        micros = micros_of(value)
-        return self.hash_fields([micros // 1_000_000, micros % 1_000_000 * 1000])
-
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """Return the hash code of the value of these numbers, with every nanosecond."""
+        """Return `(int) (s ^ (s >>> 32)) + 51 * nanos`."""
         seconds, nanos = fields
         return to_int32(hash_long(seconds) + 51 * nanos)
 
@@ -232,12 +213,8 @@ class LocalDateSerializer(FieldsSerializer):
         year, month, day = numbers
         return date_text(year, month, day) if is_date(year, month, day) else None
 
-    def hash_code(self, value: Any) -> int:
-        """Return `(year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day)`."""
-        return hash_date(value.year, value.month, value.day)
-
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """Return the hash code of the value of these numbers."""
+        """Return `(year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day)`."""
         return hash_date(*fields)
 
 
@@ -273,14 +250,8 @@ class LocalDateTimeSerializer(FieldsSerializer):
         of_day = ((hour * 60 + minute) * 60 + second) * SECOND_NANOS + nano
         return moment_text(date_text(year, month, day), of_day)
 
-    def hash_code(self, value: Any) -> int:
-        """Return the hash code of the date `^` that of the time."""
-        date = value.year, value.month, value.day
-        time = value.hour, value.minute, value.second, value.microsecond * 1000
-        return self.hash_fields([*date, *time])
-
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """Return the hash code of the value of these numbers, with every nanosecond."""
+        """Return the hash code of the date `^` that of the time."""
         return hash_date(*fields[:3]) ^ hash_time(*fields[3:])
 
 
@@ -306,12 +277,8 @@ class LocalTimeSerializer(FieldsSerializer):
         nanos = [0 if text is None else parse_time(text) for text in values.to_pylist()]
         return time_fields(np.array(nanos, np.int64), null_rows(values))
 
-    def hash_code(self, value: Any) -> int:
-        """Return the hash code of the nanoseconds of the day, as a `Long`."""
-        return hash_long(parse_time(value))
-
     def hash_fields(self, fields: Sequence[int]) -> int:
-        """Return the hash code of the value of these numbers."""
+        """Return the hash code of the nanoseconds of the day, as a `Long`."""
         return hash_time(*fields)
 
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.kernels.skip import FIXED
 from statelake.state_core.serializers.basic.numbers import NUMBERS, DoubleSerializer, LongSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.base import TypeSerializer, named, to_int32
 from statelake.state_core.serializers.framework.columns import Cursor
+from statelake.state_core.serializers.framework.layouts import ByteLayout, fixed
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.snapshots import simple_snapshot
 
@@ -77,10 +77,7 @@ class ConstantSerializer(TypeSerializer):
     content: ClassVar[bytes]
     arrow_type = pa.bool_()
 
-    @property
-    def name(self) -> str:
-        """The type's name in Java."""
-        return self.java_name
+    name = named("{java_name}")
 
     @property
     def length(self) -> int:  # type: ignore[override] # that of the constant
@@ -88,9 +85,9 @@ class ConstantSerializer(TypeSerializer):
         return len(self.content)
 
     @property
-    def min_length(self) -> int:
-        """The length of the constant."""
-        return len(self.content)
+    def byte_layout(self) -> ByteLayout:
+        """The constant."""
+        return fixed(len(self.content))
 
     def read(self, source: DataInput) -> bool:
         """Read the constant, and return True."""
@@ -104,10 +101,6 @@ class ConstantSerializer(TypeSerializer):
         if value is not True:
             raise EncodeError(f"{value!r}, and a {self.java_name} is shown as true")
         out.write_bytes(self.content)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks the constant."""
-        return (FIXED, len(self.content)) if self.content else None
 
 
 def _boolean_hash(_: Any, value: bool) -> int:

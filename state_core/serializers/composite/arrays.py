@@ -13,23 +13,18 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
-from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.basic.numbers import NUMBERS
 from statelake.state_core.serializers.basic.text import StringSerializer
 from statelake.state_core.serializers.composite.collections import (
     ListSerializer,
     ListSerializerSnapshot,
 )
-from statelake.state_core.serializers.composite.evolution import (
-    MigrationRule,
-    evolves,
-    migrate_column,
-    migrate_value,
-)
+from statelake.state_core.serializers.composite.evolution import ElementRule, evolves
 from statelake.state_core.serializers.composite.optionals import NullableSerializer
 from statelake.state_core.serializers.framework.base import (
     TypeSerializer,
     TypeSerializerSnapshot,
+    named,
     to_int32,
 )
 from statelake.state_core.serializers.framework.compatibility import (
@@ -53,67 +48,42 @@ class SimpleArraySerializer(ListSerializer):
 
     java_name: ClassVar[str]
     element_class: ClassVar[type[TypeSerializer]]
+    name = named("{java_name}")
 
     def __init__(self) -> None:
         super().__init__(self.element_class())
 
-    @property
-    def name(self) -> str:
-        """`int[]`."""
-        return self.java_name
-
-    def hash_code(self, value: Any) -> int:
-        """Raise: the hash code of an array is its identity."""
-        return TypeSerializer.hash_code(self, value)
+    hash_code = TypeSerializer.hash_code  # unknown: that of an array is its identity
 
 
 class GenericArraySerializer(ListSerializer):
     """An array of objects, each with a flag before it that is false for null."""
+
+    name = named("{component}[]")
 
     def __init__(self, component_class: str, component: TypeSerializer) -> None:
         super().__init__(NullableSerializer(component, null_flag=False))
         self.component_class = component_class
         self.component = component
 
-    @property
-    def name(self) -> str:
-        """`Object[]` of the component's type."""
-        return f"{self.component.name}[]"
-
-    def hash_code(self, value: Any) -> int:
-        """Raise: the hash code of an array is its identity."""
-        return TypeSerializer.hash_code(self, value)
+    hash_code = TypeSerializer.hash_code  # unknown: that of an array is its identity
 
 
 class SetSerializer(ListSerializer):
     """A `Set`, each element with a flag before it that is true for null."""
 
+    name = named("Set<{value}>")
+
     def __init__(self, value: TypeSerializer) -> None:
         super().__init__(NullableSerializer(value))
         self.value = value
-
-    @property
-    def name(self) -> str:
-        """`Set<...>`."""
-        return f"Set<{self.value.name}>"
 
     def hash_code(self, value: Any) -> int:
         """Return the sum of the elements' hash codes."""
         return to_int32(sum(0 if item is None else self.value.hash_code(item) for item in value))
 
 
-@evolves(GenericArraySerializer, SetSerializer)
-class ElementRule(MigrationRule):
-    """Converts arrays and sets element by element, as a list."""
-
-    def column(self, old: ListSerializer, new: ListSerializer, column: Any) -> Any:
-        """Convert the elements as one column."""
-        lists = ListSerializer(old.element), ListSerializer(new.element)
-        return migrate_column(*lists, column)
-
-    def value(self, old: ListSerializer, new: ListSerializer, value: Any) -> list[Any]:
-        """Convert one array or set."""
-        return [migrate_value(old.element, new.element, item) for item in value]
+evolves(GenericArraySerializer, SetSerializer)(ElementRule)
 
 
 def _simple_array(java_name: str, element: type[TypeSerializer], java_class: str) -> None:
@@ -141,10 +111,8 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
     java_class = f"{BASE}GenericArraySerializerSnapshot"
     arity = 1
     same_bytes = (f"{BASE}GenericArraySerializerConfigSnapshot",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.component_class = ""
+    outer = ("component_class",)
+    component_class: str = ""
 
     @classmethod
     def of(cls, component_class: str, component: TypeSerializerSnapshot) -> Self:
@@ -152,14 +120,6 @@ class GenericArraySerializerSnapshot(CompositeTypeSerializerSnapshot):
         snapshot = cls.around(component)
         snapshot.component_class = component_class
         return snapshot
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """Read the component's class."""
-        self.component_class = source.read_utf()
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Write the component's class."""
-        out.write_utf(self.component_class)
 
     def resolve_outer_schema_compatibility(
         self, old: GenericArraySerializerSnapshot

@@ -15,7 +15,7 @@ import pyarrow as pa
 from statelake.state_core.errors import EncodeError, UnknownEndError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode, encode, skip
-from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.base import TypeSerializer, named, to_int32
 from statelake.state_core.serializers.framework.columns import (
     ALL_PRESENT,
     Cursor,
@@ -24,11 +24,13 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     arrow_buffer,
     list_offsets,
+    null_rows,
     present_rows,
     require_values,
     validity,
     written_rows,
 )
+from statelake.state_core.serializers.framework.layouts import ByteLayout, repeat, sequence, when
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import CompositeTypeSerializerSnapshot
@@ -197,16 +199,16 @@ BASE = "org.apache.flink.api.common.typeutils.base."
 class ListSerializer(TypeSerializer):
     """`List`: an i32 count, then the elements."""
 
-    min_length = 4
+    name = named("List<{element}>")
 
     def __init__(self, element: TypeSerializer) -> None:
         self.element = element
         self.arrow_type = pa.list_(element.arrow_type)
 
     @property
-    def name(self) -> str:
-        """`List<...>`."""
-        return f"List<{self.element.name}>"
+    def byte_layout(self) -> ByteLayout:
+        """A count of elements."""
+        return repeat(self.element)
 
     def read(self, source: DataInput) -> list[Any]:
         """Read one list."""
@@ -228,11 +230,6 @@ class ListSerializer(TypeSerializer):
             element_code = 0 if element is None else self.element.hash_code(element)
             code = to_int32(31 * code + element_code)
         return code
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks a count of elements."""
-        body = self.element.skip_program()
-        return None if body is None else (skip.REPEAT, len(body), *body)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the counts, then the elements of all rows as one column."""
@@ -264,15 +261,11 @@ class DelimitedListSerializer(TypeSerializer):
     """
 
     self_delimiting = False
+    name = named("List<{element}>")
 
     def __init__(self, element: TypeSerializer) -> None:
         self.element = element
         self.arrow_type = pa.list_(element.arrow_type)
-
-    @property
-    def name(self) -> str:
-        """`List<...>`."""
-        return f"List<{self.element.name}>"
 
     def read(self, source: DataInput) -> list[Any]:
         """Read one list, to the end of the bytes."""
@@ -352,22 +345,17 @@ class MapSerializer(TypeSerializer):
         null_flags: Whether there is a null flag in front of each value.
     """
 
-    min_length = 4
     null_flags: ClassVar[bool] = True
+    name = named("Map<{key}, {value}>")
 
     def __init__(self, key: TypeSerializer, value: TypeSerializer) -> None:
         self.key = key
         self.value = value
         self.arrow_type = pa.map_(key.arrow_type, value.arrow_type)
 
-    @property
-    def name(self) -> str:
-        """`Map<..., ...>`."""
-        return f"Map<{self.key.name}, {self.value.name}>"
-
     def read(self, source: DataInput) -> list[tuple[Any, Any]]:
         """Read one map as a list of pairs."""
-        count = source.read_count("map entries", self._min_entry)
+        count = source.read_count("map entries", self._entry.min_length)
         return [self._read_entry(source) for _ in range(count)]
 
     def _read_entry(self, source: DataInput) -> tuple[Any, Any]:
@@ -398,26 +386,21 @@ class MapSerializer(TypeSerializer):
         return to_int32(sum(codes))
 
     @property
-    def _min_entry(self) -> int:
-        return self.key.min_length + (1 if self.null_flags else self.value.min_length)
+    def _entry(self) -> ByteLayout:
+        return sequence(self.key, when(self.value) if self.null_flags else self.value)
 
-    def _entry_program(self) -> tuple[int, ...] | None:
-        key, value = self.key.skip_program(), self.value.skip_program()
-        if key is None or value is None:
-            return None
-        return (*key, skip.WHEN, 0, len(value), *value) if self.null_flags else (*key, *value)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks a count of entries."""
-        body = self._entry_program()
-        return None if body is None else (skip.REPEAT, len(body), *body)
+    @property
+    def byte_layout(self) -> ByteLayout:
+        """A count of entries."""
+        return repeat(self._entry)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the counts, then the keys of all rows as one column and the values as another."""
-        program = self._entry_program()
+        entry = self._entry
+        program = entry.skip_program()
         if program is None:
             return super().decode(cursor)
-        counts = cursor.read_counts("map entries", self._min_entry)
+        counts = cursor.read_counts("map entries", entry.min_length)
         first = offsets_of(counts)
         entries = locate_by_program(cursor, counts, first, program)
         keys = self.key.decode(entries)
@@ -448,10 +431,9 @@ class MapSerializer(TypeSerializer):
         if not self.null_flags:
             self.value.encode(items, entries)
             return
-        valid = present_rows(items)
-        flags = np.zeros(len(keys), np.uint8) if valid.size == 0 else (valid == 0).astype(np.uint8)
+        flags = null_rows(items).astype(np.uint8)
         encode.write_fixed8(flags, ALL_PRESENT, entries.out, entries.position)
-        self.value.encode(items, entries.only(valid) if valid.size else entries)
+        self.value.encode(items, entries.valued(items))
 
     def _entry_sizes(self, keys: pa.Array, items: pa.Array) -> I64Array:
         held = present_rows(items) if self.null_flags else ALL_PRESENT

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -170,26 +170,19 @@ def _pairs(
     return list(zip(old.fields, new.fields, strict=True))
 
 
-@evolves(ListSerializer, DelimitedListSerializer)
-class _ListRule(MigrationRule):
-    """Converts lists element by element."""
+_Lists: TypeAlias = ListSerializer | DelimitedListSerializer
 
-    def column(
-        self,
-        old: ListSerializer | DelimitedListSerializer,
-        new: ListSerializer | DelimitedListSerializer,
-        column: pa.Array,
-    ) -> pa.Array:
+
+@evolves(ListSerializer, DelimitedListSerializer)
+class ElementRule(MigrationRule):
+    """Converts lists, arrays and sets element by element."""
+
+    def column(self, old: _Lists, new: _Lists, column: pa.Array) -> pa.Array:
         """Convert the elements as one column."""
         items = migrate_column(old.element, new.element, column.values)
         return _same_lists(new.arrow_type, column, items)
 
-    def value(
-        self,
-        old: ListSerializer | DelimitedListSerializer,
-        new: ListSerializer | DelimitedListSerializer,
-        value: Any,
-    ) -> list[Any]:
+    def value(self, old: _Lists, new: _Lists, value: Any) -> list[Any]:
         """Convert one list."""
         return [migrate_value(old.element, new.element, item) for item in value]
 
@@ -212,6 +205,41 @@ class MapRule(MigrationRule):
             (migrate_value(old.key, new.key, key), migrate_value(old.value, new.value, item))
             for key, item in value
         ]
+
+
+class ValueRule(MigrationRule):
+    """Converts the values of an optional or wrapped type that are not null."""
+
+    def column(self, old: Any, new: Any, column: pa.Array) -> pa.Array:
+        """Convert the values that are not null."""
+        return migrate_column(old.value, new.value, column)
+
+    def value(self, old: Any, new: Any, value: Any) -> Any:
+        """Convert one value."""
+        return migrate_value(old.value, new.value, value)
+
+
+class LabelledRule(MigrationRule):
+    """Converts the fields of a struct that have parts of that label; the others stay."""
+
+    def column(self, old: Any, new: Any, column: pa.Array) -> pa.Array:
+        """Convert the columns of the parts."""
+        columns = [
+            migrate_column(old.parts[name], new.parts[name], column.field(name))
+            if name in new.parts
+            else column.field(name)
+            for name in (field.name for field in new.arrow_type)
+        ]
+        return struct_column(new.arrow_type, columns, column)
+
+    def value(self, old: Any, new: Any, value: Any) -> dict[str, Any]:
+        """Convert one value."""
+        return {
+            name: migrate_value(old.parts[name], new.parts[name], field)
+            if name in new.parts
+            else field
+            for name, field in value.items()
+        }
 
 
 @evolves(TupleSerializer, RowSerializer, TtlSerializer)

@@ -13,7 +13,6 @@ import pyarrow as pa
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode
-from statelake.state_core.kernels.skip import FIXED
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.structs import StructSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer
@@ -44,10 +43,6 @@ class SingletonSerializer(TypeSerializer):
         if value is not None:
             raise EncodeError(f"{value!r}, and {self.name} has one value, written as null")
         out.write_byte(0)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks one byte."""
-        return (FIXED, 1)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a column of nulls."""

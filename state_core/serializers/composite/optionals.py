@@ -15,18 +15,14 @@ from typing_extensions import Self
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.kernels.skip import EITHER, FIXED
+from statelake.state_core.kernels import encode
 from statelake.state_core.serializers.basic.numbers import BooleanSerializer
-from statelake.state_core.serializers.composite.evolution import (
-    MigrationRule,
-    evolves,
-    migrate_column,
-    migrate_value,
-)
+from statelake.state_core.serializers.composite.evolution import LabelledRule, ValueRule, evolves
 from statelake.state_core.serializers.framework.base import (
     VARIABLE,
     TypeSerializer,
     TypeSerializerSnapshot,
+    named,
 )
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
@@ -35,15 +31,17 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     arrow_buffer,
     fixed_sizes,
+    null_rows,
     present_rows,
     require_values,
-    validity,
+    struct_array,
 )
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     as_is,
     incompatible,
 )
+from statelake.state_core.serializers.framework.layouts import ByteLayout, either, fixed
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
@@ -64,6 +62,8 @@ class NullableSerializer(TypeSerializer):
         null_flag: The flag of a null: true, but false within arrays.
     """
 
+    name = named("Nullable<{value}>")
+
     def __init__(self, value: TypeSerializer, padding: int = 0, *, null_flag: bool = True) -> None:
         self.value = value
         self.padding = padding
@@ -72,14 +72,10 @@ class NullableSerializer(TypeSerializer):
         self.length = 1 + value.length if padding and value.length > 0 else VARIABLE
 
     @property
-    def name(self) -> str:
-        """`Nullable<...>`."""
-        return f"Nullable<{self.value.name}>"
-
-    @property
-    def min_length(self) -> int:
-        """The length of the flag."""
-        return 1
+    def byte_layout(self) -> ByteLayout:
+        """A flag, then padding or the value."""
+        sides = (fixed(self.padding), self.value)
+        return either(*sides) if self.null_flag else either(*reversed(sides))
 
     def read(self, source: DataInput) -> Any:
         """Read one value, or None."""
@@ -95,15 +91,6 @@ class NullableSerializer(TypeSerializer):
             out.write_bytes(bytes(self.padding))
         else:
             self.value.write(value, out)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks a flag, and padding or the value."""
-        body = self.value.skip_program()
-        if body is None:
-            return None
-        padding = (FIXED, self.padding) if self.padding else ()
-        first, second = (padding, body) if self.null_flag else (body, padding)
-        return (EITHER, len(first), len(second), *first, *second)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the null flags, then the values that are not null."""
@@ -128,17 +115,12 @@ class NullableSerializer(TypeSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the null flag, and the value or zeros."""
-        valid = present_rows(values)
-        null = np.zeros(len(values), bool) if valid.size == 0 else valid == 0
-        _FLAG.encode(pa.array(null == self.null_flag), target)
-        if valid.size == 0:
-            self.value.encode(values, target)
-            return
-        rows = np.flatnonzero(null if target.present.size == 0 else null & (target.present != 0))
-        for byte in range(self.padding):
-            target.out[target.position[rows] + byte] = 0
-        target.position[rows] += self.padding
-        self.value.encode(values, target.only(valid))
+        null = null_rows(values)
+        flags = (null == self.null_flag).astype(np.uint8)
+        encode.write_fixed8(flags, target.present, target.out, target.position)
+        if self.padding:
+            target.write_zeros(null, self.padding)
+        self.value.encode(values, target.valued(values))
 
 
 def skip_padding(cursor: Cursor, null: npt.NDArray[Any], padding: int) -> None:
@@ -164,22 +146,19 @@ class EitherSerializer(TypeSerializer):
 
     java_name: ClassVar[str] = "Either"
     labels: ClassVar[tuple[str, str, str]] = ("is_left", "left", "right")
+    name = named("{java_name}<{left}, {right}>")
 
     def __init__(self, left: TypeSerializer, right: TypeSerializer) -> None:
         self.left = left
         self.right = right
+        self.parts = dict(zip(self.labels[1:], (left, right), strict=True))
         kinds = (pa.bool_(), left.arrow_type, right.arrow_type)
         self.arrow_type = pa.struct(list(map(pa.field, self.labels, kinds)))
 
     @property
-    def name(self) -> str:
-        """`Either<..., ...>`."""
-        return f"{self.java_name}<{self.left.name}, {self.right.name}>"
-
-    @property
-    def min_length(self) -> int:
-        """The length of the flag."""
-        return 1
+    def byte_layout(self) -> ByteLayout:
+        """A flag, then one of two values."""
+        return either(self.left, self.right)
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """Read one value, in the field of its side."""
@@ -200,13 +179,6 @@ class EitherSerializer(TypeSerializer):
         side, serializer = (first, self.left) if value[flag] else (second, self.right)
         serializer.write(value.get(side), out)
 
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks a flag, and one of two values."""
-        left, right = self.left.skip_program(), self.right.skip_program()
-        if left is None or right is None:
-            return None
-        return (EITHER, len(left), len(right), *left, *right)
-
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the flags, then the left values, then the right ones."""
         flags = cursor.read_flags(f"the flag of {self.java_name}")
@@ -216,11 +188,7 @@ class EitherSerializer(TypeSerializer):
         right = self.right.decode(cursor.only((1 - flags).astype(np.uint8)))
         bits = arrow_buffer(np.packbits(flags, bitorder="little"))
         is_left = pa.Array.from_buffers(pa.bool_(), cursor.rows, [None, bits])
-        bitmap, nulls = validity(cursor.present)
-        children = [is_left, left, right]
-        return pa.Array.from_buffers(
-            self.arrow_type, cursor.rows, [bitmap], nulls, children=children
-        )
+        return struct_array(self.arrow_type, cursor.present, (is_left, left, right), cursor.rows)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return the size of the flag and of the value."""
@@ -249,42 +217,8 @@ class EitherSerializer(TypeSerializer):
         return (left, right) if present.size == 0 else (left & present, right & present)
 
 
-@evolves(NullableSerializer)
-class NullableRule(MigrationRule):
-    """Converts the values that are not null."""
-
-    def column(
-        self, old: NullableSerializer, new: NullableSerializer, column: pa.Array
-    ) -> pa.Array:
-        """Convert the values that are not null."""
-        return migrate_column(old.value, new.value, column)
-
-    def value(self, old: NullableSerializer, new: NullableSerializer, value: Any) -> Any:
-        """Convert one value."""
-        return migrate_value(old.value, new.value, value)
-
-
-@evolves(EitherSerializer)
-class EitherRule(MigrationRule):
-    """Converts each side."""
-
-    def column(self, old: EitherSerializer, new: EitherSerializer, column: pa.Array) -> pa.Array:
-        """Convert the columns of both sides."""
-        flag, first, second = new.labels
-        left = migrate_column(old.left, new.left, column.field(first))
-        right = migrate_column(old.right, new.right, column.field(second))
-        children = [column.field(flag), left, right]
-        mask = column.is_null() if column.null_count else None
-        return pa.StructArray.from_arrays(children, fields=list(new.arrow_type), mask=mask)
-
-    def value(self, old: EitherSerializer, new: EitherSerializer, value: Any) -> dict[str, Any]:
-        """Convert one value."""
-        flag, first, second = new.labels
-        return {
-            flag: value[flag],
-            first: migrate_value(old.left, new.left, value[first]),
-            second: migrate_value(old.right, new.right, value[second]),
-        }
+evolves(NullableSerializer)(ValueRule)
+evolves(EitherSerializer)(LabelledRule)
 
 
 @register
@@ -294,10 +228,8 @@ class NullableSerializerSnapshot(CompositeTypeSerializerSnapshot):
     java_class = f"{RUNTIME}NullableSerializer$NullableSerializerSnapshot"
     outer_versions = range(2, 3)
     arity = 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.padding = 0
+    outer = ("padding",)
+    padding: int = 0
 
     @classmethod
     def of(cls, value: TypeSerializerSnapshot, *, padded: bool = False) -> Self:
@@ -308,13 +240,9 @@ class NullableSerializerSnapshot(CompositeTypeSerializerSnapshot):
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
         """Read the padding."""
-        self.padding = source.read_int()
+        super().read_outer_snapshot(version, source)
         if not 0 <= self.padding <= MAX_PADDING:
             raise source.fault(f"{self.padding} bytes of padding")
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Write the padding."""
-        out.write_int(self.padding)
 
     def resolve_outer_schema_compatibility(self, old: NullableSerializerSnapshot) -> Compatibility:
         """Return as is for the same padding, else incompatible."""

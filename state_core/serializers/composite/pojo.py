@@ -26,7 +26,7 @@ from statelake.state_core.errors import EncodeError, UnknownEndError
 from statelake.state_core.files.wire import DataInput, DataOutput, encode_modified_utf8
 from statelake.state_core.kernels import encode, pojo, skip
 from statelake.state_core.serializers.composite.structs import StructSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I32Array,
@@ -34,9 +34,10 @@ from statelake.state_core.serializers.framework.columns import (
     Target,
     U8Array,
     fixed_sizes,
-    present_rows,
+    null_rows,
     written_rows,
 )
+from statelake.state_core.serializers.framework.layouts import sequence, when
 
 MAX_TAGS = 128
 
@@ -76,6 +77,7 @@ class PojoSerializer(StructSerializer):
     """
 
     min_length = 1
+    name = named("{java_class}")
 
     def __init__(
         self,
@@ -92,11 +94,6 @@ class PojoSerializer(StructSerializer):
         self.boxed = frozenset(boxed)
         if len(self.registered) > MAX_TAGS:
             raise EncodeError(f"{java_class} with more than {MAX_TAGS} registered subclasses")
-
-    @property
-    def name(self) -> str:
-        """The class."""
-        return self.java_class
 
     # ------------------------------------------------------------------- a value at a time
 
@@ -176,13 +173,10 @@ class PojoSerializer(StructSerializer):
 
     def skip_program(self) -> tuple[int, ...] | None:
         """Return the program that walks null flags and fields, and those of the subclasses."""
-        own: list[int] = []
-        for _, serializer in self.fields:
-            body = serializer.skip_program()
-            if body is None:
-                return None
-            own += [skip.WHEN, 0, len(body), *body]
-        bodies = [tuple(own), *(_program(subclass) for subclass in self._subclasses)]
+        own = sequence(*(when(serializer) for _, serializer in self.fields)).skip_program()
+        if own is None:
+            return None
+        bodies = [own, *(_program(subclass) for subclass in self._subclasses)]
         names = [encode_modified_utf8(name) for name in self._names]
         indexes = [
             word
@@ -276,17 +270,13 @@ class PojoSerializer(StructSerializer):
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the flags, then field after field."""
-        valid = present_rows(values)
-        flags = np.full(len(values), skip.IS_EXACT, np.uint8)
-        if valid.size:
-            flags[valid == 0] = skip.IS_NULL
+        flags = np.where(null_rows(values), skip.IS_NULL, skip.IS_EXACT).astype(np.uint8)
         encode.write_fixed8(flags, target.present, target.out, target.position)
-        within = target.only(valid) if valid.size else target
-        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
-            valid = present_rows(column)
-            nulls = (valid == 0).astype(np.uint8) if valid.size else np.zeros(len(values), np.uint8)
+        within = target.valued(values)
+        for part, column in zip(self.parts, self._columns(values), strict=True):
+            nulls = null_rows(column).astype(np.uint8)
             encode.write_fixed8(nulls, within.present, within.out, within.position)
-            serializer.encode(column, within.only(valid) if valid.size else within)
+            part.encode(column, within.valued(column))
 
 
 def _decode_field(serializer: TypeSerializer, cursor: Cursor) -> pa.Array:

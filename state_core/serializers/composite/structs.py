@@ -6,7 +6,7 @@ Source: `org.apache.flink.api.java.typeutils.runtime` (`TupleSerializer`, `Tuple
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, reduce
 from typing import Any
 
@@ -16,10 +16,15 @@ import pyarrow as pa
 from statelake.state_core.column_names import column_names, struct_of
 from statelake.state_core.errors import CorruptSnapshotError, EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput, check_names
-from statelake.state_core.kernels import decode, encode, skip
+from statelake.state_core.kernels import decode, encode
 from statelake.state_core.kernels.hashing import combine_hashes
 from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
-from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.base import (
+    VARIABLE,
+    TypeSerializer,
+    named,
+    to_int32,
+)
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I32Array,
@@ -29,9 +34,10 @@ from statelake.state_core.serializers.framework.columns import (
     fixed_sizes,
     present_rows,
     require_values,
-    validity,
+    struct_array,
     written_rows,
 )
+from statelake.state_core.serializers.framework.layouts import ByteLayout, masked, sequence
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import (
     CompositeTypeSerializerSnapshot,
@@ -60,12 +66,25 @@ class StructSerializer(TypeSerializer):
         self.fields = list(zip(column_names(self.names), kinds, strict=True))
         self.arrow_type = struct_of(self.names, (kind.arrow_type for kind in kinds))
 
+    @property
+    def parts(self) -> tuple[TypeSerializer, ...]:
+        """The serializers of the fields."""
+        return tuple(serializer for _, serializer in self.fields)
+
+    @property
+    def part_names(self) -> str:
+        """The types of the fields."""
+        return ", ".join(part.name for part in self.parts)
+
     @cached_property  # a schema that uses each record twice has 2^depth fields below it
     def min_length(self) -> int:
-        """The sum of the fields' minimum lengths."""
-        return sum(
-            serializer.min_length for _, serializer in self.fields if serializer.self_delimiting
-        )
+        """The fewest bytes of a value."""
+        return super().min_length
+
+    @property
+    def byte_layout(self) -> ByteLayout | None:
+        """The fields."""
+        return sequence(*self.parts)
 
     def read(self, source: DataInput) -> Any:
         """Read one value, as a dict of its fields."""
@@ -73,37 +92,29 @@ class StructSerializer(TypeSerializer):
 
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one value: a dict of its fields, or a tuple or list of them in order."""
-        for (_, serializer), field_value in zip(self.fields, self._by_position(value), strict=True):
-            serializer.write(field_value, out)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the programs of the fields, concatenated."""
-        programs = [serializer.skip_program() for _, serializer in self.fields]
-        if any(program is None for program in programs):
-            return None
-        return tuple(word for program in programs if program is not None for word in program)
+        for part, field_value in zip(self.parts, self._by_position(value), strict=True):
+            part.write(field_value, out)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a struct column, field after field."""
-        columns = [serializer.decode(cursor) for _, serializer in self.fields]
+        columns = [part.decode(cursor) for part in self.parts]
         return self._struct(cursor.present, columns, cursor.rows)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return the sums of the fields' sizes."""
         require_values(values, present, self.name)
-        columns = zip(self.fields, self._columns(values), strict=True)
-        parts = [serializer.sizes(column, present) for (_, serializer), column in columns]
-        total: I64Array = np.sum(parts, axis=0, dtype=np.int64)
+        columns = zip(self.parts, self._columns(values), strict=True)
+        sizes = [part.sizes(column, present) for part, column in columns]
+        total: I64Array = np.sum(sizes, axis=0, dtype=np.int64)
         return total
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write a struct column, field after field."""
-        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
-            serializer.encode(column, target)
+        for part, column in zip(self.parts, self._columns(values), strict=True):
+            part.encode(column, target)
 
     def _struct(self, present: U8Array, columns: list[pa.Array], rows: int) -> pa.Array:
-        bitmap, nulls = validity(present)
-        return pa.Array.from_buffers(self.arrow_type, rows, [bitmap], nulls, children=columns)
+        return struct_array(self.arrow_type, present, columns, rows)
 
     def _columns(self, values: pa.Array) -> list[pa.Array]:
         """Return the field columns by name; a struct may have them in any order."""
@@ -147,26 +158,33 @@ class TupleSerializer(StructSerializer):
     @property
     def name(self) -> str:
         """`Tuple2<..., ...>`."""
-        names = ", ".join(serializer.name for _, serializer in self.fields)
-        return f"Tuple{len(self.fields)}<{names}>"
+        return f"Tuple{len(self.parts)}<{self.part_names}>"
 
     def hash_code(self, value: Any) -> int:
-        """Return `31 * h + hash(field)` from the first field on; a null field counts 0."""
-        fields = zip(self.fields, self._by_position(value), strict=True)
-        codes = [
-            0 if field is None else serializer.hash_code(field) for (_, serializer), field in fields
-        ]
-        return to_int32(reduce(lambda code, element: 31 * code + element, codes))
+        """Return the hash code of a tuple, from those of its fields."""
+        fields = zip(self.parts, self._by_position(value), strict=True)
+        return self._combined(self._field_code(part, field) for part, field in fields)
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code of the next tuple, from the bytes of its fields."""
-        codes = [serializer.hash_code_at(source) for _, serializer in self.fields]
+        return self._combined(self._field_code_at(part, source) for part in self.parts)
+
+    def _field_code(self, part: TypeSerializer, value: Any) -> int:
+        """Return the hash code of a field; 0 for null."""
+        return 0 if value is None else part.hash_code(value)
+
+    def _field_code_at(self, part: TypeSerializer, source: DataInput) -> int:
+        """Return the hash code of the next field, from its bytes."""
+        return part.hash_code_at(source)
+
+    def _combined(self, codes: Iterable[int]) -> int:
+        """Return `31 * h + hash(field)` from the first field on."""
         return to_int32(reduce(lambda code, element: 31 * code + element, codes))
 
     def hash_codes(self, values: pa.Array) -> I32Array:
         """Return the hash code of every row, a column at a time."""
-        columns = zip(self.fields, self._columns(values), strict=True)
-        codes = [serializer.hash_codes(column) for (_, serializer), column in columns]
+        columns = zip(self.parts, self._columns(values), strict=True)
+        codes = [part.hash_codes(column) for part, column in columns]
         total = codes[0]
         for element in codes[1:]:
             combine_hashes(total, element, 31, total)
@@ -184,6 +202,8 @@ class ObjectSerializer(TupleSerializer):
         fixed: Whether Flink gives the type a length if all fields have one.
     """
 
+    name = named("{java_name}")
+
     def __init__(
         self,
         java_name: str,
@@ -197,18 +217,9 @@ class ObjectSerializer(TupleSerializer):
         self.length = self.length if fixed else VARIABLE
         self.self_delimiting = elements[-1].self_delimiting
 
-    @property
-    def name(self) -> str:
-        """The name of the type."""
-        return self.java_name
-
-    def hash_code(self, value: Any) -> int:
+    def _combined(self, codes: Iterable[int]) -> int:
         """Return `Objects.hash` of the fields: a tuple's hash that begins with 1."""
-        return to_int32(super().hash_code(value) + self._seed)
-
-    def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the next object, from the bytes of its fields."""
-        return to_int32(super().hash_code_at(source) + self._seed)
+        return to_int32(super()._combined(codes) + self._seed)
 
     def hash_codes(self, values: pa.Array) -> I32Array:
         """Return the hash code of every row."""
@@ -230,6 +241,8 @@ class RowSerializer(StructSerializer):
         with_kind: Whether the mask begins with two bits of row kind.
     """
 
+    name = named("Row<{part_names}>")
+
     def __init__(self, elements: list[TypeSerializer], *, with_kind: bool = True) -> None:
         super().__init__([(f"f{index}", serializer) for index, serializer in enumerate(elements)])
         self.with_kind = with_kind
@@ -238,14 +251,9 @@ class RowSerializer(StructSerializer):
         self.mask_bytes = (self.bits + 7) // 8
 
     @property
-    def name(self) -> str:
-        """`Row<..., ...>`."""
-        return f"Row<{', '.join(serializer.name for _, serializer in self.fields)}>"
-
-    @property
-    def min_length(self) -> int:
-        """The length of the mask."""
-        return self.mask_bytes
+    def byte_layout(self) -> ByteLayout:
+        """The mask, then the fields that are not null."""
+        return masked(self.parts, self.leading)
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """Read one row; a kind other than `+I` is lost."""
@@ -264,9 +272,9 @@ class RowSerializer(StructSerializer):
             if field_value is None:
                 mask[index >> 3] |= 0x80 >> (index & 7)
         out.write_bytes(bytes(mask))
-        for (_, serializer), field_value in zip(self.fields, values, strict=True):
+        for part, field_value in zip(self.parts, values, strict=True):
             if field_value is not None:
-                serializer.write(field_value, out)
+                part.write(field_value, out)
 
     def hash_code(self, value: Any) -> int:
         """Return `RowUtils.deepHashCodeRow` of a row of kind `+I`, without list or map fields.
@@ -274,10 +282,10 @@ class RowSerializer(StructSerializer):
         Each field is hashed by `Arrays.deepHashCode` of an array of one, which adds 31.
         """
         code = 1
-        for (_, serializer), field in zip(self.fields, self._by_position(value), strict=True):
-            if isinstance(serializer, ListSerializer | MapSerializer):
+        for part, field in zip(self.parts, self._by_position(value), strict=True):
+            if isinstance(part, ListSerializer | MapSerializer):
                 return super().hash_code(value)
-            element = 0 if field is None else 31 + serializer.hash_code(field)
+            element = 0 if field is None else 31 + part.hash_code(field)
             code = to_int32(31 * code + element)
         return code
 
@@ -287,20 +295,11 @@ class RowSerializer(StructSerializer):
         bits = [mask[index >> 3] >> (7 - (index & 7)) & 1 for index in range(self.bits)]
         kind = bits[0] + 2 * bits[1] if self.with_kind else 0
         code = 1
-        for (_, serializer), null in zip(self.fields, bits[self.leading :], strict=True):
-            if isinstance(serializer, ListSerializer | MapSerializer):
+        for part, null in zip(self.parts, bits[self.leading :], strict=True):
+            if isinstance(part, ListSerializer | MapSerializer):
                 return super().hash_code(None)
-            code = to_int32(31 * code + (0 if null else 31 + serializer.hash_code_at(source)))
+            code = to_int32(31 * code + (0 if null else 31 + part.hash_code_at(source)))
         return to_int32(31 * kind + code)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks the mask and the fields."""
-        programs = [serializer.skip_program() for _, serializer in self.fields]
-        if any(program is None for program in programs):
-            return None
-        lengths = [len(program) for program in programs if program is not None]
-        bodies = [word for program in programs if program is not None for word in program]
-        return (skip.MASKED, len(programs), self.leading, *lengths, *bodies)
 
     def _mask_bit(self, cursor: Cursor, index: int) -> U8Array:
         bit = np.empty(cursor.rows, np.uint8)
@@ -327,9 +326,9 @@ class RowSerializer(StructSerializer):
         width = self.mask_bytes
         cursor.position += cursor.present * np.int64(width) if cursor.present.size else width
         columns = []
-        for (_, serializer), present in zip(self.fields, valid, strict=True):
+        for part, present in zip(self.parts, valid, strict=True):
             within = cursor.only(present)
-            columns.append(serializer.decode(within))
+            columns.append(part.decode(within))
             within.expect_values(columns[-1])
         return self._struct(cursor.present, columns, cursor.rows)
 
@@ -337,8 +336,8 @@ class RowSerializer(StructSerializer):
         """Return the size of the mask and of the fields that are not null."""
         require_values(values, present, self.name)
         sizes = fixed_sizes(len(values), self.mask_bytes, present)
-        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
-            sizes += serializer.sizes(column, written_rows(column, present))
+        for part, column in zip(self.parts, self._columns(values), strict=True):
+            sizes += part.sizes(column, written_rows(column, present))
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
@@ -356,9 +355,8 @@ class RowSerializer(StructSerializer):
                 nulls = (valid == 0).astype(np.uint8)
                 encode.set_bits(nulls, target.present, index, target.out, target.position)
         target.position += target.present * np.int64(width) if target.present.size else width
-        for (_, serializer), column in zip(self.fields, columns, strict=True):
-            valid = present_rows(column)
-            serializer.encode(column, target.only(valid) if valid.size else target)
+        for part, column in zip(self.parts, columns, strict=True):
+            part.encode(column, target.valued(column))
 
 
 @register
@@ -372,14 +370,8 @@ class TupleSerializerSnapshot(CompositeTypeSerializerSnapshot):
     outer_versions = range(2, 3)
     versions = range(2, 4)
     unnamed = "f{}"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tuple_class = ""
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """Read the tuple class."""
-        self.tuple_class = source.read_utf()
+    outer = ("tuple_class",)
+    tuple_class: str = ""
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
         """Write the tuple class."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.composite.structs import StructSerializer, TupleSerializer
-from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer
+from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array, Target
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import register
@@ -33,16 +33,13 @@ class TtlSerializer(StructSerializer):
     The time to live itself is in the job's code, not in the snapshot.
     """
 
+    name = named("TtlValue<{value}>")
+
     def __init__(self, value: TypeSerializer) -> None:
         super().__init__([("ttl", LongSerializer()), ("value", value)])
         self.value = value
         self.length = 8 + value.length if value.length > 0 else VARIABLE
         self.self_delimiting = value.self_delimiting
-
-    @property
-    def name(self) -> str:
-        """`TtlValue<...>`."""
-        return f"TtlValue<{self.value.name}>"
 
 
 class TimerSerializer(TupleSerializer):
@@ -51,6 +48,8 @@ class TimerSerializer(TupleSerializer):
     A key without an end of its own ends before a namespace of known size; otherwise it has the
     bytes of both.
     """
+
+    name = named("Timer<{key}, {namespace}>")
 
     def __init__(self, key: TypeSerializer, namespace: TypeSerializer) -> None:
         self._behind = 0 if key.self_delimiting else namespace.wire_length
@@ -61,11 +60,6 @@ class TimerSerializer(TupleSerializer):
         self.key = key
         self.namespace = namespace
         self.self_delimiting = key.self_delimiting and namespace.self_delimiting
-
-    @property
-    def name(self) -> str:
-        """`Timer<..., ...>`."""
-        return f"Timer<{self.key.name}, {self.namespace.name}>"
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """Read one timer."""

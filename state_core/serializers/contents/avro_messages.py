@@ -140,7 +140,7 @@ def _read(kind: TypeSerializer, source: DataInput) -> Any:
     if isinstance(kind, AvroBytes):
         return _read_sized(source)
     if isinstance(kind, AvroEnum):
-        return kind.symbols[_index(source, len(kind.symbols))]
+        return kind.constants[_index(source, len(kind.constants))]
     if isinstance(kind, AvroArray):
         item = kind.item
         return _read_items(source, lambda: _read(item, source), _is_empty(item))
@@ -189,7 +189,7 @@ def _write(kind: TypeSerializer, value: Any, out: DataOutput) -> None:
     elif isinstance(kind, AvroBytes):
         _write_sized(value, out)
     elif isinstance(kind, AvroEnum):
-        _write_long(kind.symbols.index(value), out)
+        _write_long(kind.constants.index(value), out)
     elif isinstance(kind, AvroArray | AvroMap):
         items = list(value.items()) if isinstance(value, dict) else value
         if items:
@@ -223,6 +223,20 @@ def _serializer(schema: str) -> AvroSerializer:
             remedy="leave the state's bytes as they are",
         )
     return serializer
+
+
+def read_avro(schema: str, source: DataInput) -> Any:
+    """Read a value of a schema in Avro's binary encoding.
+
+    Raises:
+        EncodeError: It is no schema, or has no column type.
+        CorruptSnapshotError: It is no value of the schema.
+    """
+    kind = _serializer(schema).value
+    try:
+        return _read(kind, source)
+    except UnicodeDecodeError as error:
+        raise source.fault(f"no value of its schema of Avro ({error})") from error
 
 
 def _resolved(body: bytes, writer: AvroSerializer, reader: AvroSerializer) -> bytes:

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import Cursor, I64Array, Target, U8Array
+from statelake.state_core.serializers.framework.layouts import ByteLayout
 
 
 class UnfitError(Exception):
@@ -57,6 +58,8 @@ class ContentSerializer(TypeSerializer):
         content: What they hold.
     """
 
+    name = named("{inner} of {content}")
+
     def __init__(self, inner: TypeSerializer, content: Content) -> None:
         self.content = content
         self.inner = inner
@@ -65,18 +68,9 @@ class ContentSerializer(TypeSerializer):
         self.self_delimiting = inner.self_delimiting
 
     @property
-    def name(self) -> str:
-        """The type of the text or bytes, and what it holds."""
-        return f"{self.inner.name} of {self.content.name}"
-
-    @property
-    def min_length(self) -> int:
-        """The minimum length of the text or bytes."""
-        return self.inner.min_length
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks the text or bytes."""
-        return self.inner.skip_program()
+    def byte_layout(self) -> ByteLayout:
+        """The layout of what it wraps."""
+        return self.inner
 
     def skip(self, source: DataInput) -> None:
         """Move behind one value."""

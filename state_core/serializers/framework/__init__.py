@@ -2,6 +2,7 @@
 
 ====================  ===============================================================
 `base`                `TypeSerializer` and `TypeSerializerSnapshot`
+`layouts`             how the bytes of a value follow each other, said once
 `columns`             `Cursor` and `Target`: columns between bytes and Arrow; equal rows of two
 `opaque_values`       values carried as bytes: only their class understands them, or they are too
                       wide or too deep for a table

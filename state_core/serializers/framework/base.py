@@ -17,7 +17,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -42,8 +42,9 @@ from statelake.state_core.serializers.framework.compatibility import (
     incompatible,
     unknown,
 )
+from statelake.state_core.serializers.framework.layouts import ByteLayout, fixed
 
-__all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot", "to_int32"]
+__all__ = ["VARIABLE", "TypeSerializer", "TypeSerializerSnapshot", "named", "to_int32"]
 
 VARIABLE = -1
 SHOWN = 200
@@ -55,6 +56,30 @@ _NO_COLUMN = (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError, OverflowEr
 def to_int32(value: int) -> int:
     """Wrap a number around as Java's `int` does."""
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+class _Named:
+    """The attributes of a serializer by name, and the names of its parts."""
+
+    def __init__(self, serializer: TypeSerializer) -> None:
+        self.serializer = serializer
+
+    def __getitem__(self, attribute: str) -> Any:
+        value = getattr(self.serializer, attribute)
+        return getattr(value, "name", value)
+
+
+def named(pattern: str) -> str:
+    """Return the property `name` for a class of serializers: its type in Java's syntax.
+
+    Args:
+        pattern: The type, with the serializer's attributes in braces: `Map<{key}, {value}>`.
+    """
+
+    def name(serializer: TypeSerializer) -> str:
+        return pattern.format_map(_Named(serializer))
+
+    return cast("str", property(name, doc=f"`{pattern}`."))
 
 
 class TypeSerializer(ABC):
@@ -96,7 +121,16 @@ class TypeSerializer(ABC):
     @property
     def min_length(self) -> int:
         """The fewest bytes of a value; 0 only if a value can have no bytes."""
-        return max(1, self.length)
+        layout = self.byte_layout
+        return 1 if layout is None else layout.min_length
+
+    @property
+    def byte_layout(self) -> ByteLayout | None:
+        """How a value's bytes follow each other; by default the bytes of a fixed length.
+
+        None if no program of `kernels.skip` can walk them.
+        """
+        return fixed(self.wire_length) if self.wire_length > 0 else None
 
     @abstractmethod
     def read(self, source: DataInput) -> Any:
@@ -112,7 +146,8 @@ class TypeSerializer(ABC):
 
     def skip_program(self) -> tuple[int, ...] | None:
         """Return the program of `kernels.skip` that walks one value; None if no program can."""
-        return None
+        layout = self.byte_layout
+        return None if layout is None else layout.skip_program()
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a column of the values at the cursor, which moves behind them.

@@ -10,7 +10,7 @@ itself and 0.0 is not equal to -0.0; nulls are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,7 +29,7 @@ _BITS = {2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
 
 def equal_rows(first: pa.Array, second: pa.Array) -> BoolArray:
     """Return which rows are equal in two columns of one type."""
-    valid, valid_too = _held(first), _held(second)
+    valid, valid_too = ~null_rows(first), ~null_rows(second)
     same: BoolArray = valid == valid_too
     both = valid & valid_too
     if not both.any():
@@ -69,14 +69,7 @@ def odd_nans(values: pa.Array) -> BoolArray:
         if marked.any():
             before, bounds = np.concatenate(([0], np.cumsum(marked))), list_offsets(values)
             odd = before[bounds[1:]] > before[bounds[:-1]]
-    return odd & _held(values) if odd.any() else odd
-
-
-def _held(values: pa.Array) -> BoolArray:
-    if values.null_count == 0:
-        return np.ones(len(values), np.bool_)
-    valid: BoolArray = np.asarray(values.is_valid())
-    return valid
+    return odd & ~null_rows(values) if odd.any() else odd
 
 
 def _equal_lists(first: pa.Array, second: pa.Array, both: BoolArray) -> BoolArray:
@@ -157,6 +150,22 @@ class Cursor:
     def rows(self) -> int:
         """The number of values, present or not."""
         return len(self.position)
+
+    @property
+    def there(self) -> BoolArray:
+        """Whether each value is present."""
+        return np.ones(self.rows, np.bool_) if self.present.size == 0 else self.present != 0
+
+    def refuse(self, rows: BoolArray, problem: Callable[[int], str]) -> None:
+        """Raise the error for the first of some rows, if there is one.
+
+        Args:
+            rows: Whether each row is refused.
+            problem: Returns what is wrong with a row.
+        """
+        bad = np.flatnonzero(rows)
+        if bad.size:
+            raise self.fault(int(bad[0]), problem(int(bad[0])))
 
     def only(self, wanted: U8Array) -> Cursor:
         """Return a cursor over the same rows, absent where `wanted` is 0."""
@@ -288,6 +297,19 @@ class Target:
         present = wanted if self.present.size == 0 else self.present & wanted
         return Target(self.out, self.position, present)
 
+    def valued(self, values: pa.Array) -> Target:
+        """Return a target for the rows of a column that are not null."""
+        valid = present_rows(values)
+        return self.only(valid) if valid.size else self
+
+    def write_zeros(self, rows: BoolArray, size: int) -> None:
+        """Write so many zeros in some of the rows, in those that are present."""
+        wanted = rows if self.present.size == 0 else rows & (self.present != 0)
+        positions = self.position[wanted]
+        for byte in range(size):
+            self.out[positions + byte] = 0
+        self.position[wanted] += size
+
 
 # --------------------------------------------------------------------------- Arrow and NumPy
 
@@ -317,6 +339,20 @@ def present_rows(values: pa.Array) -> U8Array:
     first = values.offset
     bits = np.unpackbits(bitmap, count=first + len(values), bitorder="little")
     return np.ascontiguousarray(bits[first:])
+
+
+def null_rows(values: pa.Array) -> BoolArray:
+    """Return which rows are null."""
+    valid = present_rows(values)
+    return np.zeros(len(values), np.bool_) if valid.size == 0 else valid == 0
+
+
+def struct_array(
+    kind: pa.DataType, present: U8Array, columns: Sequence[pa.Array], rows: int
+) -> pa.Array:
+    """Return a struct of these columns."""
+    bitmap, nulls = validity(present)
+    return pa.Array.from_buffers(kind, rows, [bitmap], nulls, children=list(columns))
 
 
 def written_rows(values: pa.Array, present: U8Array) -> U8Array:

@@ -18,7 +18,11 @@ from statelake.state_core.bounds import COLUMN_NESTING, COLUMNS
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode, encode
-from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import (
+    TypeSerializer,
+    TypeSerializerSnapshot,
+    named,
+)
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
@@ -91,14 +95,10 @@ class OpaqueSerializer(TypeSerializer):
 
     arrow_type = pa.binary()
     self_delimiting = False
+    name = named("binary ({java_class})")
 
     def __init__(self, java_class: str = "unknown") -> None:
         self.java_class = java_class
-
-    @property
-    def name(self) -> str:
-        """The Java class, marked as not understood."""
-        return f"binary ({self.java_class})"
 
     def read(self, source: DataInput) -> bytes:
         """Read all bytes that are left."""

@@ -105,6 +105,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         unnamed: The pattern for the names of other ones, by index.
         delimited: The nested serializers that must be self-delimiting: all, except those that are
             the last part of an entry. If one is not, values are carried as bytes.
+        outer: The attributes of the outer payload, in order: texts, numbers and flags.
         same_bytes: Other snapshot classes, by Java name, whose serializers write the same bytes.
         nested: The nested snapshots.
         outer_version_read: The version of the outer payload that was read.
@@ -117,6 +118,7 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
     nested_names: ClassVar[tuple[str, ...]] = ()
     unnamed: ClassVar[str] = "[{}]"
     delimited: ClassVar[slice] = slice(None)
+    outer: ClassVar[tuple[str, ...]] = ()
     same_bytes: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -188,10 +190,21 @@ class CompositeTypeSerializerSnapshot(TypeSerializerSnapshot):
         return self.outer_version
 
     def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """Read the payload of the outer serializer; nothing by default."""
+        """Read the payload of the outer serializer: the attributes in `outer` by default."""
+        reads: dict[type, Callable[[], Any]] = {
+            str: source.read_utf, int: source.read_int, bool: source.read_boolean,
+        }  # fmt: skip
+        for name in self.outer:
+            setattr(self, name, reads[type(getattr(self, name))]())
 
     def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Write the payload of the outer serializer; nothing by default."""
+        """Write the payload of the outer serializer: the attributes in `outer` by default."""
+        writes: dict[type, Callable[[Any], None]] = {
+            str: out.write_utf, int: out.write_int, bool: out.write_boolean,
+        }  # fmt: skip
+        for name in self.outer:
+            value = getattr(self, name)
+            writes[type(value)](value)
 
     def restore_serializer(self) -> TypeSerializer:
         """Return the outer serializer around the nested ones.

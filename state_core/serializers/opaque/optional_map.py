@@ -196,8 +196,7 @@ def _read_frame(source: DataInput) -> DataInput | None:
 def _write_frame(frame: bytes | None, out: DataOutput) -> None:
     out.write_boolean(frame is not None)
     if frame is not None:
-        out.write_int(len(frame))
-        out.write_bytes(frame)
+        out.write_sized(frame)
 
 
 def _read_snapshot(frame: DataInput) -> FramedSnapshot:

@@ -23,6 +23,7 @@ from statelake.state_core.serializers.composite.evolution import PositionRule, e
 from statelake.state_core.serializers.composite.optionals import NullableSerializer
 from statelake.state_core.serializers.composite.structs import ObjectSerializer
 from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.layouts import NOTHING
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import (
@@ -101,11 +102,7 @@ class _NoTimestampSerializer(TypeSerializer):
     name = "Long"
     length = 0
     arrow_type = pa.int64()
-
-    @property
-    def min_length(self) -> int:
-        """Zero: there are no bytes."""
-        return 0
+    byte_layout = NOTHING
 
     def read(self, source: DataInput) -> int:
         """Read nothing, and return Flink's default."""
@@ -119,17 +116,11 @@ class _NoTimestampSerializer(TypeSerializer):
                 remedy=f"leave it {NO_TIMESTAMP}, or migrate the state",
             )
 
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks nothing."""
-        return ()
-
 
 class _QueueSerializer(ListSerializer):
     """A `PriorityQueue` of computation states, in the order of its array."""
 
-    def hash_code(self, value: Any) -> int:
-        """Raise: the hash code of a queue is its identity."""
-        return TypeSerializer.hash_code(self, value)
+    hash_code = TypeSerializer.hash_code  # unknown: that of a queue is its identity
 
 
 class NFAStateSerializer(ObjectSerializer):

@@ -13,7 +13,7 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.basic.numbers import BooleanSerializer
 from statelake.state_core.serializers.composite.structs import StructSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.snapshots import composite_snapshot
 
 ONE, TWO = 1, 2
@@ -61,13 +61,11 @@ class UnionSerializer(TypeSerializer):
 class BufferEntrySerializer(StructSerializer):
     """`BufferEntry`: whether it was joined already, then the element."""
 
+    name = named("BufferEntry<{element}>")
+
     def __init__(self, element: TypeSerializer) -> None:
         super().__init__([("joined", BooleanSerializer()), ("element", element)])
-
-    @property
-    def name(self) -> str:
-        """`BufferEntry<...>`."""
-        return f"BufferEntry<{self.fields[1][1].name}>"
+        self.element = element
 
 
 # for the snapshots of both inputs

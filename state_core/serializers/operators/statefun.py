@@ -20,6 +20,7 @@ from statelake.state_core.serializers.framework.compatibility import (
     as_is,
     incompatible,
 )
+from statelake.state_core.serializers.framework.layouts import sized
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.kryo.protobuf import BYTES, INT64, STRING, described_message
 
@@ -44,8 +45,8 @@ class MessageSerializer(TypeSerializer):
     """`Message`: an i32 length and an `Envelope`; null beside its bytes if it has more in it."""
 
     name = "Message"
-    min_length = 4
     arrow_type = _ENVELOPE.arrow_type
+    byte_layout = sized()
 
     def read(self, source: DataInput) -> dict[str, Any] | None:
         """Read one message; None if it would not be written as the same bytes."""
@@ -62,10 +63,6 @@ class MessageSerializer(TypeSerializer):
     def skip(self, source: DataInput) -> None:
         """Move behind one message."""
         _BYTES.skip(source)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a length and that many bytes."""
-        return _BYTES.skip_program()
 
 
 @register

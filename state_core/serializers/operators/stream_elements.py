@@ -23,14 +23,8 @@ from statelake.state_core.serializers.basic.numbers import (
     IntSerializer,
     LongSerializer,
 )
-from statelake.state_core.serializers.composite.evolution import (
-    MigrationRule,
-    evolves,
-    migrate_column,
-    migrate_value,
-    struct_column,
-)
-from statelake.state_core.serializers.framework.base import TypeSerializer
+from statelake.state_core.serializers.composite.evolution import LabelledRule, evolves
+from statelake.state_core.serializers.framework.base import TypeSerializer, named
 from statelake.state_core.serializers.framework.snapshots import composite_snapshot
 
 # the fields behind each tag
@@ -72,6 +66,8 @@ class OperatorIdSerializer(TypeSerializer):
 class StreamElementSerializer(TypeSerializer):
     """`StreamElement`: a struct of the fields of all kinds, null for those of other kinds."""
 
+    name = named("StreamElement<{value}>")
+
     def __init__(self, value: TypeSerializer) -> None:
         self.value = value
         self.self_delimiting = value.self_delimiting
@@ -86,11 +82,6 @@ class StreamElementSerializer(TypeSerializer):
         }
         kinds = [pa.field(name, part.arrow_type) for name, part in self.parts.items()]
         self.arrow_type = pa.struct([pa.field("kind", pa.string()), *kinds])
-
-    @property
-    def name(self) -> str:
-        """`StreamElement<...>`."""
-        return f"StreamElement<{self.value.name}>"
 
     def read(self, source: DataInput) -> dict[str, Any]:
         """Read one element, in the fields of its kind."""
@@ -121,28 +112,7 @@ class StreamElementSerializer(TypeSerializer):
             self.parts[name].write(value.get(name), out)
 
 
-@evolves(StreamElementSerializer)
-class _StreamElementRule(MigrationRule):
-    """Converts the value of a record."""
-
-    def column(
-        self, old: StreamElementSerializer, new: StreamElementSerializer, column: pa.Array
-    ) -> pa.Array:
-        """Convert the column of values; the others stay."""
-        columns = [
-            migrate_column(old.value, new.value, column.field(field.name))
-            if field.name == "value"
-            else column.field(field.name)
-            for field in old.arrow_type
-        ]
-        return struct_column(new.arrow_type, columns, column)
-
-    def value(
-        self, old: StreamElementSerializer, new: StreamElementSerializer, value: Any
-    ) -> dict[str, Any]:
-        """Convert one element."""
-        return {**value, "value": migrate_value(old.value, new.value, value["value"])}
-
+evolves(StreamElementSerializer)(LabelledRule)
 
 composite_snapshot(
     "org.apache.flink.streaming.runtime.streamrecord"

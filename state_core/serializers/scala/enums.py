@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.serializers.basic.enums import EnumSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot
+from statelake.state_core.serializers.framework.base import TypeSerializerSnapshot, named
 from statelake.state_core.serializers.framework.columns import Cursor, U8Array
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
@@ -35,15 +35,12 @@ class ScalaEnumSerializer(EnumSerializer):
         values: Each value's name and number.
     """
 
+    name = named("Enumeration<{enum_class}>")
+
     def __init__(self, enum_class: str, values: tuple[tuple[str, int], ...]) -> None:
         super().__init__(enum_class, (name for name, _ in values))
         self.numbers = np.array([number for _, number in values], np.int32)
         self.index_of = {number: index for index, (_, number) in enumerate(values)}
-
-    @property
-    def name(self) -> str:
-        """`Enumeration<class>`."""
-        return f"Enumeration<{self.enum_class}>"
 
     def read(self, source: DataInput) -> str:
         """Read one value's name."""
@@ -61,12 +58,10 @@ class ScalaEnumSerializer(EnumSerializer):
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the names of the constants."""
         numbers = cursor.read_int32(f"a value of {self.enum_class}")
-        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        there = cursor.there
         indices = pc.index_in(pa.array(numbers, mask=~there), value_set=pa.array(self.numbers))
-        bad = np.flatnonzero(there & indices.is_null().to_numpy(zero_copy_only=False))
-        if bad.size:
-            row = int(bad[0])
-            raise cursor.fault(row, f"value {numbers[row]} is not in {self.enum_class}")
+        bad = there & indices.is_null().to_numpy(zero_copy_only=False)
+        cursor.refuse(bad, lambda row: f"value {numbers[row]} is not in {self.enum_class}")
         names = pa.array(self.constants, pa.string()).take(indices)
         again = self._ordinals(names, cursor.present).to_numpy()
         cursor.inexact |= (there & (again != numbers)).astype(np.uint8)

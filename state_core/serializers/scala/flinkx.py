@@ -10,28 +10,28 @@ Source: `org.apache.flinkx.api.serializer` of flink-scala-api 1.1 to 2.2, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.kernels.skip import CHOICE, FIXED, MARKED, NULL_COUNT
+from statelake.state_core.kernels.skip import NULL_COUNT
 from statelake.state_core.serializers.basic.numbers import IntSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
-from statelake.state_core.serializers.composite.arrays import ElementRule
 from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
-from statelake.state_core.serializers.composite.evolution import MapRule, PositionRule, evolves
-from statelake.state_core.serializers.composite.optionals import (
-    EitherRule,
-    EitherSerializer,
-    NullableRule,
-    skip_padding,
+from statelake.state_core.serializers.composite.evolution import (
+    ElementRule,
+    LabelledRule,
+    MapRule,
+    PositionRule,
+    ValueRule,
+    evolves,
 )
-from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer
+from statelake.state_core.serializers.composite.optionals import EitherSerializer, skip_padding
+from statelake.state_core.serializers.framework.base import VARIABLE, TypeSerializer, named
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I32Array,
@@ -39,10 +39,11 @@ from statelake.state_core.serializers.framework.columns import (
     Target,
     U8Array,
     fixed_sizes,
-    present_rows,
+    null_rows,
     require_values,
     written_rows,
 )
+from statelake.state_core.serializers.framework.layouts import ByteLayout, marked, prefix
 from statelake.state_core.serializers.scala.serializers import (
     TUPLE,
     CaseClassSerializer,
@@ -78,9 +79,9 @@ class CountedClassSerializer(CaseClassSerializer):
         return 4 + self.padding if self.padding else VARIABLE
 
     @property
-    def min_length(self) -> int:
-        """The length of the number of fields."""
-        return 4
+    def byte_layout(self) -> ByteLayout:
+        """The number of fields, and as many of them; or padding."""
+        return prefix(self.parts, self.padding if self.current else None)
 
     def read(self, source: DataInput) -> Any:
         """Read one value as a dict of its fields, or None."""
@@ -101,46 +102,29 @@ class CountedClassSerializer(CaseClassSerializer):
             return
         fields = self._by_position(value)
         out.write_int(len(fields))
-        for (_, serializer), field in zip(self.fields, fields, strict=True):
-            serializer.write(field, out)
-
-    def hash_code(self, value: Any) -> int:
-        """Return the hash code of a Scala tuple; raise for a case class with its own."""
-        return self._tuple_hash(self._codes(value)) if self._is_hashed else self._unhashed()
+        for part, field in zip(self.parts, fields, strict=True):
+            part.write(field, out)
 
     def hash_code_at(self, source: DataInput) -> int:
         """Return the hash code of the next case class, from the bytes of its fields."""
-        if not self._is_hashed:
-            return self._unhashed()
-        if source.read_int() != len(self.fields):
+        if self._is_hashed and source.read_int() != len(self.fields):
             raise source.fault(f"a {self.case_class} without all its fields")
-        return self._tuple_hash(self._codes_at(source))
+        return super().hash_code_at(source)
 
     @property
     def _is_hashed(self) -> bool:
         return self.current and TUPLE.fullmatch(self.case_class) is not None
 
-    def _unhashed(self) -> int:
-        return TypeSerializer.hash_code(self, None)
-
-    def _tuple_hash(self, codes: Sequence[int]) -> int:
-        prefix = StringSerializer().hash_code(f"Tuple{len(self.fields)}")
-        return product_hash(codes, prefix)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks the number of fields, and as many of them."""
-        programs = [serializer.skip_program() for _, serializer in self.fields]
-        bodies = [program for program in programs if program is not None]
-        if len(bodies) < len(programs):
-            return None
-        padding = self.padding if self.current else -1
-        words = [word for body in bodies for word in body]
-        return (CHOICE, 4, 1, padding, len(bodies), *map(len, bodies), *words)
+    def _combined(self, codes: Iterable[int]) -> int:
+        """Return the hash code of a Scala tuple; raise for a case class with its own."""
+        if not self._is_hashed:
+            return TypeSerializer.hash_code(self, None)
+        return product_hash([*codes], StringSerializer().hash_code(f"Tuple{len(self.fields)}"))
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the numbers of fields, then field after field."""
         counts = cursor.read_int32(f"the number of fields of {self.case_class}")
-        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        there = cursor.there
         null = there & (counts < 0) & self.current
         held = there & ~null
         bad = np.flatnonzero(held & ((counts < 0) | (counts > len(self.fields))))
@@ -153,8 +137,8 @@ class CountedClassSerializer(CaseClassSerializer):
         cursor.inexact |= (short | (null & (counts != NULL_CLASS))).astype(np.uint8)
         whole = cursor.only(held.astype(np.uint8))
         columns = [
-            serializer.decode(whole.only((counts > index).astype(np.uint8)))
-            for index, (_, serializer) in enumerate(self.fields)
+            part.decode(whole.only((counts > index).astype(np.uint8)))
+            for index, part in enumerate(self.parts)
         ]
         return self._struct(whole.present, columns, cursor.rows)
 
@@ -166,23 +150,20 @@ class CountedClassSerializer(CaseClassSerializer):
         sizes = fixed_sizes(len(values), 4, present)
         if self.padding and held.size:
             sizes += self.padding * (sizes > 0) * (held == 0)
-        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
-            sizes += serializer.sizes(column, held)
+        for part, column in zip(self.parts, self._columns(values), strict=True):
+            sizes += part.sizes(column, held)
         return sizes
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the numbers of fields, then field after field, or the padding for null."""
-        valid = present_rows(values)
-        null = np.zeros(len(values), bool) if valid.size == 0 else valid == 0
+        null = null_rows(values)
         counts = np.where(null, NULL_CLASS, len(self.fields)).astype(np.int32)
         IntSerializer().encode(pa.array(counts), target)
-        rows = np.flatnonzero(null if target.present.size == 0 else null & (target.present != 0))
-        for byte in range(self.padding):
-            target.out[target.position[rows] + byte] = 0
-        target.position[rows] += self.padding
-        within = target.only(valid) if valid.size else target
-        for (_, serializer), column in zip(self.fields, self._columns(values), strict=True):
-            serializer.encode(column, within)
+        if self.padding:
+            target.write_zeros(null, self.padding)
+        within = target.valued(values)
+        for part, column in zip(self.parts, self._columns(values), strict=True):
+            part.encode(column, within)
 
     def _miscounted(self, count: int) -> str:
         return f"{count} fields of {self.case_class}, which has {len(self.fields)}"
@@ -202,14 +183,10 @@ class EmptyClassSerializer(TypeSerializer):
 
     arrow_type = pa.bool_()
     length = 4
+    name = named("{case_class}<>")
 
     def __init__(self, case_class: str) -> None:
         self.case_class = case_class
-
-    @property
-    def name(self) -> str:
-        """The class."""
-        return f"{self.case_class}<>"
 
     def read(self, source: DataInput) -> bool | None:
         """Read one value, or None."""
@@ -224,10 +201,6 @@ class EmptyClassSerializer(TypeSerializer):
             raise EncodeError(f"{value!r}, and a {self.case_class} is shown as true")
         out.write_int(NULL_CLASS if value is None else 0)
 
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks the number of fields."""
-        return (FIXED, 4)
-
 
 class CollectionSerializer(ListSerializer):
     """A collection: a count, then the elements.
@@ -237,18 +210,13 @@ class CollectionSerializer(ListSerializer):
         element: The elements' serializer.
     """
 
+    name = named("scala.{kind}<{element}>")
+
     def __init__(self, kind: str, element: TypeSerializer) -> None:
         super().__init__(element)
         self.kind = kind
 
-    @property
-    def name(self) -> str:
-        """`scala.Vector<...>`."""
-        return f"scala.{self.kind}<{self.element.name}>"
-
-    def hash_code(self, value: Any) -> int:
-        """Raise: the hash code is Scala's."""
-        return TypeSerializer.hash_code(self, value)
+    hash_code = TypeSerializer.hash_code  # unknown: it is Scala's
 
 
 class EntriesSerializer(MapSerializer):
@@ -261,19 +229,13 @@ class EntriesSerializer(MapSerializer):
     """
 
     null_flags = False
+    name = named("scala.{kind}<{key}, {value}>")
 
     def __init__(self, kind: str, key: TypeSerializer, value: TypeSerializer) -> None:
         super().__init__(key, value)
         self.kind = kind
 
-    @property
-    def name(self) -> str:
-        """`scala.Map<..., ...>`."""
-        return f"scala.{self.kind}<{self.key.name}, {self.value.name}>"
-
-    def hash_code(self, value: Any) -> int:
-        """Raise: the hash code is Scala's."""
-        return TypeSerializer.hash_code(self, value)
+    hash_code = TypeSerializer.hash_code  # unknown: it is Scala's
 
 
 class MappedSerializer(TypeSerializer):
@@ -302,9 +264,9 @@ class MappedSerializer(TypeSerializer):
         return self.value.wire_length
 
     @property
-    def min_length(self) -> int:
-        """The length of the other type."""
-        return self.value.min_length
+    def byte_layout(self) -> ByteLayout:
+        """The layout of the other type."""
+        return self.value
 
     def read(self, source: DataInput) -> Any:
         """Read one value of the other type."""
@@ -313,10 +275,6 @@ class MappedSerializer(TypeSerializer):
     def write(self, value: Any, out: DataOutput) -> None:
         """Write one value of the other type."""
         self.value.write(value, out)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the other type's program."""
-        return self.value.skip_program()
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a column of the other type."""
@@ -346,6 +304,11 @@ class MarkedSerializer(MappedSerializer):
     def __init__(self, value: TypeSerializer, name: str = "") -> None:
         super().__init__(value, name or value.name)
 
+    @property
+    def byte_layout(self) -> ByteLayout:
+        """The mark of null, or the value."""
+        return marked(self.value)
+
     def read(self, source: DataInput) -> Any:
         """Read one value, or None."""
         if source.read_int() == NULL_COUNT:
@@ -360,11 +323,6 @@ class MarkedSerializer(MappedSerializer):
         else:
             self.value.write(value, out)
 
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks the mark of null, or the value."""
-        body = self.value.skip_program()
-        return None if body is None else (MARKED, len(body), *body)
-
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the marks of null, then the values that are not null."""
         here = Cursor(cursor.data, cursor.position.copy(), cursor.end, cursor.place, cursor.present)
@@ -376,22 +334,16 @@ class MarkedSerializer(MappedSerializer):
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return four bytes for null, and the sizes of the values."""
-        null = 4 * self._nulls(values, present)
-        return null + self.value.sizes(values, written_rows(values, present))
+        marks = null_rows(values) * fixed_sizes(len(values), 4, present)
+        return marks + self.value.sizes(values, written_rows(values, present))
 
     def encode(self, values: pa.Array, target: Target) -> None:
         """Write the marks of null, and the values."""
-        null = self._nulls(values, target.present)
+        null = null_rows(values)
         if null.any():
             marks = pa.array(np.full(len(values), NULL_COUNT, np.int32))
             IntSerializer().encode(marks, target.only(null.astype(np.uint8)))
-        held = present_rows(values)
-        self.value.encode(values, target.only(held) if held.size else target)
-
-    def _nulls(self, values: pa.Array, present: U8Array) -> npt.NDArray[np.int64]:
-        held = present_rows(values)
-        null = np.zeros(len(values), np.int64) if held.size == 0 else 1 - held.astype(np.int64)
-        return null if present.size == 0 else null * (present != 0)
+        self.value.encode(values, target.valued(values))
 
 
 class ScalaEitherSerializer(EitherSerializer):
@@ -411,5 +363,5 @@ class ScalaEitherSerializer(EitherSerializer):
 evolves(CountedClassSerializer)(PositionRule)
 evolves(CollectionSerializer)(ElementRule)
 evolves(EntriesSerializer)(MapRule)
-evolves(MappedSerializer, MarkedSerializer)(NullableRule)
-evolves(ScalaEitherSerializer)(EitherRule)
+evolves(MappedSerializer, MarkedSerializer)(ValueRule)
+evolves(ScalaEitherSerializer)(LabelledRule)

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.kernels.skip import FIXED
 from statelake.state_core.serializers.basic.enums import EnumSerializer
 from statelake.state_core.serializers.basic.numbers import IntSerializer, LongSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
@@ -55,11 +54,6 @@ class UuidSerializer(TypeSerializer):
         """A count and 16 bytes, though the array's serializer has no length."""
         return 20
 
-    @property
-    def min_length(self) -> int:
-        """A count and 16 bytes."""
-        return 20
-
     def read(self, source: DataInput) -> str:
         """Read one UUID."""
         count = source.read_int()
@@ -72,17 +66,11 @@ class UuidSerializer(TypeSerializer):
         out.write_int(16)
         out.write_bytes(_uuid(value).bytes)
 
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a count and 16 bytes."""
-        return (FIXED, 20)
-
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the halves of all UUIDs."""
         counts = cursor.read_int32("the length of a UUID")
-        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
-        bad = np.flatnonzero(there & (counts != 16))
-        if bad.size:
-            raise cursor.fault(int(bad[0]), f"a UUID of {counts[bad[0]]} bytes")
+        there = cursor.there
+        cursor.refuse(there & (counts != 16), lambda row: f"a UUID of {counts[row]} bytes")
         halves = [cursor.read_int64("half of a UUID") for _ in range(2)]
         return uuid_texts(np.stack(halves, 1).view(np.uint64)[there], cursor.present)
 

@@ -21,7 +21,6 @@ from statelake.state_core.column_names import column_names
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import decode, encode
-from statelake.state_core.kernels.skip import CHOICE
 from statelake.state_core.serializers.basic.values import ConstantSerializer
 from statelake.state_core.serializers.composite.evolution import (
     MigrationRule,
@@ -39,8 +38,9 @@ from statelake.state_core.serializers.framework.columns import (
     fixed_sizes,
     present_rows,
     require_values,
-    validity,
+    struct_array,
 )
+from statelake.state_core.serializers.framework.layouts import ByteLayout, choice
 
 MOST = 128  # types: the number is a signed byte
 TYPE = "type"
@@ -53,10 +53,6 @@ class CaseObjectSerializer(ConstantSerializer):
 
     def __init__(self, java_name: str) -> None:
         self.java_name = java_name  # type: ignore[misc] # of this type, not of the class
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks nothing."""
-        return ()
 
 
 class SealedSerializer(TypeSerializer):
@@ -102,9 +98,9 @@ class SealedSerializer(TypeSerializer):
         return VARIABLE if same == VARIABLE else 1 + same
 
     @property
-    def min_length(self) -> int:
-        """The length of the number."""
-        return 1
+    def byte_layout(self) -> ByteLayout:
+        """The number of a type, then a value of that type."""
+        return choice([*self.parts.values()], None if self.null is None else 0)
 
     def read(self, source: DataInput) -> Any:
         """Read one value."""
@@ -133,28 +129,17 @@ class SealedSerializer(TypeSerializer):
         out.write_byte(list(self.parts).index(label))
         self.parts[label].write(value.get(label) if label in self.held else True, out)
 
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks the number, and the value of that type."""
-        programs = [part.skip_program() for part in self.parts.values()]
-        bodies = [program for program in programs if program is not None]
-        if len(bodies) < len(programs):
-            return None
-        padding = -1 if self.null is None else 0
-        words = [word for body in bodies for word in body]
-        return (CHOICE, 1, 0, padding, len(bodies), *map(len, bodies), *words)
-
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the numbers, then the values of each type."""
         bits = np.empty(cursor.rows, np.uint8)
         failed = decode.read_fixed8(cursor.data, cursor.position, cursor.end, cursor.present, bits)
         cursor.check(failed, f"the type of a value of {self.name}")
         numbers = bits.view(np.int8)
-        there = np.ones(cursor.rows, bool) if cursor.present.size == 0 else cursor.present != 0
+        there = cursor.there
         if self.null is not None:
             there = there & (numbers != self.null)
-        bad = np.flatnonzero(there & ((numbers < 0) | (numbers >= len(self.parts))))
-        if bad.size:
-            raise cursor.fault(int(bad[0]), self._no_type(int(numbers[bad[0]])))
+        bad = there & ((numbers < 0) | (numbers >= len(self.parts)))
+        cursor.refuse(bad, lambda row: self._no_type(int(numbers[row])))
         whole = cursor.only(there.astype(np.uint8))
         columns = [
             part.decode(whole.only((numbers == index).astype(np.uint8)))
@@ -164,10 +149,7 @@ class SealedSerializer(TypeSerializer):
         types = self.labels.take(pa.array(numbers.astype(np.int32), mask=~there))
         if not self.held:
             return types
-        bitmap, nulls = validity(whole.present)
-        return pa.Array.from_buffers(
-            self.arrow_type, cursor.rows, [bitmap], nulls, children=[types, *columns]
-        )
+        return struct_array(self.arrow_type, whole.present, (types, *columns), cursor.rows)
 
     def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
         """Return one byte, and those of the value of its type."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -29,16 +29,20 @@ from statelake.state_core.serializers.basic.numbers import (
     LongSerializer,
 )
 from statelake.state_core.serializers.basic.values import ConstantSerializer
-from statelake.state_core.serializers.composite.arrays import ElementRule, GenericArraySerializer
-from statelake.state_core.serializers.composite.evolution import PositionRule, evolves
+from statelake.state_core.serializers.composite.arrays import GenericArraySerializer
+from statelake.state_core.serializers.composite.evolution import (
+    ElementRule,
+    LabelledRule,
+    PositionRule,
+    ValueRule,
+    evolves,
+)
 from statelake.state_core.serializers.composite.optionals import (
-    EitherRule,
     EitherSerializer,
-    NullableRule,
     NullableSerializer,
 )
 from statelake.state_core.serializers.composite.structs import TupleSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.framework.base import TypeSerializer, named, to_int32
 from statelake.state_core.serializers.framework.columns import I32Array
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
@@ -69,52 +73,33 @@ class CaseClassSerializer(TupleSerializer):
         elements: The fields' serializers.
     """
 
+    name = named("{case_class}<{part_names}>")
+
     def __init__(self, case_class: str, elements: list[TypeSerializer]) -> None:
         super().__init__(elements)
         self.case_class = case_class
 
-    @property
-    def name(self) -> str:
-        """`com.acme.Order<..., ...>`."""
-        return f"{self.case_class}<{', '.join(serializer.name for _, serializer in self.fields)}>"
+    hash_codes = TypeSerializer.hash_codes
 
-    def hash_code(self, value: Any) -> int:
+    def _combined(self, codes: Iterable[int]) -> int:
         """Return the hash code of a Scala tuple; raise for a case class with its own."""
         if not TUPLE.fullmatch(self.case_class):
-            return TypeSerializer.hash_code(self, value)
-        return product_hash(self._codes(value))
-
-    def hash_code_at(self, source: DataInput) -> int:
-        """Return the hash code of the next case class, from the bytes of its fields."""
-        if not TUPLE.fullmatch(self.case_class):
             return TypeSerializer.hash_code(self, None)
-        return product_hash(self._codes_at(source))
+        return product_hash([*codes])
 
-    def hash_codes(self, values: pa.Array) -> I32Array:
-        """Return the hash code of every row."""
-        return TypeSerializer.hash_codes(self, values)
+    def _field_code(self, part: TypeSerializer, value: Any) -> int:
+        """Return Scala's hash code of a field."""
+        if type(part) in NUMBERS:
+            return number_hash(part, value)
+        if value is None and not isinstance(part, OptionSerializer):
+            return 0
+        return part.hash_code(value)
 
-    def _codes(self, value: Any) -> list[int]:
-        """Return Scala's hash codes of the fields."""
-        fields = zip(self.fields, self._by_position(value), strict=True)
-        return [_field_hash(serializer, field) for (_, serializer), field in fields]
-
-    def _codes_at(self, source: DataInput) -> list[int]:
-        """Return Scala's hash codes of the next fields, from their bytes."""
-        return [
-            number_hash(serializer, serializer.read(source))
-            if type(serializer) in NUMBERS
-            else serializer.hash_code_at(source)
-            for _, serializer in self.fields
-        ]
-
-
-def _field_hash(serializer: TypeSerializer, value: Any) -> int:
-    if type(serializer) in NUMBERS:
-        return number_hash(serializer, value)
-    if value is None and not isinstance(serializer, OptionSerializer):
-        return 0
-    return serializer.hash_code(value)
+    def _field_code_at(self, part: TypeSerializer, source: DataInput) -> int:
+        """Return Scala's hash code of the next field, from its bytes."""
+        if type(part) in NUMBERS:
+            return number_hash(part, part.read(source))
+        return part.hash_code_at(source)
 
 
 def product_hash(codes: Sequence[int], *prefix: int) -> int:
@@ -168,13 +153,10 @@ class OptionSerializer(NullableSerializer):
     The exact bytes of `Some(null)` and `Some(None)` are kept beside the null.
     """
 
+    name = named("Option<{value}>")
+
     def __init__(self, value: TypeSerializer) -> None:
         super().__init__(value, null_flag=False)
-
-    @property
-    def name(self) -> str:
-        """`Option<...>`."""
-        return f"Option<{self.value.name}>"
 
     def hash_code_at(self, source: DataInput) -> int:
         """Raise an error: not even the hash code of `None` can be derived."""
@@ -203,10 +185,7 @@ class TrySerializer(EitherSerializer):
 class TraversableSerializer(GenericArraySerializer):
     """A collection: a count, then each element behind a flag that is false for null."""
 
-    @property
-    def name(self) -> str:
-        """`TraversableOnce<...>`."""
-        return f"TraversableOnce<{self.component.name}>"
+    name = named("TraversableOnce<{component}>")
 
 
 class UnitSerializer(ConstantSerializer):
@@ -231,8 +210,8 @@ class NothingSerializer(TypeSerializer):
 
 
 evolves(CaseClassSerializer)(PositionRule)
-evolves(OptionSerializer)(NullableRule)
-evolves(TrySerializer)(EitherRule)
+evolves(OptionSerializer)(ValueRule)
+evolves(TrySerializer)(LabelledRule)
 evolves(TraversableSerializer)(ElementRule)
 
 simple_snapshot(f"{SCALA}UnitSerializer$UnitSerializerSnapshot", UnitSerializer)
@@ -243,19 +222,9 @@ class _NamedSnapshot(CompositeTypeSerializerSnapshot):
     """A composite snapshot whose outer payload is a text, which must stay the same."""
 
     outer_versions = range(1, 3)
+    outer = ("text",)
     rule: ClassVar[str]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.text = ""
-
-    def read_outer_snapshot(self, version: int, source: DataInput) -> None:
-        """Read the text."""
-        self.text = source.read_utf()
-
-    def write_outer_snapshot(self, out: DataOutput) -> None:
-        """Write the text."""
-        out.write_utf(self.text)
+    text: str = ""
 
     def resolve_outer_schema_compatibility(self, old: _NamedSnapshot) -> Compatibility:
         """Return as is for the same text, else incompatible."""

@@ -10,8 +10,11 @@ Source: `RowDataSerializer`, `BinaryRowDataSerializer`, `ArrayDataSerializer` an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from typing import ClassVar
+
+from typing_extensions import Self
 
 from statelake.state_core.errors import EncodeError, IncompatibleError
 from statelake.state_core.files.java_stream import read_java_stream, write_java_stream
@@ -60,10 +63,12 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     TimestampType,
     type_differences,
 )
-from statelake.state_core.serializers.sql.types.serializer_streams import java_serializer_of
+from statelake.state_core.serializers.sql.types.serializer_streams import (
+    SINGLETONS,
+    java_serializer_of,
+)
 
 TYPEUTILS = "org.apache.flink.table.runtime.typeutils."
-BASE = "org.apache.flink.api.common.typeutils.base."
 MAX_FIELDS = 1 << 16
 MIN_STREAM_BYTES = 6
 TYPE_STAYS = "a logical type in Flink SQL's state never changes"
@@ -243,10 +248,18 @@ class BinaryRowDataSerializerSnapshot(NumbersSnapshot):
 
 
 class _CollectionSnapshot(TypeSerializerSnapshot):
-    """A snapshot of logical types and then of their serializers, all as Java streams."""
+    """A snapshot of logical types and then of their serializers, all as Java streams.
+
+    Attributes:
+        label: The name of the serializer's type.
+        collection: The class of the logical type.
+        parts: The names of the types in it.
+    """
 
     versions = range(1, 4)
-    parts: tuple[str, ...] = ()
+    label: ClassVar[str]
+    collection: ClassVar[Callable[..., LogicalType]]
+    parts: ClassVar[tuple[str, ...]]
 
     def __init__(self) -> None:
         self.types: tuple[WrittenType, ...] = ()
@@ -268,25 +281,27 @@ class _CollectionSnapshot(TypeSerializerSnapshot):
         for stream in (*(type_.stream for type_ in self.types), *self.serializers):
             out.write_bytes(stream)
 
-    def fill(self, *types: LogicalType) -> None:
-        """Set these types, with the streams that Flink 2.3.0 writes."""
-        self.types = tuple(WrittenType.of(type_) for type_ in types)
-        self.serializers = tuple(write_java_stream(java_serializer_of(type_)) for type_ in types)
+    @classmethod
+    def of(cls, *types: LogicalType) -> Self:
+        """Return the snapshot of collections of these types, with the streams of Flink 2.3.0.
 
-    @property
-    def whole(self) -> LogicalType:
-        """The type of the collection."""
-        raise NotImplementedError
+        Raises:
+            EncodeError: A type can't be written here.
+        """
+        snapshot = cls()
+        snapshot.types = tuple(WrittenType.of(type_) for type_ in types)
+        streams = (write_java_stream(java_serializer_of(type_)) for type_ in types)
+        snapshot.serializers = tuple(streams)
+        return snapshot
 
     @property
     def type_name(self) -> str:
         """`ArrayData<INT>`, `MapData<INT, BIGINT>`."""
-        kind = "ArrayData" if len(self.parts) == 1 else "MapData"
-        return f"{kind}<{', '.join(str(type_.type) for type_ in self.types)}>"
+        return f"{self.label}<{', '.join(str(type_.type) for type_ in self.types)}>"
 
     def restore_serializer(self) -> TypeSerializer:
         """Return the serializer of these types; one of bytes if a type is not known."""
-        section = section_format(self.whole)
+        section = section_format(type(self).collection(*(type_.type for type_ in self.types)))
         name = self.type_name
         return BinarySerializer(name) if section is None else SectionSerializer(section, name)
 
@@ -303,23 +318,8 @@ class ArrayDataSerializerSnapshot(_CollectionSnapshot):
     """`ArrayDataSerializer$ArrayDataSerializerSnapshot`: the element's type and serializer."""
 
     java_class = f"{TYPEUTILS}ArrayDataSerializer$ArrayDataSerializerSnapshot"
+    label, collection = "ArrayData", ArrayType
     parts = ("[]",)
-
-    @classmethod
-    def of(cls, element: LogicalType) -> ArrayDataSerializerSnapshot:
-        """Return the snapshot of arrays with elements of this type.
-
-        Raises:
-            EncodeError: The type can't be written here.
-        """
-        snapshot = cls()
-        snapshot.fill(element)
-        return snapshot
-
-    @property
-    def whole(self) -> LogicalType:
-        """ARRAY of the element."""
-        return ArrayType(self.types[0].type)
 
 
 @register
@@ -327,42 +327,11 @@ class MapDataSerializerSnapshot(_CollectionSnapshot):
     """`MapDataSerializer$MapDataSerializerSnapshot`: types and serializers of key and value."""
 
     java_class = f"{TYPEUTILS}MapDataSerializer$MapDataSerializerSnapshot"
+    label, collection = "MapData", MapType
     parts = ("key", "value")
-
-    @classmethod
-    def of(cls, key: LogicalType, value: LogicalType) -> MapDataSerializerSnapshot:
-        """Return the snapshot of maps with keys and values of these types.
-
-        Raises:
-            EncodeError: A type can't be written here.
-        """
-        snapshot = cls()
-        snapshot.fill(key, value)
-        return snapshot
-
-    @property
-    def whole(self) -> LogicalType:
-        """MAP of both."""
-        return MapType(self.types[0].type, self.types[1].type)
 
 
 # --------------------------------------------------------------------------- by logical type
-
-_BYTES = f"{BASE}array.BytePrimitiveArraySerializer$BytePrimitiveArraySerializerSnapshot"
-_SIMPLE = {
-    "CHAR": f"{TYPEUTILS}StringDataSerializer$StringDataSerializerSnapshot",
-    "VARCHAR": f"{TYPEUTILS}StringDataSerializer$StringDataSerializerSnapshot",
-    **{
-        root: f"{BASE}{name}Serializer${name}SerializerSnapshot"
-        for root, name in {
-            "BOOLEAN": "Boolean", "TINYINT": "Byte", "SMALLINT": "Short", "INTEGER": "Int",
-            "DATE": "Int", "TIME_WITHOUT_TIME_ZONE": "Int", "INTERVAL_YEAR_MONTH": "Int",
-            "BIGINT": "Long", "INTERVAL_DAY_TIME": "Long", "FLOAT": "Float", "DOUBLE": "Double",
-            "VARIANT": "Variant", "BITMAP": "Bitmap",
-        }.items()
-    },
-    **dict.fromkeys(("BINARY", "VARBINARY"), _BYTES),
-}  # fmt: skip
 
 
 def internal_snapshot(type_: LogicalType) -> TypeSerializerSnapshot:
@@ -386,7 +355,8 @@ def internal_snapshot(type_: LogicalType) -> TypeSerializerSnapshot:
         return MapDataSerializerSnapshot.of(type_.element, count)
     if isinstance(type_, RowType | StructuredType):
         return RowDataSerializerSnapshot.of(*type_.children)
-    snapshot_class = registered_class(_SIMPLE.get(type_.root, ""))
+    name = "" if type_.root not in SINGLETONS else SINGLETONS[type_.root].name
+    snapshot_class = registered_class(f"{name}${name.rpartition('.')[2]}Snapshot")
     if snapshot_class is None:
         raise EncodeError(
             f"{type_} has no serializer that can be made here",

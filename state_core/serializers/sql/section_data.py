@@ -14,7 +14,6 @@ import pyarrow as pa
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import encode
-from statelake.state_core.kernels.skip import SIZED
 from statelake.state_core.serializers.basic.text import ByteArraySerializer
 from statelake.state_core.serializers.composite.collections import offsets_of
 from statelake.state_core.serializers.framework.base import TypeSerializer
@@ -28,6 +27,7 @@ from statelake.state_core.serializers.framework.columns import (
     fixed_sizes,
     present_rows,
 )
+from statelake.state_core.serializers.framework.layouts import sized
 from statelake.state_core.serializers.sql.binary.sections import SectionFormat
 from statelake.state_core.serializers.sql.table_data import bytes_hash_codes, locate_sized
 
@@ -41,7 +41,7 @@ class SectionSerializer(TypeSerializer):
     """
 
     name = ""
-    min_length = 4
+    byte_layout = sized()
 
     def __init__(self, section: SectionFormat, name: str) -> None:
         self.section = section
@@ -71,10 +71,6 @@ class SectionSerializer(TypeSerializer):
     def skip(self, source: DataInput) -> None:
         """Move behind the bytes of one value."""
         source.read_bytes(source.read_length("bytes"))
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a length and that many bytes."""
-        return (SIZED, 1)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read the sections of all rows at once."""

@@ -20,15 +20,21 @@ from statelake.state_core.files.java_stream import (
     read_java_stream,
 )
 from statelake.state_core.files.wire import DataInput, DataOutput
-from statelake.state_core.kernels.skip import REPEAT, WHEN
-from statelake.state_core.serializers.composite.collections import MapSerializer
-from statelake.state_core.serializers.framework.base import TypeSerializer, TypeSerializerSnapshot
+from statelake.state_core.serializers.composite.collections import ListSerializer, MapSerializer
+from statelake.state_core.serializers.composite.optionals import NullableSerializer
+from statelake.state_core.serializers.composite.structs import TupleSerializer
+from statelake.state_core.serializers.framework.base import (
+    TypeSerializer,
+    TypeSerializerSnapshot,
+    named,
+)
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     as_is,
     incompatible,
     unknown,
 )
+from statelake.state_core.serializers.framework.layouts import ByteLayout, repeat
 from statelake.state_core.serializers.framework.opaque_values import OpaqueSerializer
 from statelake.state_core.serializers.framework.registry import register
 from statelake.state_core.serializers.framework.snapshots import (
@@ -52,16 +58,12 @@ class LinkedListSerializer(TypeSerializer):
     """
 
     min_length = 4
+    name = named("LinkedList<{element}>")
 
     def __init__(self, element: TypeSerializer, *, with_mask: bool = True) -> None:
         self.element = element
         self.with_mask = with_mask
         self.arrow_type = pa.list_(element.arrow_type)
-
-    @property
-    def name(self) -> str:
-        """`LinkedList<...>`."""
-        return f"LinkedList<{self.element.name}>"
 
     def read(self, source: DataInput) -> list[Any]:
         """Read one list."""
@@ -89,72 +91,32 @@ class LinkedListSerializer(TypeSerializer):
             if element is not None:
                 self.element.write(element, out)
 
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks a count of elements; None with a mask."""
-        body = None if self.with_mask else self.element.skip_program()
-        return None if body is None else (REPEAT, len(body), *body)
+    @property
+    def byte_layout(self) -> ByteLayout | None:
+        """A count of elements; None with a mask, which no program walks."""
+        return None if self.with_mask else repeat(self.element)
 
 
-class NullAwareMapSerializer(TypeSerializer):
+class NullAwareMapSerializer(ListSerializer):
     """`MapView` of Flink's heap: an i32 count, then key and value, each behind a null flag.
 
     A map of Arrow has no null keys, so it is a list of pairs. It occurs only within RAW values.
     """
 
-    min_length = 4
+    name = named("NullAwareMap<{key}, {value}>")
+    hash_code = TypeSerializer.hash_code  # unknown: it is a map's
 
     def __init__(self, key: TypeSerializer, value: TypeSerializer) -> None:
+        pair = [NullableSerializer(key), NullableSerializer(value)]
+        super().__init__(TupleSerializer(pair, ("key", "value")))
         self.key = key
         self.value = value
-        pair = [pa.field("key", key.arrow_type), pa.field("value", value.arrow_type)]
-        self.arrow_type = pa.list_(pa.struct(pair))
-
-    @property
-    def name(self) -> str:
-        """`NullAwareMap<..., ...>`."""
-        return f"NullAwareMap<{self.key.name}, {self.value.name}>"
-
-    def read(self, source: DataInput) -> list[dict[str, Any]]:
-        """Read one map."""
-        count = source.read_count("map entries", 2)
-        return [
-            {
-                name: None if source.read_boolean() else serializer.read(source)
-                for name, serializer in (("key", self.key), ("value", self.value))
-            }
-            for _ in range(count)
-        ]
-
-    def write(self, value: Any, out: DataOutput) -> None:
-        """Write one map."""
-        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise EncodeError(f"{value!r} is no {self.name}")
-        out.write_int(len(value))
-        for pair in value:
-            for name, serializer in (("key", self.key), ("value", self.value)):
-                part = pair.get(name)
-                out.write_boolean(part is None)
-                if part is not None:
-                    serializer.write(part, out)
-
-    def skip_program(self) -> tuple[int, ...] | None:
-        """Return the program that walks a count of entries."""
-        programs = [self.key.skip_program(), self.value.skip_program()]
-        body: list[int] = []
-        for program in programs:
-            if program is None:
-                return None
-            body += [WHEN, 0, len(program), *program]
-        return (REPEAT, len(body), *body)
 
 
 class SortedMapSerializer(MapSerializer):
     """`SortedMap`: a map with entries in the order of its comparator."""
 
-    @property
-    def name(self) -> str:
-        """`SortedMap<..., ...>`."""
-        return f"SortedMap<{self.key.name}, {self.value.name}>"
+    name = named("SortedMap<{key}, {value}>")
 
 
 @register

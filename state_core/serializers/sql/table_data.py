@@ -20,13 +20,13 @@ from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import binary_rows, binary_values, encode
 from statelake.state_core.kernels import binary_rows_encode as writing
 from statelake.state_core.kernels.binary_rows import ABSENT, VALUE
-from statelake.state_core.kernels.skip import FIXED, SIZED
-from statelake.state_core.serializers.basic.text import ByteArraySerializer
+from statelake.state_core.serializers.basic.big_numbers import decimal_hash
+from statelake.state_core.serializers.basic.text import ByteArraySerializer, SizedSerializer
 from statelake.state_core.serializers.framework.base import (
     VARIABLE,
     TypeSerializer,
     TypeSerializerSnapshot,
-    to_int32,
+    named,
 )
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
@@ -36,19 +36,15 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     fixed_sizes,
     require_values,
-    variable_sizes,
-    variable_values,
 )
 from statelake.state_core.serializers.framework.compatibility import (
     Compatibility,
     as_is,
     incompatible,
 )
+from statelake.state_core.serializers.framework.layouts import ByteLayout, fixed, sized
 from statelake.state_core.serializers.framework.registry import register
-from statelake.state_core.serializers.framework.snapshots import (
-    composite_snapshot,
-    simple_snapshot,
-)
+from statelake.state_core.serializers.framework.snapshots import composite_snapshot, simple_snapshot
 from statelake.state_core.serializers.sql.binary.columns import (
     decimal_column,
     decimal_words,
@@ -88,14 +84,13 @@ def bytes_hash_codes(data: U8Array, starts: I64Array, ends: I64Array) -> I32Arra
     return codes
 
 
-class StringDataSerializer(TypeSerializer):
+class StringDataSerializer(SizedSerializer):
     """`StringData`: an i32 length and UTF-8.
 
     Invalid UTF-8 becomes U+FFFD in the column, and the exact bytes are kept beside it.
     """
 
     name = "StringData"
-    min_length = 4
     arrow_type = pa.string()
 
     def read(self, source: DataInput) -> str:
@@ -108,36 +103,23 @@ class StringDataSerializer(TypeSerializer):
             data = value.encode("utf-8")
         except (AttributeError, UnicodeEncodeError):
             raise EncodeError(f"{value!r} is no StringData") from None
-        out.write_int(len(data))
-        out.write_bytes(data)
+        out.write_sized(data)
 
     def hash_code(self, value: Any) -> int:
         """Return murmur over the UTF-8."""
         data = np.frombuffer(value.encode("utf-8"), np.uint8)
         return int(bytes_hash_codes(data, np.zeros(1, np.int64), np.array([len(data)]))[0])
 
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks a length and that many bytes."""
-        return (SIZED, 1)
-
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read UTF-8 as it is."""
         starts, ends = locate_sized(cursor, "a StringData")
         return string_column(cursor.data, starts, ends, presence(cursor), cursor.inexact)
 
-    def sizes(self, values: pa.Array, present: U8Array) -> I64Array:
-        """Return four bytes and those of the UTF-8."""
-        require_values(values, present, self.name)
-        return variable_sizes(values, present, head=4)
-
-    def encode(self, values: pa.Array, target: Target) -> None:
-        """Write UTF-8 as it is."""
-        offsets, data = variable_values(values)
-        encode.write_byte_arrays(offsets, data, target.present, target.out, target.position)
-
 
 class DecimalDataSerializer(TypeSerializer):
     """`DecimalData`: the unscaled value, as i64 up to 18 digits, else i32 length and bytes."""
+
+    name = named("DecimalData({precision}, {scale})")
 
     def __init__(self, precision: int, scale: int) -> None:
         self.precision = precision
@@ -146,19 +128,14 @@ class DecimalDataSerializer(TypeSerializer):
         self.arrow_type = pa.decimal128(precision, scale)
 
     @property
-    def name(self) -> str:
-        """`DecimalData(10, 2)`."""
-        return f"DecimalData({self.precision}, {self.scale})"
-
-    @property
     def wire_length(self) -> int:
         """Eight bytes up to 18 digits, though `getLength()` says otherwise."""
         return 8 if self.small else VARIABLE
 
     @property
-    def min_length(self) -> int:
-        """The length of an i64, or of a length and one byte."""
-        return 8 if self.small else 5
+    def byte_layout(self) -> ByteLayout:
+        """An i64, or a length and that many bytes, of which there is one."""
+        return fixed(8) if self.small else sized(least=1)
 
     def read(self, source: DataInput) -> Decimal | None:
         """Read one decimal; None if it has more digits than the type."""
@@ -182,8 +159,7 @@ class DecimalDataSerializer(TypeSerializer):
         data = unscaled.to_bytes(
             (unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True
         )
-        out.write_int(len(data))
-        out.write_bytes(data)
+        out.write_sized(data)
 
     def _unscaled(self, value: Any) -> int:
         try:
@@ -197,16 +173,7 @@ class DecimalDataSerializer(TypeSerializer):
 
     def hash_code(self, value: Any) -> int:
         """Return `BigDecimal.hashCode`: `31 * hash(unscaled) + scale`."""
-        unscaled = self._unscaled(value)
-        magnitude, code = abs(unscaled), 0
-        for shift in range((magnitude.bit_length() + 31) // 32 - 1, -1, -1):
-            code = 31 * code + (magnitude >> (32 * shift) & 0xFFFFFFFF)
-        code = to_int32(-code if unscaled < 0 else code)
-        return to_int32(31 * code + self.scale)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks an i64, or a length and that many bytes."""
-        return (FIXED, 8) if self.small else (SIZED, 1)
+        return decimal_hash(self._unscaled(value), self.scale)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read decimals of 128 bits; null for more digits than the type has."""

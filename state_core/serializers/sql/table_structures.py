@@ -56,10 +56,7 @@ LONG = SNAPSHOTS[LongSerializer]
 class SortedLongSerializer(LongSerializer):
     """A `Long` whose sign bit is flipped, so that bytes sort as numbers do."""
 
-    @property
-    def name(self) -> str:
-        """`SortedLong`."""
-        return "SortedLong"
+    java_name = "SortedLong"
 
     def read(self, source: DataInput) -> Any:
         """Read one number."""
@@ -230,8 +227,7 @@ class RowDataKeySerializerSnapshot(TypeSerializerSnapshot):
     def write_snapshot(self, out: DataOutput) -> None:
         """Write the frames as they were read."""
         for frame in (self.equaliser, self.hash_function):
-            out.write_int(len(frame))
-            out.write_bytes(frame)
+            out.write_sized(frame)
         if self.row is not None:
             write_serializer_snapshot(self.row, out)
 

@@ -15,9 +15,8 @@ from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
 from statelake.state_core.kernels import encode
 from statelake.state_core.kernels.binary_values import FIRST_MILLI, LAST_MILLI
-from statelake.state_core.kernels.skip import FIXED
-from statelake.state_core.serializers.basic.calendars import instant_text
-from statelake.state_core.serializers.framework.base import TypeSerializer, to_int32
+from statelake.state_core.serializers.basic.calendars import hash_long, instant_text
+from statelake.state_core.serializers.framework.base import TypeSerializer, named, to_int32
 from statelake.state_core.serializers.framework.columns import (
     Cursor,
     I64Array,
@@ -48,16 +47,12 @@ class TimestampDataSerializer(TypeSerializer):
     """
 
     arrow_type = timestamp_type(local=False)
+    name = named("TimestampData({precision})")
 
     def __init__(self, precision: int) -> None:
         self.precision = precision
         self.small = precision <= MILLI_DIGITS
         self.length = 8 if self.small else 12
-
-    @property
-    def name(self) -> str:
-        """`TimestampData(6)`."""
-        return f"TimestampData({self.precision})"
 
     def read(self, source: DataInput) -> datetime | str | None:
         """Read one timestamp, cut to microseconds unless read whole; None in a year of 5 digits."""
@@ -98,12 +93,7 @@ class TimestampDataSerializer(TypeSerializer):
 
     @staticmethod
     def _hash(millis: int, nanos: int) -> int:
-        bits = millis % (1 << 64)
-        return to_int32(31 * to_int32((bits ^ (bits >> 32)) & 0xFFFFFFFF) + nanos)
-
-    def skip_program(self) -> tuple[int, ...]:
-        """Return the program that walks eight or twelve bytes."""
-        return (FIXED, self.length)
+        return to_int32(31 * hash_long(millis) + nanos)
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read timestamps as microseconds."""

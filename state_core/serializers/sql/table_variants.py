@@ -43,6 +43,7 @@ class VariantSerializer(StructSerializer):
 
     name = "Variant"
     min_length = 8
+    byte_layout = None  # both lengths precede the parts, which no program walks
 
     def __init__(self) -> None:
         super().__init__([("value", ByteArraySerializer()), ("metadata", ByteArraySerializer())])
@@ -64,9 +65,6 @@ class VariantSerializer(StructSerializer):
             out.write_int(len(part))
         for part in parts:
             out.write_bytes(part)
-
-    def skip_program(self) -> None:
-        """Return None: both lengths precede the parts, which no program walks."""
 
     def decode(self, cursor: Cursor) -> pa.Array:
         """Read a struct of two binary columns."""

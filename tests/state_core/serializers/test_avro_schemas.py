@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -17,6 +18,7 @@ from statelake.state_core.errors import (
     StateError,
 )
 from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.kernels import skip
 from statelake.state_core.serializers.avro.serializer import AvroSerializerSnapshot
 from statelake.state_core.serializers.composite.evolution import migrate_column
 from statelake.state_core.serializers.framework.compatibility import Verdict
@@ -186,3 +188,23 @@ def test_any_json_is_a_schema_or_an_error_of_ours(schema: Any) -> None:
     for new, old in ((made, found), (found, made)):
         result = new.resolve_schema_compatibility(old)
         assert result.verdict <= Verdict.COMPATIBLE_WITH_RECONFIGURED_SERIALIZER
+
+
+def test_a_null_record_hides_what_is_no_symbol() -> None:
+    """Arrow may hold any text below a null struct: no symbol is looked for there."""
+    schema = ["null", record(field(ENUM))]
+    values = AvroSerializerSnapshot.of(schema).restore_serializer()
+    texts = pa.array(["A", ""])
+    column = pa.StructArray.from_arrays([texts], ["f"], mask=pa.array([False, True]))
+    assert values.sizes(column, np.zeros(0, np.uint8)).tolist() == [8, 4]
+    with pytest.raises(EncodeError, match="'' is no symbol of E"):
+        values.sizes(pa.StructArray.from_arrays([texts], ["f"]), np.zeros(0, np.uint8))
+
+
+def test_lists_of_unions_are_columns() -> None:
+    """A union has a layout, so that the elements of a list are found without reading them."""
+    union = AvroSerializerSnapshot.of(["null", "string", "long"]).restore_serializer()
+    assert union.skip_program() == (skip.CHOICE, 4, 0, -1, 3, 0, 2, 2, skip.SIZED, 1, skip.FIXED, 8)
+    optional = AvroSerializerSnapshot.of(["long", "null"]).restore_serializer()
+    assert optional.skip_program() == (skip.CHOICE, 4, 0, -1, 2, 2, 0, skip.FIXED, 8)
+    assert (union.min_length, optional.min_length) == (4, 4)

@@ -35,7 +35,7 @@ from statelake.state_core.serializers.framework.columns import (
     U8Array,
     fixed_sizes,
     require_values,
-    validity,
+    struct_array,
 )
 from statelake.state_core.serializers.sql.binary.columns import pad, write_states
 from statelake.state_core.serializers.sql.binary.slots import (
@@ -111,10 +111,7 @@ class RowFormat(SectionFormat):
         reading.close_sections(end, present, expected, cursor.inexact)
         if not columns:
             columns = [pa.nulls(cursor.rows, pa.bool_())]
-        bitmap, nulls = validity(present)
-        return pa.Array.from_buffers(
-            self.arrow_type, cursor.rows, [bitmap], nulls, children=columns
-        )
+        return struct_array(self.arrow_type, present, columns, cursor.rows)
 
     def _columns(self, values: pa.Array) -> list[pa.Array]:
         """Return the columns of the fields, by name."""

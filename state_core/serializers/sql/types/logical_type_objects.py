@@ -7,7 +7,9 @@ Source: the `serialVersionUID`s and fields of `org.apache.flink.table.types.logi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.java_stream import (
@@ -19,6 +21,7 @@ from statelake.state_core.files.java_stream import (
     JavaValue,
 )
 from statelake.state_core.serializers.sql.types.logical_types import (
+    MAX_LENGTH,
     ArrayType,
     DecimalType,
     DistinctType,
@@ -40,22 +43,6 @@ LOGICAL_SIGNATURE = "Lorg/apache/flink/table/types/logical/LogicalType;"
 LIST_SIGNATURE, STRING_SIGNATURE = "Ljava/util/List;", "Ljava/lang/String;"
 SERIALIZABLE, ENUM, CUSTOM = 0x02, 0x12, 0x03
 IMMUTABLE_LIST = 1
-
-SIMPLE_TYPES = {
-    "BOOLEAN": "BooleanType", "TINYINT": "TinyIntType", "SMALLINT": "SmallIntType",
-    "INTEGER": "IntType", "BIGINT": "BigIntType", "FLOAT": "FloatType", "DOUBLE": "DoubleType",
-    "DATE": "DateType", "NULL": "NullType", "VARIANT": "VariantType", "BITMAP": "BitmapType",
-    "DESCRIPTOR": "DescriptorType",
-}  # fmt: skip
-LENGTH_TYPES = {
-    "CHAR": "CharType", "VARCHAR": "VarCharType", "BINARY": "BinaryType",
-    "VARBINARY": "VarBinaryType",
-}  # fmt: skip
-TIMESTAMP_TYPES = {
-    "TIMESTAMP_WITHOUT_TIME_ZONE": "TimestampType",
-    "TIMESTAMP_WITH_LOCAL_TIME_ZONE": "LocalZonedTimestampType",
-    "TIMESTAMP_WITH_TIME_ZONE": "ZonedTimestampType",
-}
 
 
 def java_class(
@@ -111,36 +98,105 @@ def _type_class(
     return java_class(LOGICAL + name, uid, fields, parent)
 
 
-def _signature(name: str) -> str:
-    return f"Lorg/apache/flink/table/types/logical/{name};"
+class Range(NamedTuple):
+    """The numbers that a field may have.
+
+    Attributes:
+        low: The least.
+        high: The greatest, or the attribute that has it.
+    """
+
+    low: int
+    high: int | str
 
 
-_VARIANT_UID = -7525210688776332292
-_SIMPLE_CLASSES = {
-    root: _type_class(name, uid=_VARIANT_UID if root == "VARIANT" else 1)
-    for root, name in SIMPLE_TYPES.items()
+@dataclass(frozen=True)
+class TypeForm:
+    """How a type is written, beside its nullability and its root.
+
+    Attributes:
+        described: Its Java class.
+        type: Its class here.
+        members: Of each field, in the stream's order: its name in Java; the attribute; and the
+            range of a number, the class of a constant, or None for a type.
+    """
+
+    described: JavaClass
+    type: type[LogicalType]
+    members: tuple[tuple[str, str, Range | JavaClass | None], ...]
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the type is one of several roots, and has its root as name."""
+        return self.type in (SimpleType, LengthType, TimestampType)
+
+
+def _forms(
+    java_names: Mapping[str, str],
+    kind: type[LogicalType],
+    *members: tuple[str, str, Range | JavaClass | None],
+) -> dict[str, TypeForm]:
+    """Return the form of some roots, given the Java class of each."""
+    fields = [(name, _signature_of(of)) for name, _, of in members]
+    return {
+        root: TypeForm(_type_class(name, *fields, uid=_UIDS.get(name, 1)), kind, members)
+        for root, name in java_names.items()
+    }
+
+
+def _signature_of(member: Range | JavaClass | None) -> str:
+    if isinstance(member, Range):
+        return "I"
+    return LOGICAL_SIGNATURE if member is None else f"L{member.name.replace('.', '/')};"
+
+
+_UIDS = {"VariantType": -7525210688776332292}
+SIMPLE_TYPES = {
+    "BOOLEAN": "BooleanType", "TINYINT": "TinyIntType", "SMALLINT": "SmallIntType",
+    "INTEGER": "IntType", "BIGINT": "BigIntType", "FLOAT": "FloatType", "DOUBLE": "DoubleType",
+    "DATE": "DateType", "NULL": "NullType", "VARIANT": "VariantType", "BITMAP": "BitmapType",
+    "DESCRIPTOR": "DescriptorType",
+}  # fmt: skip
+LENGTH_TYPES = {
+    "CHAR": "CharType", "VARCHAR": "VarCharType", "BINARY": "BinaryType",
+    "VARBINARY": "VarBinaryType",
+}  # fmt: skip
+_TIMESTAMP_TYPES = {
+    "TIMESTAMP_WITHOUT_TIME_ZONE": "TimestampType",
+    "TIMESTAMP_WITH_LOCAL_TIME_ZONE": "LocalZonedTimestampType",
+    "TIMESTAMP_WITH_TIME_ZONE": "ZonedTimestampType",
 }
-_LENGTH_CLASSES = {root: _type_class(name, ("length", "I")) for root, name in LENGTH_TYPES.items()}
-_TIMESTAMP_CLASSES = {
-    root: _type_class(name, ("precision", "I"), ("kind", _signature("TimestampKind")))
-    for root, name in TIMESTAMP_TYPES.items()
+_PRECISION = ("precision", "precision", Range(0, 9))
+_ELEMENT = ("elementType", "element", None)
+# by root; other types have code of their own
+FORMS = {
+    **_forms(SIMPLE_TYPES, SimpleType),
+    **_forms(LENGTH_TYPES, LengthType, ("length", "length", Range(0, MAX_LENGTH))),
+    **_forms(_TIMESTAMP_TYPES, TimestampType, _PRECISION, ("kind", "kind", _KIND)),
+    **_forms({"TIME_WITHOUT_TIME_ZONE": "TimeType"}, TimeType, _PRECISION),
+    **_forms(
+        {"DECIMAL": "DecimalType"},
+        DecimalType,
+        ("precision", "precision", Range(1, 38)),
+        ("scale", "scale", Range(0, "precision")),
+    ),
+    **_forms(
+        {"INTERVAL_YEAR_MONTH": "YearMonthIntervalType"},
+        IntervalType,
+        ("yearPrecision", "precision", Range(1, 4)),
+        ("resolution", "resolution", _MONTHS),
+    ),
+    **_forms(
+        {"INTERVAL_DAY_TIME": "DayTimeIntervalType"},
+        IntervalType,
+        ("dayPrecision", "precision", Range(1, 6)),
+        ("fractionalPrecision", "fraction", Range(0, 9)),
+        ("resolution", "resolution", _SECONDS),
+    ),
+    **_forms({"ARRAY": "ArrayType"}, ArrayType, _ELEMENT),
+    **_forms({"MULTISET": "MultisetType"}, MultisetType, _ELEMENT),
+    **_forms({"MAP": "MapType"}, MapType, ("keyType", "key", None), ("valueType", "value", None)),
 }
-_DECIMAL = _type_class("DecimalType", ("precision", "I"), ("scale", "I"))
-_TIME = _type_class("TimeType", ("precision", "I"))
-_YEAR_MONTH = _type_class(
-    "YearMonthIntervalType",
-    ("yearPrecision", "I"),
-    ("resolution", _signature("YearMonthIntervalType$YearMonthResolution")),
-)
-_DAY_TIME = _type_class(
-    "DayTimeIntervalType",
-    ("dayPrecision", "I"),
-    ("fractionalPrecision", "I"),
-    ("resolution", _signature("DayTimeIntervalType$DayTimeResolution")),
-)
-_ARRAY = _type_class("ArrayType", ("elementType", LOGICAL_SIGNATURE))
-_MULTISET = _type_class("MultisetType", ("elementType", LOGICAL_SIGNATURE))
-_MAP = _type_class("MapType", ("keyType", LOGICAL_SIGNATURE), ("valueType", LOGICAL_SIGNATURE))
 _ROW = _type_class("RowType", ("fields", LIST_SIGNATURE))
 _FIELD_MEMBERS = [
     ("description", STRING_SIGNATURE),
@@ -161,9 +217,9 @@ _STRUCTURED = _type_class(
     ("isInstantiable", "Z"),
     ("attributes", LIST_SIGNATURE),
     ("className", STRING_SIGNATURE),
-    ("comparison", _signature("StructuredType$StructuredComparison")),
+    ("comparison", _signature_of(_COMPARISON)),
     ("implementationClass", "Ljava/lang/Class;"),
-    ("superType", _signature("StructuredType")),
+    ("superType", "Lorg/apache/flink/table/types/logical/StructuredType;"),
     parent=_USER_DEFINED,
 )
 _IDENTIFIER = java_class(
@@ -208,43 +264,17 @@ class JavaTypes:
             "isNullable": type_.nullable,
             "typeRoot": _constant(_ROOT, type_.root),
         }
-        if isinstance(type_, SimpleType):
-            return JavaObject(_SIMPLE_CLASSES[type_.name], head)
-        if isinstance(type_, LengthType):
-            return JavaObject(_LENGTH_CLASSES[type_.name], {**head, "length": type_.length})
-        if isinstance(type_, DecimalType):
-            head |= {"precision": type_.precision, "scale": type_.scale}
-            return JavaObject(_DECIMAL, head)
-        if isinstance(type_, TimeType):
-            return JavaObject(_TIME, {**head, "precision": type_.precision})
-        if isinstance(type_, TimestampType):
-            kind = _constant(_KIND, type_.kind)
-            values = {**head, "precision": type_.precision, "kind": kind}
-            return JavaObject(_TIMESTAMP_CLASSES[type_.name], values)
-        if isinstance(type_, IntervalType):
-            return self._interval(type_, head)
-        if isinstance(type_, ArrayType | MultisetType):
-            described = _ARRAY if isinstance(type_, ArrayType) else _MULTISET
-            return JavaObject(described, {**head, "elementType": self.of(type_.element)})
-        if isinstance(type_, MapType):
-            key, value = self.of(type_.key), self.of(type_.value)
-            return JavaObject(_MAP, {**head, "keyType": key, "valueType": value})
+        form = FORMS.get(type_.root)
+        if form is not None and type(type_) is form.type:
+            for name, attribute, kind in form.members:
+                value = getattr(type_, attribute)
+                if isinstance(kind, JavaClass):
+                    value = _constant(kind, value)
+                head[name] = self.of(value) if kind is None else value
+            return JavaObject(form.described, head)
         if isinstance(type_, RowType):
             return JavaObject(_ROW, {**head, "fields": self._array_list(type_.fields)})
         return self._user_defined(type_, head)
-
-    def _interval(self, type_: IntervalType, head: dict[str, JavaValue]) -> JavaObject:
-        if type_.fraction is None:
-            resolution = _constant(_MONTHS, type_.resolution)
-            head |= {"yearPrecision": type_.precision, "resolution": resolution}
-            return JavaObject(_YEAR_MONTH, head)
-        values = {
-            **head,
-            "dayPrecision": type_.precision,
-            "fractionalPrecision": type_.fraction,
-            "resolution": _constant(_SECONDS, type_.resolution),
-        }
-        return JavaObject(_DAY_TIME, values)
 
     def _user_defined(self, type_: LogicalType, head: dict[str, JavaValue]) -> JavaObject:
         if not isinstance(type_, DistinctType | StructuredType):

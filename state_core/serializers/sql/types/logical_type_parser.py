@@ -189,16 +189,6 @@ class _Parser:
         fraction = self.digits(6, 0, 9) if last == "SECOND" else 6
         return IntervalType(first if last == first else f"{first}_TO_{last}", days, fraction)
 
-    def array(self, depth: int) -> LogicalType:
-        return ArrayType(self.subtypes(depth, 1)[0])
-
-    def multiset(self, depth: int) -> LogicalType:
-        return MultisetType(self.subtypes(depth, 1)[0])
-
-    def map(self, depth: int) -> LogicalType:
-        key, value = self.subtypes(depth, 2)
-        return MapType(key, value)
-
     def subtypes(self, depth: int, count: int) -> list[LogicalType]:
         self.expect("<")
         subtypes = [self.type(depth)]
@@ -248,9 +238,9 @@ _BUILDERS: dict[str, Callable[[_Parser, int], LogicalType]] = {
     "TIMESTAMP": _Parser.timestamp,
     "TIMESTAMP_LTZ": _Parser.timestamp_ltz,
     "INTERVAL": _Parser.interval,
-    "ARRAY": _Parser.array,
-    "MULTISET": _Parser.multiset,
-    "MAP": _Parser.map,
+    "ARRAY": lambda parser, depth: ArrayType(*parser.subtypes(depth, 1)),
+    "MULTISET": lambda parser, depth: MultisetType(*parser.subtypes(depth, 1)),
+    "MAP": lambda parser, depth: MapType(*parser.subtypes(depth, 2)),
     "ROW": _Parser.row,
     "STRUCTURED": _Parser.structured,
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from statelake.state_core.bounds import JAVA_NESTING, LOGICAL_NESTING
 from statelake.state_core.errors import StateError
@@ -27,28 +27,18 @@ from statelake.state_core.files.java_stream import (
 )
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.serializers.sql.types.logical_type_objects import (
-    LENGTH_TYPES,
+    FORMS,
     LOGICAL,
-    SIMPLE_TYPES,
-    TIMESTAMP_TYPES,
     JavaTypes,
+    TypeForm,
 )
 from statelake.state_core.serializers.sql.types.logical_types import (
-    ArrayType,
-    DecimalType,
     DistinctType,
-    IntervalType,
-    LengthType,
     LogicalType,
-    MapType,
-    MultisetType,
     RawType,
     RowField,
     RowType,
-    SimpleType,
     StructuredType,
-    TimestampType,
-    TimeType,
     UnknownType,
 )
 
@@ -128,11 +118,13 @@ class _Types:
     def _of(self, value: JavaObject, depth: int) -> LogicalType:
         root = self.constant(value, "typeRoot")
         name = value.java_class.name.removeprefix(LOGICAL)
-        build = _READERS.get(name, _Types.unknown)
-        if name in _ROOTED and _ROOTED_TYPES.get(root) != name:
+        form = _FORMS.get(name)
+        if form is not None and form.is_named and FORMS.get(root) is not form:
             raise self.source.fault(f"a {name} that says it is {root}")
         try:
-            return build(self, value, root, depth)
+            if form is not None:
+                return self.formed(value, form, root, depth)
+            return _READERS.get(name, _Types.unknown)(self, value, root, depth)
         except StateError:
             raise
         except (KeyError, TypeError, ValueError) as error:
@@ -187,49 +179,18 @@ class _Types:
 
     # ------------------------------------------------------------------ one class each
 
-    def simple(self, value: JavaObject, root: str, _: int) -> LogicalType:
-        return SimpleType(root, nullable=self.nullable(value))
-
-    def length(self, value: JavaObject, root: str, _: int) -> LogicalType:
-        length = self.number(value, "length", 0, (1 << 31) - 1)
-        return LengthType(root, length, nullable=self.nullable(value))
-
-    def decimal(self, value: JavaObject, _root: str, _: int) -> LogicalType:
-        precision = self.number(value, "precision", 1, 38)
-        scale = self.number(value, "scale", 0, precision)
-        return DecimalType(precision, scale, nullable=self.nullable(value))
-
-    def time(self, value: JavaObject, _root: str, _: int) -> LogicalType:
-        return TimeType(self.number(value, "precision", 0, 9), nullable=self.nullable(value))
-
-    def timestamp(self, value: JavaObject, root: str, _: int) -> LogicalType:
-        precision = self.number(value, "precision", 0, 9)
-        kind = self.constant(value, "kind")
-        return TimestampType(precision, root, kind, nullable=self.nullable(value))
-
-    def months(self, value: JavaObject, _root: str, _: int) -> LogicalType:
-        precision = self.number(value, "yearPrecision", 1, 4)
-        resolution = self.constant(value, "resolution")
-        return IntervalType(resolution, precision, nullable=self.nullable(value))
-
-    def seconds(self, value: JavaObject, _root: str, _: int) -> LogicalType:
-        days = self.number(value, "dayPrecision", 1, 6)
-        fraction = self.number(value, "fractionalPrecision", 0, 9)
-        resolution = self.constant(value, "resolution")
-        return IntervalType(resolution, days, fraction, nullable=self.nullable(value))
-
-    def array(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
-        inner = self.read(value.values["elementType"], depth + 1)
-        return ArrayType(inner, nullable=self.nullable(value))
-
-    def multiset(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
-        inner = self.read(value.values["elementType"], depth + 1)
-        return MultisetType(inner, nullable=self.nullable(value))
-
-    def map(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
-        key = self.read(value.values["keyType"], depth + 1)
-        inner_value = self.read(value.values["valueType"], depth + 1)
-        return MapType(key, inner_value, nullable=self.nullable(value))
+    def formed(self, value: JavaObject, form: TypeForm, root: str, depth: int) -> LogicalType:
+        """Return a type whose form is in the table."""
+        values: dict[str, Any] = {"name": root} if form.is_named else {}
+        for name, attribute, kind in form.members:
+            if kind is None:
+                values[attribute] = self.read(value.values[name], depth + 1)
+            elif isinstance(kind, JavaClass):
+                values[attribute] = self.constant(value, name)
+            else:
+                high = values[kind.high] if isinstance(kind.high, str) else kind.high
+                values[attribute] = self.number(value, name, kind.low, high)
+        return form.type(**values, nullable=self.nullable(value))
 
     def row(self, value: JavaObject, _root: str, depth: int) -> LogicalType:
         fields = self.fields(value.values["fields"], depth)
@@ -282,21 +243,9 @@ class _Types:
         )
 
 
-# classes whose type the root names as well
-_ROOTED_TYPES = {**SIMPLE_TYPES, **LENGTH_TYPES, **TIMESTAMP_TYPES}
-_ROOTED = set(_ROOTED_TYPES.values())
+_FORMS = {form.described.name.removeprefix(LOGICAL): form for form in FORMS.values()}
 _Reader: TypeAlias = Callable[[_Types, JavaObject, str, int], LogicalType]
 _READERS: dict[str, _Reader] = {
-    **dict.fromkeys(SIMPLE_TYPES.values(), _Types.simple),
-    **dict.fromkeys(LENGTH_TYPES.values(), _Types.length),
-    **dict.fromkeys(TIMESTAMP_TYPES.values(), _Types.timestamp),
-    "DecimalType": _Types.decimal,
-    "TimeType": _Types.time,
-    "YearMonthIntervalType": _Types.months,
-    "DayTimeIntervalType": _Types.seconds,
-    "ArrayType": _Types.array,
-    "MultisetType": _Types.multiset,
-    "MapType": _Types.map,
     "RowType": _Types.row,
     "DistinctType": _Types.distinct,
     "StructuredType": _Types.structured,

@@ -46,8 +46,8 @@ class LogicalType:
 
     @property
     def children(self) -> tuple[LogicalType, ...]:
-        """The types of its parts."""
-        return ()
+        """The types of its parts: those among its attributes by default."""
+        return tuple(part for part in vars(self).values() if isinstance(part, LogicalType))
 
     def __str__(self) -> str:
         return self.text if self.nullable else f"{self.text} NOT NULL"
@@ -186,11 +186,6 @@ class ArrayType(LogicalType):
         """`ARRAY<INT>`."""
         return f"ARRAY<{self.element}>"
 
-    @property
-    def children(self) -> tuple[LogicalType, ...]:
-        """The element's type."""
-        return (self.element,)
-
 
 @dataclass(frozen=True)
 class MultisetType(LogicalType):
@@ -203,11 +198,6 @@ class MultisetType(LogicalType):
     def text(self) -> str:
         """`MULTISET<INT>`."""
         return f"MULTISET<{self.element}>"
-
-    @property
-    def children(self) -> tuple[LogicalType, ...]:
-        """The element's type."""
-        return (self.element,)
 
 
 @dataclass(frozen=True)
@@ -222,11 +212,6 @@ class MapType(LogicalType):
     def text(self) -> str:
         """`MAP<INT, BIGINT>`."""
         return f"MAP<{self.key}, {self.value}>"
-
-    @property
-    def children(self) -> tuple[LogicalType, ...]:
-        """The types of key and value."""
-        return (self.key, self.value)
 
 
 @dataclass(frozen=True)
@@ -279,11 +264,6 @@ class DistinctType(LogicalType):
     def text(self) -> str:
         """The quoted name."""
         return ".".join(quoted(part, "`") for part in self.identifier)
-
-    @property
-    def children(self) -> tuple[LogicalType, ...]:
-        """The type that values are stored as."""
-        return (self.source,)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,8 @@ _STRING = _singleton(f"{TYPEUTILS}StringDataSerializer")
 _BYTES = _singleton(f"{BASE}base.array.BytePrimitiveArraySerializer")
 _INT = _singleton(f"{BASE}base.IntSerializer")
 _LONG = _singleton(f"{BASE}base.LongSerializer")
-_SINGLETONS = {
+# the serializers without attributes, by root
+SINGLETONS = {
     "CHAR": _STRING,
     "VARCHAR": _STRING,
     "BINARY": _BYTES,
@@ -212,7 +213,7 @@ class _Builder:
     def serializer(self, type_: LogicalType) -> JavaObject:
         if isinstance(type_, DistinctType):
             return self.serializer(type_.source)
-        described = _SINGLETONS.get(type_.root)
+        described = SINGLETONS.get(type_.root)
         if described is not None:
             return self.singletons.setdefault(described.name, java_object(described))
         if isinstance(type_, DecimalType):
