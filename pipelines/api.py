@@ -55,7 +55,7 @@ from statelake.pipelines.requests.find import CopyCheckpoints, CopySnapshot, Fin
 from statelake.pipelines.requests.imports import ImportSnapshot
 from statelake.pipelines.requests.request import asks, takes
 from statelake.pipelines.requests.runs import RunJob
-from statelake.pipelines.requests.savepoints import Export, Written
+from statelake.pipelines.requests.savepoints import Compress, Export, Written
 from statelake.pipelines.requests.shared import Reading, Sharing
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
@@ -1555,32 +1555,17 @@ def bootstrap(request: WatchedBootstrap) -> BootstrapResult:
     return bootstrap(None, **vars(request))
 
 
-def compress(
-    savepoint: str | os.PathLike[str],
-    to: str | os.PathLike[str],
-    compression: str | None = None,
-    *,
-    conf: Mapping[str, str] | None = None,
-    allow_external: Iterable[str] = (),
-    progress: Progress | None = None,
-) -> Recompression:
-    """Compress a canonical savepoint, or decompress it: entry for entry the same state.
-
-    Args:
-        savepoint: Its directory, a path or URI.
-        to: The directory of the new savepoint, which must not exist.
-        compression: `snappy` or `none`; by default `snappy`.
-        conf: Flink's configuration, with its setting of compression.
-        allow_external: Directories elsewhere to which its handles may lead.
-        progress: Called with (done, total) by the bytes that are written.
-    """
+@takes(Compress)
+def compress(request: Compress) -> Recompression:
+    """Compress a canonical savepoint, or decompress it: entry for entry the same state."""
     from statelake.state_core.files.compression import configured_compression
     from statelake.state_core.formats.rewriting.recompression import recompress_snapshot
 
-    codec = configured_compression(conf or {}, compression) or "snappy"
+    codec = configured_compression(request.conf, request.compression) or "snappy"
     return recompress_snapshot(
-        savepoint, to, codec, allow_external=allow_external, progress=progress
-    )
+        request.savepoint, request.to, codec, allow_external=request.allow_external,
+        progress=request.progress,
+    )  # fmt: skip
 
 
 def check_integrity(

@@ -86,6 +86,7 @@ COMMAND_IMPORTS = {
 }
 # The same of Dagster's definitions.
 DAGSTER_IMPORTS = {
+    "statelake": "the Python interface",
     "pipelines.api": "the Python interface",
     "pipelines.requests": "what can be asked of it",
     "pipelines.orchestration": "its own modules",

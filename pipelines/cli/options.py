@@ -358,7 +358,6 @@ FLINK_TIMEOUT = click.option(
 )  # fmt: skip
 
 
-allow_external_option = _click_option(options_of(Reading)[1])
 reading_options = request_options(Reading, "reading")
 typed_reading_options = request_options(TypedReading, "reading")
 

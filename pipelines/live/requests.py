@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from statelake.pipelines.requests.changes import Matching
+from statelake.pipelines.requests.changes import Matching, no_uids_field
 from statelake.pipelines.requests.request import Request, given, option
 from statelake.pipelines.requests.shared import (
     Sharing,
@@ -88,11 +88,7 @@ class Rescale(Matching):
     new_plan: str | os.PathLike[str] | Plan | SqlScript = given(
         "That of the job that is to go on.", default=""
     )
-    no_uids: NoUids = given(
-        "Whether both jobs run without a compiled plan, so that operators have no uids; `old` if"
-        " the old one alone does.",
-        default=False,
-    )
+    no_uids: NoUids = no_uids_field()
     accept: Sequence[str] = option("As for `sql-upgrade`.", "WHAT", default=())
     uids: Sequence[str] = option(
         "An operator uid of the SQL job (Flink < 2.0).", default=(), flag="--uid"

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from statelake.pipelines.requests.request import Request, option
+from statelake.pipelines.requests.request import Request, given, option
 from statelake.pipelines.requests.shared import (
+    External,
+    SavepointPlace,
     Sharing,
     max_parallelism_option,
     parallelism_option,
 )
 from statelake.state_core.errors import EncodeError
+
+if TYPE_CHECKING:
+    from statelake.pipelines.engine import Progress
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -61,11 +66,16 @@ class Export(Sharing, Written):
     conf: Mapping[str, str] = _conf_option()
 
 
-class Compress(Request):
-    """A savepoint with another compression."""
+class Compress(SavepointPlace, External):
+    """A savepoint with another compression: entry for entry the same state."""
 
     to: str | os.PathLike[str] = option(
         "The new savepoint's directory, which must not exist.", kw_only=False
     )
-    compression: Literal["snappy", "none"] | None = option("By default snappy.", default=None)
+    compression: Literal["snappy", "none"] | None = option(
+        "By default snappy.", default=None, kw_only=False
+    )
     conf: Mapping[str, str] = _conf_option()
+    progress: Progress | None = given(
+        "Called with (done, total) by the bytes that are written.", default=None
+    )

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from statelake.pipelines.requests.request import Request, option, refuse
+from statelake.pipelines.requests.request import Request, given, option, refuse
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.share.mask_file import Mask
 
 INEXACT = "Go by what columns show of values that they don't hold in full; otherwise refused."
+TARGET = "The new savepoint's directory, which must not exist; with None only the plan is returned."
 
 
 def parse_time(text: str) -> datetime:
@@ -63,18 +64,31 @@ def timeout_option(default: str, what: str) -> Any:
     return option(f"{what}.", "DURATION", default=default, parse=_seconds, unit="seconds")
 
 
-def allow_external_option() -> Any:
-    """Return the field of directories elsewhere that a snapshot may lead to."""
-    return option("Another directory to which handles may lead.", default=())
+def suffix_option(default: str) -> Any:
+    """Return the field of what tells a new snapshot of a lake from that which it is made of."""
+    return option("Follows the snapshot's id in the new one's, in a lake.", default=default)
 
 
-class Reading(Request):
+class Noted(Request):
+    """A new snapshot of a lake, and why it was made."""
+
+    note: str = option("Kept with the new snapshot of a lake.", default="")
+
+
+class External(Request):
+    """Where else the files of a savepoint or checkpoint may be."""
+
+    allow_external: Sequence[str] = option(
+        "Another directory to which handles may lead.", default=()
+    )
+
+
+class Reading(External):
     """How a savepoint or checkpoint is read."""
 
     uids: Sequence[str] = option(
         "An operator uid to recognise (Flink < 2.0).", default=(), flag="--uid"
     )
-    allow_external: Sequence[str] = allow_external_option()
 
 
 class PlannedReading(Reading):
@@ -95,10 +109,20 @@ class TypedReading(PlannedReading):
     )  # fmt: skip
 
 
-class Savepoint(Reading):
+class SavepointPlace(Request):
+    """Where a savepoint or checkpoint is."""
+
+    savepoint: str | os.PathLike[str] = given("Its directory, a path or URI.", kw_only=False)
+
+
+class Savepoint(SavepointPlace, Reading):
     """A savepoint or checkpoint that is read."""
 
-    savepoint: str | os.PathLike[str] = option("Its directory, a path or URI.", kw_only=False)
+
+class NewSavepoint(Savepoint):
+    """A savepoint, and where another one is written."""
+
+    to: str | os.PathLike[str] | None = option(TARGET, kw_only=False)
 
 
 class Sharing(Request):
