@@ -55,7 +55,7 @@ LATE = {
 }
 # Classes that stand for an object of the same name to those who call them.
 FACES = {
-    "Erasure": ["pipelines.api", "pipelines.lake.erase.erasing"],
+    "Erasure": ["pipelines.api.plans", "pipelines.lake.erase.erasing"],
     "Operator": ["state_core.formats.reader", "state_core.model.snapshot"],
     "Snapshot": ["state_core.formats.reader", "state_core.model.snapshot"],
 }

@@ -27,8 +27,8 @@ from click.shell_completion import CompletionItem
 
 from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
-from statelake.pipelines.requests.request import Asked, Option, options_of
-from statelake.pipelines.requests.shared import INEXACT, PlannedReading, Reading, TypedReading
+from statelake.pipelines.requests.request import Asked, Option, Request, options_of
+from statelake.pipelines.requests.shared import PlannedReading, Reading, Sharing, TypedReading
 from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -296,12 +296,19 @@ def request_options(
     return gathered(name, gather, *map(_click_option, options))
 
 
+def option_of(request: Callable[..., Request], name: str) -> Callable[[Any], Any]:
+    """Return the option of one field of a request, for a command that takes no other."""
+    (option,) = (each for each in options_of(request) if each.name == name)
+    return _click_option(option)
+
+
 def _click_option(option: Option) -> Callable[[Any], Any]:
     """Return an option of a command."""
     if option.kind is bool:
         return click.option(
-            option.flag, option.name, is_flag=True, default=option.default, help=option.help
-        )
+            option.flag, option.name, is_flag=True, default=option.default, help=option.help,
+            show_default=bool(option.default),
+        )  # fmt: skip
     kind: Any = option.kind if option.parse is None else str
     if option.choices:
         kind = click.Choice(option.choices)
@@ -312,6 +319,7 @@ def _click_option(option: Option) -> Callable[[Any], Any]:
         metavar=option.placeholder or None, default=option.default, help=option.help,
         show_default=option.default not in (None, (), ""),
         envvar=option.variable or None, show_envvar=bool(option.variable),
+        shell_complete=_complete_snapshots if option.names == "snapshot" else None,
     )  # fmt: skip
 
 
@@ -517,6 +525,9 @@ class Bytes(click.ParamType[int]):
         return size
 
 
+inexact_option = option_of(Sharing, "inexact")
+
+
 def query_memory_option(help_: str) -> Callable[[Command], Command]:
     """Return the option of the memory of queries."""
     return click.option("--query-memory", type=Bytes(), metavar="SIZE", help=help_)
@@ -529,11 +540,6 @@ def engine_option(command: Command) -> Command:
         help="Where to run; auto runs on this machine, or on a configured Spark cluster.",
     )  # fmt: skip
     return choice(cluster_options(command))
-
-
-def inexact_option(command: Command) -> Command:
-    """Add `--inexact`."""
-    return click.option("--inexact", is_flag=True, help=INEXACT)(command)
 
 
 def cluster_options(command: Command) -> Command:

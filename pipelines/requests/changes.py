@@ -72,7 +72,7 @@ class Migrate(Request):
         """Whether a change is given in words, beside those in files."""
         return any(getattr(self, name) for name in WORDS)
 
-    def check(self) -> None:
+    def check_fields(self) -> None:
         """Refuse to migrate nothing, and what goes with nothing that is given."""
         if not (self.to or self.ttl or self.has_words) or (self.state and not self.to):
             refuse(
@@ -88,7 +88,9 @@ class Migrate(Request):
 class MigrateSnapshots(Migrate):
     """Each of several snapshots with new types of states, or all not migrated yet."""
 
-    snapshots: Sequence[str] = option("A snapshot to migrate.", default=(), flag="--snapshot")
+    snapshots: Sequence[str] = option(
+        "A snapshot to migrate.", default=(), flag="--snapshot", names="snapshot"
+    )
 
 
 class Upgrading(Request):

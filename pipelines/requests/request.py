@@ -46,6 +46,7 @@ def option(
     parse: Callable[[str], Any] | None = None,
     variable: str = "",
     unit: str = "",
+    names: str = "",
 ) -> Any:
     """Return a field of a request.
 
@@ -60,10 +61,11 @@ def option(
         parse: What makes its value of text, which may be given instead.
         variable: The variable of the environment from which the command takes it otherwise.
         unit: What it counts as a number, which may be given instead of text.
+        names: What its value names, `snapshot` or `job`, which a shell completes.
     """
     metadata = {
         "help": help, "placeholder": placeholder, "least": least, "most": most, "flag": flag,
-        "parse": parse, "variable": variable, "unit": unit,
+        "parse": parse, "variable": variable, "unit": unit, "names": names,
     }  # fmt: skip
     return field(default=default, kw_only=kw_only, metadata=metadata)
 
@@ -89,7 +91,7 @@ class Request:
     """What is asked of an operation. A list of texts may be given as one text.
 
     Raises:
-        DeclarationError: Fields contradict each other; see `check`.
+        DeclarationError: Fields contradict each other; see `check_fields`.
     """
 
     def __init_subclass__(cls) -> None:
@@ -98,7 +100,7 @@ class Request:
     def __post_init__(self) -> None:
         for each in options_of(type(self)):
             object.__setattr__(self, each.name, each.value_of(getattr(self, each.name)))
-        self.check()
+        self.check_fields()
 
     def words(self, of: type[Request]) -> dict[str, Any]:
         """Return those of its fields that another request has, too, by their names."""
@@ -108,7 +110,7 @@ class Request:
             if hasattr(self, each.name)
         }
 
-    def check(self) -> None:
+    def check_fields(self) -> None:
         """Refuse fields that contradict each other, by the names of their options.
 
         Raises:
@@ -135,6 +137,7 @@ class Option:
         parse: What makes its value of text; None without one.
         variable: The variable of the environment from which the command takes it otherwise.
         unit: What it counts as a number, which may be given instead of text.
+        names: What its value names; see `option`.
         given: Whether no words say it; see `given`.
     """
 
@@ -147,6 +150,7 @@ class Option:
         self.least, self.most = metadata.get("least"), metadata.get("most")
         self.parse, self.variable = metadata.get("parse"), metadata.get("variable", "")
         self.given, self.unit = metadata.get("given", False), metadata.get("unit", "")
+        self.names = metadata.get("names", "")
         self.required = declared.default is MISSING
         self.default: Any = None if self.required else declared.default
         parts = [part for part in _parts(hint) if part is not type(None)]
@@ -233,6 +237,13 @@ def asks(
     return lambda method: _asking(method, request)
 
 
+def like(
+    method: Callable[Concatenate[Any, Given], Result],
+) -> Callable[[Callable[..., Result]], Callable[Concatenate[Any, Given], Result]]:
+    """Return a decorator of a method that takes and says what another one does."""
+    return lambda own: cast("Callable[Concatenate[Any, Given], Result]", wraps(method)(own))
+
+
 def takes(
     request: Callable[Given, Asked],
 ) -> Callable[[Callable[[Asked], Result]], Callable[Given, Result]]:
@@ -251,6 +262,7 @@ def _asking(function: Callable[..., Any], request: Callable[..., Request]) -> An
     taken = inspect.signature(request).parameters
     by_name = {each.name: Option(each, str) for each in fields(request)}  # type: ignore[arg-type]
     options = [by_name[name] for name in taken]
+    ask.request = request  # type: ignore[attr-defined]
     text, raises, errors = (inspect.getdoc(function) or "").partition("\n\nRaises:")
     ask.__doc__ = f"{text}\n\n{arguments_text(options)}{raises}{errors}"
     ask.__signature__ = own.replace(  # type: ignore[attr-defined]

@@ -44,7 +44,7 @@ class Run(Request):
         "Write the run's figures there, in Prometheus' text format.", "FILE", default=""
     )
 
-    def check(self) -> None:
+    def check_fields(self) -> None:
         """Refuse runs that never end."""
         if self.until_idle and (self.always or self.final):
             refuse(

@@ -11,6 +11,7 @@ from statelake.pipelines.requests.shared import (
     External,
     SavepointPlace,
     Sharing,
+    TypedReading,
     max_parallelism_option,
     parallelism_option,
 )
@@ -79,3 +80,12 @@ class Compress(SavepointPlace, External):
     progress: Progress | None = given(
         "Called with (done, total) by the bytes that are written.", default=None
     )
+
+
+class ReadSavepoint(SavepointPlace, TypedReading):
+    """A savepoint that is read into a temporary lake."""
+
+    to: str | os.PathLike[str] | None = option(
+        "Where it is to be exported, which is looked at before all the work.", default=None,
+        kw_only=False,
+    )  # fmt: skip

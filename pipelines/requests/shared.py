@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from statelake.pipelines.requests.request import Request, given, option, refuse
@@ -35,10 +35,24 @@ def _share(text: str) -> float:
     return parse_share(text)
 
 
-def _seconds(text: str) -> float:
+def parse_age(text: str) -> timedelta:
+    """Parse a duration: `90s`, `15min`, `12h`, `7d`.
+
+    Raises:
+        DeclarationError: It is not of that form.
+    """
     from statelake.pipelines.shown import parse_duration  # noqa: PLC0415 - not for --help
 
-    return parse_duration(text).total_seconds()
+    return parse_duration(text)
+
+
+def _seconds(text: str) -> float:
+    return parse_age(text).total_seconds()
+
+
+def time_option(what: str) -> Any:
+    """Return the field of a point in time."""
+    return option(what, "TIME", default=None, parse=parse_time)
 
 
 def path_map_option() -> Any:
@@ -138,7 +152,7 @@ class Sharing(Request):
     leave_out_opaque: bool = option("Leave out what can't be sampled or masked.", default=False)
     inexact: bool = option(INEXACT, default=False)
 
-    def check(self) -> None:
+    def check_fields(self) -> None:
         """Refuse what goes with a sample or a mask that is not given."""
         if self.inexact and self.mask is None:
             refuse("--inexact is for --mask")

@@ -17,7 +17,6 @@ from functools import cached_property
 from pathlib import Path
 
 from statelake.pipelines.find.copying import copy_snapshot
-from statelake.pipelines.requests.find import CopySnapshot
 from statelake.pipelines.sql_jobs.java_programs import (
     flink_from_maven,
     flink_libraries,
@@ -345,7 +344,7 @@ def sql_types(
         made = _answer(RUNNER, libraries, words, directory, timeout, place, source, flink_home)
         made = made.removeprefix("file:")
         if to is not None:
-            copy_snapshot(CopySnapshot(made, to))
+            copy_snapshot(made, to)
         uids = () if no_uids else _uids(made, read_plan(plan))
         wanted = [operator] if isinstance(operator, str) else operator
         return open_snapshot(made, uids=uids).types(wanted)

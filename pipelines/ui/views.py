@@ -20,13 +20,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from statelake.pipelines.api import (
-    Lake,
-    LakeSnapshot,
-    check_integrity,
-    in_temporary_lake,
-    scan,
-)
+import statelake as sl
+from statelake.pipelines.api import Lake, LakeSnapshot
 from statelake.pipelines.find.growth import Growth
 from statelake.pipelines.find.scanning import FoundSnapshot
 from statelake.pipelines.keys import KeyRows, as_far_as_found, key_table, rows_in_savepoint
@@ -273,7 +268,7 @@ class Source:
         return self.options.mask is not None
 
     def _scan(self) -> str:
-        found = scan(self.location)
+        found = sl.scan(self.location)
         self._found = {each.path or HERE: each for each in found.snapshots}
         return found.location
 
@@ -405,7 +400,7 @@ class Source:
             if self.in_lake:
                 plain_one = self._lake.job(name.job, engine="local")[name.snapshot]
             else:
-                plain_one = stack.enter_context(in_temporary_lake(self._place(name), **reading))
+                plain_one = stack.enter_context(sl.in_temporary_lake(self._place(name), **reading))
             taken = plain_one.taken_at
             plain_one.export(
                 target, mask=self.options.mask, leave_out_opaque=self.options.leave_out_opaque
@@ -557,7 +552,7 @@ class Source:
         """
         if self.in_lake or self.masked:
             return self.stored(name).check_integrity()
-        report = check_integrity(
+        report = sl.check_integrity(
             self._place(name), allow_external=self.options.allow_external, uids=self.options.uids
         )
         return [fault.to_json() for fault in report.faults]

@@ -11,7 +11,6 @@ import click
 import pytest
 
 import statelake as sl
-from statelake.pipelines import api
 from statelake.pipelines.api import Erasure, LiveRescale, SnapshotEditor
 from statelake.pipelines.cli.main import COMMANDS
 from statelake.pipelines.requests.request import options_of
@@ -88,14 +87,12 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {"old": "--diff", "new": "the SAVEPOINT", "jar": "the same", "arguments": "--arg"},
     ),
     "report": (
-        (sl.LakeSnapshot.report, sl.report),
-        {},
-        {"progress": "a savepoint has no `Job`"},
+        (sl.LakeSnapshot.report, sl.report), {}, {},
     ),
     "notebook": ((sl.notebook,), {}, {}),
     "scan": ((sl.scan,), {"print_path": "how it is printed"}, {}),
     "orphans": (
-        (sl.orphans,), {"flink": "given as `cluster`"}, {"cluster": "--flink"},
+        (sl.orphans,), {"flink": "given as `cluster`"}, {},
     ),
     "copy": (
         (sl.copy_snapshot, sl.copy_checkpoints),
@@ -159,19 +156,18 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "check integrity": (
         (sl.LakeSnapshot.check_integrity, sl.check_integrity, sl.salvage),
         {"salvage": "given as `to`"},
-        PROGRESS | {"to": "--salvage"},
+        PROGRESS | {"to": "--salvage", "threads": "as many as the machine has cores"},
     ),
     "erase": (
         (sl.Lake.erase, Erasure.execute),
         {"secret_file": "given as `secret`", "all": "given as `whole`"},
-        PROGRESS | {"secret": "what is in --secret-file", "whole": "--all"},
+        {"secret": "what is in --secret-file", "whole": "--all"},
     ),
     "audit erase": (
         (sl.Lake.erase, Erasure.audit),
         {"secret_file": "given as `secret`"},
         {"secret": "what is in --secret-file"}
-        | dict.fromkeys(("jobs", "snapshots", "carried", "blobs", "changelogs"), "what was erased")
-        | PROGRESS,
+        | dict.fromkeys(("jobs", "snapshots", "carried", "blobs", "changelogs"), "what was erased"),
     ),
     "audit records": ((sl.Lake.audit_records,), {}, {}),
     "lake check": ((sl.Lake.check,), {}, PROGRESS),
@@ -263,10 +259,8 @@ def given_to(methods: tuple[Callable[..., Any] | type, ...]) -> set[str]:
     """The fields of methods' requests that no words say."""
     names = set()
     for method in methods:
-        own = getattr(getattr(method, "__wrapped__", None), "__annotations__", {})
-        if "request" in own:  # whose fields it takes
-            request = getattr(api, own["request"])
-            names |= {each.name for each in options_of(request) if each.given}
+        if hasattr(method, "request"):  # whose fields it takes
+            names |= {each.name for each in options_of(method.request) if each.given}
     return names
 
 
