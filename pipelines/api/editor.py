@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from statelake.state_core.printable import printable
 if TYPE_CHECKING:
     from statelake.pipelines.api.snapshots import LakeSnapshot
     from statelake.pipelines.lake.edit.edit_results import EditResult
-    from statelake.pipelines.lake.edit.editing import SnapshotEdit
+    from statelake.pipelines.requests.edit import EditSnapshot
 
 
 class SnapshotEditor:
@@ -27,14 +28,26 @@ class SnapshotEditor:
 
     Args:
         parent: The snapshot.
-        name: The id of the new snapshot.
-        changes: What is changed so far.
+        request: The id of the new snapshot, and what changes to begin with.
     """
 
-    def __init__(self, parent: LakeSnapshot, name: str, changes: SnapshotEdit) -> None:
+    def __init__(self, parent: LakeSnapshot, request: EditSnapshot) -> None:
+        from statelake.pipelines.lake.edit.editing import SnapshotEdit
+
         self.parent = parent
-        self.name = name
-        self.changes = changes
+        self.name = request.name
+        self.changes = SnapshotEdit(at=request.at, inexact=request.inexact)
+        for word, value in vars(request).items():  # each is a method
+            if isinstance(value, Mapping):
+                for pair in value.items():
+                    getattr(self, word)(*pair)
+            elif value and isinstance(value, tuple) and word != "merge":
+                getattr(self, word)(*value)
+        for text in request.merge:
+            job, _, snapshot = text.rpartition(":")
+            self.merge(snapshot, job=job or None)
+        if request.offsets_from_timestamp is not None and request.bootstrap_servers is not None:
+            self.offsets_from_timestamp(request.offsets_from_timestamp, request.bootstrap_servers)
 
     def __repr__(self) -> str:
         return f"<SnapshotEditor {printable(self.name)} of {printable(self.parent.location)}>"

@@ -14,6 +14,7 @@ from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, 
 from statelake.pipelines.live.requests import Canary
 from statelake.pipelines.requests.changes import CheckSql, Migrate, Upgrade, UpgradeSql
 from statelake.pipelines.requests.compare import Diff
+from statelake.pipelines.requests.edit import EditSnapshot
 from statelake.pipelines.requests.erase import Erase
 from statelake.pipelines.requests.keys import OfKey, Selection
 from statelake.pipelines.requests.pages import Page
@@ -142,16 +143,12 @@ class LakeSnapshot(Snapshot):
             engine=self.job.engine, progress=self.job.progress,
         )  # fmt: skip
 
-    def edit(self, name: str) -> SnapshotEditor:
-        """Return an editor, whose `save` makes another snapshot of this one.
-
-        Args:
-            name: The id of the new snapshot.
-        """
+    @asks(EditSnapshot)
+    def edit(self, request: EditSnapshot) -> SnapshotEditor:
+        """Return an editor, whose `save` makes another snapshot of this one."""
         from statelake.pipelines.api.editor import SnapshotEditor
-        from statelake.pipelines.lake.edit.editing import SnapshotEdit
 
-        return SnapshotEditor(self, name, SnapshotEdit())
+        return SnapshotEditor(self, request)
 
     def edit_sql(
         self, name: str, *statements: str, note: str = "", inexact: bool = False

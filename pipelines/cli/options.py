@@ -309,13 +309,14 @@ def _click_option(option: Option) -> Callable[[Any], Any]:
             option.flag, option.name, is_flag=True, default=option.default, help=option.help,
             show_default=bool(option.default),
         )  # fmt: skip
-    kind: Any = option.kind if option.parse is None else str
+    kind: Any = str if option.parse is not None or option.paired else option.kind
     if option.choices:
         kind = click.Choice(option.choices)
     elif option.least is not None or option.most is not None:
         kind = (click.IntRange if kind is int else click.FloatRange)(option.least, option.most)
     return click.option(
         option.flag, option.name, type=kind, multiple=option.many, required=option.required,
+        nargs=2 if option.paired else 1,
         metavar=option.placeholder or None, default=option.default, help=option.help,
         show_default=option.default not in (None, (), ""),
         envvar=option.variable or None, show_envvar=bool(option.variable),

@@ -128,7 +128,8 @@ class Option:
         placeholder: The form of its value; empty for a flag.
         kind: The type of its value, or of one of its values.
         many: Whether it may be repeated.
-        keyed: Whether its values have keys; `parse` makes both of text.
+        keyed: Whether its values have keys.
+        paired: Whether a key and its value are two texts; if not, `parse` makes both of one.
         choices: All values that it may have; empty if these are not counted.
         default: Its default.
         required: Whether it has none.
@@ -155,6 +156,7 @@ class Option:
         self.default: Any = None if self.required else declared.default
         parts = [part for part in _parts(hint) if part is not type(None)]
         self.keyed = issubclass_of(parts[0], Mapping)
+        self.paired = self.keyed and " " in self.placeholder
         self.many = self.keyed or issubclass_of(hint, Sequence)
         self.choices = tuple(parts[0].__args__) if get_origin(parts[0]) is Literal else ()
         self.kind = type(self.choices[0]) if self.choices else parts[0]
@@ -165,10 +167,20 @@ class Option:
         Raises:
             DeclarationError: A text can't be parsed, or a value is out of bounds, or no choice.
         """
+        if self.paired:
+            return self._pairs(given.items() if isinstance(given, Mapping) else given or ())
         if not self.many or isinstance(given, Mapping):
             return self._one(given)
         values = map(self._one, (given,) if isinstance(given, str) else given or ())
         return dict(values) if self.keyed else tuple(values)
+
+    def _pairs(self, given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, value in given:
+            if name in values:
+                refuse(f"{self.flag} names {name} twice: give it once")
+            values[name] = self._one(value)
+        return values
 
     def _one(self, given: Any) -> Any:
         try:

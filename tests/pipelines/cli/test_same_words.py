@@ -131,7 +131,12 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         (sl.LakeSnapshot.edit, SnapshotEditor, SnapshotEditor.merge,
          SnapshotEditor.offsets_from_timestamp, SnapshotEditor.save),
         {"parent": "the object is it"},
-        NAME | {"save": "makes the snapshot", "time": "of --offsets-from-timestamp"},
+        NAME
+        | {
+            "save": "makes the snapshot",
+            "time": "of --offsets-from-timestamp",
+            "request": "the keywords of `LakeSnapshot.edit`",
+        },
     ),
     "migrate": (
         (sl.LakeSnapshot, sl.Job.migrate, sl.LakeSnapshot.migrate),
