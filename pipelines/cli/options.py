@@ -25,6 +25,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from statelake.pipelines.cli.help import more
 from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
 from statelake.pipelines.requests.request import Asked, Option, Request, options_of
@@ -304,6 +305,10 @@ def option_of(request: Callable[..., Request], name: str) -> Callable[[Any], Any
 
 def _click_option(option: Option) -> Callable[[Any], Any]:
     """Return an option of a command."""
+    return more(_declared(option)) if option.more else _declared(option)
+
+
+def _declared(option: Option) -> Callable[[Any], Any]:
     if option.kind is bool:
         return click.option(
             option.flag, option.name, is_flag=True, default=option.default, help=option.help,
@@ -531,7 +536,7 @@ inexact_option = option_of(Sharing, "inexact")
 
 def query_memory_option(help_: str) -> Callable[[Command], Command]:
     """Return the option of the memory of queries."""
-    return click.option("--query-memory", type=Bytes(), metavar="SIZE", help=help_)
+    return more(click.option("--query-memory", type=Bytes(), metavar="SIZE", help=help_))
 
 
 def engine_option(command: Command) -> Command:
@@ -540,7 +545,7 @@ def engine_option(command: Command) -> Command:
         "--engine", cls=_Configured, type=click.Choice(ENGINES), default="auto", show_default=True,
         help="Where to run; auto runs on this machine, or on a configured Spark cluster.",
     )  # fmt: skip
-    return choice(cluster_options(command))
+    return more(choice)(cluster_options(command))
 
 
 def cluster_options(command: Command) -> Command:
@@ -561,7 +566,7 @@ def cluster_options(command: Command) -> Command:
             help="The cluster on which Spark runs: spark://HOST:PORT, yarn, sc://HOST:PORT.",
         ),
     ):  # fmt: skip
-        command = option(command)
+        command = more(option)(command)
     return command
 
 

@@ -64,7 +64,7 @@ class Migrate(Request):
     dry_run: bool = option(
         "Only report whether it would work, and what it would do.", default=False
     )
-    inexact: bool = option(INEXACT, default=False)
+    inexact: bool = option(INEXACT, default=False, more=True)
     note: str = option("Kept with the new snapshot.", default="")
 
     @property
@@ -159,7 +159,7 @@ class Accepting(Matching):
     """What may become of state for a changed query."""
 
     accept: Sequence[str] = option("partly, filter, or lost=OPERATOR.", "WHAT", default=())
-    inexact: bool = option(INEXACT, default=False)
+    inexact: bool = option(INEXACT, default=False, more=True)
 
 
 class GoingOn(Noted, Accepting):

@@ -58,7 +58,7 @@ class Edit(Request):
     at: datetime | None = time_option(
         "The time for --expire; by default when the snapshot was taken, as `snapshots` lists."
     )
-    inexact: bool = option(INEXACT, default=False)
+    inexact: bool = option(INEXACT, default=False, more=True)
 
     @property
     def is_empty(self) -> bool:

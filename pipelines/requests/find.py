@@ -35,7 +35,9 @@ class Copying(External):
         "Read every byte back, and compare.", default=True,
         flag="--verify/--no-verify",
     )  # fmt: skip
-    threads: int | None = option("How many files are copied at once.", default=None, least=1)
+    threads: int | None = option(
+        "How many files are copied at once.", default=None, least=1, more=True
+    )
     path_map: Sequence[str] = path_map_option()
 
 

@@ -47,6 +47,7 @@ def option(
     variable: str = "",
     unit: str = "",
     names: str = "",
+    more: bool = False,
 ) -> Any:
     """Return a field of a request.
 
@@ -62,10 +63,13 @@ def option(
         variable: The variable of the environment from which the command takes it otherwise.
         unit: What it counts as a number, which may be given instead of text.
         names: What its value names, `snapshot` or `job`, which a shell completes.
+        more: Whether it is not usual: help lists it among the others. A class that has `more` says
+            so of all its fields.
     """
     metadata = {
         "help": help, "placeholder": placeholder, "least": least, "most": most, "flag": flag,
         "parse": parse, "variable": variable, "unit": unit, "names": names,
+        "more": more,
     }  # fmt: skip
     return field(default=default, kw_only=kw_only, metadata=metadata)
 
@@ -139,10 +143,11 @@ class Option:
         variable: The variable of the environment from which the command takes it otherwise.
         unit: What it counts as a number, which may be given instead of text.
         names: What its value names; see `option`.
+        more: Whether it is not usual.
         given: Whether no words say it; see `given`.
     """
 
-    def __init__(self, declared: Field[Any], hint: Any) -> None:
+    def __init__(self, declared: Field[Any], hint: Any, *, more: bool = False) -> None:
         metadata = declared.metadata
         self.name = declared.name
         self.flag = metadata.get("flag") or f"--{declared.name.replace('_', '-')}"
@@ -151,7 +156,7 @@ class Option:
         self.least, self.most = metadata.get("least"), metadata.get("most")
         self.parse, self.variable = metadata.get("parse"), metadata.get("variable", "")
         self.given, self.unit = metadata.get("given", False), metadata.get("unit", "")
-        self.names = metadata.get("names", "")
+        self.names, self.more = metadata.get("names", ""), more or metadata.get("more", False)
         self.required = declared.default is MISSING
         self.default: Any = None if self.required else declared.default
         parts = [part for part in _parts(hint) if part is not type(None)]
@@ -232,10 +237,15 @@ class _Names(dict[str, Any]):
 @cache
 def _options_of(request: Any) -> tuple[Option, ...]:
     names = _Names()
+    more: dict[str, bool] = {}
     for base in reversed(request.__mro__):
         names |= vars(sys.modules[base.__module__])
+        more |= dict.fromkeys(vars(base).get("__annotations__", ()), vars(base).get("more", False))
     hints = (eval(str(each.type), {}, names) for each in fields(request))  # noqa: S307 - ours
-    return tuple(map(Option, fields(request), hints))
+    return tuple(
+        Option(each, hint, more=more[each.name])
+        for each, hint in zip(fields(request), hints, strict=True)
+    )
 
 
 def asks(

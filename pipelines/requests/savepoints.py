@@ -31,7 +31,7 @@ def _setting(text: str) -> tuple[str, str]:
 def _conf_option() -> Any:
     return option(
         "Flink's execution.checkpointing.snapshot-compression, true or false.", "KEY=VALUE",
-        default=(), parse=_setting,
+        default=(), parse=_setting, more=True,
     )  # fmt: skip
 
 
@@ -49,15 +49,16 @@ class Written(Request):
     metadata_version: int | None = option(
         "3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+."
         " By default the source's.",
-        default=None, least=3, most=6,
+        default=None, least=3, most=6, more=True,
     )  # fmt: skip
     operator_state_version: int | None = option(
         "5 for Flink before 1.18, which is never compressed. By default the source's.",
-        default=None, least=5, most=6,
+        default=None, least=5, most=6, more=True,
     )  # fmt: skip
     drop_channel_state: bool = option(
         "Leave out the records in flight of an unaligned checkpoint: the job never sees them.",
         default=False,
+        more=True,
     )
 
 

@@ -60,6 +60,7 @@ def path_map_option() -> Any:
     return option(
         "The name of a directory of the cluster on this machine: s3://bucket=/mnt/bucket.",
         "CLUSTER=HERE", default=(), variable="STATELAKE_FLINK_PATH_MAP",
+        more=True,
     )  # fmt: skip
 
 
@@ -92,6 +93,8 @@ class Noted(Request):
 class External(Request):
     """Where else the files of a savepoint or checkpoint may be."""
 
+    more = True
+
     allow_external: Sequence[str] = option(
         "Another directory to which handles may lead.", default=()
     )
@@ -99,6 +102,8 @@ class External(Request):
 
 class Reading(External):
     """How a savepoint or checkpoint is read."""
+
+    more = True
 
     uids: Sequence[str] = option(
         "An operator uid to recognise (Flink < 2.0).", default=(), flag="--uid"
@@ -108,6 +113,8 @@ class Reading(External):
 class PlannedReading(Reading):
     """The same, with the names of a query."""
 
+    more = True
+
     plan: str | os.PathLike[str] | None = option(
         "The compiled plan of its Flink SQL job, for names of operators, keys and columns.",
         "FILE", default=None,
@@ -116,6 +123,8 @@ class PlannedReading(Reading):
 
 class TypedReading(PlannedReading):
     """The same, with values typed by what they hold."""
+
+    more = True
 
     decode: Sequence[str] = option(
         "What a state's text or bytes hold: json, json:SHAPE_OR_FILE, or avro:FILE.",
@@ -145,12 +154,14 @@ class Sharing(Request):
     sample: float | None = option(
         "A share of the keys: 1%; all by default.", "SHARE", default=None, parse=_share
     )
-    seed: int = option("Another seed samples other keys.", default=0)
+    seed: int = option("Another seed samples other keys.", default=0, more=True)
     mask: str | os.PathLike[str] | Mask | None = option(
         "A YAML file with the rules for masking.", "FILE", default=None
     )
-    leave_out_opaque: bool = option("Leave out what can't be sampled or masked.", default=False)
-    inexact: bool = option(INEXACT, default=False)
+    leave_out_opaque: bool = option(
+        "Leave out what can't be sampled or masked.", default=False, more=True
+    )
+    inexact: bool = option(INEXACT, default=False, more=True)
 
     def check_fields(self) -> None:
         """Refuse what goes with a sample or a mask that is not given."""
