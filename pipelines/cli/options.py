@@ -29,7 +29,14 @@ from statelake.pipelines.cli.help import more
 from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
 from statelake.pipelines.requests.request import Asked, Option, Request, options_of
-from statelake.pipelines.requests.shared import PlannedReading, Reading, Sharing, TypedReading
+from statelake.pipelines.requests.shared import (
+    PlannedReading,
+    Reading,
+    Sharing,
+    TypedReading,
+    parse_age,
+    parse_size,
+)
 from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -49,7 +56,6 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-LEAST_QUERY_MEMORY = 16 << 20  # bytes
 SHOWN_ERRORS = 20
 UNTRUSTED = "statelake.untrusted"  # key of `Context.meta`: a lake that only an untrusted file names
 _HARMLESS = re.compile(r"\w[\w.@%+=:,-]*")
@@ -510,33 +516,39 @@ source_or_sql_options = _source_options(
 typed_source_options = _source_options(TypedReading)
 
 
-class Bytes(click.ParamType[int]):
-    """A number of bytes such as `512MiB`."""
+class Parsed(click.ParamType[Any]):
+    """What a function makes of a text.
 
-    name = "size"
-    _written = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])iB", re.ASCII)
+    Args:
+        name: What it is, for people.
+        parse: The function.
+    """
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the bytes.
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self.parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse a text; the default may be parsed already.
 
         Raises:
-            UsageError: It is no such number, or less than DuckDB works with.
+            UsageError: It is not of that form.
         """
-        written = self._written.fullmatch(value)
-        size = 0
-        if written is not None:
-            size = int(float(written[1]) * (1 << 10 * (1 + "KMGT".index(written[2]))))
-        if size < LEAST_QUERY_MEMORY:
-            self.fail(f"{value!r} is no size from 16MiB on, such as 512MiB or 2GiB", param, ctx)
-        return size
+        try:
+            return self.parse(value) if isinstance(value, str) else value
+        except DeclarationError as error:
+            self.fail(error.problem, param, ctx)
 
 
+DURATION = Parsed("duration", parse_age)
 inexact_option = option_of(Sharing, "inexact")
 
 
 def query_memory_option(help_: str) -> Callable[[Command], Command]:
     """Return the option of the memory of queries."""
-    return more(click.option("--query-memory", type=Bytes(), metavar="SIZE", help=help_))
+    return more(
+        click.option("--query-memory", type=Parsed("size", parse_size), metavar="SIZE", help=help_)
+    )
 
 
 def engine_option(command: Command) -> Command:

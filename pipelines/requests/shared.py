@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from statelake.pipelines.requests.request import Request, given, option, refuse
 if TYPE_CHECKING:
     from statelake.pipelines.lake.share.mask_file import Mask
 
+LEAST_QUERY_MEMORY = 16 << 20  # bytes
+_SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])iB", re.ASCII)
 INEXACT = "Go by what columns show of values that they don't hold in full; otherwise refused."
 TARGET = "The new savepoint's directory, which must not exist; with None only the plan is returned."
 
@@ -44,6 +47,21 @@ def parse_age(text: str) -> timedelta:
     from statelake.pipelines.shown import parse_duration  # noqa: PLC0415 - not for --help
 
     return parse_duration(text)
+
+
+def parse_size(text: str) -> int:
+    """Parse bytes of memory: `512MiB`, `2GiB`.
+
+    Raises:
+        DeclarationError: It is no such number, or less than DuckDB works with.
+    """
+    match = _SIZE.fullmatch(text)
+    size = 0
+    if match is not None:
+        size = int(float(match[1]) * (1 << 10 * (1 + "KMGT".index(match[2]))))
+    if size < LEAST_QUERY_MEMORY:
+        refuse(f"{text!r} is no size from 16MiB on, such as 512MiB or 2GiB")
+    return size
 
 
 def _seconds(text: str) -> float:

@@ -11,8 +11,8 @@ import statelake as sl
 from statelake.pipelines.cli.commands.flink.connecting import connected
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
-from statelake.pipelines.cli.commands.times import Since
-from statelake.pipelines.cli.options import answer, configured_option, request_options
+from statelake.pipelines.cli.commands.times import parse_since
+from statelake.pipelines.cli.options import Parsed, answer, configured_option, request_options
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.find.path_map import PathMap
 from statelake.pipelines.live.requests import FindOrphans
@@ -75,7 +75,10 @@ def scan(
 @click.argument("dest")
 @click.option("--all", "every", is_flag=True, help="SNAPSHOT is the directory of a job's chk-N.")
 @click.option(
-    "--since", type=Since(), metavar="ID|TIME", help="With --all only checkpoints from there on."
+    "--since",
+    type=Parsed("id or time", parse_since),
+    metavar="ID|TIME",
+    help="With --all only checkpoints from there on.",
 )
 @request_options(Copying)
 @json_option

@@ -12,8 +12,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from statelake.pipelines.cli.commands.times import Duration
-from statelake.pipelines.cli.options import configured_option, gathered, option_of
+from statelake.pipelines.cli.options import DURATION, configured_option, gathered, option_of
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.live.jars import JarRun
 from statelake.pipelines.live.requests import Drill
@@ -43,7 +42,7 @@ form_option = click.option(
 def timeout_option(default: str, what: str) -> Callable[[Command], Command]:
     """Return the option `--timeout`."""
     return click.option(
-        "--timeout", type=Duration(), default=default, show_default=True, help=f"How long {what}."
+        "--timeout", type=DURATION, default=default, show_default=True, help=f"How long {what}."
     )
 
 

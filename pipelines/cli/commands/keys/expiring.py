@@ -17,8 +17,8 @@ from statelake.pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
-from statelake.pipelines.cli.commands.times import Duration
 from statelake.pipelines.cli.options import (
+    DURATION,
     NamedSnapshot,
     refuse_problems,
     request_options,
@@ -41,7 +41,7 @@ def _lives(
     lives = {}
     for text in given:
         name, _, life = text.rpartition("=")
-        lives[name] = Duration().convert(life, option, context)
+        lives[name] = DURATION.convert(life, option, context)
     return lives
 
 

@@ -19,9 +19,10 @@ from statelake.pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from statelake.pipelines.cli.commands.times import Durations
+from statelake.pipelines.cli.commands.times import parse_ages
 from statelake.pipelines.cli.options import (
     NamedSnapshot,
+    Parsed,
     refuse_problems,
     request_options,
     served_in_part,
@@ -41,7 +42,7 @@ SHOWN_STATES = 200  # for people; --json has all
 @click.command()
 @typed_source_options
 @request_options(HeavyKeys)
-@click.option("--ttl", type=Durations(), metavar="TTL[,TTL...]",
+@click.option("--ttl", type=Parsed("durations", parse_ages), metavar="TTL[,TTL...]",
               help="Show how much would be deleted at these times to live: 1d,7d.")  # fmt: skip
 @plugins_option
 @json_option
