@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -335,43 +335,12 @@ def _declared(option: Option) -> Callable[[Any], Any]:
     )  # fmt: skip
 
 
-class FlinkOfSql(TypedDict):
-    """The Flink that compiles a SQL script, as `compile_sql` takes it."""
-
-    flink_home: str | None
-    flink_version: str
-    classpath: tuple[str, ...]
-    timeout: float
-
-
-def flink_of_sql(
-    flink_home: str | None, flink_version: str, classpath: tuple[str, ...], timeout: float
-) -> FlinkOfSql:
-    """Return the Flink that compiles a SQL script.
-
-    Raises:
-        UsageError: Two are given.
-    """
-    if flink_home is not None and flink_version:
-        raise click.UsageError("--flink-home has its version: give one of both")
-    return {"flink_home": flink_home, "flink_version": flink_version, "classpath": classpath,
-            "timeout": timeout}  # fmt: skip
-
-
 def _finite(_: click.Context, option: click.Parameter, seconds: float) -> float:
     if not math.isfinite(seconds):
         raise click.BadParameter("a number of seconds is wanted", param=option)
     return seconds
 
 
-FLINK_OF_SQL = (
-    click.option("--flink-home", metavar="DIRECTORY",
-                 help="The Flink that compiles SQL, or starts a JAR."),
-    click.option("--flink-version", default="", metavar="VERSION",
-                 help="For SQL: instead, the version whose JARs Maven has, such as 1.20."),
-    click.option("--classpath", multiple=True, metavar="JAR",
-                 help="A JAR, or a directory of them, with the SQL's functions and connectors."),
-)  # fmt: skip
 FLINK_TIMEOUT = click.option(
     "--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
     callback=_finite, help="The seconds that Flink has to compile SQL, or to start a job.",
@@ -431,6 +400,10 @@ class NamedSnapshot:
         from statelake import open_snapshot  # noqa: PLC0415 - not for --help
 
         return open_snapshot(self.savepoint, partial=partial, **vars(self.reading))
+
+    def opened(self) -> Snapshot:
+        """Return it to be read, as far as it can be."""
+        return self.stored() if self.in_lake else self.open(partial=True)
 
     def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
         """Return the snapshot of the lake.

@@ -131,12 +131,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         (sl.LakeSnapshot.edit, SnapshotEditor, SnapshotEditor.merge,
          SnapshotEditor.offsets_from_timestamp, SnapshotEditor.save),
         {"parent": "the object is it"},
-        NAME
-        | {
-            "save": "makes the snapshot",
-            "time": "of --offsets-from-timestamp",
-            "request": "the keywords of `LakeSnapshot.edit`",
-        },
+        {"save": "makes the snapshot", "time": "of --offsets-from-timestamp"},
     ),
     "migrate": (
         (sl.LakeSnapshot, sl.Job.migrate, sl.LakeSnapshot.migrate),

@@ -61,7 +61,7 @@ def find(source: NamedSnapshot, value: str, request: FindValue, as_json_: bool) 
     """
     if source.savepoint.startswith("-"):
         raise click.NoSuchOption(source.savepoint)
-    snapshot = source.stored() if source.in_lake else source.open(partial=True)
+    snapshot = source.opened()
     selected = request.words(Selection)
     with served_in_part([] if source.in_lake else snapshot.problems_of(**selected)):
         found = snapshot.find(value, **vars(request))
