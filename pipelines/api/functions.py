@@ -22,12 +22,13 @@ from statelake.pipelines.requests.changes import (
     UpgradeSqlSavepoint,
     Upgrading,
 )
-from statelake.pipelines.requests.compare import (
+from statelake.pipelines.requests.reading import (
     Comparison,
     DiffSavepoints,
     GrowthOfSavepoints,
+    Notebook,
+    SavepointPage,
 )
-from statelake.pipelines.requests.pages import Notebook, SavepointPage
 from statelake.pipelines.requests.request import Request, takes
 from statelake.pipelines.requests.savepoints import Compress, ReadSavepoint
 from statelake.pipelines.requests.shared import NewSavepoint, Reading, TypedReading

@@ -22,9 +22,8 @@ from statelake.pipelines.lake.tables.records import SnapshotRecord
 from statelake.pipelines.live.requests import Rescale
 from statelake.pipelines.requests.bootstrap import BootstrapJob
 from statelake.pipelines.requests.changes import Migrate, MigrateSnapshots
-from statelake.pipelines.requests.compare import GrowthOfJob
 from statelake.pipelines.requests.imports import ImportSnapshot
-from statelake.pipelines.requests.keys import OfKey, Selection
+from statelake.pipelines.requests.reading import GrowthOfJob, OfKey, Selection
 from statelake.pipelines.requests.request import asks
 from statelake.state_core.errors import DeclarationError, NotFoundError, StateError
 from statelake.state_core.printable import printable

@@ -13,11 +13,9 @@ from statelake.pipelines.lake.catalog.snapshot_names import SnapshotId
 from statelake.pipelines.lake.tables.records import HoldRecord, OperatorRecord, SnapshotRecord
 from statelake.pipelines.live.requests import Canary
 from statelake.pipelines.requests.changes import CheckSql, Migrate, Upgrade, UpgradeSql
-from statelake.pipelines.requests.compare import Diff
 from statelake.pipelines.requests.edit import EditSnapshot
 from statelake.pipelines.requests.erase import Erase
-from statelake.pipelines.requests.keys import OfKey, Selection
-from statelake.pipelines.requests.pages import Page
+from statelake.pipelines.requests.reading import Diff, OfKey, Page, Selection
 from statelake.pipelines.requests.request import asks, like
 from statelake.pipelines.requests.savepoints import Export, Written
 from statelake.pipelines.requests.shared import Sharing

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import OF_FILE, SnapshotRecord, taken_text
-from statelake.pipelines.requests.compare import Forecast
+from statelake.pipelines.requests.reading import Forecast
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.errors import (
     DeclarationError,

@@ -23,7 +23,7 @@ from statelake.pipelines.report.contents import (
     Report,
     ReportedFault,
 )
-from statelake.pipelines.requests.pages import SavepointPage
+from statelake.pipelines.requests.reading import SavepointPage
 from statelake.pipelines.requests.shared import Reading
 from statelake.pipelines.shown import bytes_text
 from statelake.state_core.errors import NotASnapshotError, StateError

@@ -155,17 +155,27 @@ class Matching(Request):
     )
 
 
-class Accepting(Matching):
+class Accepted(Request):
     """What may become of state for a changed query."""
 
     accept: Sequence[str] = option("partly, filter, or lost=OPERATOR.", "WHAT", default=())
+
+
+class AcceptMore(Accepted):
+    """What else may become of it, and the name of the new snapshot."""
+
+    suffix: str = suffix_option("-sql")
+
+
+class Accepting(Accepted, Matching):
+    """What may become of state, and what plans can't tell."""
+
     inexact: bool = option(INEXACT, default=False, more=True)
 
 
-class GoingOn(Noted, Accepting):
+class GoingOn(Noted, AcceptMore, Accepting):
     """A snapshot from which the job of a changed query goes on."""
 
-    suffix: str = suffix_option("-sql")
     dry_run: bool = option("Show the verdict, and change nothing.", default=False)
 
 

@@ -28,7 +28,7 @@ from statelake.pipelines.cli.options import (
     snapshot_named,
     snapshot_option,
 )
-from statelake.pipelines.requests.compare import Comparison, Forecast, GrowthOfJob
+from statelake.pipelines.requests.reading import Comparison, Forecast, GrowthOfJob
 from statelake.pipelines.requests.shared import Reading
 
 

@@ -19,7 +19,7 @@ from statelake.pipelines.cli.options import (
     refuse_problems,
     typed_reading_options,
 )
-from statelake.pipelines.requests.keys import Selection
+from statelake.pipelines.requests.reading import Selection
 from statelake.pipelines.requests.shared import TypedReading
 from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.errors import NotFoundError, StateError, did_you_mean

@@ -13,7 +13,7 @@ from statelake.pipelines.cli.options import (
     request_options,
     say_meant,
 )
-from statelake.pipelines.requests.pages import Notebook
+from statelake.pipelines.requests.reading import Notebook
 
 
 @click.command()

@@ -16,7 +16,7 @@ from statelake.pipelines.cli.options import (
     refuse_problems,
     request_options,
 )
-from statelake.pipelines.requests.pages import Page
+from statelake.pipelines.requests.reading import Page
 
 
 @click.command()

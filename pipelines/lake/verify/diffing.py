@@ -27,7 +27,7 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import TableRows, table_rows
 from statelake.pipelines.lake.verify.operator_diffing import diff_operator_state, first_rows
-from statelake.pipelines.requests.compare import Comparison
+from statelake.pipelines.requests.reading import Comparison
 from statelake.pipelines.shown import bytes_text, json_text, plain, typed_row
 from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.writing.unified_encode import StateRows

@@ -14,7 +14,7 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.find.growth import Described, Growth, described, growth_of
-from statelake.pipelines.requests.compare import Forecast
+from statelake.pipelines.requests.reading import Forecast
 from statelake.state_core.errors import DeclarationError, NotFoundError
 from tests.support.command import run
 from tests.support.lakes import DEMO, FLINK, KINDS

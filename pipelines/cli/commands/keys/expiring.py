@@ -25,7 +25,7 @@ from statelake.pipelines.cli.options import (
     served_in_part,
     typed_source_options,
 )
-from statelake.pipelines.requests.keys import ExpiredKeys
+from statelake.pipelines.requests.reading import ExpiredKeys
 from statelake.state_core.printable import brief
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from statelake.pipelines.cli.options import (
     served_in_part,
     typed_source_options,
 )
-from statelake.pipelines.requests.keys import FindValue, Selection
+from statelake.pipelines.requests.reading import FindValue, Selection
 from statelake.pipelines.shown import cell_text, plain_rows, state_head, state_title
 from statelake.state_core.printable import brief
 

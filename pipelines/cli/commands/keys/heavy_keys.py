@@ -29,7 +29,7 @@ from statelake.pipelines.cli.options import (
     typed_source_options,
 )
 from statelake.pipelines.keys import weights_json
-from statelake.pipelines.requests.keys import HeavyKeys
+from statelake.pipelines.requests.reading import HeavyKeys
 from statelake.pipelines.shown import plain
 
 if TYPE_CHECKING:

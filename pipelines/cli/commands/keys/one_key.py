@@ -31,7 +31,7 @@ from statelake.pipelines.keys import (
     printed_rows,
     rows_in_savepoint,
 )
-from statelake.pipelines.requests.keys import Selection
+from statelake.pipelines.requests.reading import Selection
 from statelake.state_core.errors import StateError
 
 SHOWN_ROWS = 1000  # of a table for people; --json has all
