@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from statelake.state_core.formats.reader import Snapshot
 
 DAY = 86_400.0
+USUAL = Forecast()
 EXPLAINED = 3  # states whose keys are read
 PART = 0.1  # of the growth: that of a state worth an explanation
 MOST = 0.5  # of the growth: what is called its cause
@@ -461,7 +462,7 @@ def recorded(snapshot: Snapshot, record: SnapshotRecord) -> Described:
 
 def growth_of(
     snapshots: Iterable[Described],
-    request: Forecast,
+    request: Forecast = USUAL,
     compare: Callable[[str, str, str, str], KeyChanges] | None = None,
 ) -> Growth:
     """Return how state grew from the first to the last of some snapshots, and why.

@@ -34,6 +34,7 @@ from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.printable import Printed, Table, change_text
 
+USUAL = Comparison()
 _Held: TypeAlias = tuple[OperatorRecord, AnyState]
 
 
@@ -139,7 +140,7 @@ def diff_snapshots(
     job: str,
     earlier: str,
     later: str,
-    request: Comparison,
+    request: Comparison = USUAL,
     *,
     engine: Engine | str = "auto",
     progress: Progress | None = None,

@@ -14,7 +14,6 @@ import pytest
 
 import statelake as sl
 from statelake.pipelines.find.growth import Described, Growth, described, growth_of
-from statelake.pipelines.requests.reading import Forecast
 from statelake.state_core.errors import DeclarationError, NotFoundError
 from tests.support.command import run
 from tests.support.lakes import DEMO, FLINK, KINDS
@@ -226,9 +225,9 @@ def test_garbage_in_files(tmp_path: Path) -> None:
         size = int(stored * 500 * 58)
         held = snapshot.describe(entries=True).operators
         snapshots.append(Described(directory.name, snapshot, held, size, compacts=True))
-    assert "RocksDB has not compacted" in " ".join(growth_of(snapshots, Forecast()).sentences)
+    assert "RocksDB has not compacted" in " ".join(growth_of(snapshots).sentences)
     others = [replace(each, compacts=False) for each in snapshots]
-    assert "RocksDB" not in " ".join(growth_of(others, Forecast()).sentences)
+    assert "RocksDB" not in " ".join(growth_of(others).sentences)
 
 
 def test_files_of_rocksdb_are_told_from_others(tmp_path: Path) -> None:
