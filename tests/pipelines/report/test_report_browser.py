@@ -26,6 +26,11 @@ pytestmark = pytest.mark.browser
 Rows = list[list[str]]
 
 
+def reported(savepoint: str, limit: int, *, check: bool = False) -> Report:
+    """The report of a savepoint."""
+    return savepoint_report(SavepointPage(savepoint, "page.html", limit=limit, check=check))
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One for all tests of this module."""
@@ -36,7 +41,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def report() -> Report:
     """That of the demo's savepoint."""
-    return savepoint_report(SavepointPage(str(DEMO / "monday"), "page.html", limit=5, check=True))
+    return reported(str(DEMO / "monday"), 5, check=True)
 
 
 def written(path: Path, report: Report) -> Path:
