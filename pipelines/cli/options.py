@@ -318,7 +318,7 @@ def _declared(option: Option) -> Callable[[Any], Any]:
     if option.kind is bool:
         return click.option(
             option.flag, option.name, is_flag=True, default=option.default, help=option.help,
-            show_default=bool(option.default),
+            show_default=bool(option.default) and "default" not in option.help,
         )  # fmt: skip
     kind: Any = str if option.parse is not None or option.paired else option.kind
     if option.choices:
@@ -401,9 +401,9 @@ class NamedSnapshot:
 
         return open_snapshot(self.savepoint, partial=partial, **vars(self.reading))
 
-    def opened(self) -> Snapshot:
+    def opened(self, progress: Progress | None = None) -> Snapshot:
         """Return it to be read, as far as it can be."""
-        return self.stored() if self.in_lake else self.open(partial=True)
+        return self.stored(progress=progress) if self.in_lake else self.open(partial=True)
 
     def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
         """Return the snapshot of the lake.

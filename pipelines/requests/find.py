@@ -32,7 +32,7 @@ class Copying(External):
     """How snapshots are copied."""
 
     verify: bool = option(
-        "Read every byte back, and compare.", default=True,
+        "Read every byte back, and compare; the default.", default=True,
         flag="--verify/--no-verify",
     )  # fmt: skip
     threads: int | None = option(

@@ -44,7 +44,6 @@ SCRIPTS = {
     "no_old_uids": "given as `no_uids`",
 }
 FLINK_OF_SCRIPTS = dict.fromkeys(("flink_home", "flink_version", "classpath"), "`SqlScript` has it")
-SCRIPT = {"sql": "--old-sql, --new-sql"}
 LOG = sl.Checkpoints.__init__
 PROGRAM = dict.fromkeys(
     ("jar", "jar_id", "entry_class", "arg", "allow_non_restored_state"), "`JarRun` has it"
@@ -142,12 +141,12 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         (sl.LakeSnapshot.upgrade, sl.upgrade), {"all": "each is upgraded by itself"}, {},
     ),
     "sql-upgrade": (
-        (sl.LakeSnapshot.sql_upgrade, sl.sql_upgrade, sl.compile_sql), SCRIPTS, SCRIPT,
+        (sl.LakeSnapshot.sql_upgrade, sl.sql_upgrade, sl.compile_sql), SCRIPTS, {},
     ),
     "check sql": (
         (sl.LakeSnapshot.check_sql, sl.check_sql, sl.compile_sql),
         SCRIPTS,
-        SCRIPT | {"to": "--keep-plan"},
+        {},
     ),
     "check compatibility": ((sl.LakeSnapshot.check_compatibility,), {}, {}),
     "check legality": (

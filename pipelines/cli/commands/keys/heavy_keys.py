@@ -69,8 +69,7 @@ def top(
     """
     lives = ttl or {}
     with progress_bar("weighing", quiet=as_json_) as progress:
-        stored = source.stored(progress=progress) if source.in_lake else None
-        snapshot = source.open(partial=True) if stored is None else stored
+        snapshot = source.opened(progress)
         problems = snapshot.problems_of(request.operator, request.state, keyed=True)
         words = vars(request) | {"at": request.at or snapshot.taken_at}
         with served_in_part(problems):
