@@ -19,8 +19,9 @@ from benchmarks.audit import make_lake
 from benchmarks.measuring import Row, print_table
 from benchmarks.small_matters import run
 from statelake.pipelines.ui.guard import Guard
+from statelake.pipelines.ui.options import Options
 from statelake.pipelines.ui.server import Audit, Site
-from statelake.pipelines.ui.views import PAGE_ROWS, Options, Source
+from statelake.pipelines.ui.views import PAGE_ROWS, Source
 
 REPEAT = 3
 PORT = 8123

@@ -98,6 +98,12 @@ class KeyRows:
     batches: Iterator[tuple[KeyedState, pa.RecordBatch | pa.Table]]
 
 
+def key_text(key: object) -> str:
+    """Return a key as `statelake dump` prints it; text is returned as it is."""
+    value = key.as_py() if isinstance(key, pa.Scalar) else key
+    return value if isinstance(value, str) else json_text(plain(value))
+
+
 def as_far_as_found(key_rows: KeyRows, lost: Callable[[StateError], None]) -> KeyRows:
     """Return the same rows; an error behind the last of them is given to `lost`, not raised."""
 

@@ -33,32 +33,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from statelake.pipelines.api import (
-        Checkpoints,
-        Job,
-        Lake,
-        LakeSnapshot,
+    from statelake.pipelines.api import Checkpoints, Job, Lake, LakeSnapshot
+    from statelake.pipelines.api.functions import (
         bootstrap,
-        check_integrity,
         check_legality,
         check_sql,
         compress,
-        copy_checkpoints,
-        copy_snapshot,
         diff,
         diff_types,
-        drill,
         growth,
         in_temporary_lake,
         notebook,
         orphans,
         report,
-        salvage,
-        scan,
         sql_upgrade,
         upgrade,
         warm,
     )
+    from statelake.pipelines.find.copying import copy_checkpoints, copy_snapshot
+    from statelake.pipelines.find.scanning import scan
+    from statelake.pipelines.live.canary import drill
     from statelake.pipelines.live.cluster import FlinkCluster
     from statelake.pipelines.live.jars import JarRun
     from statelake.pipelines.sql_jobs.job_types import job_types
@@ -71,6 +65,8 @@ if TYPE_CHECKING:
         NewOperator,
         NewOperatorState,
     )
+    from statelake.state_core.integrity import check_snapshot as check_integrity
+    from statelake.state_core.integrity import salvage_snapshot as salvage
     from statelake.state_core.model.handles import KeyGroupRange
     from statelake.state_core.model.snapshot import KeyedState, Operator, StateKind
 
@@ -121,12 +117,15 @@ __all__ = [
 _MODULES = {
     "pipelines.live.cluster": ("FlinkCluster",),
     "pipelines.live.jars": ("JarRun",),
-    "pipelines.api": (
-        "Checkpoints", "Job", "Lake", "LakeSnapshot", "bootstrap", "check_integrity",
-        "check_legality", "check_sql", "compress", "copy_checkpoints", "copy_snapshot",
-        "diff", "diff_types", "drill", "growth", "in_temporary_lake", "notebook", "orphans",
-        "report", "salvage", "scan", "sql_upgrade", "upgrade", "warm",
+    "pipelines.live.canary": ("drill",),
+    "pipelines.api": ("Checkpoints", "Job", "Lake", "LakeSnapshot"),
+    "pipelines.api.functions": (
+        "bootstrap", "check_legality", "check_sql", "compress", "diff", "diff_types", "growth",
+        "in_temporary_lake", "notebook", "orphans", "report", "sql_upgrade", "upgrade", "warm",
     ),
+    "pipelines.find.copying": ("copy_checkpoints", "copy_snapshot"),
+    "pipelines.find.scanning": ("scan",),
+    "state_core.integrity": ("check_integrity", "salvage"),
     "pipelines.sql_jobs.job_types": ("job_types",),
     "pipelines.sql_jobs.sql_scripts": ("compile_sql", "sql_types"),
     "state_core.errors": ("StateError",),
@@ -136,6 +135,7 @@ _MODULES = {
     "state_core.model.handles": ("KeyGroupRange",),
     "state_core.model.snapshot": ("KeyedState", "Operator", "StateKind"),
 }  # fmt: skip
+_LONGER = {"check_integrity": "check_snapshot", "salvage": "salvage_snapshot"}
 
 
 def __dir__() -> list[str]:
@@ -145,5 +145,5 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> object:
     for module, names in _MODULES.items():
         if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
+            return getattr(import_module(f"{__name__}.{module}"), _LONGER.get(name, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

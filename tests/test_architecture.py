@@ -55,7 +55,7 @@ LATE = {
 }
 # Classes that stand for an object of the same name to those who call them.
 FACES = {
-    "Erasure": ["pipelines.api", "pipelines.lake.erase.erasing"],
+    "Erasure": ["pipelines.api.plans", "pipelines.lake.erase.erasing"],
     "Operator": ["state_core.formats.reader", "state_core.model.snapshot"],
     "Snapshot": ["state_core.formats.reader", "state_core.model.snapshot"],
 }
@@ -68,7 +68,8 @@ COMMAND_IMPORTS = {
     "state_core.files.toml": "how settings are read",
     "pipelines.engine": "the variables that Spark's session reads",
     "pipelines.keys": "keys as text",
-    "pipelines.sql_jobs.sql_scripts": "plans and scripts are named as in Dagster's settings",
+    "pipelines.sql_jobs.requests": "plans and scripts are named as in Dagster's settings",
+    "pipelines.sql_jobs.sql_scripts": "the same",
     "pipelines.shown": "values as text",
     "pipelines.times": "durations as text",
     "pipelines.lake.query.statements": "a statement of an edit is checked when it is typed",
@@ -86,6 +87,7 @@ COMMAND_IMPORTS = {
 }
 # The same of Dagster's definitions.
 DAGSTER_IMPORTS = {
+    "statelake": "the Python interface",
     "pipelines.api": "the Python interface",
     "pipelines.requests": "what can be asked of it",
     "pipelines.orchestration": "its own modules",
@@ -104,7 +106,8 @@ DAGSTER_IMPORTS = {
     "pipelines.lake.verify": "counts alone are compared; a declared job is loaded",
     "pipelines.live.live_rescaling": "the name of an outcome",
     "pipelines.lake.catalog.retention": "a policy in the settings",
-    "pipelines.sql_jobs.sql_scripts": "plans and scripts are named as on the command line",
+    "pipelines.sql_jobs.requests": "plans and scripts are named as on the command line",
+    "pipelines.sql_jobs.sql_scripts": "the same",
     "pipelines.lake.verify.verified_savepoints": "restored elsewhere; no command does that",
     "state_core.runtime.legality.rules": "declarations of process functions, before they run",
     "state_core.runtime.commit.records.clocks": "milliseconds of reports",

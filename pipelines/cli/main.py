@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from statelake.pipelines.cli.help import show_usual_first
 from statelake.pipelines.cli.standard_files import cut_off, lose, print_to_the_end
 from statelake.state_core.errors import (
     HeldError,
@@ -54,15 +55,25 @@ _SYSTEM_ERROR = re.compile(r"(?:\(os error |\bOs \{ code: |\[[Ee]rrno )(\d+)")
 MADE_OBJECTS = 50_000  # before garbage is looked for: modules make as many, and none of it
 OWN_PROCESS = "own process"  # of the command, and of nothing else that may use what it has loaded
 
-# by what they are for: where each is, and how its help begins
+# those that most people use, and then by what they are for: where each is, and how its help begins
 GROUPS = {
-    "Look": {
+    "Most used": {
         "inspect": ("inspect:inspect", "Show what a savepoint or checkpoint holds"),
         "scan": ("scanning:scan", "Find every savepoint and checkpoint below a directory"),
-        "types": ("types:types", "Print the types of a snapshot's states"),
-        "dump": ("dump:dump", "Print the entries of a savepoint's state"),
+        "import": ("lake:import_command", "Import a savepoint or checkpoint"),
+        "snapshots": ("lake:snapshots", "List the snapshots of a lake"),
+        "sql": ("queries.sql:sql", "Run SQL on the tables of a lake"),
         "get": ("keys.one_key:get", "Show all that is held for one key"),
         "find": ("keys.finding:find", "Find a value in all state"),
+        "diff": ("compare:diff", "Show what changed from one snapshot to another"),
+        "growth": ("compare:growth", "Show which state grows, and why"),
+        "check": ("checks.group:check", "Check a snapshot before a deploy"),
+        "export": ("export:export", "Write a snapshot as a canonical savepoint"),
+        "ui": ("ui:ui", "Look at a lake, a directory of snapshots"),
+    },
+    "Look": {
+        "types": ("types:types", "Print the types of a snapshot's states"),
+        "dump": ("dump:dump", "Print the entries of a savepoint's state"),
         "expired": ("keys.expiring:expired", "Show what state has expired"),
         "top": ("keys.heavy_keys:top", "Show the heaviest keys of each keyed state"),
         "offsets": ("sources.offsets:offsets", "Show where the sources of a snapshot continue"),
@@ -70,19 +81,13 @@ GROUPS = {
             "sources.channels:channels",
             "Show the records in flight of an unaligned checkpoint",
         ),
-        "growth": ("compare:growth", "Show which state grows, and why"),
         "report": ("report:report", "Write a page of HTML that shows a snapshot"),
         "notebook": ("notebook:notebook", "Write a notebook that opens a lake, a directory"),
-        "ui": ("ui:ui", "Look at a lake, a directory of snapshots"),
         "mcp": ("ui:mcp", "Answer an assistant about a lake, a directory"),
     },
     "Archive": {
-        "import": ("lake:import_command", "Import a savepoint or checkpoint"),
-        "snapshots": ("lake:snapshots", "List the snapshots of a lake"),
-        "sql": ("queries.sql:sql", "Run SQL on the tables of a lake"),
         "shell": ("queries.shell:shell", "Run SQL at a prompt"),
         "history": ("keys.one_key:history", "Show what changed of one key"),
-        "diff": ("compare:diff", "Show what changed from one snapshot to another"),
         "hold": ("retention:hold", "Protect a snapshot from deletion"),
         "release": ("retention:release", "End the holds of a snapshot"),
         "retain": ("retention:retain", "Delete the snapshots that a policy does not keep"),
@@ -100,15 +105,11 @@ GROUPS = {
         "compress": ("compress:compress", "Compress a canonical savepoint, or decompress it"),
         "bootstrap": ("bootstrap:bootstrap_command", "Create a savepoint from tables"),
     },
-    "Check": {
-        "check": ("checks.group:check", "Check a snapshot before a deploy"),
+    "Deploy": {
         "plan-rescale": (
             "compare:plan_rescale",
             "Show how key groups would be spread over subtasks",
         ),
-    },
-    "Deploy": {
-        "export": ("export:export", "Write a snapshot as a canonical savepoint"),
         "copy": ("scanning:copy", "Copy a savepoint or checkpoint to another place"),
         "flink": ("flink.group:flink", "Operate the jobs of a live Flink cluster"),
         "orphans": ("scanning:orphans", "Find files that no checkpoint needs, and delete them"),
@@ -204,6 +205,7 @@ class _Commands(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         commands = importlib.import_module(f"statelake.pipelines.cli.commands.{module}")
         command: click.Command = getattr(commands, name)
+        show_usual_first(command)
         if ctx.obj is OWN_PROCESS and cmd_name in LISTS:
             cut_off()
         if ctx.obj is OWN_PROCESS and cmd_name not in CALLS_USERS_CODE and "pyarrow" in sys.modules:

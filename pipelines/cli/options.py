@@ -19,16 +19,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from statelake.pipelines.cli.help import more
 from statelake.pipelines.cli.settings import ENGINES, FILE, configured, is_trusted
 from statelake.pipelines.engine import MASTER, SPARK_CONF, SPARK_PACK
-from statelake.pipelines.requests.request import Asked, Option, options_of
-from statelake.pipelines.requests.shared import INEXACT, PlannedReading, Reading, TypedReading
+from statelake.pipelines.requests.request import Asked, Option, Request, options_of
+from statelake.pipelines.requests.shared import (
+    PlannedReading,
+    Reading,
+    Sharing,
+    TypedReading,
+    parse_age,
+    parse_size,
+)
 from statelake.state_core.errors import (
     DeclarationError,
     EncodeError,
@@ -48,7 +56,6 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-LEAST_QUERY_MEMORY = 16 << 20  # bytes
 SHOWN_ERRORS = 20
 UNTRUSTED = "statelake.untrusted"  # key of `Context.meta`: a lake that only an untrusted file names
 _HARMLESS = re.compile(r"\w[\w.@%+=:,-]*")
@@ -296,46 +303,36 @@ def request_options(
     return gathered(name, gather, *map(_click_option, options))
 
 
+def option_of(request: Callable[..., Request], name: str) -> Callable[[Any], Any]:
+    """Return the option of one field of a request, for a command that takes no other."""
+    (option,) = (each for each in options_of(request) if each.name == name)
+    return _click_option(option)
+
+
 def _click_option(option: Option) -> Callable[[Any], Any]:
     """Return an option of a command."""
+    return more(_declared(option)) if option.more else _declared(option)
+
+
+def _declared(option: Option) -> Callable[[Any], Any]:
     if option.kind is bool:
         return click.option(
-            option.flag, option.name, is_flag=True, default=option.default, help=option.help
-        )
-    kind: Any = option.kind if option.parse is None else str
+            option.flag, option.name, is_flag=True, default=option.default, help=option.help,
+            show_default=bool(option.default) and "default" not in option.help,
+        )  # fmt: skip
+    kind: Any = str if option.parse is not None or option.paired else option.kind
     if option.choices:
         kind = click.Choice(option.choices)
     elif option.least is not None or option.most is not None:
         kind = (click.IntRange if kind is int else click.FloatRange)(option.least, option.most)
     return click.option(
         option.flag, option.name, type=kind, multiple=option.many, required=option.required,
+        nargs=2 if option.paired else 1,
         metavar=option.placeholder or None, default=option.default, help=option.help,
         show_default=option.default not in (None, (), ""),
         envvar=option.variable or None, show_envvar=bool(option.variable),
+        shell_complete=_complete_snapshots if option.names == "snapshot" else None,
     )  # fmt: skip
-
-
-class FlinkOfSql(TypedDict):
-    """The Flink that compiles a SQL script, as `compile_sql` takes it."""
-
-    flink_home: str | None
-    flink_version: str
-    classpath: tuple[str, ...]
-    timeout: float
-
-
-def flink_of_sql(
-    flink_home: str | None, flink_version: str, classpath: tuple[str, ...], timeout: float
-) -> FlinkOfSql:
-    """Return the Flink that compiles a SQL script.
-
-    Raises:
-        UsageError: Two are given.
-    """
-    if flink_home is not None and flink_version:
-        raise click.UsageError("--flink-home has its version: give one of both")
-    return {"flink_home": flink_home, "flink_version": flink_version, "classpath": classpath,
-            "timeout": timeout}  # fmt: skip
 
 
 def _finite(_: click.Context, option: click.Parameter, seconds: float) -> float:
@@ -344,21 +341,12 @@ def _finite(_: click.Context, option: click.Parameter, seconds: float) -> float:
     return seconds
 
 
-FLINK_OF_SQL = (
-    click.option("--flink-home", metavar="DIRECTORY",
-                 help="The Flink that compiles SQL, or starts a JAR."),
-    click.option("--flink-version", default="", metavar="VERSION",
-                 help="For SQL: instead, the version whose JARs Maven has, such as 1.20."),
-    click.option("--classpath", multiple=True, metavar="JAR",
-                 help="A JAR, or a directory of them, with the SQL's functions and connectors."),
-)  # fmt: skip
 FLINK_TIMEOUT = click.option(
     "--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True,
     callback=_finite, help="The seconds that Flink has to compile SQL, or to start a job.",
 )  # fmt: skip
 
 
-allow_external_option = _click_option(options_of(Reading)[1])
 reading_options = request_options(Reading, "reading")
 typed_reading_options = request_options(TypedReading, "reading")
 
@@ -412,6 +400,10 @@ class NamedSnapshot:
         from statelake import open_snapshot  # noqa: PLC0415 - not for --help
 
         return open_snapshot(self.savepoint, partial=partial, **vars(self.reading))
+
+    def opened(self, progress: Progress | None = None) -> Snapshot:
+        """Return it to be read, as far as it can be."""
+        return self.stored(progress=progress) if self.in_lake else self.open(partial=True)
 
     def stored(self, engine: str = "auto", progress: Progress | None = None) -> LakeSnapshot:
         """Return the snapshot of the lake.
@@ -497,30 +489,39 @@ source_or_sql_options = _source_options(
 typed_source_options = _source_options(TypedReading)
 
 
-class Bytes(click.ParamType[int]):
-    """A number of bytes such as `512MiB`."""
+class Parsed(click.ParamType[Any]):
+    """What a function makes of a text.
 
-    name = "size"
-    _written = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])iB", re.ASCII)
+    Args:
+        name: What it is, for people.
+        parse: The function.
+    """
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the bytes.
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self.parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse a text; the default may be parsed already.
 
         Raises:
-            UsageError: It is no such number, or less than DuckDB works with.
+            UsageError: It is not of that form.
         """
-        written = self._written.fullmatch(value)
-        size = 0
-        if written is not None:
-            size = int(float(written[1]) * (1 << 10 * (1 + "KMGT".index(written[2]))))
-        if size < LEAST_QUERY_MEMORY:
-            self.fail(f"{value!r} is no size from 16MiB on, such as 512MiB or 2GiB", param, ctx)
-        return size
+        try:
+            return self.parse(value) if isinstance(value, str) else value
+        except DeclarationError as error:
+            self.fail(error.problem, param, ctx)
+
+
+DURATION = Parsed("duration", parse_age)
+inexact_option = option_of(Sharing, "inexact")
 
 
 def query_memory_option(help_: str) -> Callable[[Command], Command]:
     """Return the option of the memory of queries."""
-    return click.option("--query-memory", type=Bytes(), metavar="SIZE", help=help_)
+    return more(
+        click.option("--query-memory", type=Parsed("size", parse_size), metavar="SIZE", help=help_)
+    )
 
 
 def engine_option(command: Command) -> Command:
@@ -529,12 +530,7 @@ def engine_option(command: Command) -> Command:
         "--engine", cls=_Configured, type=click.Choice(ENGINES), default="auto", show_default=True,
         help="Where to run; auto runs on this machine, or on a configured Spark cluster.",
     )  # fmt: skip
-    return choice(cluster_options(command))
-
-
-def inexact_option(command: Command) -> Command:
-    """Add `--inexact`."""
-    return click.option("--inexact", is_flag=True, help=INEXACT)(command)
+    return more(choice)(cluster_options(command))
 
 
 def cluster_options(command: Command) -> Command:
@@ -555,7 +551,7 @@ def cluster_options(command: Command) -> Command:
             help="The cluster on which Spark runs: spark://HOST:PORT, yarn, sc://HOST:PORT.",
         ),
     ):  # fmt: skip
-        command = option(command)
+        command = more(option)(command)
     return command
 
 

@@ -42,6 +42,7 @@ import xxhash
 from statelake.pipelines.find.orphans import refuse_planned
 from statelake.pipelines.find.path_map import PathMap
 from statelake.pipelines.requests.find import CopyCheckpoints, Copying, CopySnapshot
+from statelake.pipelines.requests.request import takes
 from statelake.state_core.errors import (
     ChangedFileError,
     CorruptSnapshotError,
@@ -204,6 +205,7 @@ class CopiedCheckpoints(Printed):
             yield f"{name} was deleted while it was copied"
 
 
+@takes(CopySnapshot)
 def copy_snapshot(request: CopySnapshot) -> CopiedSnapshot:
     """Copy a snapshot with all its files, so that Flink restores the copy without the original.
 
@@ -217,6 +219,7 @@ def copy_snapshot(request: CopySnapshot) -> CopiedSnapshot:
     return _copied(_planned(source, place, "", request), place, request, request.progress)
 
 
+@takes(CopyCheckpoints)
 def copy_checkpoints(request: CopyCheckpoints) -> CopiedCheckpoints:
     """Copy the checkpoints of a job that were not copied before, the newest first.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import OF_FILE, SnapshotRecord, taken_text
+from statelake.pipelines.requests.reading import Forecast
 from statelake.pipelines.shown import json_text, plain
 from statelake.state_core.errors import (
     DeclarationError,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from statelake.state_core.formats.reader import Snapshot
 
 DAY = 86_400.0
+USUAL = Forecast()
 EXPLAINED = 3  # states whose keys are read
 PART = 0.1  # of the growth: that of a state worth an explanation
 MOST = 0.5  # of the growth: what is called its cause
@@ -460,17 +462,14 @@ def recorded(snapshot: Snapshot, record: SnapshotRecord) -> Described:
 
 def growth_of(
     snapshots: Iterable[Described],
-    *,
-    ahead: float = 30,
-    keys: bool = True,
+    request: Forecast = USUAL,
     compare: Callable[[str, str, str, str], KeyChanges] | None = None,
 ) -> Growth:
     """Return how state grew from the first to the last of some snapshots, and why.
 
     Args:
         snapshots: At least two, in any order; only the first and the last are held.
-        ahead: The days of the forecast.
-        keys: Whether to read the keys of the states that grew most, in the first and last snapshot.
+        request: How far it is looked into: keys are read in the first and last snapshot.
         compare: Compares the entries of a state, given its operator, its name, and the names of the
             first and the last snapshot. Without it nobody knows which entries left.
 
@@ -479,8 +478,8 @@ def growth_of(
         NotFoundError: There are fewer than two snapshots.
         CorruptSnapshotError: The bytes are not entries.
     """
-    if not 0 <= ahead < math.inf:
-        raise DeclarationError(f"a forecast of {ahead} days", remedy="give a number of days")
+    if math.isnan(request.ahead):
+        raise DeclarationError("a forecast of nan days", remedy="give a number of days")
     ordered = sorted(snapshots, key=lambda each: each.snapshot.taken_at)
     if len(ordered) < 2:
         raise NotFoundError(
@@ -506,9 +505,9 @@ def growth_of(
     if trend.word == "grows":
         for name, state in by_growth[:EXPLAINED]:
             if state.change >= PART * grown and state.change > 0:
-                _explain(name, state, before, after, held, ordered, compare, keys=keys)
+                _explain(name, state, before, after, held, ordered, compare, keys=request.keys)
     groups, skew = _groups(states, before, after)
-    return Growth(steps, trend, states, groups, skew, ahead)
+    return Growth(steps, trend, states, groups, skew, request.ahead)
 
 
 def _total(states: Iterable[StateDescription]) -> Size:

@@ -32,6 +32,7 @@ import numpy as np
 
 from statelake.pipelines.find.path_map import PathMap
 from statelake.pipelines.requests.find import FindSnapshots
+from statelake.pipelines.requests.request import takes
 from statelake.state_core.errors import (
     MissingFileError,
     StateError,
@@ -317,8 +318,9 @@ def _sizes(found: FoundSnapshot) -> tuple[str, ...]:
     )
 
 
+@takes(FindSnapshots)
 def scan(request: FindSnapshots) -> Scan:
-    """Return every savepoint and checkpoint below a directory, the newest first.
+    """Find every savepoint and checkpoint below a directory, the newest first.
 
     Raises:
         SnapshotError: The directory can't be listed.

@@ -24,7 +24,7 @@ from statelake.pipelines.lake.verify.compatibility import check_against
 from statelake.pipelines.live.cluster import FlinkCluster, new_id
 from statelake.pipelines.live.jars import Jars
 from statelake.pipelines.live.requests import Canary, Drill
-from statelake.pipelines.requests.find import FindSnapshots
+from statelake.pipelines.requests.request import takes
 from statelake.state_core.errors import (
     ClusterError,
     NotFoundError,
@@ -214,8 +214,9 @@ def run_canary(
     return CanaryResult(snapshot_id, not why, why, verdicts, job_id, done.left_out)
 
 
-def run_drill(request: Drill) -> DrillResult:
-    """Restore the newest sound snapshot below a directory, as after a disaster, and clean up.
+@takes(Drill)
+def drill(request: Drill) -> DrillResult:
+    """Restore the newest sound snapshot below a directory, as after a disaster; cancel the job.
 
     Raises:
         UnreachableClusterError: The cluster does not answer; the message names the job that may be
@@ -225,9 +226,7 @@ def run_drill(request: Drill) -> DrillResult:
     """
     cluster, paths = request.cluster, PathMap.parse(request.path_map)
     began, now = time.monotonic(), time.time()
-    found = scan(
-        FindSnapshots(request.location, latest=True, sound=True, path_map=request.path_map)
-    )
+    found = scan(request.location, latest=True, sound=True, path_map=request.path_map)
     newest = found.newest
     if newest is None:
         skipped = "; ".join(f"{each.path or '.'} is {each.state}" for each in found.skipped[:3])

@@ -1,17 +1,19 @@
-"""Requests for jobs on a live cluster: a rescale, a canary, a drill."""
+"""Requests for jobs on a live cluster: a rescale, a canary, a drill, orphans."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from statelake.pipelines.requests.changes import Matching
+from statelake.pipelines.requests.changes import Matching, no_uids_field
 from statelake.pipelines.requests.request import Request, given, option
 from statelake.pipelines.requests.shared import (
     Sharing,
     max_parallelism_option,
     parallelism_option,
+    parse_age,
     path_map_option,
     timeout_option,
 )
@@ -24,6 +26,21 @@ if TYPE_CHECKING:
     from statelake.state_core.plans.plan import Plan
 
 RUNS = "How long it may take to run and to complete a checkpoint"
+
+
+class FindOrphans(Request):
+    """The files below a directory of checkpoints that no snapshot needs."""
+
+    directory: str | os.PathLike[str] = given("A path or URI.", kw_only=False)
+    cluster: FlinkCluster | None = given(
+        "The cluster whose jobs write there.", default=None, kw_only=False
+    )
+    no_cluster: bool = option("Ask no cluster: --older-than says what is old.", default=False)
+    older_than: timedelta | None = option(
+        "Only files of that age; by default 7d.", "DURATION", default=None, parse=parse_age
+    )
+    path_map: Sequence[str] = path_map_option()
+    delete: bool = option("Delete the files, with --yes.", default=False)
 
 
 class Drill(Request):
@@ -88,11 +105,7 @@ class Rescale(Matching):
     new_plan: str | os.PathLike[str] | Plan | SqlScript = given(
         "That of the job that is to go on.", default=""
     )
-    no_uids: NoUids = given(
-        "Whether both jobs run without a compiled plan, so that operators have no uids; `old` if"
-        " the old one alone does.",
-        default=False,
-    )
+    no_uids: NoUids = no_uids_field()
     accept: Sequence[str] = option("As for `sql-upgrade`.", "WHAT", default=())
     uids: Sequence[str] = option(
         "An operator uid of the SQL job (Flink < 2.0).", default=(), flag="--uid"

@@ -26,7 +26,7 @@ from statelake.pipelines.orchestration.progress import LoggedProgress
 from statelake.pipelines.orchestration.requests import requested, settings_of
 from statelake.pipelines.orchestration.settings import ChangedQuerySettings
 from statelake.pipelines.orchestration.state_job import StateJob, table_key
-from statelake.pipelines.requests.changes import Migrate, Upgrade
+from statelake.pipelines.requests.changes import AcceptMore, Migrate, Upgrade
 from statelake.state_core.errors import StateError
 from statelake.state_core.files.compression import configured_compression
 from statelake.state_core.files.storage_options import location_below
@@ -53,18 +53,6 @@ class RescaleConfig(dg.Config):
     compression: str | None = None
     metadata_version: int | None = None
     flink_conf: dict[str, str] = Field(default_factory=dict)
-
-
-class SqlUpgradeConfig(dg.Config):
-    """What else may become of state, beside what `changed_query` of the job accepts.
-
-    Attributes:
-        accept: `partly`, `filter` or `lost=OPERATOR`, as for `statelake sql-upgrade`.
-        suffix: The end of each new snapshot's name, after the name of its parent.
-    """
-
-    accept: list[str] = Field(default_factory=list)
-    suffix: str = "-sql"
 
 
 class LogMigrationConfig(dg.Config):
@@ -339,18 +327,19 @@ def _sql_upgraded(job: StateJob, query: ChangedQuerySettings) -> dg.AssetsDefini
         key=job.key("sql_upgraded_tables"),
         deps=[job.key("state_tables")],
         pool=job.pool,
+        config_schema=settings_of(AcceptMore),
         **job.of_snapshots(),
     )
-    def sql_upgraded_tables(context: dg.AssetExecutionContext, config: SqlUpgradeConfig) -> Events:
+    def sql_upgraded_tables(context: dg.AssetExecutionContext) -> Events:
         """The snapshot as the job of the changed query goes on from it, as another snapshot.
 
         Backfill it over the snapshots; what was upgraded before is left alone.
         """
-        plans = query.plans
-        arguments = query.arguments(plans, config.accept)
+        plans, request = query.plans, requested(context, AcceptMore)
+        arguments = query.arguments(plans, request.accept)
 
         def upgraded(snapshot: LakeSnapshot) -> dict[str, Any]:
-            done = snapshot.sql_upgrade(**arguments, suffix=config.suffix)
+            done = snapshot.sql_upgrade(**arguments, suffix=request.suffix)
             metadata = sql_upgrade_metadata(done)
             if done.refused:
                 what = f"the new query can't go on from {printable(snapshot.name)}"

@@ -7,7 +7,8 @@ from typing import Any
 
 import dagster as dg
 
-from statelake.pipelines.api import LakeSnapshot, check_integrity, scan
+import statelake as sl
+from statelake.pipelines.api import LakeSnapshot
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.verify.integrity import count_faults
 from statelake.pipelines.orchestration.history import growth_of
@@ -125,7 +126,7 @@ def newest_checkpoint(
 ) -> tuple[bool, dict[str, Any]]:
     """Return whether the newest sound checkpoint is young enough, and its metadata."""
     paths = {} if flink is None else flink.path_map
-    found = scan(
+    found = sl.scan(
         settings.directory,
         latest=True,
         sound=True,
@@ -303,7 +304,7 @@ def integrity(locations: Locations, snapshot_id: str) -> Judgement:
     """The savepoint is sound, and every state has as many entries in each key group of the lake."""
     record = locations.open_snapshot(snapshot_id).record
     location = locations.savepoint(snapshot_id)
-    faults = [str(fault) for fault in check_integrity(location).faults]
+    faults = [str(fault) for fault in sl.check_integrity(location).faults]
     if record.digest != metadata_digest(location):
         faults.append("the savepoint is another one now than the one that was imported")
     # counts alone: `LakeSnapshot.check_integrity` reads every row

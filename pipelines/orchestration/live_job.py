@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from statelake.pipelines.api import drill
+import statelake as sl
 from statelake.pipelines.find.path_map import PathMap
 from statelake.pipelines.live.cluster import FlinkCluster, Report
 from statelake.pipelines.live.connection import ConnectionSettings
@@ -124,7 +124,7 @@ class LiveJob:
         program = self.program(settings.jar, settings.jar_id, settings.entry_class)
         paths = self.settings.path_map if settings.path_map is None else settings.path_map
         with FlinkCluster(settings.url or self.settings.url) as cluster:
-            result = drill(
+            result = sl.drill(
                 settings.directory, cluster, replace(program, arguments=tuple(settings.arguments)),
                 path_map=path_map_words(paths), parallelism=settings.parallelism,
                 timeout=parse_duration(settings.timeout).total_seconds(), report=log,

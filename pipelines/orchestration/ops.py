@@ -1,9 +1,11 @@
 """Ops: steps that need no assets, for jobs of a user's own."""
 
+from typing import Any
+
 import dagster as dg
 from pydantic import Field
 
-from statelake.pipelines import api
+import statelake as sl
 from statelake.pipelines.lake.catalog.retention import Policy
 from statelake.pipelines.lake.verify.legality import load_runnable
 from statelake.pipelines.lake.verify.verified_savepoints import (
@@ -52,7 +54,8 @@ class CompressionConfig(dg.Config):
 @dg.op
 def compress(context: dg.OpExecutionContext, config: CompressionConfig) -> str:
     """Write a savepoint with another compression. Returns its path."""
-    done = api.compress(config.savepoint, config.to, config.compression, conf=config.flink_conf)
+    compression: Any = config.compression
+    done = sl.compress(config.savepoint, config.to, compression, conf=config.flink_conf)
     context.add_output_metadata(compression_metadata(done))
     return done.path
 

@@ -10,7 +10,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from statelake.pipelines.lake.catalog.retention import Policy
 from statelake.pipelines.lake.share.sampling import parse_share
+from statelake.pipelines.requests.request import options_of
 from statelake.pipelines.shown import parse_duration
+from statelake.pipelines.sql_jobs.requests import NamedPlans
 from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans
 
 
@@ -166,12 +168,8 @@ class ChangedQuerySettings(dg.Resolvable, dg.Model):
     @property
     def plans(self) -> SqlPlans:
         """Return both plans, of which scripts are compiled at their first use."""
-        return SqlPlans.named(
-            old_plan=self.old_plan, old_sql=self.old_sql, new_plan=self.new_plan,
-            new_sql=self.new_sql, keep_plan=self.keep_plan, old_flink=self.old_flink,
-            flink_home=self.flink_home, flink_version=self.flink_version,
-            classpath=tuple(self.classpath),
-        ).within(self.timeout)  # fmt: skip
+        words = {each.name: getattr(self, each.name) for each in options_of(NamedPlans)}
+        return SqlPlans.named(NamedPlans(**words)).within(self.timeout)
 
     def arguments(self, plans: SqlPlans, accept: Sequence[str] = ()) -> dict[str, Any]:
         """Return the arguments of `LakeSnapshot.sql_upgrade`, which accepts these words, too."""

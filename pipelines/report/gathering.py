@@ -23,6 +23,8 @@ from statelake.pipelines.report.contents import (
     Report,
     ReportedFault,
 )
+from statelake.pipelines.requests.reading import SavepointPage
+from statelake.pipelines.requests.shared import Reading
 from statelake.pipelines.shown import bytes_text
 from statelake.state_core.errors import NotASnapshotError, StateError
 from statelake.state_core.formats import open_snapshot
@@ -36,55 +38,39 @@ if TYPE_CHECKING:
     from statelake.pipelines.find.growth import Growth
 
 
-def savepoint_report(
-    path: str,
-    limit: int,
-    *,
-    check: bool = False,
-    uids: tuple[str, ...] = (),
-    allow_external: tuple[str, ...] = (),
-    plan: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-) -> Report:
-    """Return the report of a savepoint or checkpoint.
+def savepoint_report(request: SavepointPage) -> Report:
+    """Return the report of a savepoint or checkpoint. With checks, faults are a part of it.
 
     All state is read: once, or twice if the heaviest keys are wanted.
-
-    Args:
-        path: Its directory.
-        limit: How many of the heaviest keys of each state; 0 for none.
-        check: Whether to look for faults. Unreadable state is then a part of the report.
-        uids: Operator uids to recognise (Flink < 2.0).
-        allow_external: Directories elsewhere to which handles may lead.
-        plan: The compiled plan of its Flink SQL job, for names.
-        progress: Called with (done, total) after each operator.
 
     Raises:
         DeclarationError: The plan is not that of the savepoint's job.
         SnapshotError: The savepoint can't be opened.
     """
+    path, check, progress = os.fspath(request.savepoint), request.check, request.progress
+    reading = request.words(Reading)
     shown = snapshot_directory(path).uri if "://" in path else path  # without its credentials
     title = shown.rstrip("/").rpartition("/")[2]
     integrity = None
     if check:
-        integrity = _integrity(check_snapshot(path, allow_external=allow_external, uids=uids))
+        integrity = _integrity(check_snapshot(path, **reading))
     try:
-        snapshot = open_snapshot(path, allow_external=allow_external, uids=uids, partial=True)
+        snapshot = open_snapshot(path, **reading, partial=True)
     except NotASnapshotError:
         raise
     except StateError as error:
         if integrity is None or not integrity.faults:
             raise
         return Report(title, (("Snapshot", shown), ("Can't be opened", str(error))), (), integrity)
-    if plan is not None:
-        snapshot = with_plan(snapshot, plan)
+    if request.plan is not None:
+        snapshot = with_plan(snapshot, request.plan)
     described = snapshot.describe(key_groups=False)
     ordered = sorted(snapshot.operators, key=lambda each: (-each.total_bytes, each.label))
     reported = sorted(described.operators, key=lambda each: (-each.total_bytes, each.label))
     problems = snapshot.problems_of()
     for number, operator in enumerate(ordered[:DETAILED]):
         try:
-            reported[number], lost = _counted(operator, limit)
+            reported[number], lost = _counted(operator, request.limit)
             problems += operator.problems_among(lost)
             keyed = reported[number].keyed_states
             problems += [each.problem for each in keyed if each.problem and each.name not in lost]

@@ -34,12 +34,12 @@ class Bootstrap(Request):
     )
     metadata_version: int = option(
         "3 restores in any Flink since 1.11, 4 in 1.16+, 5 in 2.0+, 6 in 2.1+.",
-        default=3, least=3, most=6,
+        default=3, least=3, most=6, more=True,
     )  # fmt: skip
     operator_state_version: int = option(
-        "5 for Flink before 1.18, which is never compressed.", default=6, least=5, most=6
+        "5 for Flink before 1.18, which is never compressed.", default=6, least=5, most=6, more=True
     )
-    inexact: bool = option(INEXACT, default=False)
+    inexact: bool = option(INEXACT, default=False, more=True)
 
 
 class BootstrapJob(Bootstrap):

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from statelake.pipelines.requests.request import Request, option, refuse
-from statelake.pipelines.requests.shared import INEXACT, Savepoint
+from statelake.pipelines.requests.request import Request, given, option, refuse
+from statelake.pipelines.requests.shared import (
+    INEXACT,
+    TARGET,
+    NewSavepoint,
+    Noted,
+    Savepoint,
+    suffix_option,
+)
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.change.sql_upgrading import NoUids
@@ -57,7 +64,7 @@ class Migrate(Request):
     dry_run: bool = option(
         "Only report whether it would work, and what it would do.", default=False
     )
-    inexact: bool = option(INEXACT, default=False)
+    inexact: bool = option(INEXACT, default=False, more=True)
     note: str = option("Kept with the new snapshot.", default="")
 
     @property
@@ -65,7 +72,7 @@ class Migrate(Request):
         """Whether a change is given in words, beside those in files."""
         return any(getattr(self, name) for name in WORDS)
 
-    def check(self) -> None:
+    def check_fields(self) -> None:
         """Refuse to migrate nothing, and what goes with nothing that is given."""
         if not (self.to or self.ttl or self.has_words) or (self.state and not self.to):
             refuse(
@@ -81,7 +88,9 @@ class Migrate(Request):
 class MigrateSnapshots(Migrate):
     """Each of several snapshots with new types of states, or all not migrated yet."""
 
-    snapshots: Sequence[str] = option("A snapshot to migrate.", default=(), flag="--snapshot")
+    snapshots: Sequence[str] = option(
+        "A snapshot to migrate.", default=(), flag="--snapshot", names="snapshot"
+    )
 
 
 class Upgrading(Request):
@@ -100,27 +109,26 @@ class Upgrading(Request):
     partly: bool = option("Leave states that can't be upgraded as they are.", default=False)
 
 
-class Upgrade(Upgrading):
+class Upgrade(Noted, Upgrading):
     """A snapshot for Flink 2, beside that of Flink 1."""
 
-    suffix: str = option(
-        "Follows the snapshot's id in the new one's, in a lake.", default="-flink-2"
-    )
+    suffix: str = suffix_option("-flink-2")
     dry_run: bool = option("Show the plan, and change nothing.", default=False)
-    note: str = option("Kept with the new snapshot of a lake.", default="")
 
 
-class SavepointTarget(Savepoint):
-    """A savepoint, and where another one is written."""
-
-    to: str | os.PathLike[str] | None = option(
-        "The new savepoint; without it only the plan is shown.", "DIRECTORY", default=None,
-        kw_only=False,
-    )  # fmt: skip
-
-
-class UpgradeSavepoint(Upgrading, SavepointTarget):
+class UpgradeSavepoint(Upgrading, NewSavepoint):
     """A savepoint for Flink 2."""
+
+    to: str | os.PathLike[str] | None = option(TARGET, default=None, kw_only=False)
+
+
+def no_uids_field() -> Any:
+    """Return the field of whether operators of a SQL job have the uids of its plan."""
+    return given(
+        "Whether both jobs run without a compiled plan, so that operators have no uids; `old` if"
+        " the old one alone does.",
+        default=False,
+    )
 
 
 class Plans(Request):
@@ -133,11 +141,7 @@ class Plans(Request):
     new_plan: str | os.PathLike[str] | Plan = option(
         "That of the job that is to go on from it.", kw_only=False
     )
-    no_uids: NoUids = option(
-        "Whether both jobs run without a compiled plan, so that operators have no uids; `old` if"
-        " the old one alone does.",
-        default=False,
-    )
+    no_uids: NoUids = no_uids_field()
 
 
 class Matching(Request):
@@ -151,19 +155,28 @@ class Matching(Request):
     )
 
 
-class Accepting(Matching):
+class Accepted(Request):
     """What may become of state for a changed query."""
 
     accept: Sequence[str] = option("partly, filter, or lost=OPERATOR.", "WHAT", default=())
-    inexact: bool = option(INEXACT, default=False)
 
 
-class GoingOn(Accepting):
+class AcceptMore(Accepted):
+    """What else may become of it, and the name of the new snapshot."""
+
+    suffix: str = suffix_option("-sql")
+
+
+class Accepting(Accepted, Matching):
+    """What may become of state, and what plans can't tell."""
+
+    inexact: bool = option(INEXACT, default=False, more=True)
+
+
+class GoingOn(Noted, AcceptMore, Accepting):
     """A snapshot from which the job of a changed query goes on."""
 
-    suffix: str = option("Follows the snapshot's id in the new one's, in a lake.", default="-sql")
     dry_run: bool = option("Show the verdict, and change nothing.", default=False)
-    note: str = option("Kept with the new snapshot of a lake.", default="")
 
 
 class CheckSql(Matching, Plans):
@@ -176,16 +189,6 @@ class CheckSqlOfSavepoint(CheckSql, Savepoint):
 
 class UpgradeSql(GoingOn, CheckSql):
     """A snapshot for a changed query."""
-
-
-class NewSavepoint(Savepoint):
-    """A savepoint, and where another one is written."""
-
-    to: str | os.PathLike[str] | None = option(
-        "The new savepoint's directory, which must not exist; with None only the verdict is"
-        " returned.",
-        kw_only=False,
-    )
 
 
 class UpgradeSqlSavepoint(Accepting, CheckSql, NewSavepoint):

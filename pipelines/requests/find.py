@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from statelake.pipelines.requests.request import Request, given, option
-from statelake.pipelines.requests.shared import allow_external_option, path_map_option
+from statelake.pipelines.requests.shared import External, path_map_option
 
 if TYPE_CHECKING:
     from statelake.pipelines.engine import Progress
@@ -28,16 +28,17 @@ class FindSnapshots(Request):
     )
 
 
-class Copying(Request):
+class Copying(External):
     """How snapshots are copied."""
 
     verify: bool = option(
         "Read every byte back, and compare; the default.", default=True,
         flag="--verify/--no-verify",
     )  # fmt: skip
-    threads: int | None = option("How many files are copied at once.", default=None, least=1)
+    threads: int | None = option(
+        "How many files are copied at once.", default=None, least=1, more=True
+    )
     path_map: Sequence[str] = path_map_option()
-    allow_external: Sequence[str] = allow_external_option()
 
 
 class CopySnapshot(Copying):

@@ -46,6 +46,8 @@ def option(
     parse: Callable[[str], Any] | None = None,
     variable: str = "",
     unit: str = "",
+    names: str = "",
+    more: bool = False,
 ) -> Any:
     """Return a field of a request.
 
@@ -60,10 +62,14 @@ def option(
         parse: What makes its value of text, which may be given instead.
         variable: The variable of the environment from which the command takes it otherwise.
         unit: What it counts as a number, which may be given instead of text.
+        names: What its value names, `snapshot` or `job`, which a shell completes.
+        more: Whether it is not usual: help lists it among the others. A class that has `more` says
+            so of all its fields.
     """
     metadata = {
         "help": help, "placeholder": placeholder, "least": least, "most": most, "flag": flag,
-        "parse": parse, "variable": variable, "unit": unit,
+        "parse": parse, "variable": variable, "unit": unit, "names": names,
+        "more": more,
     }  # fmt: skip
     return field(default=default, kw_only=kw_only, metadata=metadata)
 
@@ -89,7 +95,7 @@ class Request:
     """What is asked of an operation. A list of texts may be given as one text.
 
     Raises:
-        DeclarationError: Fields contradict each other; see `check`.
+        DeclarationError: Fields contradict each other; see `check_fields`.
     """
 
     def __init_subclass__(cls) -> None:
@@ -98,7 +104,7 @@ class Request:
     def __post_init__(self) -> None:
         for each in options_of(type(self)):
             object.__setattr__(self, each.name, each.value_of(getattr(self, each.name)))
-        self.check()
+        self.check_fields()
 
     def words(self, of: type[Request]) -> dict[str, Any]:
         """Return those of its fields that another request has, too, by their names."""
@@ -108,7 +114,7 @@ class Request:
             if hasattr(self, each.name)
         }
 
-    def check(self) -> None:
+    def check_fields(self) -> None:
         """Refuse fields that contradict each other, by the names of their options.
 
         Raises:
@@ -126,7 +132,8 @@ class Option:
         placeholder: The form of its value; empty for a flag.
         kind: The type of its value, or of one of its values.
         many: Whether it may be repeated.
-        keyed: Whether its values have keys; `parse` makes both of text.
+        keyed: Whether its values have keys.
+        paired: Whether a key and its value are two texts; if not, `parse` makes both of one.
         choices: All values that it may have; empty if these are not counted.
         default: Its default.
         required: Whether it has none.
@@ -135,10 +142,12 @@ class Option:
         parse: What makes its value of text; None without one.
         variable: The variable of the environment from which the command takes it otherwise.
         unit: What it counts as a number, which may be given instead of text.
+        names: What its value names; see `option`.
+        more: Whether it is not usual.
         given: Whether no words say it; see `given`.
     """
 
-    def __init__(self, declared: Field[Any], hint: Any) -> None:
+    def __init__(self, declared: Field[Any], hint: Any, *, more: bool = False) -> None:
         metadata = declared.metadata
         self.name = declared.name
         self.flag = metadata.get("flag") or f"--{declared.name.replace('_', '-')}"
@@ -147,10 +156,12 @@ class Option:
         self.least, self.most = metadata.get("least"), metadata.get("most")
         self.parse, self.variable = metadata.get("parse"), metadata.get("variable", "")
         self.given, self.unit = metadata.get("given", False), metadata.get("unit", "")
+        self.names, self.more = metadata.get("names", ""), more or metadata.get("more", False)
         self.required = declared.default is MISSING
         self.default: Any = None if self.required else declared.default
         parts = [part for part in _parts(hint) if part is not type(None)]
         self.keyed = issubclass_of(parts[0], Mapping)
+        self.paired = self.keyed and " " in self.placeholder
         self.many = self.keyed or issubclass_of(hint, Sequence)
         self.choices = tuple(parts[0].__args__) if get_origin(parts[0]) is Literal else ()
         self.kind = type(self.choices[0]) if self.choices else parts[0]
@@ -161,10 +172,20 @@ class Option:
         Raises:
             DeclarationError: A text can't be parsed, or a value is out of bounds, or no choice.
         """
+        if self.paired:
+            return self._pairs(given.items() if isinstance(given, Mapping) else given or ())
         if not self.many or isinstance(given, Mapping):
             return self._one(given)
         values = map(self._one, (given,) if isinstance(given, str) else given or ())
         return dict(values) if self.keyed else tuple(values)
+
+    def _pairs(self, given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, value in given:
+            if name in values:
+                refuse(f"{self.flag} names {name} twice: give it once")
+            values[name] = self._one(value)
+        return values
 
     def _one(self, given: Any) -> Any:
         try:
@@ -216,10 +237,15 @@ class _Names(dict[str, Any]):
 @cache
 def _options_of(request: Any) -> tuple[Option, ...]:
     names = _Names()
+    more: dict[str, bool] = {}
     for base in reversed(request.__mro__):
         names |= vars(sys.modules[base.__module__])
+        more |= dict.fromkeys(vars(base).get("__annotations__", ()), vars(base).get("more", False))
     hints = (eval(str(each.type), {}, names) for each in fields(request))  # noqa: S307 - ours
-    return tuple(map(Option, fields(request), hints))
+    return tuple(
+        Option(each, hint, more=more[each.name])
+        for each, hint in zip(fields(request), hints, strict=True)
+    )
 
 
 def asks(
@@ -231,6 +257,13 @@ def asks(
         request: The request, whose fields are in the method's documentation.
     """
     return lambda method: _asking(method, request)
+
+
+def like(
+    method: Callable[Concatenate[Any, Given], Result],
+) -> Callable[[Callable[..., Result]], Callable[Concatenate[Any, Given], Result]]:
+    """Return a decorator of a method that takes and says what another one does."""
+    return lambda own: cast("Callable[Concatenate[Any, Given], Result]", wraps(method)(own))
 
 
 def takes(
@@ -251,6 +284,7 @@ def _asking(function: Callable[..., Any], request: Callable[..., Request]) -> An
     taken = inspect.signature(request).parameters
     by_name = {each.name: Option(each, str) for each in fields(request)}  # type: ignore[arg-type]
     options = [by_name[name] for name in taken]
+    ask.request = request  # type: ignore[attr-defined]
     text, raises, errors = (inspect.getdoc(function) or "").partition("\n\nRaises:")
     ask.__doc__ = f"{text}\n\n{arguments_text(options)}{raises}{errors}"
     ask.__signature__ = own.replace(  # type: ignore[attr-defined]

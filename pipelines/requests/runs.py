@@ -31,20 +31,25 @@ class Run(Request):
         "The source of the last run's state; if it fails, the others follow.", default="lake"
     )
     max_commit_delay: float = option(
-        "The seconds that a commit's uploads may take.", "SECONDS", default=1800.0, least=0.001
+        "The seconds that a commit's uploads may take.",
+        "SECONDS",
+        default=1800.0,
+        least=0.001,
+        more=True,
     )
     if_backend_fails: Literal["stop", "continue"] = option(
         "Fail the run, or commit without the backend, which catches up in the next run.",
         default="stop",
+        more=True,
     )
     final: bool = option("The streams end with this run.", default=False)
     always: bool = option("Run even without new input, for timers that are due.", default=False)
     until_idle: bool = option("Run again until no source has anything new.", default=False)
     metrics: str = option(
-        "Write the run's figures there, in Prometheus' text format.", "FILE", default=""
+        "Write the run's figures there, in Prometheus' text format.", "FILE", default="", more=True
     )
 
-    def check(self) -> None:
+    def check_fields(self) -> None:
         """Refuse runs that never end."""
         if self.until_idle and (self.always or self.final):
             refuse(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from statelake.pipelines.requests.request import Request, option, refuse
+from statelake.pipelines.requests.request import Request, given, option, refuse
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.share.mask_file import Mask
 
+LEAST_QUERY_MEMORY = 16 << 20  # bytes
+_SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])iB", re.ASCII)
 INEXACT = "Go by what columns show of values that they don't hold in full; otherwise refused."
+TARGET = "The new savepoint's directory, which must not exist; with None only the plan is returned."
 
 
 def parse_time(text: str) -> datetime:
@@ -34,10 +38,39 @@ def _share(text: str) -> float:
     return parse_share(text)
 
 
-def _seconds(text: str) -> float:
+def parse_age(text: str) -> timedelta:
+    """Parse a duration: `90s`, `15min`, `12h`, `7d`.
+
+    Raises:
+        DeclarationError: It is not of that form.
+    """
     from statelake.pipelines.shown import parse_duration  # noqa: PLC0415 - not for --help
 
-    return parse_duration(text).total_seconds()
+    return parse_duration(text)
+
+
+def parse_size(text: str) -> int:
+    """Parse bytes of memory: `512MiB`, `2GiB`.
+
+    Raises:
+        DeclarationError: It is no such number, or less than DuckDB works with.
+    """
+    match = _SIZE.fullmatch(text)
+    size = 0
+    if match is not None:
+        size = int(float(match[1]) * (1 << 10 * (1 + "KMGT".index(match[2]))))
+    if size < LEAST_QUERY_MEMORY:
+        refuse(f"{text!r} is no size from 16MiB on, such as 512MiB or 2GiB")
+    return size
+
+
+def _seconds(text: str) -> float:
+    return parse_age(text).total_seconds()
+
+
+def time_option(what: str) -> Any:
+    """Return the field of a point in time."""
+    return option(what, "TIME", default=None, parse=parse_time)
 
 
 def path_map_option() -> Any:
@@ -45,6 +78,7 @@ def path_map_option() -> Any:
     return option(
         "The name of a directory of the cluster on this machine: s3://bucket=/mnt/bucket.",
         "CLUSTER=HERE", default=(), variable="STATELAKE_FLINK_PATH_MAP",
+        more=True,
     )  # fmt: skip
 
 
@@ -63,22 +97,41 @@ def timeout_option(default: str, what: str) -> Any:
     return option(f"{what}.", "DURATION", default=default, parse=_seconds, unit="seconds")
 
 
-def allow_external_option() -> Any:
-    """Return the field of directories elsewhere that a snapshot may lead to."""
-    return option("Another directory to which handles may lead.", default=())
+def suffix_option(default: str) -> Any:
+    """Return the field of what tells a new snapshot of a lake from that which it is made of."""
+    return option("Follows the snapshot's id in the new one's, in a lake.", default=default)
 
 
-class Reading(Request):
+class Noted(Request):
+    """A new snapshot of a lake, and why it was made."""
+
+    note: str = option("Kept with the new snapshot of a lake.", default="")
+
+
+class External(Request):
+    """Where else the files of a savepoint or checkpoint may be."""
+
+    more = True
+
+    allow_external: Sequence[str] = option(
+        "Another directory to which handles may lead.", default=()
+    )
+
+
+class Reading(External):
     """How a savepoint or checkpoint is read."""
+
+    more = True
 
     uids: Sequence[str] = option(
         "An operator uid to recognise (Flink < 2.0).", default=(), flag="--uid"
     )
-    allow_external: Sequence[str] = allow_external_option()
 
 
 class PlannedReading(Reading):
     """The same, with the names of a query."""
+
+    more = True
 
     plan: str | os.PathLike[str] | None = option(
         "The compiled plan of its Flink SQL job, for names of operators, keys and columns.",
@@ -89,16 +142,28 @@ class PlannedReading(Reading):
 class TypedReading(PlannedReading):
     """The same, with values typed by what they hold."""
 
+    more = True
+
     decode: Sequence[str] = option(
         "What a state's text or bytes hold: json, json:SHAPE_OR_FILE, or avro:FILE.",
         "OPERATOR/STATE=FORM", default=(),
     )  # fmt: skip
 
 
-class Savepoint(Reading):
+class SavepointPlace(Request):
+    """Where a savepoint or checkpoint is."""
+
+    savepoint: str | os.PathLike[str] = given("Its directory, a path or URI.", kw_only=False)
+
+
+class Savepoint(SavepointPlace, Reading):
     """A savepoint or checkpoint that is read."""
 
-    savepoint: str | os.PathLike[str] = option("Its directory, a path or URI.", kw_only=False)
+
+class NewSavepoint(Savepoint):
+    """A savepoint, and where another one is written."""
+
+    to: str | os.PathLike[str] | None = option(TARGET, kw_only=False)
 
 
 class Sharing(Request):
@@ -107,14 +172,16 @@ class Sharing(Request):
     sample: float | None = option(
         "A share of the keys: 1%; all by default.", "SHARE", default=None, parse=_share
     )
-    seed: int = option("Another seed samples other keys.", default=0)
+    seed: int = option("Another seed samples other keys.", default=0, more=True)
     mask: str | os.PathLike[str] | Mask | None = option(
         "A YAML file with the rules for masking.", "FILE", default=None
     )
-    leave_out_opaque: bool = option("Leave out what can't be sampled or masked.", default=False)
-    inexact: bool = option(INEXACT, default=False)
+    leave_out_opaque: bool = option(
+        "Leave out what can't be sampled or masked.", default=False, more=True
+    )
+    inexact: bool = option(INEXACT, default=False, more=True)
 
-    def check(self) -> None:
+    def check_fields(self) -> None:
         """Refuse what goes with a sample or a mask that is not given."""
         if self.inexact and self.mask is None:
             refuse("--inexact is for --mask")

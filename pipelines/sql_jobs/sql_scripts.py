@@ -17,13 +17,14 @@ from functools import cached_property
 from pathlib import Path
 
 from statelake.pipelines.find.copying import copy_snapshot
-from statelake.pipelines.requests.find import CopySnapshot
+from statelake.pipelines.requests.request import takes
 from statelake.pipelines.sql_jobs.java_programs import (
     flink_from_maven,
     flink_libraries,
     flink_settings,
     run_program,
 )
+from statelake.pipelines.sql_jobs.requests import CompileSql, FlinkOfSql, NamedPlans, SqlTypes
 from statelake.state_core.errors import DeclarationError, EncodeError, MissingFileError
 from statelake.state_core.formats import open_snapshot
 from statelake.state_core.formats.layout.state_types import StateTypes
@@ -160,35 +161,14 @@ class SqlPlans:
     new: str | os.PathLike[str] | Plan | SqlScript
 
     @classmethod
-    def named(
-        cls,
-        *,
-        old_plan: str | None = None,
-        old_sql: str | None = None,
-        new_plan: str | None = None,
-        new_sql: str | None = None,
-        keep_plan: str | None = None,
-        old_flink: str | None = None,
-        flink_home: str | None = None,
-        flink_version: str = "",
-        classpath: Sequence[str] = (),
-    ) -> SqlPlans:
+    def named(cls, request: NamedPlans) -> SqlPlans:
         """Return them as a user names them; what is empty or None is not named.
-
-        Args:
-            old_plan: The compiled plan of the job that took the savepoint, a file.
-            old_sql: Instead, that job's SQL script.
-            new_plan: The compiled plan of the new job.
-            new_sql: Instead, that job's SQL script.
-            keep_plan: The file that keeps the plan of `new_sql`.
-            old_flink: The Flink of `old_sql`, a version or a directory, if it is another.
-            flink_home: The directory of the Flink that compiles scripts.
-            flink_version: Instead, its version.
-            classpath: As for `SqlScript`.
 
         Raises:
             EncodeError: What is named does not belong together.
         """
+        old_plan, old_sql, keep_plan = request.old_plan, request.old_sql, request.keep_plan
+        new_plan, new_sql, flink_home = request.new_plan, request.new_sql, request.flink_home
         for word, plan, sql in (("old", old_plan, old_sql), ("new", new_plan, new_sql)):
             if bool(plan) == bool(sql):
                 raise EncodeError(f"give --{word}-plan, or --{word}-sql")
@@ -197,11 +177,12 @@ class SqlPlans:
         for read in filter(None, (old_plan, old_sql) if keep_plan else ()):
             if Path(read).resolve() == Path(keep_plan or "").resolve():
                 raise EncodeError(f"--keep-plan {keep_plan} is a file that the old job needs")
-        if flink_home and flink_version:
+        if flink_home and request.flink_version:
             raise EncodeError("--flink-home has its version: give one of both")
-        new = SqlScript(new_sql or "", flink_home or None, flink_version, classpath,
-                        keep=keep_plan or None)  # fmt: skip
+        new = SqlScript(new_sql or "", flink_home or None, request.flink_version,
+                        request.classpath, keep=keep_plan or None)  # fmt: skip
         old = replace(new, sql=old_sql or "", keep=None)
+        old_flink = request.old_flink
         if old_flink:
             is_version = old_flink.replace(".", "").isdecimal()
             home, version = (None, old_flink) if is_version else (old_flink, "")
@@ -240,27 +221,9 @@ class SqlPlans:
             self.new.keep_plan()
 
 
-def compile_sql(
-    sql: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None = None,
-    *,
-    flink_home: str | os.PathLike[str] | None = None,
-    flink_version: str = "",
-    classpath: str | Sequence[str] = (),
-    timeout: float = 60.0,
-) -> Plan:
+@takes(CompileSql)
+def compile_sql(request: CompileSql) -> Plan:
     """Return the plan that real Flink compiles of a SQL script, over empty tables.
-
-    Args:
-        sql: The script, a file: settings, tables, views and functions, and one INSERT or STATEMENT
-            SET.
-        to: The file that the plan is written to, which its owner alone may read, as it has all
-            options of the tables; None if it is not written.
-        flink_home: The directory of Flink, whose `lib` has its JARs.
-        flink_version: Instead, the version whose JARs are taken from Maven Central, such as `1.20`.
-        classpath: JARs, or directories of them, with the script's functions and connectors.
-            Connectors that are there are used themselves, in the place of empty tables.
-        timeout: The seconds that Flink has.
 
     Raises:
         EncodeError: No Flink is named, or two are; or the plan can't be written.
@@ -268,7 +231,8 @@ def compile_sql(
         DeclarationError: It is no script of SQL.
         FlinkJobError: Flink does not compile it.
     """
-    script = SqlScript(sql, flink_home, flink_version, classpath, timeout, to)
+    script = SqlScript(**request.words(FlinkOfSql), sql=request.sql, keep=request.to,
+                       timeout=request.timeout)  # fmt: skip
     plan = script.plan
     script.keep_plan()
     return plan
@@ -295,31 +259,12 @@ def _unwritable(to: str | os.PathLike[str], reason: str | None) -> EncodeError:
     )
 
 
-def sql_types(
-    sql: str | os.PathLike[str],
-    to: str | os.PathLike[str] | None = None,
-    *,
-    flink_home: str | os.PathLike[str] | None = None,
-    flink_version: str = "",
-    classpath: str | Sequence[str] = (),
-    no_uids: bool = False,
-    operator: str | Sequence[str] = (),
-    timeout: float = 60.0,
-) -> StateTypes:
+@takes(SqlTypes)
+def sql_types(request: SqlTypes) -> StateTypes:
     """Return the types of the states of a job of Flink SQL, started over empty tables.
 
     The savepoint that it takes at once has all states and no entry, and is what `sql_upgrade` takes
     as `like`.
-
-    Args:
-        sql: The script, a file; or a compiled plan, which ends in `.json`.
-        to: The directory that the savepoint is copied to, which must not have another file in it.
-        flink_home: The directory of Flink, whose `lib` has its JARs.
-        flink_version: Instead, the version whose JARs are taken from Maven Central, such as `1.20`.
-        classpath: JARs, or directories of them, with the script's functions and connectors.
-        no_uids: Whether the job runs without a compiled plan, so that operators have no uids.
-        operator: Only these operators, by uid or id.
-        timeout: The seconds in which the job must start.
 
     Raises:
         EncodeError: No Flink is named, or two are.
@@ -327,14 +272,15 @@ def sql_types(
         DeclarationError: It is no script of SQL.
         FlinkJobError: Flink does not compile or start it.
     """
-    place = os.fspath(sql)
+    place, classpath, timeout = os.fspath(request.sql), request.classpath, request.timeout
+    flink_home, no_uids = request.flink_home, request.no_uids
     is_plan = place.endswith(PLAN)
     if is_plan and no_uids:
         raise DeclarationError(
             "a compiled plan, which has uids", place=place, remedy="give the script"
         )
     source = _read(place) if is_plan else _read_script(place)
-    libraries = _libraries(flink_home, flink_version, classpath)
+    libraries = _libraries(flink_home, request.flink_version, classpath)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         plan = str(Path(place).absolute() if is_plan else Path(directory) / "plan.json")
         job = ["plan", _real(classpath), plan]
@@ -344,11 +290,10 @@ def sql_types(
         words = [directory, "SqlScript", Path(directory).as_uri(), f"{timeout:.0f}", *job]
         made = _answer(RUNNER, libraries, words, directory, timeout, place, source, flink_home)
         made = made.removeprefix("file:")
-        if to is not None:
-            copy_snapshot(CopySnapshot(made, to))
+        if request.to is not None:
+            copy_snapshot(made, request.to)
         uids = () if no_uids else _uids(made, read_plan(plan))
-        wanted = [operator] if isinstance(operator, str) else operator
-        return open_snapshot(made, uids=uids).types(wanted)
+        return open_snapshot(made, uids=uids).types(request.operator)
 
 
 def _uids(savepoint: str, plan: Plan) -> list[str]:

@@ -1,6 +1,7 @@
 """Answers that only read: `statelake ui` for people in the browser, `statelake mcp` for assistants.
 
 ============  ========================================================================
+`options`     what is shown of values, and what queries may take
 `views`       what is shown, of a lake or of a directory with snapshots
 `audit`       a line for each look at keys and values
 `pages`       the pages, as HTML whose text is escaped by `report.markup`

@@ -21,6 +21,7 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from statelake.pipelines.keys import printed_rows, weights_json
 from statelake.pipelines.shown import json_text, plain
 from statelake.pipelines.ui.audit import Audit
+from statelake.pipelines.ui.options import Options
 from statelake.pipelines.ui.process import leave_at_signals, opened
 from statelake.pipelines.ui.query_pool import BusyError, QueryPool
 from statelake.pipelines.ui.views import (
@@ -28,7 +29,6 @@ from statelake.pipelines.ui.views import (
     KEY_ROWS,
     UNSAID,
     Name,
-    Options,
     Source,
     without_values,
 )

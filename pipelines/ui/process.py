@@ -14,7 +14,8 @@ from typing import NoReturn
 from statelake.pipelines.engine import wait_for_threads
 from statelake.pipelines.lake.query.limits import QueryLimits
 from statelake.pipelines.ui.audit import Audit
-from statelake.pipelines.ui.views import Options, Source
+from statelake.pipelines.ui.options import Options
+from statelake.pipelines.ui.views import Source
 from statelake.state_core.files.held_directories import remove_held_temporary
 
 BESIDE, STACK = 1 << 30, 8 << 20  # bytes for all that is no query, and of each of its threads

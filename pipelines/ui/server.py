@@ -28,6 +28,7 @@ from statelake.pipelines.shown import write_csv
 from statelake.pipelines.ui import pages
 from statelake.pipelines.ui.audit import Audit
 from statelake.pipelines.ui.guard import Guard
+from statelake.pipelines.ui.options import Options
 from statelake.pipelines.ui.process import opened
 from statelake.pipelines.ui.query_pool import (
     PLACE,
@@ -35,14 +36,7 @@ from statelake.pipelines.ui.query_pool import (
     QueryPool,
     QueryReader,
 )
-from statelake.pipelines.ui.views import (
-    HEAVIEST,
-    Name,
-    Options,
-    Source,
-    refuse_values,
-    without_values,
-)
+from statelake.pipelines.ui.views import HEAVIEST, Name, Source, refuse_values, without_values
 from statelake.state_core.errors import NotFoundError, StateError
 from statelake.state_core.printable import printable
 

@@ -20,27 +20,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from statelake.pipelines.api import (
-    Lake,
-    LakeSnapshot,
-    check_integrity,
-    in_temporary_lake,
-    scan,
-)
+import statelake as sl
+from statelake.pipelines.api import Lake, LakeSnapshot
 from statelake.pipelines.find.growth import Growth
 from statelake.pipelines.find.scanning import FoundSnapshot
 from statelake.pipelines.keys import KeyRows, as_far_as_found, key_table, rows_in_savepoint
 from statelake.pipelines.lake.erase.audit_records import AuditRecord, broken_record
 from statelake.pipelines.lake.erase.planning import ErasurePlan
 from statelake.pipelines.lake.keys.key_history import KeyHistory
-from statelake.pipelines.lake.query.limits import SECONDS, QueryLimits
 from statelake.pipelines.lake.query.session import Answer, QueryError, Session, memory_error
 from statelake.pipelines.lake.query.table_names import operator_tables_by_name, quoted
-from statelake.pipelines.lake.share.mask_file import Mask
 from statelake.pipelines.lake.tables.describing import describe_recorded
 from statelake.pipelines.lake.tables.records import AnyState, OperatorRecord, StateRecord
 from statelake.pipelines.lake.verify.diffing import Differences
 from statelake.pipelines.shown import TIMES, bytes_text, cell_text, json_rows, json_text
+from statelake.pipelines.ui.options import Options
 from statelake.pipelines.ui.query_pool import PLACE
 from statelake.state_core.errors import (
     DeclarationError,
@@ -73,48 +67,6 @@ COMPLETED_TABLES = 50  # whose columns are offered while a query is typed
 LARGEST = 64 << 20  # bytes of a page's rows: as text they take many times that
 DOWNLOAD = 10  # times as long as a page
 REMEMBERED = 16  # descriptions: each may have read all of a snapshot
-
-
-@dataclass(frozen=True)
-class Options:
-    """What is shown, and how snapshots are read.
-
-    Attributes:
-        values: Whether keys and values are shown, and SQL runs.
-        mask: The rules by which they are masked; None to show them as they are.
-        leave_out_opaque: Whether state that can't be masked is left out, and not refused.
-        allow_external: Directories elsewhere to which handles may lead.
-        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
-        plan: The compiled plan of a Flink SQL job, for names; None without one.
-        decode: What texts and bytes of states hold, `OPERATOR/STATE=json` each.
-        query_memory: The bytes of a query's memory; None for a share of the machine's.
-        query_seconds: How long a query may take.
-        queries: How many run at once; None for one for each core, up to 4.
-    """
-
-    values: bool = True
-    mask: Mask | None = None
-    leave_out_opaque: bool = False
-    allow_external: tuple[str, ...] = ()
-    uids: tuple[str, ...] = ()
-    plan: str | None = None
-    decode: tuple[str, ...] = ()
-    query_memory: int | None = None
-    query_seconds: float = SECONDS
-    queries: int | None = None
-
-    @property
-    def limits(self) -> QueryLimits:
-        """What queries may take."""
-        return QueryLimits.of_server(self.query_memory, self.query_seconds, self.queries)
-
-    @property
-    def reading(self) -> dict[str, Any]:
-        """How a savepoint or checkpoint is opened, or imported."""
-        return {
-            "allow_external": self.allow_external, "uids": self.uids, "plan": self.plan,
-            "decode": self.decode,
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -273,7 +225,7 @@ class Source:
         return self.options.mask is not None
 
     def _scan(self) -> str:
-        found = scan(self.location)
+        found = sl.scan(self.location)
         self._found = {each.path or HERE: each for each in found.snapshots}
         return found.location
 
@@ -405,7 +357,7 @@ class Source:
             if self.in_lake:
                 plain_one = self._lake.job(name.job, engine="local")[name.snapshot]
             else:
-                plain_one = stack.enter_context(in_temporary_lake(self._place(name), **reading))
+                plain_one = stack.enter_context(sl.in_temporary_lake(self._place(name), **reading))
             taken = plain_one.taken_at
             plain_one.export(
                 target, mask=self.options.mask, leave_out_opaque=self.options.leave_out_opaque
@@ -557,7 +509,7 @@ class Source:
         """
         if self.in_lake or self.masked:
             return self.stored(name).check_integrity()
-        report = check_integrity(
+        report = sl.check_integrity(
             self._place(name), allow_external=self.options.allow_external, uids=self.options.uids
         )
         return [fault.to_json() for fault in report.faults]

@@ -141,7 +141,7 @@ class Examined:
 
 
 def check_snapshot(
-    location: str | os.PathLike[str],
+    savepoint: str | os.PathLike[str],
     *,
     allow_external: Iterable[str] = (),
     uids: Iterable[str] = (),
@@ -151,7 +151,7 @@ def check_snapshot(
     """Read all of a snapshot, and report every fault.
 
     Args:
-        location: The snapshot's directory or its `_metadata` file, as a path or a URI.
+        savepoint: The snapshot's directory or its `_metadata` file, as a path or a URI.
         allow_external: Other directories to which its handles may lead.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
         threads: The number of threads; by default that of the cores.
@@ -160,7 +160,7 @@ def check_snapshot(
     Raises:
         NotASnapshotError: The location has no `_metadata`.
     """
-    return look(location, allow_external, uids, threads=threads, progress=progress).report
+    return look(savepoint, allow_external, uids, threads=threads, progress=progress).report
 
 
 def look(

@@ -94,7 +94,7 @@ class SalvageReport(Printed):
 
 
 def salvage_snapshot(
-    location: str | os.PathLike[str],
+    savepoint: str | os.PathLike[str],
     to: str | os.PathLike[str],
     *,
     allow_external: Iterable[str] = (),
@@ -105,7 +105,7 @@ def salvage_snapshot(
     """Check a snapshot, and write all of it that is readable as a canonical savepoint.
 
     Args:
-        location: The snapshot's directory, or its `_metadata` file.
+        savepoint: The snapshot's directory, or its `_metadata` file.
         to: A directory that does not exist yet.
         allow_external: Other directories to which its handles may lead.
         uids: Operator uids to recognise: before Flink 2.0 a snapshot holds only their hashes.
@@ -123,7 +123,7 @@ def salvage_snapshot(
 
     try:
         examined = look(
-            location, allow_external, uids, threads=threads, progress=progress, keeper=keeper
+            savepoint, allow_external, uids, threads=threads, progress=progress, keeper=keeper
         )
         if examined.metadata is None:
             target.abandon()

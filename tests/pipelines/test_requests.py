@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import statelake as sl
-from statelake.pipelines import api, requests
+from statelake.pipelines import requests
 from statelake.pipelines.cli.main import statelake
 from statelake.pipelines.cli.options import request_options
 from statelake.pipelines.live.requests import Drill
@@ -36,7 +36,7 @@ class Sort(Request):
     share: float | None = option("A share.", "SHARE", default=None, parse=float)
     dry_run: bool = option("Only say what would be done.", default=False)
 
-    def check(self) -> None:
+    def check_fields(self) -> None:
         """Refuse what goes with nothing."""
         if self.dry_run and not self.state:
             raise DeclarationError("--dry-run is for --state")
@@ -116,10 +116,13 @@ def test_settings_of_a_run_are_those_of_the_request() -> None:
 def test_each_request_is_asked_by_a_command_and_in_python() -> None:
     """So that an option which is added to it is everywhere; a base of requests is in these."""
     commands = [{each.name for each in command.params} for command in all_commands(statelake)]
+    functions = [getattr(sl, name) for name in sl.__all__]
+    classes = (sl.Lake, sl.Job, sl.LakeSnapshot, sl.Checkpoints)
+    functions += [method for holder in classes for _, method in inspect.getmembers(holder)]
     methods = [
         set(inspect.signature(method).parameters)
-        for holder in (api, api.Lake, api.Job, api.LakeSnapshot)
-        for _, method in inspect.getmembers(holder, inspect.isfunction)
+        for method in functions
+        if inspect.isfunction(method)
     ]
     wrong = []
     for request in all_requests():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from statelake.pipelines import api
+import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import (
@@ -59,8 +59,8 @@ def bootstrap_command(
         words["compression"] = "snappy"
     with progress_bar("bootstrapping", quiet=as_json_) as progress:
         if lake is not None and job is not None:
-            opened = api.Lake(lake).job(job, engine=engine, progress=progress)
+            opened = sl.Lake(lake).job(job, engine=engine, progress=progress)
             done = opened.bootstrap(**words, name=snapshot_id)
         else:
-            done = api.bootstrap(**words, engine=engine, progress=progress)
+            done = sl.bootstrap(**words, engine=engine, progress=progress)
     show(done, as_json_=as_json_, marked=done.written.path)

@@ -15,6 +15,13 @@ from statelake.pipelines.cli.options import (
     gathered,
     lake_is_meant,
     refuse_untrusted,
+    request_options,
+)
+from statelake.pipelines.requests.checkpoints import (
+    DropRecords,
+    MigrateLog,
+    ShowRecord,
+    VerifyLog,
 )
 from statelake.state_core.errors import DeclarationError
 
@@ -38,8 +45,6 @@ log_option = gathered(
     configured_option("lake", "The lake, instead of --log."),
     configured_option("job", "The job whose runs committed."),
 )
-tasks_option = click.option("--task", "tasks", multiple=True, help="Only this task; not all.")
-blobs_option = click.option("--blobs", help="The blob store: a directory or URI.")
 
 
 @click.group()
@@ -68,10 +73,8 @@ def list_command(log: Checkpoints, as_json_: bool) -> None:
 
 @checkpoints.command()
 @log_option
-@click.option("--task", required=True, help="The task.")
-@click.option("--checkpoint", "identifier", help="Its id; by default that of the last one.")
-@click.option("--version", type=click.IntRange(1, 2), help="Only a record of this version.")
-def show(log: Checkpoints, task: str, identifier: str | None, version: int | None) -> None:
+@request_options(ShowRecord)
+def show(log: Checkpoints, request: ShowRecord) -> None:
     """Print one record as it is written, as JSON.
 
     \b
@@ -81,24 +84,14 @@ def show(log: Checkpoints, task: str, identifier: str | None, version: int | Non
       statelake checkpoints show --log checkpoints --task "Partition 3" \\
           --checkpoint 1700000000000-42 | jq .checkpoint
     """
-    as_json(log.show(task, identifier, version=version).to_json())
+    as_json(log.show(**vars(request)).to_json())
 
 
 @checkpoints.command()
 @log_option
-@blobs_option
-@click.option("--changelogs", help="The changelogs: kafka://HOST:PORT, or a directory.")
-@tasks_option
-@click.option("--all", "every", is_flag=True, help="Every record, not the last of each task.")
+@request_options(VerifyLog)
 @json_option
-def verify(
-    log: Checkpoints,
-    blobs: str | None,
-    changelogs: str | None,
-    tasks: tuple[str, ...],
-    every: bool,
-    as_json_: bool,
-) -> None:
+def verify(log: Checkpoints, request: VerifyLog, as_json_: bool) -> None:
     """Restore the state of every marker into a temporary directory.
 
     Every file is checked against its size and checksum, and every row of the lake's snapshot with
@@ -112,22 +105,18 @@ def verify(
       statelake checkpoints verify --log kafka://broker:9092/orders-checkpoints \\
           --changelogs kafka://broker:9092
     """
-    if not (blobs or changelogs or log.job):
+    if not (request.blobs or request.changelogs or log.job):
         raise click.UsageError("say where state is: --blobs, --changelogs, or --lake with --job")
-    verified = log.verify(blobs=blobs, changelogs=changelogs, tasks=tasks, all=every)
+    verified = log.verify(**vars(request))
     terminal.show(verified, as_json_=as_json_)
     answer(yes=not verified.faults)
 
 
 @checkpoints.command()
 @log_option
-@blobs_option
-@click.option(
-    "--keep", type=click.IntRange(min=1), required=True,
-    help="The number of records of each task and version that stay.",
-)  # fmt: skip
+@request_options(DropRecords)
 @json_option
-def drop(log: Checkpoints, blobs: str | None, keep: int, as_json_: bool) -> None:
+def drop(log: Checkpoints, request: DropRecords, as_json_: bool) -> None:
     """Remove all records but the last ones, and the blobs that only they needed.
 
     The job may run meanwhile: what a commit has uploaded that is not in the log yet stays.
@@ -137,32 +126,19 @@ def drop(log: Checkpoints, blobs: str | None, keep: int, as_json_: bool) -> None
       statelake checkpoints drop --lake lake --job orders --keep 10
       statelake checkpoints drop --log checkpoints --blobs s3://bucket/state --keep 3
     """
-    done = log.drop(keep, blobs=blobs)
+    done = log.drop(**vars(request))
     if as_json_:
         as_json(asdict(done))
         return
-    freed = f"; {done.blobs} blobs removed, {done.blobs_kept} kept" if blobs else ""
+    freed = f"; {done.blobs} blobs removed, {done.blobs_kept} kept" if request.blobs else ""
     tell(f"{done.records} records removed, {done.records_kept} kept{freed}")
 
 
 @checkpoints.command()
 @log_option
-@click.option(
-    "--changelog", "named", multiple=True, metavar="STORE=SYSTEM.STREAM",
-    help="A store's changelog, as its configuration says.",
-)  # fmt: skip
-@tasks_option
-@click.option("--rollback", is_flag=True, help="From version 2 to version 1.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@request_options(MigrateLog)
 @json_option
-def migrate(
-    log: Checkpoints,
-    named: tuple[str, ...],
-    tasks: tuple[str, ...],
-    rollback: bool,
-    dry_run: bool,
-    as_json_: bool,
-) -> None:
+def migrate(log: Checkpoints, request: MigrateLog, as_json_: bool) -> None:
     """Append a record of version 2 for every task that has its last one in version 1.
 
     Nothing is removed. Stop the job before; set `checkpoint.read.versions` to `2,1` behind it, and
@@ -174,7 +150,7 @@ def migrate(
       statelake checkpoints migrate --log checkpoints --rollback
     """
     try:
-        done = log.migrate(named, tasks=tasks, rollback=rollback, dry_run=dry_run)
+        done = log.migrate(**vars(request))
     except DeclarationError as error:
         raise click.UsageError(str(error)) from error
     terminal.show(done, as_json_=as_json_)

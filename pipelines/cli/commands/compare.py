@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import click
 
 import statelake as sl
@@ -25,10 +23,12 @@ from statelake.pipelines.cli.options import (
     lake_option,
     reading_options,
     refuse_untrusted,
+    request_options,
     snapshot_argument,
     snapshot_named,
     snapshot_option,
 )
+from statelake.pipelines.requests.reading import Comparison, Forecast, GrowthOfJob
 from statelake.pipelines.requests.shared import Reading
 
 
@@ -37,9 +37,7 @@ from statelake.pipelines.requests.shared import Reading
 @snapshot_argument("later")
 @configured_option("lake", "Compare a job's snapshots in a lake: a directory or URI.")
 @configured_option("job", "The job's name in the lake.")
-@click.option("--examples", default=3, show_default=True, type=click.IntRange(min=0))
-@click.option("--sort", type=click.Choice(["operator", "bytes"]), default="operator",
-              show_default=True, help="Sort states; by bytes, what grew most first.")  # fmt: skip
+@request_options(Comparison)
 @click.option("--fail-on-diff", is_flag=True, help="Exit with 1 if anything differs.")
 @reading_options
 @engine_option
@@ -50,8 +48,7 @@ def diff(
     later: str,
     lake: str | None,
     job: str | None,
-    examples: int,
-    sort: Literal["operator", "bytes"],
+    request: Comparison,
     fail_on_diff: bool,
     reading: Reading,
     engine: str,
@@ -83,11 +80,11 @@ def diff(
         raise click.UsageError("--job is one of a lake: give --lake, too")
     with progress_bar("comparing", quiet=as_json_) as progress:
         if lake is None:
-            differences = sl.diff(earlier, later, examples=examples, sort=sort, **vars(reading))
+            differences = sl.diff(earlier, later, **vars(request), **vars(reading))
         else:
             compared = Lake(lake).job(job or "", engine=engine, progress=progress)
             earlier, later = (snapshot_named(compared, name) for name in (earlier, later))
-            differences = compared[earlier].diff(later, examples=examples, sort=sort)
+            differences = compared[earlier].diff(later, **vars(request))
     show(differences, as_json_=as_json_)
     if as_json_ and differences.unread:
         click.echo(differences.unread_text, err=True)
@@ -98,12 +95,7 @@ def diff(
 @click.argument("savepoints", nargs=-1)
 @configured_option("lake", "Look at a job's snapshots in a lake instead: a directory or URI.")
 @configured_option("job", "The job's name in the lake.")
-@snapshot_option("--since", help="The first snapshot of the lake; by default the oldest.")
-@snapshot_option("--until", help="The last one; by default the newest.")
-@click.option("--ahead", default=30, show_default=True, type=click.FloatRange(0, 36_500),
-              metavar="DAYS", help="How far the forecast looks.")  # fmt: skip
-@click.option("--keys/--no-keys", default=True, show_default=True,
-              help="Read the keys of the states that grew most.")  # fmt: skip
+@request_options(GrowthOfJob)
 @reading_options
 @engine_option
 @plugins_option
@@ -112,10 +104,7 @@ def growth(
     savepoints: tuple[str, ...],
     lake: str | None,
     job: str | None,
-    since: str | None,
-    until: str | None,
-    ahead: float,
-    keys: bool,
+    request: GrowthOfJob,
     reading: Reading,
     engine: str,
     as_json_: bool,
@@ -138,17 +127,18 @@ def growth(
         refuse_untrusted(click.get_current_context())
     if bool(savepoints) == (lake is not None) or (lake is not None and job is None):
         raise click.UsageError("give either SAVEPOINTs, or --lake and --job")
-    if savepoints and (since or until):
+    if savepoints and (request.since or request.until):
         raise click.UsageError("--since and --until name snapshots of a lake")
     if lake is not None and any(vars(reading).values()):
         raise click.UsageError("--uid and --allow-external are for SAVEPOINTs")
     with progress_bar("comparing", quiet=as_json_) as progress:
         if lake is None:
-            grown = sl.growth(savepoints, ahead=ahead, keys=keys, **vars(reading))
+            grown = sl.growth(savepoints, **request.words(Forecast), **vars(reading))
         else:
             stored = Lake(lake).job(job or "", engine=engine, progress=progress)
-            since, until = (each and snapshot_named(stored, each) for each in (since, until))
-            grown = stored.growth(since, until, ahead=ahead, keys=keys)
+            ends = {name: getattr(request, name) for name in ("since", "until")}
+            ends = {name: each and snapshot_named(stored, each) for name, each in ends.items()}
+            grown = stored.growth(**vars(request) | ends)
     show(grown, as_json_=as_json_)
 
 

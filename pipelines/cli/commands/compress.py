@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import click
 
-from statelake.pipelines import api
+import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
-from statelake.pipelines.cli.options import allow_external_option, request_options
+from statelake.pipelines.cli.options import request_options
 from statelake.pipelines.requests.savepoints import Compress
 
 
 @click.command()
 @click.argument("savepoint")
 @request_options(Compress)
-@allow_external_option
 @plugins_option
 @json_option
-def compress(
-    savepoint: str,
-    request: Compress,
-    allow_external: tuple[str, ...],
-    as_json_: bool,
-) -> None:
+def compress(savepoint: str, request: Compress, as_json_: bool) -> None:
     """Compress a canonical savepoint, or decompress it; its entries stay the same.
 
     \b
@@ -32,7 +26,5 @@ def compress(
       statelake compress sp-1 --to sp-2 --conf execution.checkpointing.snapshot-compression=true
     """
     with progress_bar("compressing", quiet=as_json_) as progress:
-        done = api.compress(
-            savepoint, **vars(request), allow_external=allow_external, progress=progress
-        )
+        done = sl.compress(**vars(request) | {"savepoint": savepoint, "progress": progress})
     show(done, as_json_=as_json_, marked=done.path)

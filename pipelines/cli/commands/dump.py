@@ -15,9 +15,11 @@ from statelake import KeyGroupRange, open_snapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_text
 from statelake.pipelines.cli.options import (
+    option_of,
     refuse_problems,
     typed_reading_options,
 )
+from statelake.pipelines.requests.reading import Selection
 from statelake.pipelines.requests.shared import TypedReading
 from statelake.pipelines.shown import plain_rows, state_head
 from statelake.state_core.errors import NotFoundError, StateError, did_you_mean
@@ -51,10 +53,8 @@ class KeyGroups(click.ParamType[KeyGroupRange]):
 
 @click.command()
 @click.argument("savepoint")
-@click.option(
-    "--operator", help="Only this operator: its uid, name or id, or its node in the plan."
-)
-@click.option("--state", help="Only this state.")
+@option_of(Selection, "operator")
+@option_of(Selection, "state")
 @click.option("--key-groups", type=KeyGroups(), help="Only these key groups: 17, or 0-63.")
 @click.option("--limit", type=click.IntRange(min=0), help="Print at most so many lines.")
 @typed_reading_options

@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 
 import click
 
-from statelake.pipelines.api import LakeSnapshot, in_temporary_lake
+import statelake as sl
+from statelake.pipelines.api import LakeSnapshot
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -72,7 +73,7 @@ def export(
     with (
         nullcontext(source.stored(engine))
         if source.in_lake
-        else in_temporary_lake(source.savepoint, request.to, **vars(source.reading)) as opened,
+        else sl.in_temporary_lake(source.savepoint, request.to, **vars(source.reading)) as opened,
         progress_bar("exporting", quiet=as_json_, of_bytes=True) as progress,
     ):
         snapshot = LakeSnapshot(replace(opened.job, progress=progress), opened.record)

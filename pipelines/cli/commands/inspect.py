@@ -12,8 +12,10 @@ from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, plain, show
 from statelake.pipelines.cli.options import (
     refuse_problems,
+    request_options,
     typed_reading_options,
 )
+from statelake.pipelines.requests.reading import Describe
 from statelake.pipelines.requests.shared import TypedReading
 
 if TYPE_CHECKING:
@@ -22,31 +24,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("savepoint")
-@click.option(
-    "--parallelism", type=click.IntRange(min=1), help="Another parallelism, for comparison."
-)
-@click.option(
-    "--entries/--no-entries",
-    default=None,
-    help="Count entries, which reads all state; by default up to 2 GiB.",
-)
-@click.option("--schema", is_flag=True, help="List the columns of each state, field by field.")
-@click.option(
-    "--keys", is_flag=True, help="Name the heaviest key of each operator's heaviest key group."
-)
-@click.option(
-    "--types", is_flag=True, help="List the types of each state, and Flink's serializers."
-)
+@request_options(Describe)
 @typed_reading_options
 @plugins_option
 @json_option
 def inspect(
     savepoint: str,
-    parallelism: int | None,
-    entries: bool | None,
-    schema: bool,
-    keys: bool,
-    types: bool,
+    request: Describe,
     reading: TypedReading,
     as_json_: bool,
 ) -> None:
@@ -72,9 +56,7 @@ def inspect(
       statelake inspect s3://bucket/savepoints/sp-1 --json | jq '.operators[]."operator-uid"'
     """
     snapshot = open_snapshot(savepoint, partial=True, **vars(reading))
-    described = snapshot.describe(
-        parallelism=parallelism, entries=entries, schema=schema, keys=keys, types=types
-    )
+    described = snapshot.describe(**vars(request))
     operators = tuple(map(_with_plain_key, described.operators))
     show(replace(described, operators=operators), as_json_=as_json_)
     refuse_problems(described.problems)

@@ -19,26 +19,23 @@ from statelake.pipelines.cli.options import (
     lake_option,
     request_options,
     snapshot_named,
-    snapshot_option,
 )
-from statelake.pipelines.requests.changes import Migrate
+from statelake.pipelines.requests.changes import MigrateSnapshots
 
 
 @click.command()
 @lake_option
 @job_option
-@snapshot_option("--snapshot", "snapshot_ids", multiple=True, help="A snapshot to migrate.")
 @click.option("--all", "every", is_flag=True, help="All snapshots that were not migrated yet.")
-@request_options(Migrate)
+@request_options(MigrateSnapshots)
 @engine_option
 @plugins_option
 @json_option
 def migrate(
     lake: str,
     job: str,
-    snapshot_ids: tuple[str, ...],
     every: bool,
-    request: Migrate,
+    request: MigrateSnapshots,
     engine: str,
     as_json_: bool,
 ) -> None:
@@ -80,10 +77,10 @@ def migrate(
       statelake migrate --lake lake --job shop --snapshot monday --ttl kinds/name=on \\
           --last-access taken_at
     """
-    if bool(snapshot_ids) == every:
+    if bool(request.snapshots) == every:
         raise click.UsageError("give either --snapshot (once or more) or --all")
     opened = Lake(lake).job(job)
-    names = list(dict.fromkeys(snapshot_named(opened, name) for name in snapshot_ids))
+    names = list(dict.fromkeys(snapshot_named(opened, name) for name in request.snapshots))
     with progress_bar(
         f"migrating {' '.join(names)}".rstrip(), quiet=as_json_ or request.dry_run
     ) as progress:

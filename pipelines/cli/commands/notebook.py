@@ -10,30 +10,19 @@ from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
     configured_option,
     lake_is_meant,
-    reading_options,
+    request_options,
     say_meant,
 )
-from statelake.pipelines.requests.shared import Reading
+from statelake.pipelines.requests.reading import Notebook
 
 
 @click.command()
 @click.argument("location", default=".", metavar="[LAKE|DIR|SNAPSHOT]")
-@click.option("--to", "target", required=True, metavar="FILE.py", help="The file to write.")
 @configured_option("job", "The job of a lake that is chosen at first.")
-@click.option("--snapshot", default="", help="The snapshot that is chosen at first.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-@reading_options
+@request_options(Notebook)
 @plugins_option
 @json_option
-def notebook(
-    location: str,
-    target: str,
-    job: str | None,
-    snapshot: str,
-    overwrite: bool,
-    reading: Reading,
-    as_json_: bool,
-) -> None:
+def notebook(location: str, job: str | None, request: Notebook, as_json_: bool) -> None:
     """Write a notebook that opens a lake, a directory of snapshots or one snapshot.
 
     It is a Python file for marimo (`pip install marimo`; `marimo edit FILE.py`): what there is,
@@ -46,8 +35,6 @@ def notebook(
     """
     if not lake_is_meant():  # a configured job alone changes nothing
         job = None
-    done = sl.notebook(
-        location, target, job=job or "", snapshot=snapshot, overwrite=overwrite, **vars(reading)
-    )
-    say_meant(snapshot, done.snapshot)
-    show(done, as_json_=as_json_, marked=target)
+    done = sl.notebook(**vars(request) | {"location": location, "job": job or ""})
+    say_meant(request.snapshot, done.snapshot)
+    show(done, as_json_=as_json_, marked=done.path)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from statelake.pipelines.cli.help import more
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.serializers.framework.plugins import (
     ENVIRONMENT,
@@ -87,4 +88,4 @@ _kryo = click.option(
 
 def plugins_option(command: _Command) -> _Command:
     """Give a command both options."""
-    return _plugins(_kryo(command))
+    return more(_plugins)(more(_kryo)(command))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 import statelake as sl
@@ -12,26 +14,17 @@ from statelake.pipelines.cli.options import (
     answer,
     planned_source_options,
     refuse_problems,
+    request_options,
 )
+from statelake.pipelines.requests.reading import Page
 
 
 @click.command()
 @planned_source_options
-@click.option("--to", "target", required=True, metavar="FILE", help="The file to write.")
-@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-@click.option("--check", is_flag=True, help="Look for faults, as `check integrity` does.")
-@click.option("--limit", default=5, show_default=True, type=click.IntRange(0, 100),
-              help="The number of heaviest keys of each state; 0 is faster.")  # fmt: skip
+@request_options(Page)
 @plugins_option
 @json_option
-def report(
-    source: NamedSnapshot,
-    target: str,
-    overwrite: bool,
-    check: bool,
-    limit: int,
-    as_json_: bool,
-) -> None:
+def report(source: NamedSnapshot, request: Page, as_json_: bool) -> None:
     """Write a page of HTML that shows a snapshot.
 
     The page shows operators, states and their types, sizes, a chart of key groups, the load of each
@@ -50,13 +43,10 @@ def report(
     """
     with progress_bar("reading", quiet=as_json_) as progress:
         if source.in_lake:
-            stored = source.stored(progress=progress)
-            done = stored.report(target, overwrite=overwrite, check=check, limit=limit)
+            done = source.stored(progress=progress).report(**vars(request))
         else:
-            done = sl.report(
-                source.savepoint, target, overwrite=overwrite, check=check, limit=limit,
-                progress=progress, **vars(source.reading),
-            )  # fmt: skip
-    show(done, as_json_=as_json_, marked=target)
+            words = vars(request) | vars(source.reading)
+            done = sl.report(source.savepoint, **words, progress=progress)
+    show(done, as_json_=as_json_, marked=os.fspath(request.to))
     refuse_problems(done.problems)
     answer(yes=not done.faults)

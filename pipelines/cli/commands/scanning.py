@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 import click
 from click.core import ParameterSource
 
-from statelake.pipelines import api
-from statelake.pipelines.cli.commands.flink.connecting import connected, path_map_option
+import statelake as sl
+from statelake.pipelines.cli.commands.flink.connecting import connected
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
-from statelake.pipelines.cli.commands.times import Duration, Since
-from statelake.pipelines.cli.options import answer, configured_option, request_options
+from statelake.pipelines.cli.commands.times import parse_since
+from statelake.pipelines.cli.options import Parsed, answer, configured_option, request_options
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.find.path_map import PathMap
+from statelake.pipelines.live.requests import FindOrphans
 from statelake.pipelines.requests.find import Copying, FindSnapshots
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.printable import printable
@@ -52,7 +52,7 @@ def scan(
     if print_path and as_json_:
         raise click.UsageError("--print-path prints paths alone, --json all: give one of them")
     with progress_bar("scanning", quiet=as_json_ or print_path) as progress:
-        found = api.scan(**vars(request) | {"directory": directory, "progress": progress})
+        found = sl.scan(**vars(request) | {"directory": directory, "progress": progress})
     if print_path:
         paths = PathMap.parse(request.path_map)
         for each in found.skipped:
@@ -75,7 +75,10 @@ def scan(
 @click.argument("dest")
 @click.option("--all", "every", is_flag=True, help="SNAPSHOT is the directory of a job's chk-N.")
 @click.option(
-    "--since", type=Since(), metavar="ID|TIME", help="With --all only checkpoints from there on."
+    "--since",
+    type=Parsed("id or time", parse_since),
+    metavar="ID|TIME",
+    help="With --all only checkpoints from there on.",
 )
 @request_options(Copying)
 @json_option
@@ -108,9 +111,9 @@ def copy(
         raise click.UsageError("--since is for a job's checkpoints: give --all, too")
     with progress_bar("copying", quiet=as_json_, of_bytes=True) as progress:
         done = (
-            api.copy_checkpoints(snapshot, dest, since=since, progress=progress, **vars(request))
+            sl.copy_checkpoints(snapshot, dest, since=since, progress=progress, **vars(request))
             if every
-            else api.copy_snapshot(snapshot, dest, progress=progress, **vars(request))
+            else sl.copy_snapshot(snapshot, dest, progress=progress, **vars(request))
         )
     show(done, as_json_=as_json_)
 
@@ -118,19 +121,13 @@ def copy(
 @click.command()
 @click.argument("directory")
 @configured_option("flink", "The REST API of the cluster whose jobs write there.")
-@click.option("--no-cluster", is_flag=True, help="Ask no cluster: --older-than says what is old.")
-@click.option("--older-than", type=Duration(), help="Only files of that age; by default 7d.")
-@path_map_option
-@click.option("--delete", is_flag=True, help="Delete the files, with --yes.")
+@request_options(FindOrphans)
 @click.option("--yes", is_flag=True, help="Execute the plan, which is otherwise only shown.")
 @json_option
 def orphans(
     directory: str,
     flink: str | None,
-    no_cluster: bool,
-    older_than: timedelta | None,
-    path_map: tuple[str, ...],
-    delete: bool,
+    request: FindOrphans,
     yes: bool,
     as_json_: bool,
 ) -> None:
@@ -154,12 +151,12 @@ def orphans(
       statelake orphans /checkpoints --no-cluster --older-than 30d --json
     """
     source = click.get_current_context().get_parameter_source("flink")
-    if no_cluster and source is ParameterSource.COMMANDLINE:
+    if request.no_cluster and source is ParameterSource.COMMANDLINE:
         raise click.UsageError("--no-cluster asks none, --flink that one: give one of them")
-    delete = delete and yes
-    words: dict[str, Any] = {"older_than": older_than, "path_map": path_map, "delete": delete}
-    if no_cluster or not flink:
-        found = api.orphans(directory, no_cluster=no_cluster, **words)
+    delete = request.delete and yes
+    words = vars(request) | {"directory": directory, "delete": delete}
+    if request.no_cluster or not flink:
+        found = sl.orphans(**words)
     else:
         if delete and source is ParameterSource.DEFAULT_MAP and not is_trusted(flink):
             raise DeclarationError(
@@ -167,7 +164,7 @@ def orphans(
                 remedy="name it with --flink or STATELAKE_FLINK",
             )
         with connected(flink) as cluster:
-            found = api.orphans(directory, cluster, **words)
+            found = sl.orphans(**words | {"cluster": cluster, "no_cluster": False})
     show(found, as_json_=as_json_)
     if not delete and found.files and not as_json_:
         tell("nothing was deleted: --delete --yes deletes them")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -12,16 +11,18 @@ import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show
 from statelake.pipelines.cli.options import (
-    FLINK_OF_SQL,
     FLINK_TIMEOUT,
     NamedSnapshot,
     answer,
     engine_option,
     gathered,
+    option_of,
     request_options,
     source_options,
 )
 from statelake.pipelines.requests.changes import Accepting, GoingOn, Matching
+from statelake.pipelines.requests.request import options_of
+from statelake.pipelines.sql_jobs.requests import NamedPlans
 from statelake.state_core.errors import EncodeError
 
 if TYPE_CHECKING:
@@ -31,48 +32,20 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _plans(
-    old_plan: str | None,
-    old_sql: str | None,
-    new_plan: str | None,
-    new_sql: str | None,
-    keep_plan: str | None,
-    old_flink: str | None,
-    flink_home: str | None,
-    flink_version: str,
-    classpath: tuple[str, ...],
-) -> SqlPlans:
+def _plans(**named: Any) -> SqlPlans:
     from statelake.pipelines.sql_jobs.sql_scripts import SqlPlans  # noqa: PLC0415 - not for --help
 
     try:
-        return SqlPlans.named(
-            old_plan=old_plan, old_sql=old_sql, new_plan=new_plan, new_sql=new_sql,
-            keep_plan=keep_plan, old_flink=old_flink, flink_home=flink_home,
-            flink_version=flink_version, classpath=classpath,
-        )  # fmt: skip
+        return SqlPlans.named(NamedPlans(**named))
     except EncodeError as error:
         raise click.UsageError(str(error)) from error
 
 
-@wraps(_plans)
 def _plans_or_none(**named: Any) -> SqlPlans | None:
     return _plans(**named) if any(named.values()) else None
 
 
-_PLANS = (
-    click.option("--old-plan", metavar="FILE",
-                 help="The compiled plan of the job that took the savepoint."),
-    click.option("--old-sql", metavar="FILE",
-                 help="Instead, that job's SQL script, which real Flink compiles here."),
-    click.option("--new-plan", metavar="FILE",
-                 help="The compiled plan of the new job."),
-    click.option("--new-sql", metavar="FILE", help="Instead, that job's SQL script."),
-    click.option("--keep-plan", metavar="FILE",
-                 help="Keep the plan of --new-sql here: it is what the new job is to run."),
-    *FLINK_OF_SQL,
-    click.option("--old-flink", metavar="VERSION_OR_HOME",
-                 help="The Flink that compiles --old-sql, if it is another."),
-)  # fmt: skip
+_PLANS = tuple(option_of(NamedPlans, each.name) for each in options_of(NamedPlans))
 
 
 def plan_options(command: Command) -> Command:

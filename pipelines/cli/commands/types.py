@@ -10,15 +10,13 @@ import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
-    FLINK_OF_SQL,
     FLINK_TIMEOUT,
-    FlinkOfSql,
     NamedSnapshot,
-    flink_of_sql,
-    gathered,
     refuse_problems,
+    request_options,
     source_or_sql_options,
 )
+from statelake.pipelines.sql_jobs.requests import FlinkOfSql
 
 JAR = ".jar"
 FILES = (".yaml", ".yml", ".json", ".py")
@@ -31,7 +29,8 @@ FILES = (".yaml", ".yml", ".json", ".py")
 @click.option("--to", "target", metavar="DIRECTORY",
               help="Of --sql: keep the savepoint, which sql-upgrade takes as --like.")  # fmt: skip
 @click.option("--no-uids", is_flag=True, help="The SQL job runs without a compiled plan.")
-@gathered("flink", flink_of_sql, *FLINK_OF_SQL, FLINK_TIMEOUT)
+@request_options(FlinkOfSql, "flink")
+@FLINK_TIMEOUT
 @click.option("--entry-class", default="", help="The class with `main`; by default the JAR's.")
 @click.option("--arg", "arguments", multiple=True, help="An argument of the program.")
 @plugins_option
@@ -43,6 +42,7 @@ def types(
     target: str | None,
     no_uids: bool,
     flink: FlinkOfSql,
+    timeout: float,
     entry_class: str,
     arguments: tuple[str, ...],
     as_json_: bool,
@@ -78,23 +78,27 @@ def types(
     is_jar, is_file = source.savepoint.endswith(JAR), source.savepoint.endswith(FILES)
     if is_file and (diff is None or operators):
         raise click.UsageError("a file of types is for --diff, and has no --operator")
-    if source.sql is None and (target is not None or no_uids or flink["flink_version"]):
+    if source.sql is None and (target is not None or no_uids or flink.flink_version):
         raise click.UsageError("--to, --no-uids and --flink-version are for --sql")
+    if flink.flink_home is not None and flink.flink_version:
+        raise click.UsageError("--flink-home has its version: give one of both")
     if not is_jar and (entry_class or arguments):
         raise click.UsageError("--entry-class and --arg are for a JAR")
     new: Any = source.savepoint
     if source.sql is not None:
-        new = sl.sql_types(source.sql, target, no_uids=no_uids, operator=operators, **flink)
+        new = sl.sql_types(
+            source.sql, target, no_uids=no_uids, operator=operators, timeout=timeout, **vars(flink)
+        )
     elif is_jar:
-        if flink["flink_home"] is None:
+        if flink.flink_home is None:
             raise click.UsageError("a JAR is started in a Flink: name its directory, --flink-home")
-        if flink["classpath"]:
+        if flink.classpath:
             raise click.UsageError("a JAR has its classes: --classpath is for --sql")
         new = sl.job_types(
-            source.savepoint, flink["flink_home"], entry_class=entry_class, arguments=arguments,
-            operator=operators, timeout=flink["timeout"],
+            source.savepoint, flink.flink_home, entry_class=entry_class, arguments=arguments,
+            operator=operators, timeout=timeout,
         )  # fmt: skip
-    elif flink["flink_home"] is not None or flink["classpath"]:
+    elif flink.flink_home is not None or flink.classpath:
         raise click.UsageError("--flink-home and --classpath are for a JAR, or --sql")
     elif not is_file:
         opened = source.stored() if source.in_lake else source.open(partial=diff is None)

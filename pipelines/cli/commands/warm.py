@@ -6,7 +6,7 @@ import time
 
 import click
 
-from statelake.pipelines import api
+import statelake as sl
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, progress_bar
 
 
@@ -25,7 +25,7 @@ def warm(as_json_: bool) -> None:
     """
     began = time.monotonic()
     with progress_bar("compiling", quiet=as_json_) as progress:
-        kernels = api.warm(progress)
+        kernels = sl.warm(progress)
     seconds = time.monotonic() - began
     if as_json_:
         as_json({"kernels": kernels, "seconds": round(seconds, 3)})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,15 +27,14 @@ from statelake.pipelines.lake.tables.records import (
 )
 from statelake.pipelines.lake.tables.table_rows import TableRows, table_rows
 from statelake.pipelines.lake.verify.operator_diffing import diff_operator_state, first_rows
+from statelake.pipelines.requests.reading import Comparison
 from statelake.pipelines.shown import bytes_text, json_text, plain, typed_row
-from statelake.state_core.errors import DeclarationError, NotFoundError
+from statelake.state_core.errors import NotFoundError
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.model.handles import KeyGroupRange
 from statelake.state_core.printable import Printed, Table, change_text
 
-EXAMPLES = 3
-SortBy = Literal["operator", "bytes"]
-
+USUAL = Comparison()
 _Held: TypeAlias = tuple[OperatorRecord, AnyState]
 
 
@@ -141,9 +140,8 @@ def diff_snapshots(
     job: str,
     earlier: str,
     later: str,
+    request: Comparison = USUAL,
     *,
-    examples: int = EXAMPLES,
-    sort: SortBy = "operator",
     engine: Engine | str = "auto",
     progress: Progress | None = None,
 ) -> Differences:
@@ -154,19 +152,15 @@ def diff_snapshots(
         job: The job.
         earlier: The earlier snapshot.
         later: The later one.
-        examples: How many rows of each kind of difference are shown.
-        sort: `operator`, as the snapshots have them, or `bytes`: those that grew most first.
+        request: How differences are shown.
         engine: Where files are compared.
         progress: Called with (done, total).
 
     Raises:
-        DeclarationError: It can't be sorted by that.
         NotFoundError: There is no such snapshot, or it was dropped meanwhile.
         ConflictError: Erasures changed a snapshot in every attempt.
     """
-    if sort not in get_args(SortBy):
-        raise DeclarationError(f"states are sorted by {' or '.join(get_args(SortBy))}, not {sort}")
-    work = _Diff(lake, examples, choose_engine(engine), progress)
+    work = _Diff(lake, request.examples, choose_engine(engine), progress)
 
     def differences(*records: SnapshotRecord) -> list[StateDifference]:
         work.unread.clear()  # of another attempt
@@ -179,7 +173,7 @@ def diff_snapshots(
 
     reading = SnapshotReading(lake, *lake.together([(job, earlier), (job, later)]))
     states = reading.whole(differences)
-    if sort == "bytes":
+    if request.sort == "bytes":
         states.sort(key=lambda each: (-each.bytes_change, each.operator, each.state))
     return Differences(earlier, later, states, work.unread)
 

@@ -57,27 +57,35 @@ def examples(text: str) -> list[list[str]]:
 def test_all_commands_are_there() -> None:
     """Those that were promised, by what they are for."""
     assert {title: list(group) for title, group in GROUPS.items()} == {
+        "Most used": [
+            "inspect", "scan", "import", "snapshots", "sql", "get", "find", "diff", "growth",
+            "check", "export", "ui",
+        ],
         "Look": [
-            "inspect", "scan", "types", "dump", "get", "find", "expired", "top", "offsets",
-            "channels", "growth",
-            "report", "notebook", "ui", "mcp",
+            "types", "dump", "expired", "top", "offsets", "channels", "report", "notebook", "mcp",
         ],
-        "Archive": [
-            "import", "snapshots", "sql", "shell", "history", "diff", "hold", "release", "retain",
-            "drop", "lake",
-        ],
+        "Archive": ["shell", "history", "hold", "release", "retain", "drop", "lake"],
         "Change": [
             "edit", "migrate", "upgrade", "sql-upgrade", "commit", "erase", "audit", "compress",
             "bootstrap",
         ],
-        "Check": ["check", "plan-rescale"],
-        "Deploy": ["export", "copy", "flink", "orphans"],
+        "Deploy": ["plan-rescale", "copy", "flink", "orphans"],
         "Run": ["run", "checkpoints", "spark", "warm", "demo"],
     }  # fmt: skip
-    listed = run("--help").out.partition("Look:")[2]
+    listed = run("--help").out.partition("Most used:")[2]
     titles = {f"{title}:" for title in GROUPS}
-    names = [line.split()[0] for line in listed.splitlines() if line.strip()]
-    assert [name for name in names if name not in titles] == list(COMMANDS)
+    lines = [line for line in listed.splitlines() if line.strip() and line not in titles]
+    assert [line.split()[0] for line in lines] == list(COMMANDS)
+
+
+def test_help_lists_what_is_usual_first() -> None:
+    """What most do without is below, and what must be given never is."""
+    usual, _, others = run("export", "--help").out.partition("More options:")
+    assert "--parallelism" in usual
+    assert "--to" in usual
+    assert "--engine" in others
+    assert "--uid" in others
+    assert "More options:" not in run("hold", "--help").out
 
 
 def test_a_command_that_is_not_there_names_the_one_like_it() -> None:

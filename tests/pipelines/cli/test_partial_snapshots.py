@@ -18,7 +18,8 @@ import pytest
 import statelake as sl
 from statelake.pipelines.orchestration.metadata import savepoint_metadata
 from statelake.pipelines.ui import pages
-from statelake.pipelines.ui.views import Name, Options, Source
+from statelake.pipelines.ui.options import Options
+from statelake.pipelines.ui.views import Name, Source
 from statelake.state_core.errors import CorruptSnapshotError, UnreachableFileError
 from statelake.state_core.files.filesystem import ConfinedDirectory
 from statelake.state_core.formats import expiring

@@ -11,7 +11,6 @@ import click
 import pytest
 
 import statelake as sl
-from statelake.pipelines import api
 from statelake.pipelines.api import Erasure, LiveRescale, SnapshotEditor
 from statelake.pipelines.cli.main import COMMANDS
 from statelake.pipelines.requests.request import options_of
@@ -45,7 +44,6 @@ SCRIPTS = {
     "no_old_uids": "given as `no_uids`",
 }
 FLINK_OF_SCRIPTS = dict.fromkeys(("flink_home", "flink_version", "classpath"), "`SqlScript` has it")
-SCRIPT = {"sql": "--old-sql, --new-sql"}
 LOG = sl.Checkpoints.__init__
 PROGRAM = dict.fromkeys(
     ("jar", "jar_id", "entry_class", "arg", "allow_non_restored_state"), "`JarRun` has it"
@@ -88,14 +86,12 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {"old": "--diff", "new": "the SAVEPOINT", "jar": "the same", "arguments": "--arg"},
     ),
     "report": (
-        (sl.LakeSnapshot.report, sl.report),
-        {},
-        {"progress": "a savepoint has no `Job`"},
+        (sl.LakeSnapshot.report, sl.report), {}, {},
     ),
     "notebook": ((sl.notebook,), {}, {}),
     "scan": ((sl.scan,), {"print_path": "how it is printed"}, {}),
     "orphans": (
-        (sl.orphans,), {"flink": "given as `cluster`"}, {"cluster": "--flink"},
+        (sl.orphans,), {"flink": "given as `cluster`"}, {},
     ),
     "copy": (
         (sl.copy_snapshot, sl.copy_checkpoints),
@@ -134,7 +130,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         (sl.LakeSnapshot.edit, SnapshotEditor, SnapshotEditor.merge,
          SnapshotEditor.offsets_from_timestamp, SnapshotEditor.save),
         {"parent": "the object is it"},
-        NAME | {"save": "makes the snapshot", "time": "of --offsets-from-timestamp"},
+        {"save": "makes the snapshot", "time": "of --offsets-from-timestamp"},
     ),
     "migrate": (
         (sl.LakeSnapshot, sl.Job.migrate, sl.LakeSnapshot.migrate),
@@ -145,12 +141,12 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         (sl.LakeSnapshot.upgrade, sl.upgrade), {"all": "each is upgraded by itself"}, {},
     ),
     "sql-upgrade": (
-        (sl.LakeSnapshot.sql_upgrade, sl.sql_upgrade, sl.compile_sql), SCRIPTS, SCRIPT,
+        (sl.LakeSnapshot.sql_upgrade, sl.sql_upgrade, sl.compile_sql), SCRIPTS, {},
     ),
     "check sql": (
         (sl.LakeSnapshot.check_sql, sl.check_sql, sl.compile_sql),
         SCRIPTS,
-        SCRIPT | {"to": "--keep-plan"},
+        {},
     ),
     "check compatibility": ((sl.LakeSnapshot.check_compatibility,), {}, {}),
     "check legality": (
@@ -159,19 +155,18 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
     "check integrity": (
         (sl.LakeSnapshot.check_integrity, sl.check_integrity, sl.salvage),
         {"salvage": "given as `to`"},
-        PROGRESS | {"to": "--salvage"},
+        PROGRESS | {"to": "--salvage", "threads": "as many as the machine has cores"},
     ),
     "erase": (
         (sl.Lake.erase, Erasure.execute),
         {"secret_file": "given as `secret`", "all": "given as `whole`"},
-        PROGRESS | {"secret": "what is in --secret-file", "whole": "--all"},
+        {"secret": "what is in --secret-file", "whole": "--all"},
     ),
     "audit erase": (
         (sl.Lake.erase, Erasure.audit),
         {"secret_file": "given as `secret`"},
         {"secret": "what is in --secret-file"}
-        | dict.fromkeys(("jobs", "snapshots", "carried", "blobs", "changelogs"), "what was erased")
-        | PROGRESS,
+        | dict.fromkeys(("jobs", "snapshots", "carried", "blobs", "changelogs"), "what was erased"),
     ),
     "audit records": ((sl.Lake.audit_records,), {}, {}),
     "lake check": ((sl.Lake.check,), {}, PROGRESS),
@@ -182,7 +177,7 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {"compress": "an old word for --compression snappy"},
         {},
     ),
-    "compress": ((sl.compress,), {}, PROGRESS),
+    "compress": ((sl.compress,), {}, {}),
     "run": ((sl.Lake.run,), {"runnable": "given as `job`"}, {}),
     "warm": ((sl.warm,), {}, PROGRESS),
     "checkpoints list": ((LOG, sl.Checkpoints.list), {}, {}),
@@ -263,10 +258,8 @@ def given_to(methods: tuple[Callable[..., Any] | type, ...]) -> set[str]:
     """The fields of methods' requests that no words say."""
     names = set()
     for method in methods:
-        own = getattr(getattr(method, "__wrapped__", None), "__annotations__", {})
-        if "request" in own:  # whose fields it takes
-            request = getattr(api, own["request"])
-            names |= {each.name for each in options_of(request) if each.given}
+        if hasattr(method, "request"):  # whose fields it takes
+            names |= {each.name for each in options_of(method.request) if each.given}
     return names
 
 

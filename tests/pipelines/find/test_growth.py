@@ -328,7 +328,7 @@ def test_words_that_make_no_sense(tmp_path: Path) -> None:
     """A forecast of no number of days; snapshots in the wrong order, which is told."""
     job = history(tmp_path, lambda week: value("cart", range(100 + 100 * week)), 3)
     for ahead in (float("nan"), float("inf"), -1):
-        with pytest.raises(DeclarationError, match="a forecast of"):
+        with pytest.raises(DeclarationError, match=r"a forecast of nan|--ahead is"):
             job.growth(ahead=ahead)
     with pytest.raises(DeclarationError, match="week2 was taken after week0"):
         job.growth("week2", "week0")

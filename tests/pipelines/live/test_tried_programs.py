@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from statelake.pipelines.api import drill
-from statelake.pipelines.live.canary import DrillResult
+from statelake.pipelines.live.canary import DrillResult, drill
 from statelake.pipelines.live.cluster import FlinkCluster
 from statelake.pipelines.live.connection import ConnectionSettings
 from statelake.pipelines.live.jars import JarRun

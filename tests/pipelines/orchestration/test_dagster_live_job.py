@@ -14,7 +14,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from statelake.pipelines.api import drill as rehearse
+from statelake.pipelines.live.canary import drill as rehearse
 from statelake.pipelines.live.cluster import FlinkCluster
 from statelake.pipelines.live.jars import JarRun
 from statelake.pipelines.orchestration.component import StateLake

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page
 from statelake.pipelines.report.contents import Report
 from statelake.pipelines.report.gathering import savepoint_report
 from statelake.pipelines.report.page import page_of
+from statelake.pipelines.requests.reading import SavepointPage
 from statelake.state_core.formats.description import OperatorDescription, StateDescription
 from statelake.state_core.model.redistribution import plan_key_groups
 from statelake.state_core.printable import bytes_text, printable
@@ -25,6 +26,11 @@ pytestmark = pytest.mark.browser
 Rows = list[list[str]]
 
 
+def reported(savepoint: str, limit: int, *, check: bool = False) -> Report:
+    """The report of a savepoint."""
+    return savepoint_report(SavepointPage(savepoint, "page.html", limit=limit, check=check))
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One for all tests of this module."""
@@ -35,7 +41,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def report() -> Report:
     """That of the demo's savepoint."""
-    return savepoint_report(str(DEMO / "monday"), 5, check=True)
+    return reported(str(DEMO / "monday"), 5, check=True)
 
 
 def written(path: Path, report: Report) -> Path:
@@ -192,7 +198,9 @@ def test_many_key_groups_and_numbers_between_two(browser: Browser, tmp_path: Pat
 @pytest.mark.full
 def test_a_hostile_snapshot_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     """Its names are read as they are, no script of theirs runs, and nothing is asked for."""
-    gathered = savepoint_report(str(hostile_savepoint(tmp_path / "sp")), 20, check=True)
+    gathered = savepoint_report(
+        SavepointPage(str(hostile_savepoint(tmp_path / "sp")), "page.html", limit=20, check=True)
+    )
     path = written(tmp_path / "report.html", gathered)
     with opened(browser, path) as seen:
         headlines = seen.page.locator("h2[id]").all_text_contents()

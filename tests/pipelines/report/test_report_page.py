@@ -35,6 +35,7 @@ from statelake.pipelines.report.contents import (
 from statelake.pipelines.report.gathering import savepoint_report
 from statelake.pipelines.report.markup import content_policy, data_text, tag, text
 from statelake.pipelines.report.page import page_of
+from statelake.pipelines.requests.reading import SavepointPage
 from statelake.pipelines.shown import json_text
 from statelake.state_core.formats.description import (
     OperatorDescription,
@@ -71,6 +72,11 @@ class Read(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Keep text."""
         self.texts.append(data)
+
+
+def reported(savepoint: str, limit: int, *, check: bool = False) -> Report:
+    """The report of a savepoint."""
+    return savepoint_report(SavepointPage(savepoint, "page.html", limit=limit, check=check))
 
 
 def operator(label: str, states: int = 1, keys: int = 0, groups: int = 128) -> OperatorDescription:
@@ -144,7 +150,13 @@ def test_long_text_is_cut() -> None:
 
 def test_a_hostile_snapshot_is_text(tmp_path: Path) -> None:
     """Its names and keys are shown, and make no tag, no attribute and no identifier of theirs."""
-    made = page_of(savepoint_report(str(hostile_savepoint(tmp_path / "sp")), 20, check=True))
+    made = page_of(
+        savepoint_report(
+            SavepointPage(
+                str(hostile_savepoint(tmp_path / "sp")), "page.html", limit=20, check=True
+            )
+        )
+    )
     read = Read(made)
     assert {name for name, _ in read.tags} <= OURS | {"title"}
     named = {key for _, attributes in read.tags for key in attributes}
@@ -185,7 +197,7 @@ def test_nothing_that_is_told_is_markup(hostile: str) -> None:
 
 def test_nothing_is_loaded_from_anywhere() -> None:
     """There is no address in the page, and its policy lets nothing run but its own two parts."""
-    made = page_of(savepoint_report(str(DEMO / "monday"), 5, check=True))
+    made = page_of(reported(str(DEMO / "monday"), 5, check=True))
     assert "://" not in made
     assert "url(" not in made
     assert "@import" not in made
@@ -203,13 +215,13 @@ def test_nothing_is_loaded_from_anywhere() -> None:
 
 def test_the_same_snapshot_makes_the_same_page() -> None:
     """To the byte: reports can be compared."""
-    first, second = (page_of(savepoint_report(str(DEMO / "monday"), 5)) for _ in range(2))
+    first, second = (page_of(reported(str(DEMO / "monday"), 5)) for _ in range(2))
     assert first == second
 
 
 def test_states_types_sizes_and_keys_are_there() -> None:
     """What `inspect` and `top` say of the demo's savepoint."""
-    read = Read(page_of(savepoint_report(str(DEMO / "monday"), 2)))
+    read = Read(page_of(reported(str(DEMO / "monday"), 2)))
     said = "|".join(read.texts)
     assert "kinds|kinds|2|128|45.4 KiB|" in said
     assert "scores|map|VoidNamespace|String → Double|double|180|3.7 KiB" in said
@@ -224,7 +236,7 @@ def test_states_types_sizes_and_keys_are_there() -> None:
 @pytest.mark.parametrize("case", golden_cases(), ids=lambda case: case.name)
 def test_every_golden_snapshot_has_a_page(case: GoldenCase) -> None:
     """Whatever its states and keys are: each has a row, and each key group its bytes in a bar."""
-    gathered = savepoint_report(str(case.snapshot), 3)
+    gathered = reported(str(case.snapshot), 3)
     read = Read(page_of(gathered))
     assert {name for name, _ in read.tags} <= OURS
     for shown in gathered.operators:
@@ -237,7 +249,7 @@ def test_every_golden_snapshot_has_a_page(case: GoldenCase) -> None:
 
 def test_every_table_can_be_read_aloud() -> None:
     """A caption, columns and rows with a scope, one first headline, none left out, no id twice."""
-    made = page_of(savepoint_report(str(DEMO / "monday"), 5, check=True))
+    made = page_of(reported(str(DEMO / "monday"), 5, check=True))
     tags = Read(made).tags
     names = [name for name, _ in tags]
     assert names.count("table") == names.count("caption") > 3

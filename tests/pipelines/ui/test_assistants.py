@@ -23,8 +23,9 @@ from starlette.testclient import TestClient
 import statelake as sl
 from statelake.pipelines.ui.assistants import Tools
 from statelake.pipelines.ui.audit import Audit
+from statelake.pipelines.ui.options import Options
 from statelake.pipelines.ui.server import Site
-from statelake.pipelines.ui.views import Name, Options, Source
+from statelake.pipelines.ui.views import Name, Source
 from statelake.state_core.errors import CorruptSnapshotError, EncodeError, LakeError, StateError
 from tests.support.command import run
 from tests.support.lakes import DEMO, FLINK, demo_lake, files_of

@@ -32,9 +32,10 @@ import statelake as sl
 from statelake.pipelines.lake.share.mask_file import read_mask
 from statelake.pipelines.ui import audit
 from statelake.pipelines.ui.guard import Guard
+from statelake.pipelines.ui.options import Options
 from statelake.pipelines.ui.pages import script, top
 from statelake.pipelines.ui.server import Audit, Site
-from statelake.pipelines.ui.views import PAGE_ROWS, Name, Options, Source
+from statelake.pipelines.ui.views import PAGE_ROWS, Name, Source
 from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.formats.key_weights import HeavyKey
 from statelake.state_core.model.snapshot import StateKind

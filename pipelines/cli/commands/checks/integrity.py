@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+import statelake as sl
 from statelake import open_snapshot
-from statelake.pipelines import api
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -81,10 +81,10 @@ def integrity(
     if savepoint:
         with progress_bar("salvaging" if salvage else "checking", quiet=as_json_) as progress:
             if salvage:
-                salvaged = api.salvage(savepoint, salvage, **vars(reading), progress=progress)
+                salvaged = sl.salvage(savepoint, salvage, **vars(reading), progress=progress)
                 report = salvaged.integrity
             else:
-                report = api.check_integrity(savepoint, **vars(reading), progress=progress)
+                report = sl.check_integrity(savepoint, **vars(reading), progress=progress)
         content = report.to_json()
         faults = len(report.faults)
         if not as_json_:
@@ -94,7 +94,7 @@ def integrity(
             if not as_json_:
                 show(salvaged, marked=salvaged.path or "")
     if lake and job and snapshot_id:
-        opened = api.Lake(lake)
+        opened = sl.Lake(lake)
         snapshot_id = snapshot_named(opened.job(job), snapshot_id)
         source = open_snapshot(savepoint, **vars(reading)) if savepoint and not faults else None
         with progress_bar("reading", quiet=as_json_) as progress:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from statelake.pipelines import api
+import statelake as sl
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, show
 from statelake.pipelines.cli.options import (
@@ -59,11 +59,11 @@ def legality(
         # as `python -m` does: modules of the working directory can be imported
         sys.path.insert(0, str(Path.cwd()))
     if lake and job and snapshot_id:
-        opened = api.Lake(lake).job(job)
+        opened = sl.Lake(lake).job(job)
         snapshot = opened[snapshot_named(opened, snapshot_id)]
         check = partial(snapshot.check_legality, declared)
     else:
-        check = partial(api.check_legality, declared, savepoint)
+        check = partial(sl.check_legality, declared, savepoint)
     findings = check(allow_non_restored_state=allow_non_restored_state)
     show(findings, as_json_=as_json_)
     answer(yes=not findings.faults)

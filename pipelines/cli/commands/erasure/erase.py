@@ -11,8 +11,9 @@ import click
 from statelake.pipelines.api import Lake
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import json_option, progress_bar, show, tell
-from statelake.pipelines.cli.options import answer, gathered, lake_option, snapshot_option
+from statelake.pipelines.cli.options import answer, gathered, lake_option, request_options
 from statelake.pipelines.keys import KEY_LINES, lines_of
+from statelake.pipelines.requests.erase import EraseFromLake
 from statelake.state_core.printable import public_location
 
 SECRET = "STATELAKE_ERASE_SECRET"  # noqa: S105 - the name of a variable
@@ -71,24 +72,9 @@ asked_options = gathered(
 
 @click.command("erase")
 @lake_option
-@click.option("--job", "jobs", multiple=True, help="Only this job's snapshots; by default all.")
 @asked_options
 @click.option("--request", help="Its id in the records; by default a new one.")
-@click.option(
-    "--carried",
-    type=click.Choice(["drop", "keep"]),
-    default=None,
-    help="What to do with raw, channel, coordinator and master state, and with keyed state kept as"
-    " bytes, which can't be searched.",
-)
-@snapshot_option(
-    "--snapshot",
-    "snapshots",
-    multiple=True,
-    help="Only from this one, by its whole id; by default from all.",
-)
-@click.option("--blobs", multiple=True, help="A blob store of `statelake run`, erased from too.")
-@click.option("--changelogs", multiple=True, help="A directory of changelogs, erased from too.")
+@request_options(EraseFromLake, "erased")
 @click.option("--all", "whole", is_flag=True, help="A predicate may be true of every row.")
 @click.option(
     "--by", "requested_by", default="", help="Who asks for it; by default this process's user."
@@ -97,13 +83,9 @@ asked_options = gathered(
 @json_option
 def erase_command(
     lake: str,
-    jobs: tuple[str, ...],
     asked: Asked,
     request: str | None,
-    carried: str | None,
-    snapshots: tuple[str, ...],
-    blobs: tuple[str, ...],
-    changelogs: tuple[str, ...],
+    erased: EraseFromLake,
     whole: bool,
     requested_by: str,
     yes: bool,
@@ -129,10 +111,8 @@ def erase_command(
     """
     request = request or f"erasure-{uuid.uuid4().hex[:8]}"
     with progress_bar("erasing" if yes else "looking", quiet=as_json_) as progress:
-        erasure = Lake(lake).erase(
-            request, keys=asked.keys, where=asked.predicates, jobs=jobs, snapshots=snapshots,
-            carried=carried or "", blobs=blobs, changelogs=changelogs, progress=progress,
-        )  # fmt: skip
+        words = {"keys": asked.keys, "where": asked.predicates, "progress": progress}
+        erasure = Lake(lake).erase(**vars(erased) | words | {"request": request})
         if yes:
             done = erasure.execute(whole=whole, secret=asked.secret, by=requested_by)
         else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from statelake.pipelines import api
+import statelake as sl
 from statelake.pipelines.cli.commands.flink.connecting import (
     connected,
     flink_option,
@@ -62,7 +62,7 @@ def drill(
     """
     with connected(flink) as cluster, status_line(quiet=as_json_) as report:
         words = {"location": location, "cluster": cluster, "program": program, "report": report}
-        done = api.drill(**vars(request) | words)
+        done = sl.drill(**vars(request) | words)
     show(done, as_json_=as_json_, marked=done.verdict, style="green" if done.restores else "red")
     answer(yes=done.restores)
 

@@ -12,10 +12,10 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from statelake.pipelines.cli.commands.times import Duration
-from statelake.pipelines.cli.options import configured_option, gathered
+from statelake.pipelines.cli.options import DURATION, configured_option, gathered, option_of
 from statelake.pipelines.cli.settings import FILE, is_trusted
 from statelake.pipelines.live.jars import JarRun
+from statelake.pipelines.live.requests import Drill
 from statelake.state_core.errors import DeclarationError
 from statelake.state_core.extras import require_extra
 from statelake.state_core.printable import printable
@@ -28,15 +28,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 flink_option = configured_option(
     "flink", "The cluster's REST API: http://HOST:8081.", required=True
 )
-path_map_option = click.option(
-    "--path-map",
-    "path_map",
-    multiple=True,
-    envvar="STATELAKE_FLINK_PATH_MAP",
-    show_envvar=True,
-    metavar="CLUSTER=HERE",
-    help="The name of a directory of the cluster on this machine: s3://bucket=/mnt/bucket.",
-)
+path_map_option = option_of(Drill, "path_map")
 form_option = click.option(
     "--format",
     "form",
@@ -50,7 +42,7 @@ form_option = click.option(
 def timeout_option(default: str, what: str) -> Callable[[Command], Command]:
     """Return the option `--timeout`."""
     return click.option(
-        "--timeout", type=Duration(), default=default, show_default=True, help=f"How long {what}."
+        "--timeout", type=DURATION, default=default, show_default=True, help=f"How long {what}."
     )
 
 

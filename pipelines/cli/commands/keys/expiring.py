@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,13 +17,15 @@ from statelake.pipelines.cli.commands.terminal import (
     print_table,
     tell,
 )
-from statelake.pipelines.cli.commands.times import Duration, Instant
 from statelake.pipelines.cli.options import (
+    DURATION,
     NamedSnapshot,
     refuse_problems,
+    request_options,
     served_in_part,
     typed_source_options,
 )
+from statelake.pipelines.requests.reading import ExpiredKeys
 from statelake.state_core.printable import brief
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def _lives(
     lives = {}
     for text in given:
         name, _, life = text.rpartition("=")
-        lives[name] = Duration().convert(life, option, context)
+        lives[name] = DURATION.convert(life, option, context)
     return lives
 
 
@@ -53,18 +55,13 @@ def _lives(
     callback=_lives,
     help="The time to live of all states, or of one; may be repeated.",
 )
-@click.option("--at", type=Instant(), help="The time; by default the newest last access.")
-@click.option("--keys", is_flag=True, help="List keys of which something has expired.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1_000_000),
-              help="List at most so many keys of each state.")  # fmt: skip
+@request_options(ExpiredKeys)
 @plugins_option
 @json_option
 def expired(
     source: NamedSnapshot,
     ttl: dict[str, timedelta],
-    at: datetime | None,
-    keys: bool,
-    limit: int,
+    request: ExpiredKeys,
     as_json_: bool,
 ) -> None:
     """Show what state has expired by the times of last access in it.
@@ -81,14 +78,14 @@ def expired(
     """
     problems: list[str] = []
     if source.in_lake:
-        found = source.stored().expired(ttl, at=at, keys=keys, limit=limit)
+        found = source.stored().expired(ttl, **vars(request))
     else:
         snapshot = source.open(partial=True)
         problems += snapshot.problems_of(keyed=True)
         with served_in_part(problems):
-            found = snapshot.expired(ttl, at=at, keys=keys, limit=limit, problems=problems)
+            found = snapshot.expired(ttl, **vars(request), problems=problems)
     if as_json_:
-        states = [_as_dict(each, keys=keys) for each in found.states]
+        states = [_as_dict(each, keys=request.keys) for each in found.states]
         as_json({"at": found.at, "rule": found.rule, "states": states, "unknown": found.unknown})
         refuse_problems(problems)
         return
@@ -110,8 +107,8 @@ def expired(
             shown = json_text(plain(key))
             cut = shown if len(shown) <= LONGEST_KEY else f"{shown[:LONGEST_KEY]}..."
             tell(f"{brief(each.operator)}/{brief(each.state)} {cut}")
-        if len(each.keys) == limit:
-            tell(f"... the first {limit:,} keys of {brief(each.state)}: --limit lists more")
+        if len(each.keys) == request.limit:
+            tell(f"... the first {request.limit:,} keys of {brief(each.state)}: --limit lists more")
     refuse_problems(problems)
 
 

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from statelake.pipelines.cli.commands.keys.one_key import operator_option, state_option
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import as_json, json_option, print_table, tell
 from statelake.pipelines.cli.options import (
     NamedSnapshot,
     answer,
     refuse_problems,
+    request_options,
     served_in_part,
     typed_source_options,
 )
+from statelake.pipelines.requests.reading import FindValue, Selection
 from statelake.pipelines.shown import cell_text, plain_rows, state_head, state_title
 from statelake.state_core.printable import brief
 
@@ -38,22 +39,10 @@ def _value(context: click.Context, _: click.Parameter, value: str) -> str:
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("value", callback=_value)
 @typed_source_options
-@operator_option
-@state_option
-@click.option("--contains", is_flag=True, help="Also find it within longer texts and bytes.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1_000_000),
-              help="Show at most so many places; all are counted.")  # fmt: skip
+@request_options(FindValue)
 @plugins_option
 @json_option
-def find(
-    source: NamedSnapshot,
-    value: str,
-    operator: str | None,
-    state: str | None,
-    contains: bool,
-    limit: int,
-    as_json_: bool,
-) -> None:
+def find(source: NamedSnapshot, value: str, request: FindValue, as_json_: bool) -> None:
     """Find a value in all state of a savepoint, a checkpoint or a snapshot of a lake.
 
     Keys, namespaces, keys of maps, values with every field and element, timers, operator and
@@ -72,9 +61,10 @@ def find(
     """
     if source.savepoint.startswith("-"):
         raise click.NoSuchOption(source.savepoint)
-    snapshot = source.stored() if source.in_lake else source.open(partial=True)
-    with served_in_part([] if source.in_lake else snapshot.problems_of(operator, state)):
-        found = snapshot.find(value, operator=operator, state=state, contains=contains, limit=limit)
+    snapshot = source.opened()
+    selected = request.words(Selection)
+    with served_in_part([] if source.in_lake else snapshot.problems_of(**selected)):
+        found = snapshot.find(value, **vars(request))
     if as_json_:
         _print_json(value, found)
     else:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from statelake.pipelines.cli.commands.keys.one_key import operator_option, state_option
 from statelake.pipelines.cli.commands.plugins import plugins_option
 from statelake.pipelines.cli.commands.terminal import (
     as_json,
@@ -20,14 +19,17 @@ from statelake.pipelines.cli.commands.terminal import (
     progress_bar,
     tell,
 )
-from statelake.pipelines.cli.commands.times import Durations, Instant
+from statelake.pipelines.cli.commands.times import parse_ages
 from statelake.pipelines.cli.options import (
     NamedSnapshot,
+    Parsed,
     refuse_problems,
+    request_options,
     served_in_part,
     typed_source_options,
 )
 from statelake.pipelines.keys import weights_json
+from statelake.pipelines.requests.reading import HeavyKeys
 from statelake.pipelines.shown import plain
 
 if TYPE_CHECKING:
@@ -39,24 +41,15 @@ SHOWN_STATES = 200  # for people; --json has all
 
 @click.command()
 @typed_source_options
-@click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 10_000),
-              help="The number of keys of each state.")  # fmt: skip
-@operator_option
-@state_option
-@click.option("--ttl", type=Durations(), metavar="TTL[,TTL...]",
+@request_options(HeavyKeys)
+@click.option("--ttl", type=Parsed("durations", parse_ages), metavar="TTL[,TTL...]",
               help="Show how much would be deleted at these times to live: 1d,7d.")  # fmt: skip
-@click.option(
-    "--at", type=Instant(), help="The time for --ttl; by default when the snapshot was taken."
-)
 @plugins_option
 @json_option
 def top(
     source: NamedSnapshot,
-    limit: int,
-    operator: str | None,
-    state: str | None,
+    request: HeavyKeys,
     ttl: dict[str, timedelta] | None,
-    at: datetime | None,
     as_json_: bool,
 ) -> None:
     """Show the heaviest keys of each keyed state, exactly: by bytes, and by entries.
@@ -76,15 +69,11 @@ def top(
     """
     lives = ttl or {}
     with progress_bar("weighing", quiet=as_json_) as progress:
-        stored = source.stored(progress=progress) if source.in_lake else None
-        snapshot = source.open(partial=True) if stored is None else stored
-        problems = snapshot.problems_of(operator, state, keyed=True)
-        taken_at = at or snapshot.taken_at
+        snapshot = source.opened(progress)
+        problems = snapshot.problems_of(request.operator, request.state, keyed=True)
+        words = vars(request) | {"at": request.at or snapshot.taken_at}
         with served_in_part(problems):
-            weighed = snapshot.top(
-                limit, operator=operator, state=state, ttl=lives.values(), at=taken_at,
-                problems=problems,
-            )  # fmt: skip
+            weighed = snapshot.top(**words, ttl=lives.values(), problems=problems)
     weighed = {label: states for label, states in weighed.items() if states or not problems}
     key_types = {label: snapshot[label].keyed_states[0].key_type for label in weighed}
     if as_json_:
@@ -96,7 +85,7 @@ def top(
             }
             for label, states in weighed.items()
         ]
-        as_json({"at": taken_at, "operators": operators})
+        as_json({"at": words["at"], "operators": operators})
         refuse_problems(problems)
         return
     left = SHOWN_STATES

@@ -18,7 +18,9 @@ from statelake.pipelines.cli.options import (
     answer,
     job_option,
     lake_option,
+    option_of,
     refuse_problems,
+    request_options,
     served_in_part,
     typed_source_options,
 )
@@ -29,6 +31,7 @@ from statelake.pipelines.keys import (
     printed_rows,
     rows_in_savepoint,
 )
+from statelake.pipelines.requests.reading import Selection
 from statelake.state_core.errors import StateError
 
 SHOWN_ROWS = 1000  # of a table for people; --json has all
@@ -40,26 +43,16 @@ key_option = click.option(
     metavar="KEY",
     help="As `dump` prints keys: JSON, or text as it is; of a row's only column, its value.",
 )
-operator_option = click.option(
-    "--operator", help="Only this operator: its uid, name or id, or its node in the plan."
-)
-state_option = click.option("--state", help="Only this state.")
+operator_option = option_of(Selection, "operator")
 
 
 @click.command()
 @key_option
 @typed_source_options
-@operator_option
-@state_option
+@request_options(Selection)
 @plugins_option
 @json_option
-def get(
-    source: NamedSnapshot,
-    text: str,
-    operator: str | None,
-    state: str | None,
-    as_json_: bool,
-) -> None:
+def get(source: NamedSnapshot, text: str, request: Selection, as_json_: bool) -> None:
     """Show all that is held for one key in a savepoint, a checkpoint or a snapshot of a lake.
 
     All states, timers and namespaces of all operators with keys of a matching type. The key is
@@ -80,12 +73,12 @@ def get(
     """
     stored = source.stored() if source.in_lake else None
     opened = source.open(partial=True) if stored is None else stored
-    problems = opened.problems_of(operator, state, keyed=True)
+    problems = opened.problems_of(**vars(request), keyed=True)
     with served_in_part(problems):
         if stored is not None:
-            key_rows = stored.key_rows(text, operator=operator, state=state)
+            key_rows = stored.key_rows(text, **vars(request))
         else:
-            key_rows = rows_in_savepoint(opened, text, operator=operator, state=state)
+            key_rows = rows_in_savepoint(opened, text, **vars(request))
     for rows in key_rows:
         if rows.key_group is None:
             click.echo(
@@ -131,18 +124,10 @@ def _print_tables(key_rows: list[KeyRows]) -> int:
 @lake_option
 @job_option
 @key_option
-@operator_option
-@state_option
+@request_options(Selection)
 @plugins_option
 @json_option
-def history(
-    lake: str,
-    job: str,
-    text: str,
-    operator: str | None,
-    state: str | None,
-    as_json_: bool,
-) -> None:
+def history(lake: str, job: str, text: str, request: Selection, as_json_: bool) -> None:
     """Show what changed of one key from each snapshot of a job to the next.
 
     All entries of the oldest snapshot are shown as added. Only files that may hold the key are
@@ -155,6 +140,6 @@ def history(
       statelake history --lake lake --job orders --key customer-4711
       statelake history --lake lake --job orders --key 4711 --operator counter --state count --json
     """
-    found = Lake(lake).job(job).history(text, operator=operator, state=state)
+    found = Lake(lake).job(job).history(text, **vars(request))
     show(found, as_json_=as_json_, marked="")
     answer(yes=found.held)

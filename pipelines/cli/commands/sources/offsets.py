@@ -48,7 +48,7 @@ def offsets(source: NamedSnapshot, operator: str | None, look: str | None, as_js
       statelake offsets --lake lake --job orders --snapshot monday
       statelake offsets savepoint-5f1e2c-0a1b2c3d4e5f --look /warehouse/orders
     """
-    snapshot = source.stored() if source.in_lake else source.open(partial=True)
+    snapshot = source.opened()
     sources, sinks = snapshot.sources(), snapshot.sinks()
     if operator is not None:
         ids = {each.operator: each.operator_id for each in sources}

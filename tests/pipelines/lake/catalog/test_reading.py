@@ -29,6 +29,7 @@ from statelake.pipelines.lake.query.session import Session
 from statelake.pipelines.lake.query.table_names import TableNames
 from statelake.pipelines.lake.tables.tables import StateTable
 from statelake.pipelines.lake.verify.diffing import diff_snapshots
+from statelake.pipelines.requests.reading import Comparison
 from statelake.state_core.errors import ConflictError, NotFoundError
 from statelake.state_core.files.filesystem import ConfinedDirectory, Directory
 from tests.support.command import run
@@ -162,7 +163,7 @@ def history(lake: Catalog, _: Path) -> object:
 
 def diff(lake: Catalog, _: Path) -> object:
     """What changed between the days."""
-    return diff_snapshots(lake, "orders", "day-0", "day-1", engine=LOCAL, examples=0)
+    return diff_snapshots(lake, "orders", "day-0", "day-1", Comparison(examples=0), engine=LOCAL)
 
 
 def growth(lake: Catalog, _: Path) -> object:

@@ -18,6 +18,7 @@ from statelake.pipelines.lake.change.changes import ValueChange
 from statelake.pipelines.lake.change.migrating import migrate_snapshot
 from statelake.pipelines.lake.verify import diffing
 from statelake.pipelines.lake.verify.diffing import StateDifference, diff_snapshots
+from statelake.pipelines.requests.reading import Comparison
 from statelake.state_core.errors import DeclarationError, NotFoundError
 from statelake.state_core.files.wire import DataInput
 from statelake.state_core.formats.layout.keyed_states import value_snapshot
@@ -58,7 +59,7 @@ def lake(tmp_path: Path) -> Catalog:
 
 def diff(lake: Catalog, earlier: str, later: str, **options: Any) -> dict[str, StateDifference]:
     """The differences by state that has a table, found here."""
-    found = diff_snapshots(lake, "orders", earlier, later, engine=LOCAL, **options)
+    found = diff_snapshots(lake, "orders", earlier, later, Comparison(**options), engine=LOCAL)
     return {
         f"{difference.operator}/{difference.state}": difference
         for difference in found
@@ -190,15 +191,15 @@ def test_what_grew_most_is_first(lake: Catalog) -> None:
     import_as(lake, WORDS, "a")
     import_as(lake, WINDOWS, "b")
     plain = diff_snapshots(lake, "orders", "a", "b", engine=LOCAL)
-    found = diff_snapshots(lake, "orders", "a", "b", sort="bytes", engine=LOCAL)
+    found = diff_snapshots(lake, "orders", "a", "b", Comparison(sort="bytes"), engine=LOCAL)
     changes = [each.bytes_change for each in found]
     assert changes == sorted(changes, reverse=True)
     assert (found[-1].state, changes[-1]) == ("count", -found[-1].bytes_before)
     assert changes[-1] < 0 < changes[0]
     assert [each.state for each in plain] != [each.state for each in found]
     assert sorted(map(repr, found)) == sorted(map(repr, plain))
-    with pytest.raises(DeclarationError, match="by operator or bytes, not size"):
-        diff_snapshots(lake, "orders", "a", "b", sort="size", engine=LOCAL)  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="--sort is 'size', and must be one of operator"):
+        Comparison(sort="size")  # type: ignore[arg-type]
 
 
 @pytest.mark.full

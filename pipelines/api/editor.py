@@ -1,0 +1,170 @@
+"""Changes of a snapshot as a whole, which are collected and made at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import Self
+
+from statelake.state_core.errors import DeclarationError
+from statelake.state_core.printable import printable
+
+# each operation is imported when it is first used
+# ruff: noqa: PLC0415
+
+if TYPE_CHECKING:
+    from statelake.pipelines.api.snapshots import LakeSnapshot
+    from statelake.pipelines.lake.edit.edit_results import EditResult
+    from statelake.pipelines.requests.edit import EditSnapshot
+
+
+class SnapshotEditor:
+    """Changes of a snapshot, which `save` makes: each method adds one, and returns the editor.
+
+    Names are those of before: merges come first, then what is dropped, purged and renamed.
+
+    Args:
+        parent: The snapshot.
+        request: The id of the new snapshot, and what changes to begin with.
+    """
+
+    def __init__(self, parent: LakeSnapshot, request: EditSnapshot) -> None:
+        from statelake.pipelines.lake.edit.editing import SnapshotEdit
+
+        self.parent = parent
+        self.name = request.name
+        self.changes = SnapshotEdit(at=request.at, inexact=request.inexact)
+        for word, value in vars(request).items():  # each is a method
+            if isinstance(value, Mapping):
+                for pair in value.items():
+                    getattr(self, word)(*pair)
+            elif value and isinstance(value, tuple) and word != "merge":
+                getattr(self, word)(*value)
+        for text in request.merge:
+            job, _, snapshot = text.rpartition(":")
+            self.merge(snapshot, job=job or None)
+        if request.offsets_from_timestamp is not None and request.bootstrap_servers is not None:
+            self.offsets_from_timestamp(request.offsets_from_timestamp, request.bootstrap_servers)
+
+    def __repr__(self) -> str:
+        return f"<SnapshotEditor {printable(self.name)} of {printable(self.parent.location)}>"
+
+    def _add(self, what: str, *more: object) -> Self:
+        changed: dict[str, Any] = {what: [*getattr(self.changes, what), *more]}
+        self.changes = replace(self.changes, **changed)
+        return self
+
+    def _put(self, what: str, name: str, value: object) -> Self:
+        given = getattr(self.changes, what)
+        if name in given:
+            raise DeclarationError(f"{what} names {name} twice", remedy="give it once")
+        changed: dict[str, Any] = {what: {**given, name: value}}
+        self.changes = replace(self.changes, **changed)
+        return self
+
+    def rename_uid(self, operator: str, uid: str) -> Self:
+        """Give an operator a uid."""
+        return self._put("rename", operator, uid)
+
+    def drop_operator(self, *operators: str) -> Self:
+        """Drop operators."""
+        return self._add("drop_operators", *operators)
+
+    def keep_operator(self, *operators: str) -> Self:
+        """Drop all operators but these."""
+        return self._add("keep_operators", *operators)
+
+    def drop_state(self, *states: str) -> Self:
+        """Drop states, each `operator/state`; `operator/timers` stands for all timers."""
+        return self._add("drop_states", *states)
+
+    def merge(self, snapshot: str, *, job: str | None = None) -> Self:
+        """Take in the operators of another snapshot, of this job or of another."""
+        other = self.parent.job if job is None else self.parent.job.lake.job(job)
+        return self._add("merge", (other.name, other[snapshot].name))
+
+    def purge(self, state: str, predicate: str) -> Self:
+        """Delete the rows of a state (`operator/state`) of which a predicate in SQL is true."""
+        return self._put("purge", state, predicate)
+
+    def expire(self, state: str, ttl: timedelta) -> Self:
+        """Delete what of a state has expired at a time to live; see `at`."""
+        return self._put("expire", state, ttl)
+
+    def keep_keys(self, operator: str, file: str) -> Self:
+        """Delete all keys of an operator but those that a file lists, one a line."""
+        return self._put("keep_keys", operator, file)
+
+    def set_offsets(self, *offsets: str) -> Self:
+        """Have Kafka's partitions, and the logs of Flink CDC, read from elsewhere.
+
+        Args:
+            offsets: `topic:partition=offset`, or files with one a line; of Flink CDC
+                `binlog-split=FILE:POSITION` or `stream-split=LSN`.
+        """
+        from statelake.pipelines.lake.catalog.recorded_sources import read_new_offsets
+
+        return self._add("set_offsets", *read_new_offsets(offsets))
+
+    def drop_partitions(self, *partitions: str) -> Self:
+        """Take partitions of Kafka out of a source that does not subscribe to them any more.
+
+        Args:
+            partitions: `topic:partition`, or `topic` for all of it.
+        """
+        from statelake.state_core.connectors.offsets import parse_partition
+
+        return self._add("drop_partitions", *map(parse_partition, partitions))
+
+    def move_positions(self, operator: str, uid: str) -> Self:
+        """Have a new source go on where an old one stood, which is dropped.
+
+        Args:
+            operator: A `FlinkKafkaConsumer`, which becomes a `KafkaSource`, or a
+                `FlinkKinesisConsumer`, which becomes a `KinesisStreamsSource`; see `stream_arn`.
+            uid: The new source's uid.
+        """
+        return self._put("move_positions", operator, uid)
+
+    def stream_arn(self, *arns: str) -> Self:
+        """Name the ARNs of streams of Kinesis, which old sources know by their names alone."""
+        return self._add("stream_arns", *arns)
+
+    def offsets_from_timestamp(self, time: datetime, bootstrap_servers: str) -> Self:
+        """Have Kafka's partitions read from where they stood at a time, as the brokers say."""
+        from statelake.pipelines.lake.catalog.recorded_sources import offsets_at
+
+        job = self.parent.job
+        found = offsets_at(job.lake.catalog, job.name, self.parent.name, bootstrap_servers, time)
+        return self._add("set_offsets", *found)
+
+    def inexact(self) -> Self:
+        """Let predicates go by what columns show of values that they don't hold in full."""
+        self.changes = replace(self.changes, inexact=True)
+        return self
+
+    def at(self, time: datetime) -> Self:
+        """Say when it is asked what has expired; by default when the snapshot was taken."""
+        self.changes = replace(self.changes, at=time)
+        return self
+
+    def save(self, *, note: str = "", dry_run: bool = False) -> EditResult:
+        """Make the new snapshot; the old one stays.
+
+        Args:
+            note: Kept with it; say why.
+            dry_run: Whether it is only said what would change.
+
+        Raises:
+            NoMatchError: No row is purged or has expired, and nothing else would change.
+        """
+        from statelake.pipelines.lake.edit.editing import edit_snapshot
+
+        job = self.parent.job
+        return edit_snapshot(
+            job.lake.catalog, job.name, self.parent.name, self.name, self.changes,
+            note=note, dry_run=dry_run, engine=job.engine, progress=job.progress,
+        )  # fmt: skip

@@ -1,0 +1,58 @@
+"""What is shown of keys and values, how snapshots are read, and what queries may take."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from statelake.pipelines.requests.request import given, option, refuse
+from statelake.pipelines.requests.shared import TypedReading, parse_size
+
+if TYPE_CHECKING:
+    from statelake.pipelines.lake.query.limits import QueryLimits
+    from statelake.pipelines.lake.share.mask_file import Mask
+
+
+class Options(TypedReading):
+    """What is shown, how snapshots are read, and what queries may take."""
+
+    values: bool = given("Whether keys and values are shown, and SQL runs.", default=True)
+    mask: str | os.PathLike[str] | Mask | None = option(
+        "A YAML file with the rules for masking.", "FILE", default=None
+    )
+    leave_out_opaque: bool = option("Leave out what can't be masked.", default=False)
+    audit: str = option(
+        "Write a line to this file for each look at keys and values.", "FILE", default=""
+    )
+    query_memory: int | None = option(
+        "How much memory a query may take, such as 2GiB; by default a quarter of the machine's,"
+        " divided by --queries.",
+        "SIZE", default=None, parse=parse_size, more=True,
+    )  # fmt: skip
+    query_seconds: int = option(
+        "How long one may run; a download ten times as long.",
+        default=60, least=1, most=86_400, more=True,
+    )  # fmt: skip
+    queries: int | None = option(
+        "How many run at once; by default one for each core, up to 4.", "N",
+        default=None, least=1, most=64, more=True,
+    )  # fmt: skip
+
+    def check_fields(self) -> None:
+        """Refuse what is shown of nothing."""
+        if self.leave_out_opaque and self.mask is None:
+            refuse("--leave-out-opaque is for --mask")
+        if (self.mask or self.audit) and not self.values:
+            refuse("--mask and --audit are for --values, not for --no-values")
+
+    @property
+    def limits(self) -> QueryLimits:
+        """What queries may take."""
+        from statelake.pipelines.lake.query.limits import QueryLimits  # noqa: PLC0415 - not for --help
+
+        return QueryLimits.of_server(self.query_memory, self.query_seconds, self.queries)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How a savepoint or checkpoint is opened, or imported."""
+        return self.words(TypedReading)
