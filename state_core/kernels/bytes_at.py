@@ -16,6 +16,13 @@ def u8(data, at):
     return np.int64(data[np.uintp(at)])
 
 
+@helper
+def put(out, at, byte):
+    """Write a byte; return the position behind it."""
+    out[np.uintp(at)] = byte
+    return at + 1
+
+
 @inlined
 def u32(data, at):
     """Return four bytes, little-endian."""

@@ -5,8 +5,8 @@ primitive in a field. Its columns:
 
 =========  ===================================================================================
 `kind`     the number of the class, `NULL`, or `REFERENCE`
-`start`    where the content begins; of two numbers the second one
-`end`      where it ends
+`start`    where the content begins; of two or three numbers the second one
+`end`      where it ends; of three numbers the third one
 `number`   the number, the characters of text, the elements of a collection, the line that is
            referred to
 `behind`   the line behind the part and all within it
@@ -14,11 +14,13 @@ primitive in a field. Its columns:
 
 The table is the same for both, but for arrays of numbers, which are the bytes of Kryo 2.24.
 
-A class is six numbers of `classes`: its form below, an operand, whether Kryo 2.24 and Kryo 5.6
-number its objects, and its ids in Kryo 5.6 and in Kryo 2.24, or -1. Type arguments are five numbers
-of `arguments`: the classes of elements (or of keys), and of values, or -1 if they are not final;
-and the type arguments within a collection's elements, a map's keys, and its values. Line 0 has
-none.
+A class is eight numbers of `classes`: its form below and an operand; then, for Kryo 2.24 and for
+Kryo 5.6 each, whether its objects are numbered, its id or -1, and the place of its steps. Content
+without objects is read and written step by step: `fields` has their number there, and of each step
+a codec, which part of the line it is, and the least and the most that it may be. Type arguments are
+five numbers of `arguments`: the classes of elements (or of keys), and of values, or -1 if they are
+not final; and the type arguments within a collection's elements, a map's keys, and its values.
+Line 0 has none.
 
 A form that is not here, or a fault, leaves the object out: the caller reads it by other means,
 which know all forms and name the fault.
@@ -31,14 +33,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from statelake.state_core.kernels.bytes_at import copy, u8
+from statelake.state_core.kernels.bytes_at import copy, put, u8
 from statelake.state_core.kernels.compiler import helper, kernel
 
 NULL, REFERENCE = -1, -2
 # the Kryo that wrote the objects
 OLDER, NEWER = 0, 1
 # what a class is: numbers in `classes`
-FORM, OPERAND, NUMBERED, NUMBERED_5, ID_5, ID_2, CLASS_WIDTH = 0, 1, 2, 3, 4, 5, 6
+FORM, OPERAND, NUMBERED, ID, STEPS, CLASS_WIDTH = 0, 1, 2, 4, 6, 8
 # type arguments: numbers in `arguments`
 FIRST, SECOND, IN_ELEMENTS, IN_KEYS, IN_VALUES, ARGUMENTS_WIDTH = 0, 1, 2, 3, 4, 5
 # a field of an object: how it is written, its class, its type arguments
@@ -47,24 +49,28 @@ FIELD_WIDTH = 3
 # writes objects of a known class that are never null
 ANY, OR_NULL, BARE, NEVER_NULL = 0, 1, 2, 3
 
-# forms: the operand of `FIXED` and `FIXED_ARRAY` is a width, of `TEXT` 1 if Kryo 2.24 writes its
-# length always, of `ENUM` the number of constants, of `ARRAY` a final class or -1, of `OBJECT`
-# where its fields are, of `SINGLE` the number of objects
-UNKNOWN, BOOLEAN, FIXED, INT, LONG, TEXT, BYTES, BIG, DECIMAL, MILLIS, TIMESTAMP = range(11)
-UUID, INSTANT, DURATION, DATE, TIME, DATE_TIME, ENUM, FIXED_ARRAY = range(11, 19)
-INT_ARRAY, LONG_ARRAY, COLLECTION, SORTED, QUEUE, AS_LIST, IMMUTABLE = range(19, 26)
-MAP, SORTED_MAP, IMMUTABLE_MAP, ARRAY, OBJECT, SINGLE, EMPTY = range(26, 33)
+# forms: the operand of `LEAF` is `DATED` if days depend on months, of `ARRAY` a final class or -1,
+# of `OBJECT` and `DATE_TIME` where its fields are, of `SINGLE` the number of objects
+UNKNOWN, LEAF, ENUM, DATE_TIME, COLLECTION, SORTED, QUEUE, AS_LIST, IMMUTABLE = range(9)
+MAP, SORTED_MAP, IMMUTABLE_MAP, ARRAY, OBJECT, SINGLE, EMPTY = range(9, 16)
+DATED = 1
+# codecs: so many bytes for 1, 2, 4 and 8; a clock is a time of day of Kryo 5.6, `SIZED_TEXT` text
+# whose length Kryo 2.24 always writes, `ARRAY_OF` and a width an array of numbers of fixed length
+VARINT, INT, VARLONG, LONG, MILLIS, CLOCK, TEXT, SIZED_TEXT, BYTES, BIG, INTS, LONGS = range(9, 21)
+ARRAY_OF = 32
+# the parts of a line, besides bits of its number: the first bit of them
+IN_START, IN_END = -1, -2
+STEP_WIDTH = 4
 
 DEEPEST = 100
 MOST_NAMES = 64  # of classes in one object
 FAILED = -1
 A_SECOND = 1_000_000_000  # nanoseconds
-# what `java.time` has: the seconds of an `Instant`, and years
-FIRST_SECOND, LAST_SECOND, LAST_YEAR = -31_557_014_167_219_200, 31_556_889_864_403_199, 999_999_999
 MOST_COUNTED = 32  # bits of an object's number
 # the longest text of ASCII that is written without its length, by Kryo 5.6 and by Kryo 2.24
 LONGEST_ASCII, LONGEST_ASCII_2 = 32, 63
-# what became of an object that was to be written
+# what became of an object that was to be written: a repeated one has a part of which a JVM has one,
+# and that was there before; of an untold one a class, a reference or a number of parts is not known
 WRITTEN, REPEATED, UNTOLD = 0, 1, 2
 MOST_CONSTANTS = 63
 # the longest content besides bytes, text and arrays, with all that precedes it but names
@@ -116,19 +122,12 @@ def _of_32_bits(value):
 
 
 @helper
-def _little_endian(data, at, width):
+def _fixed(newer, data, at, width):
+    """Return a number of some bytes: in Kryo 5.6 with the low byte first."""
     value = np.int64(0)
     for step in range(width):
-        value |= u8(data, at + step) << np.int64(8 * step)
-    bits = np.int64(64 - 8 * width)
-    return value << bits >> bits
-
-
-@helper
-def _big_endian(data, at, width):
-    value = np.int64(0)
-    for step in range(width):
-        value = value << np.int64(8) | u8(data, at + step)
+        place = step if newer else width - 1 - step
+        value |= u8(data, at + step) << np.int64(8 * place)
     bits = np.int64(64 - 8 * width)
     return value << bits >> bits
 
@@ -239,188 +238,106 @@ def _read_class(
 
 
 @helper
-def _sized(data, at, end):
-    """Return the start and the end of bytes behind one more than their number; -1 on a fault."""
-    count, at = _varint(data, at, end)
-    if at < 0 or count == 0 or count - 1 > end - at:
-        return at, np.int64(-1)
-    return at, at + count - 1
-
-
-@helper
-def _is_date(year, month, day):
-    """Return whether Java's calendar has a day."""
-    days = 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
+def _days(year, month):
+    """Return the days of a month."""
     if month == 2:
-        days = 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-    fits = day > 0 and day <= days and month > 0 and month < 13
-    return fits and year >= -LAST_YEAR and year <= LAST_YEAR
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month == 4 or month == 6 or month == 9 or month == 11 else 31
 
 
 @helper
-def _read_moment(newer, data, at, end, form, line, start, number):
-    """Read a date, a time or both; return the position behind it, -1 on a fault."""
-    if form == MILLIS:
-        number[line], at = _unsigned(data, at, end, 9)
-        return at
-    if form == TIMESTAMP:
-        number[line], at = _unsigned(data, at, end, 9)
-        if at < 0:
-            return at
-        nanos, at = _varint(data, at, end)
-        if not newer:  # as Java has it: whole seconds, and nanoseconds
-            number[line] -= number[line] % 1000
-        start[line] = nanos
-        return at if nanos < A_SECOND else np.int64(-1)
-    if form == INSTANT or form == DURATION:
-        if not newer:
-            nanos, at = _varint(data, at, end)
-            if at < 0:
-                return at
-            seconds, at = _unsigned(data, at, end, 9)
-            number[line], start[line] = _signed(seconds), _signed(nanos)
-        else:
-            if form == INSTANT:
-                number[line], at = _unsigned(data, at, end, 9)
-            elif end - at < 8:
-                at = np.int64(-1)
-            else:
-                number[line] = _little_endian(data, at, 8)
-                at += 8
-            if at < 0:
-                return at
-            nanos, at = _varint(data, at, end)
-            start[line] = _of_32_bits(nanos)
-        fits = start[line] >= 0 and start[line] < A_SECOND
-        if form == INSTANT:
-            fits = fits and number[line] >= FIRST_SECOND and number[line] <= LAST_SECOND
-        return at if fits else np.int64(-1)
-    if form == DATE:
-        if newer:
-            year, at = _varint(data, at, end)
-            if at < 0 or end - at < 2:
-                return np.int64(-1)
-            month, day = u8(data, at), u8(data, at + 1)
-            number[line] = _of_32_bits(year)
-            at += 2
-        else:
-            if end - at < 4:
-                return np.int64(-1)
-            day, month = _big_endian(data, at, 2), _big_endian(data, at + 2, 2)
-            year, at = _varint(data, at + 4, end)
-            number[line] = _signed(year)
-        start[line] = month << 8 | day
-        return at if _is_date(number[line], month, day) else np.int64(-1)
-    hour, minute, second, nanos = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    if newer:  # the last unit that is not 0 is inverted
-        clock, units, byte = np.int64(0), 0, np.int64(0)
-        while units < 3 and byte < 0x80:
-            if at >= end:
-                return np.int64(-1)
-            byte = u8(data, at)
-            at += 1
-            clock = clock << 8 | (byte if byte < 0x80 else byte ^ 0xFF)
-            units += 1
-        if byte < 0x80:
-            nanos, at = _varint(data, at, end)
-        clock <<= np.int64(8 * (3 - units))
-        hour, minute, second = clock >> 16, clock >> 8 & 0xFF, clock & 0xFF
-    else:
-        if end - at < 2:
+def _read_clock(data, at, end, line, start, number):
+    """Read a time of day of Kryo 5.6, whose last unit that is not 0 is inverted."""
+    clock, nanos, units, byte = np.int64(0), np.int64(0), 0, np.int64(0)
+    while units < 3 and byte < 0x80:
+        if at >= end:
             return np.int64(-1)
-        hour, minute = u8(data, at), u8(data, at + 1)
-        nanos, at = _varint(data, at + 2, end)
-        if at < 0 or at >= end:
-            return np.int64(-1)
-        second, nanos = u8(data, at), _signed(nanos)
+        byte = u8(data, at)
         at += 1
-    number[line], start[line] = hour << 16 | minute << 8 | second, nanos
-    fits = hour < 24 and minute < 60 and second < 60 and nanos >= 0 and nanos < A_SECOND
-    return at if fits else np.int64(-1)
+        clock = clock << 8 | (byte if byte < 0x80 else byte ^ 0xFF)
+        units += 1
+    if byte < 0x80:
+        nanos, at = _varint(data, at, end)
+    clock <<= np.int64(8 * (3 - units))
+    number[line], start[line] = clock, nanos
+    fits = clock >> 16 < 24 and clock >> 8 & 0xFF < 60 and clock & 0xFF < 60
+    return at if fits and nanos < A_SECOND else np.int64(-1)
 
 
 @helper
-def _read_content(newer, data, at, end, form, operand, line, start, stop, number):
-    """Read what has no objects within it; return the position behind it, -1 on a fault."""
-    if form == TEXT:
+def _read_bytes(newer, data, at, end, codec, line, start, stop, number):
+    """Read text, bytes or an array of numbers; return the position behind it, -1 on a fault."""
+    if codec == TEXT or codec == SIZED_TEXT:
         start[line], at, number[line] = _text(data, at, end)
         stop[line] = at
         return at
-    if form == INT:
-        value, at = _varint(data, at, end)
-        number[line] = _signed(value)
-        return at
-    if form == LONG:
-        value, at = _unsigned(data, at, end, 9)
-        number[line] = _signed(value)
-        return at
-    if form == BOOLEAN or form == FIXED:
-        if operand > end - at:
+    width = codec - ARRAY_OF if codec > ARRAY_OF else 1
+    if newer and width > 1:  # the bytes of Kryo 5 are reversed
+        return np.int64(-1)
+    count, at = _varint(data, at, end)
+    count -= 1
+    if at < 0 or count < 0 or count > (end - at) // width:
+        return np.int64(-1)
+    first = at
+    if codec == INTS or codec == LONGS:
+        for _ in range(count):
+            before = at
+            _, at = _unsigned(data, at, end, 5 if codec == INTS else 9)
+            if at < 0 or (at > before + 1 and u8(data, at - 1) == 0):  # longer than it need be
+                return np.int64(-1)
+    else:
+        at += count * width
+    start[line], stop[line] = first, at
+    if codec > BIG:
+        number[line] = count
+    elif codec == BIG and count == 0:
+        return np.int64(-1)
+    elif codec == BIG and count > 1:  # the shortest form of a number
+        high, next_bit = u8(data, first), u8(data, first + 1) >> 7
+        if (high == 0 and next_bit == 0) or (high == 0xFF and next_bit == 1):
             return np.int64(-1)
-        if newer:
-            number[line] = _little_endian(data, at, operand)
+    return at
+
+
+@helper
+def _read_content(newer, data, at, end, fields, place, operand, line, start, stop, number):
+    """Read what has no objects within it; return the position behind it, -1 on a fault."""
+    number[line] = 0
+    for step in range(place + 1, place + 1 + STEP_WIDTH * fields[place], STEP_WIDTH):
+        codec, part = fields[step], fields[step + 1]
+        if codec >= TEXT:
+            at = _read_bytes(newer, data, at, end, codec, line, start, stop, number)
+            if at < 0:
+                return at
+            continue
+        if codec == CLOCK:
+            return _read_clock(data, at, end, line, start, number)
+        value = np.int64(0)
+        if codec <= 8:
+            if codec > end - at:
+                return np.int64(-1)
+            value = _fixed(newer, data, at, codec)
+            at += codec
+        elif codec == INT or codec == VARINT:
+            value, at = _varint(data, at, end)
+            value = _signed(value) if codec == INT else _of_32_bits(value)
         else:
-            number[line] = _big_endian(data, at, operand)
-        if form == BOOLEAN and number[line] >> 1 != 0:
+            value, at = _unsigned(data, at, end, 9)
+            if codec == LONG:
+                value = _signed(value)
+            elif codec == MILLIS and not newer:  # as Java has it: whole seconds, and nanoseconds
+                value -= value % 1000
+        if at < 0 or value < fields[step + 2] or value > fields[step + 3]:
             return np.int64(-1)
-        return at + operand
-    if form == UUID:
-        if newer:
-            if end - at < 16:
-                return np.int64(-1)
-            number[line], start[line] = _little_endian(data, at, 8), _little_endian(data, at + 8, 8)
-            return at + 16
-        high, at = _unsigned(data, at, end, 9)
-        if at < 0:
-            return at
-        low, at = _unsigned(data, at, end, 9)
-        number[line], start[line] = _signed(high), _signed(low)
-        return at
-    if form == ENUM:
-        value, at = _varint(data, at, end)
-        number[line] = value
-        return at if value > 0 and value <= operand else np.int64(-1)
-    if form >= MILLIS and form <= TIME:
-        return _read_moment(newer, data, at, end, form, line, start, number)
-    if form == INT_ARRAY or form == LONG_ARRAY:
-        count, at = _varint(data, at, end)
-        if at < 0 or count == 0 or count - 1 > end - at:
-            return np.int64(-1)
-        start[line], number[line] = at, count - 1
-        for _ in range(count - 1):
-            first = at
-            if form == INT_ARRAY:
-                _, at = _varint(data, at, end)
-            else:
-                _, at = _unsigned(data, at, end, 9)
-            if at < 0 or (at > first + 1 and u8(data, at - 1) == 0):  # longer than it need be
-                return np.int64(-1)
-        stop[line] = at
-        return at
-    if form == FIXED_ARRAY and not (newer and operand > 1):  # the bytes of Kryo 5 are reversed
-        count, at = _varint(data, at, end)
-        if at < 0 or count == 0 or count - 1 > (end - at) // operand:
-            return np.int64(-1)
-        start[line], number[line] = at, count - 1
-        stop[line] = at + (count - 1) * operand
-        return stop[line]
-    if form == BYTES or form == BIG or form == DECIMAL:
-        start[line], at = _sized(data, at, end)
-        stop[line] = at
-        if at < 0 or form == BYTES:
-            return at
-        first = start[line]
-        if at == first:
-            return np.int64(-1)
-        if at > first + 1:  # the shortest form of a number
-            high, next_bit = u8(data, first), u8(data, first + 1) >> 7
-            if (high == 0 and next_bit == 0) or (high == 0xFF and next_bit == 1):
-                return np.int64(-1)
-        if form == DECIMAL:
-            scale, at = _varint(data, at, end)
-            number[line] = _signed(scale)
-        return at
-    return np.int64(-1)
+        if part == IN_START:
+            start[line] = value
+        elif part == IN_END:
+            stop[line] = value
+        else:
+            number[line] |= value << part
+    if operand == DATED and stop[line] > _days(number[line], start[line]):
+        return np.int64(-1)
+    return at
 
 
 @helper
@@ -497,7 +414,7 @@ def read_objects(
                     kind[line] = NULL
                     continue
             kind[line] = what
-            numbered = classes[what * CLASS_WIDTH + (NUMBERED_5 if newer else NUMBERED)]
+            numbered = classes[what * CLASS_WIDTH + NUMBERED + newer]
             if how == OR_NULL or (how != BARE and numbered):
                 mark, at = _varint(data, at, stop)
                 if at < 0 or (mark == 0 and how != OR_NULL):
@@ -517,8 +434,14 @@ def read_objects(
                     counted += 1
             form = classes[what * CLASS_WIDTH + FORM]
             operand = classes[what * CLASS_WIDTH + OPERAND]
-            if form < COLLECTION and form != DATE_TIME:
-                at = _read_content(newer, data, at, stop, form, operand, line, start, end, number)
+            if form <= ENUM:
+                if form == UNKNOWN:
+                    at = np.int64(-1)
+                    break
+                at = _read_content(
+                    newer, data, at, stop, fields, classes[what * CLASS_WIDTH + STEPS + newer],
+                    operand, line, start, end, number,
+                )  # fmt: skip
                 if at < 0:
                     break
                 continue
@@ -721,11 +644,9 @@ def _put_varint(out, at, value):
     for _ in range(8):
         if value >= 0 and value < 0x80:
             break
-        out[np.uintp(at)] = value & 0x7F | 0x80
-        at += 1
+        at = put(out, at, value & 0x7F | 0x80)
         value = value >> 7 & 0x01FFFFFFFFFFFFFF
-    out[np.uintp(at)] = value & 0xFF
-    return at + 1
+    return put(out, at, value & 0xFF)
 
 
 @helper
@@ -739,23 +660,24 @@ def _put_flagged(out, at, flag, value):
     first = value & 0x3F | (0x80 if flag else 0)
     value >>= 6
     if value == 0:
-        out[np.uintp(at)] = first
-        return at + 1
+        return put(out, at, first)
     out[np.uintp(at)] = first | 0x40
     return _put_varint(out, at + 1, value)
 
 
 @helper
-def _put_fixed(out, at, value, width):
+def _put_fixed(newer, out, at, value, width):
     for step in range(width):
-        out[np.uintp(at + step)] = value >> np.int64(8 * step) & 0xFF
+        place = step if newer else width - 1 - step
+        out[np.uintp(at + step)] = value >> np.int64(8 * place) & 0xFF
     return at + width
 
 
 @helper
-def _put_text(data, start, end, count, out, at):
+def _put_text(data, start, end, count, longest, out, at):
+    """Write text, without its length if it is ASCII and not longer than that."""
     size = end - start
-    plain = size == count and count > 1 and count <= LONGEST_ASCII
+    plain = size == count and count > 1 and count <= longest
     if not plain:
         at = _put_flagged(out, at, True, count + 1)
     copy(data, start, out, at, size)
@@ -767,126 +689,118 @@ def _put_text(data, start, end, count, out, at):
 
 
 @helper
-def _put_time(out, at, clock, nanos):
+def _put_clock(out, at, clock, nanos):
     hour, minute, second = clock >> 16, clock >> 8 & 0xFF, clock & 0xFF
-    if nanos != 0 or second != 0:
-        out[np.uintp(at)] = hour
-        out[np.uintp(at + 1)] = minute
-        out[np.uintp(at + 2)] = second if nanos != 0 else ~second & 0xFF
-        return _put_varint(out, at + 3, nanos & 0xFFFFFFFF) if nanos != 0 else at + 3
-    if minute != 0:
-        out[np.uintp(at)] = hour
-        out[np.uintp(at + 1)] = ~minute & 0xFF
-        return at + 2
-    out[np.uintp(at)] = ~hour & 0xFF
-    return at + 1
+    if nanos == 0 and second == 0 and minute == 0:
+        return put(out, at, ~hour & 0xFF)
+    at = put(out, at, hour)
+    if nanos == 0 and second == 0:
+        return put(out, at, ~minute & 0xFF)
+    at = put(out, at, minute)
+    if nanos == 0:
+        return put(out, at, ~second & 0xFF)
+    return _put_varint(out, put(out, at, second), nanos & 0xFFFFFFFF)
 
 
 @helper
-def _put_class(what, classes, name_offsets, name_bytes, out, at, names, named):
+def _put_class(newer, row, what, classes, name_offsets, name_bytes, out, at, names, named):
     """Write a class; return the position behind it, -1 without space, and the names written."""
-    number = classes[what * CLASS_WIDTH + ID_5]
+    number = classes[what * CLASS_WIDTH + ID + newer]
     if number >= 0:
         return _put_varint(out, at, number + 2), named
-    out[np.uintp(at)] = 1
-    at += 1
-    if names[what] >= 0:
-        return _put_varint(out, at, names[what]), named
+    at = put(out, at, 1)
+    before = row << MOST_COUNTED  # a name of another row does not count
+    if names[what] >= before:
+        return _put_varint(out, at, names[what] - before), named
     at = _put_varint(out, at, named)
-    names[what] = named
-    first = name_offsets[what]
-    size = name_offsets[what + 1] - first
-    if out.size - at < size + ROOM:
+    names[what] = before + named
+    first, end = name_offsets[what], name_offsets[what + 1]
+    if out.size - at < end - first + ROOM:
         return np.int64(-1), named
-    copy(name_bytes, first, out, at, size)
-    at += size
-    out[np.uintp(at - 1)] = out[np.uintp(at - 1)] | 0x80
-    return at, named + 1
+    longest = end - first if newer else np.int64(LONGEST_ASCII_2)
+    return _put_text(name_bytes, first, end, end - first, longest, out, at), named + 1
 
 
 @helper
-def _put_content(data, form, operand, start, end, number, out, at):
-    """Write what has no objects within it; return the position behind it."""
-    if form == TEXT:
-        return _put_text(data, start, end, number, out, at)
-    if form == INT or form == LONG:
-        return _put_zigzag(out, at, number, form == INT)
-    if form == BOOLEAN:
-        out[np.uintp(at)] = 1 if number != 0 else 0
-        return at + 1
-    if form == FIXED:
-        return _put_fixed(out, at, number, operand)
-    if form == UUID:
-        return _put_fixed(out, _put_fixed(out, at, number, 8), start, 8)
-    if form == ENUM or form == MILLIS:
-        return _put_varint(out, at, number)
-    if form == TIMESTAMP or form == INSTANT:
-        return _put_varint(out, _put_varint(out, at, number), start & 0xFFFFFFFF)
-    if form == DURATION:
-        return _put_varint(out, _put_fixed(out, at, number, 8), start & 0xFFFFFFFF)
-    if form == DATE:
-        at = _put_varint(out, at, number & 0xFFFFFFFF)
-        out[np.uintp(at)] = start >> 8
-        out[np.uintp(at + 1)] = start & 0xFF
-        return at + 2
-    if form == TIME:
-        return _put_time(out, at, number, start)
+def _put_bytes(newer, data, codec, start, end, number, out, at):
+    """Write text, bytes or an array of numbers; return the position behind it."""
     size = end - start
-    if form == INT_ARRAY or form == LONG_ARRAY or form == FIXED_ARRAY:
-        at = _put_varint(out, at, number + 1)
-        if form != FIXED_ARRAY or operand == 1:
-            copy(data, start, out, at, size)
-            return at + size
+    if codec == TEXT or codec == SIZED_TEXT:
+        longest = LONGEST_ASCII if newer else LONGEST_ASCII_2 if codec == TEXT else 0
+        return _put_text(data, start, end, number, longest, out, at)
+    at = _put_varint(out, at, (number if codec > BIG else size) + 1)
+    width = codec - ARRAY_OF
+    if newer and width > 1:
         for element in range(number):
-            first = start + element * operand
-            at = _put_fixed(out, at, _big_endian(data, first, operand), operand)
+            value = _fixed(False, data, start + element * width, width)
+            at = _put_fixed(True, out, at, value, width)
         return at
-    at = _put_varint(out, at, size + 1)  # BYTES, BIG, DECIMAL
     copy(data, start, out, at, size)
-    at += size
-    return _put_zigzag(out, at, number, True) if form == DECIMAL else at
+    return at + size
+
+
+@helper
+def _put_content(newer, data, fields, place, start, end, number, out, at):
+    """Write what has no objects within it; return the position behind it."""
+    for step in range(place + 1, place + 1 + STEP_WIDTH * fields[place], STEP_WIDTH):
+        codec, part = fields[step], fields[step + 1]
+        value = start if part == IN_START else end if part == IN_END else number >> part
+        if codec >= TEXT:
+            at = _put_bytes(newer, data, codec, start, end, number, out, at)
+        elif codec <= 8:
+            at = _put_fixed(newer, out, at, value, codec)
+        elif codec == INT or codec == LONG:
+            at = _put_zigzag(out, at, value, codec == INT)
+        elif codec == VARINT:
+            at = _put_varint(out, at, value & 0xFFFFFFFF)
+        elif codec == CLOCK:
+            at = _put_clock(out, at, number, start)
+        else:
+            more = start // 1_000_000 if codec == MILLIS and not newer else 0
+            at = _put_varint(out, at, value + more)
+    return at
 
 
 @kernel(
-    "int64(int64, I64R, U8R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, U8R,"
-    " U8, I64, I64, I64, I64, I64)"
+    "int64(int64, int64, I64R, U8R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, U8R,"
+    " U8, I64, U8, I64, I64, I64, I64)"
 )
 def write_objects(
-    row, lines, data, kind, start, end, number, behind, classes, fields, arguments, name_offsets,
-    name_bytes, out, ends, numbers, names, alone, stack,
+    newer, row, lines, data, kind, start, end, number, behind, classes, fields, arguments,
+    name_offsets, name_bytes, out, ends, told, numbers, names, alone, stack,
 ):  # fmt: skip
-    """Write objects as Kryo 5.6 does, one behind the other, each by itself.
+    """Write objects one behind the other, each by itself.
 
     Args:
+        newer: The Kryo that is to read them: `OLDER` or `NEWER`.
         row: The first row to write.
         lines: The line of each row's object. What its parts refer to outside of it is written in
             it, if nothing is within that.
         data, kind, start, end, number, behind: The table, and the bytes that it refers to.
         classes, fields, arguments, name_offsets, name_bytes: As in `read_objects`.
         out: The buffer.
-        ends: Filled: the end of each row, less than 0 for one that has another form: the end of the
-            row before, as `~end`. That of the row before `row` is read.
-        numbers: Scratch, as long as the table: less than 0.
+        ends: Filled: the end of each row. That of the row before `row` is read.
+        told: Filled: `WRITTEN`, or why a row has no bytes: `REPEATED` or `UNTOLD`.
+        numbers: Scratch, as long as the table, less than 0; empty for one without references.
         names: Scratch, one for each class: the number of its name.
-        alone: Scratch, one for each class: the number of its single object.
+        alone: Scratch, one for each class: its single objects that were written.
         stack: Scratch, as in `read_objects`.
 
     Returns:
         The row that has no space; the number of rows if all were written.
     """
+    names[:] = -1
+    singles = True
     while row < lines.size:
-        begin = np.int64(0)
-        if row > 0:
-            begin = ends[row - 1] if ends[row - 1] >= 0 else ~ends[row - 1]
-        at = begin
-        line = lines[row]
-        last = behind[line]
-        names[:] = -1
-        alone[:] = -1
+        begin = ends[row - 1] if row > 0 else np.int64(0)
+        at, line, last = begin, lines[row], behind[lines[row]]
+        if singles:
+            alone[:] = 0
+            singles = False
         counted, named, depth = np.int64(0), np.int64(0), np.int64(1)
         stack[LEFT], stack[HOW], stack[HOW_ODD] = 1, ANY, ANY
         stack[ARGUMENTS], stack[ARGUMENTS_ODD] = 0, 0
-        failed = False
+        found = WRITTEN
         while depth > 0:
             top = (depth - 1) * STACK_WIDTH
             left = stack[top + LEFT]
@@ -902,8 +816,7 @@ def write_objects(
                 how, types = stack[top + HOW_ODD], stack[top + ARGUMENTS_ODD]
             else:
                 how, types = stack[top + HOW], stack[top + ARGUMENTS]
-            what, content = kind[line], line
-            here = line
+            here, content, what = line, line, kind[line]
             line += 1
             if what == REFERENCE:
                 content = number[here]
@@ -912,53 +825,66 @@ def write_objects(
                 return np.int64(row)
             if what == NULL:
                 if how == NEVER_NULL or how == BARE:
-                    failed = True
+                    found = UNTOLD
                     break
-                out[np.uintp(at)] = 0
-                at += 1
+                at = put(out, at, 0)
                 continue
             base = what * CLASS_WIDTH
             form, operand = classes[base + FORM], classes[base + OPERAND]
             if form == UNKNOWN:
-                failed = True
+                found = UNTOLD
                 break
             if how == ANY:
                 at, named = _put_class(
-                    what, classes, name_offsets, name_bytes, out, at, names, named
+                    newer, row, what, classes, name_offsets, name_bytes, out, at, names, named
                 )
                 if at < 0:
                     return np.int64(row)
-            if classes[base + NUMBERED_5] and how != BARE:
-                known = alone[what]
-                if form != EMPTY:  # a number in another row does not count
+            numbered = classes[base + NUMBERED + newer]
+            if form == ENUM and numbered:  # of which a JVM has one
+                bit = number[content]
+                if bit >= MOST_CONSTANTS or alone[what] >> bit & 1:
+                    found = UNTOLD if bit >= MOST_CONSTANTS else REPEATED
+                    break
+                alone[what] |= np.int64(1) << bit
+                singles = True
+            if numbered and how != BARE:
+                known = np.int64(-1)
+                if form == EMPTY:
+                    known = alone[what] - 1
+                elif content != here:  # a number in another row does not count
                     known = numbers[content] - (row << MOST_COUNTED)
                 if known >= 0:
                     at = _put_varint(out, at, known + 2)
                     continue
                 within = content >= lines[row] and content < last
                 if content != here and within:  # an object whose number in this one is not known
-                    failed = True
+                    found = UNTOLD
                     break
-                numbers[content] = counted + (row << MOST_COUNTED)
-                alone[what] = counted
+                if numbers.size > 0:
+                    numbers[content] = counted + (row << MOST_COUNTED)
                 counted += 1
-                out[np.uintp(at)] = 1
-                at += 1
+                if form == EMPTY:
+                    alone[what] = counted
+                    singles = True
+                at = put(out, at, 1)
             elif how == OR_NULL:
-                out[np.uintp(at)] = 1
-                at += 1
-            if form < COLLECTION and form != DATE_TIME:
-                has_bytes = form == TEXT or form >= FIXED_ARRAY or form in (BYTES, BIG, DECIMAL)
-                if has_bytes and out.size - at < end[content] - start[content] + ROOM:
+                at = put(out, at, 1)
+            if form <= ENUM:
+                place = classes[base + STEPS + newer]
+                size = end[content] - start[content] if fields[place + 1] >= TEXT else 0
+                if out.size - at < size + ROOM:
                     return np.int64(row)
                 at = _put_content(
-                    data, form, operand, start[content], end[content], number[content], out, at
-                )
+                    newer, data, fields, place, start[content], end[content], number[content], out,
+                    at,
+                )  # fmt: skip
                 continue
             count = number[here]
             uncounted = (form == SINGLE or form == EMPTY) and count != operand
-            if content != here or depth == DEEPEST or uncounted:
-                failed = True
+            unnamed = form == AS_LIST and not newer  # the class of its elements is not here
+            if content != here or depth == DEEPEST or uncounted or unnamed:
+                found = UNTOLD
                 break
             top += STACK_WIDTH
             depth += 1
@@ -969,7 +895,7 @@ def write_objects(
                 stack[top + HOW] = FIELDS
                 stack[top + LEFT] = fields[operand]
                 stack[top + CLASS] = operand + 1
-                if form == DATE_TIME:
+                if form == DATE_TIME and newer:
                     stack[top + HOW], stack[top + HOW_ODD] = BARE, BARE
             elif form == ARRAY:
                 at = _put_varint(out, at, count + 1)
@@ -977,25 +903,31 @@ def write_objects(
                     stack[top + HOW], stack[top + HOW_ODD] = OR_NULL, OR_NULL
             elif form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP:
                 stack[top + LEFT] = 2 * count
-                at = _put_varint(out, at, count + 1)
-                if form == SORTED_MAP:
-                    out[np.uintp(at)] = 0
-                    at += 1
-                known = NEVER_NULL if form == IMMUTABLE_MAP else OR_NULL
+                if form == SORTED_MAP and not newer:
+                    at = put(out, at, 0)
+                at = _put_varint(out, at, count + newer)
+                if form == SORTED_MAP and newer:
+                    at = put(out, at, 0)
+                known = NEVER_NULL if newer and form == IMMUTABLE_MAP else OR_NULL
                 if arguments[types * ARGUMENTS_WIDTH + FIRST] >= 0:
                     stack[top + HOW] = known
                 if arguments[types * ARGUMENTS_WIDTH + SECOND] >= 0:
                     stack[top + HOW_ODD] = known
-                stack[top + ARGUMENTS] = arguments[types * ARGUMENTS_WIDTH + IN_KEYS]
-                stack[top + ARGUMENTS_ODD] = arguments[types * ARGUMENTS_WIDTH + IN_VALUES]
+                if newer:
+                    stack[top + ARGUMENTS] = arguments[types * ARGUMENTS_WIDTH + IN_KEYS]
+                    stack[top + ARGUMENTS_ODD] = arguments[types * ARGUMENTS_WIDTH + IN_VALUES]
+            elif not newer and form != SINGLE and form != EMPTY:
+                if form == SORTED or form == QUEUE:
+                    at = put(out, at, 0)
+                at = _put_varint(out, at, count)
+                if form != QUEUE and arguments[types * ARGUMENTS_WIDTH + FIRST] >= 0:
+                    stack[top + HOW], stack[top + HOW_ODD] = OR_NULL, OR_NULL
             elif form != SINGLE and form != EMPTY:
                 sorted_ones = form == SORTED or form == QUEUE
                 if count == 0:
-                    out[np.uintp(at)] = 1
-                    at += 1
+                    at = put(out, at, 1)
                     if sorted_ones:
-                        out[np.uintp(at)] = 0
-                        at += 1
+                        at = put(out, at, 0)
                     continue
                 nulls, others, same = False, False, np.int64(NULL)
                 child = line
@@ -1011,7 +943,7 @@ def write_objects(
                         others = True
                     child = behind[child]
                 if nulls and form == IMMUTABLE:
-                    failed = True
+                    found = UNTOLD
                     break
                 final = arguments[types * ARGUMENTS_WIDTH + FIRST] >= 0
                 within = arguments[types * ARGUMENTS_WIDTH + IN_ELEMENTS]
@@ -1020,224 +952,24 @@ def write_objects(
                 else:
                     at = _put_flagged(out, at, nulls if final else not others, count + 1)
                 if sorted_ones:
-                    out[np.uintp(at)] = 0
-                    at += 1
+                    at = put(out, at, 0)
                 if final or not others:
                     known = OR_NULL if nulls else NEVER_NULL
                     stack[top + HOW], stack[top + HOW_ODD] = known, known
                 if not final and not others:
                     if same == NULL:  # all are null
-                        out[np.uintp(at)] = 0
-                        at += 1
+                        at = put(out, at, 0)
                         line = child
                         stack[top + LEFT] = 0
                         continue
                     at, named = _put_class(
-                        same, classes, name_offsets, name_bytes, out, at, names, named
+                        newer, row, same, classes, name_offsets, name_bytes, out, at, names, named
                     )
                     if at < 0:
                         return np.int64(row)
                     if form != IMMUTABLE:
-                        out[np.uintp(at)] = 1 if nulls else 0
-                        at += 1
+                        at = put(out, at, 1 if nulls else 0)
                 stack[top + ARGUMENTS], stack[top + ARGUMENTS_ODD] = within, within
-        ends[row] = ~begin if failed else at
-        row += 1
-    return np.int64(row)
-
-
-@helper
-def _put_text_2(data, start, end, count, has_length, out, at):
-    size = end - start
-    is_ascii = size == count
-    plain = is_ascii and count > 1 and count <= LONGEST_ASCII_2 and has_length == 0
-    if not plain:
-        at = _put_flagged(out, at, True, count + 1)
-    copy(data, start, out, at, size)
-    at += size
-    if is_ascii and size > 0:
-        last = u8(data, end - 1) & 0x7F
-        out[np.uintp(at - 1)] = last | 0x80 if plain else last
-    return at
-
-
-@helper
-def _put_big_endian(out, at, value, width):
-    for step in range(width):
-        out[np.uintp(at + step)] = value >> np.int64(8 * (width - 1 - step)) & 0xFF
-    return at + width
-
-
-@helper
-def _put_content_2(data, form, operand, start, end, number, out, at):
-    """Write what has no objects within it as Kryo 2.24 does; return the position behind it."""
-    if form == TEXT:
-        return _put_text_2(data, start, end, number, operand, out, at)
-    if form == INT or form == LONG:
-        return _put_zigzag(out, at, number, form == INT)
-    if form == BOOLEAN or form == FIXED:
-        return _put_big_endian(out, at, number, operand)
-    if form == UUID:
-        return _put_zigzag(out, _put_zigzag(out, at, number, False), start, False)
-    if form == ENUM or form == MILLIS:
-        return _put_varint(out, at, number)
-    if form == TIMESTAMP:
-        at = _put_varint(out, at, number + start // 1000000)
-        return _put_varint(out, at, start & 0xFFFFFFFF)
-    if form == INSTANT or form == DURATION:
-        return _put_zigzag(out, _put_zigzag(out, at, start, True), number, False)
-    if form == DATE:
-        at = _put_big_endian(out, at, start & 0xFF, 2)
-        return _put_zigzag(out, _put_big_endian(out, at, start >> 8, 2), number, True)
-    if form == TIME:
-        at = _put_big_endian(out, at, number >> 8, 2)
-        at = _put_zigzag(out, at, start, True)
-        return _put_big_endian(out, at, number & 0xFF, 1)
-    size = end - start
-    counted = form == INT_ARRAY or form == LONG_ARRAY or form == FIXED_ARRAY
-    at = _put_varint(out, at, (number if counted else size) + 1)
-    copy(data, start, out, at, size)
-    at += size
-    return _put_zigzag(out, at, number, True) if form == DECIMAL else at
-
-
-@kernel(
-    "int64(int64, I64R, U8R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, I64R, U8R,"
-    " U8, I64, U8, I64, I64, I64)"
-)
-def write_objects_2(
-    row, lines, data, kind, start, end, number, classes, fields, arguments, name_offsets,
-    name_bytes, out, ends, told, names, alone, stack,
-):  # fmt: skip
-    """Write objects as Kryo 2.24 does, one behind the other, if no two of their parts are one.
-
-    Args:
-        row: The first row to write.
-        lines: The line of each row's object.
-        data, kind, start, end, number: The table, and the bytes that it refers to.
-        classes, fields, arguments, name_offsets, name_bytes: As in `read_objects`.
-        out: The buffer.
-        ends: Filled: the end of each row. That of the row before `row` is read.
-        told: Filled: `WRITTEN`, or why a row has no bytes: `REPEATED`, as a part of it is an object
-            of which a JVM has one, and there before; `UNTOLD`, as of an object with a reference, or
-            of a class or a number of parts that is not known here.
-        names, alone, stack: Scratch, as in `write_objects`.
-
-    Returns:
-        The row that has no space; the number of rows if all were written.
-    """
-    while row < lines.size:
-        begin = ends[row - 1] if row > 0 else np.int64(0)
-        at, line = begin, lines[row]
-        names[:] = -1
-        alone[:] = 0
-        named, depth = np.int64(0), np.int64(1)
-        stack[LEFT], stack[HOW], stack[HOW_ODD] = 1, ANY, ANY
-        found = WRITTEN
-        while depth > 0:
-            top = (depth - 1) * STACK_WIDTH
-            left = stack[top + LEFT]
-            if left == 0:
-                depth -= 1
-                continue
-            stack[top + LEFT] = left - 1
-            types = np.int64(0)
-            if stack[top + HOW] == FIELDS:
-                field = stack[top + CLASS]
-                how, types = fields[field], fields[field + 2]
-                stack[top + CLASS] = field + FIELD_WIDTH
-            elif left & 1:
-                how = stack[top + HOW_ODD]
-            else:
-                how = stack[top + HOW]
-            here, what = line, kind[line]
-            line += 1
-            if what == REFERENCE:
-                found = UNTOLD
-                break
-            if out.size - at < ROOM:
-                return np.int64(row)
-            if what == NULL:
-                out[np.uintp(at)] = 0
-                at += 1
-                continue
-            base = what * CLASS_WIDTH
-            form, operand = classes[base + FORM], classes[base + OPERAND]
-            if form == UNKNOWN:
-                found = UNTOLD
-                break
-            if how == ANY:
-                registered = classes[base + ID_2]
-                if registered >= 0:
-                    at = _put_varint(out, at, registered + 2)
-                elif names[what] >= 0:
-                    out[np.uintp(at)] = 1
-                    at = _put_varint(out, at + 1, names[what])
-                else:
-                    out[np.uintp(at)] = 1
-                    at = _put_varint(out, at + 1, named)
-                    names[what] = named
-                    named += 1
-                    start_of_name, stop = name_offsets[what], name_offsets[what + 1]
-                    if out.size - at < stop - start_of_name + ROOM:
-                        return np.int64(row)
-                    at = _put_text_2(
-                        name_bytes, start_of_name, stop, stop - start_of_name, 0, out, at
-                    )
-            if how == OR_NULL or (how == ANY and classes[base + NUMBERED]):
-                out[np.uintp(at)] = 1
-                at += 1
-            if form == EMPTY or form == ENUM:  # of which a JVM has one
-                bit = np.int64(0) if form == EMPTY else number[here]
-                if bit >= MOST_CONSTANTS:
-                    found = UNTOLD
-                    break
-                if classes[base + NUMBERED] and alone[what] >> bit & 1:
-                    found = REPEATED
-                    break
-                alone[what] |= np.int64(1) << bit
-            if form < COLLECTION and form != DATE_TIME:
-                has_bytes = form == TEXT or form >= FIXED_ARRAY or form in (BYTES, BIG, DECIMAL)
-                if has_bytes and out.size - at < end[here] - start[here] + ROOM:
-                    return np.int64(row)
-                at = _put_content_2(
-                    data, form, operand, start[here], end[here], number[here], out, at
-                )
-                continue
-            # a list whose class of elements is not in the table, or deeper than what is read
-            if form == AS_LIST or depth == DEEPEST:
-                found = UNTOLD
-                break
-            if (form == SINGLE or form == EMPTY) and number[here] != operand:
-                found = UNTOLD
-                break
-            count = number[here]
-            top += STACK_WIDTH
-            depth += 1
-            stack[top + LEFT] = count
-            stack[top + HOW], stack[top + HOW_ODD] = ANY, ANY
-            if form == OBJECT or form == DATE_TIME:
-                stack[top + HOW] = FIELDS
-                stack[top + LEFT] = fields[operand]
-                stack[top + CLASS] = operand + 1
-            elif form == ARRAY:
-                at = _put_varint(out, at, count + 1)
-                if operand >= 0:
-                    stack[top + HOW], stack[top + HOW_ODD] = OR_NULL, OR_NULL
-            elif form != SINGLE and form != EMPTY:
-                if form == SORTED or form == QUEUE or form == SORTED_MAP:
-                    out[np.uintp(at)] = 0
-                    at += 1
-                at = _put_varint(out, at, count)
-                odd = arguments[types * ARGUMENTS_WIDTH + FIRST]
-                even = odd
-                if form == MAP or form == SORTED_MAP or form == IMMUTABLE_MAP:
-                    stack[top + LEFT] = 2 * count
-                    odd = arguments[types * ARGUMENTS_WIDTH + SECOND]
-                if form != QUEUE and even >= 0:
-                    stack[top + HOW] = OR_NULL
-                if form != QUEUE and odd >= 0:
-                    stack[top + HOW_ODD] = OR_NULL
         told[row] = found
         ends[row] = at if found == WRITTEN else begin
         row += 1

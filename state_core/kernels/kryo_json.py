@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from statelake.state_core.kernels.bytes_at import copy, u8
+from statelake.state_core.kernels.bytes_at import copy, put, u8
 from statelake.state_core.kernels.compiler import helper, kernel
 from statelake.state_core.kernels.kryo import DEEPEST, NULL, REFERENCE, class_named
 
@@ -52,8 +52,7 @@ def _hex(digit):
 @helper
 def _put_number(out, at, value):
     if value < 0:
-        out[np.uintp(at)] = 0x2D
-        at += 1
+        at = put(out, at, 0x2D)
     size, rest = 1, value // 10 if value >= 0 else -(value // -10)
     while rest != 0:
         size += 1
@@ -68,24 +67,19 @@ def _put_number(out, at, value):
 
 @helper
 def _put_uuid(out, at, high, low):
-    out[np.uintp(at)] = QUOTE
-    at += 1
+    at = put(out, at, QUOTE)
     for digit in range(32):
         if digit == 8 or digit == 12 or digit == 16 or digit == 20:
-            out[np.uintp(at)] = 0x2D
-            at += 1
+            at = put(out, at, 0x2D)
         half = high if digit < 16 else low
-        out[np.uintp(at)] = _hex(half >> np.int64(60 - 4 * (digit & 15)) & 15)
-        at += 1
-    out[np.uintp(at)] = QUOTE
-    return at + 1
+        at = put(out, at, _hex(half >> np.int64(60 - 4 * (digit & 15)) & 15))
+    return put(out, at, QUOTE)
 
 
 @helper
 def _put_text(data, start, stop, is_ascii, out, at):
     """Write text in quotes; return the position behind it, -1 if half of a character is alone."""
-    out[np.uintp(at)] = QUOTE
-    at += 1
+    at = put(out, at, QUOTE)
     while start < stop:
         byte = u8(data, start) & 0x7F if is_ascii else u8(data, start)
         start += 1
@@ -101,8 +95,7 @@ def _put_text(data, start, stop, is_ascii, out, at):
                 at = _put2(out, _put2(out, at, BACKSLASH, LETTER_U), 0x30, 0x30)
                 at = _put2(out, at, _hex(byte >> 4), _hex(byte & 15))
         elif byte != 0xED or u8(data, start) < 0xA0:
-            out[np.uintp(at)] = byte
-            at += 1
+            at = put(out, at, byte)
         else:  # half of a character, and the other half
             if stop - start < 5 or u8(data, start) > 0xAF:
                 return np.int64(-1)
@@ -114,8 +107,7 @@ def _put_text(data, start, stop, is_ascii, out, at):
             at = _put2(out, at, 0xF0 | point >> 18, 0x80 | point >> 12 & 0x3F)
             at = _put2(out, at, 0x80 | point >> 6 & 0x3F, 0x80 | point & 0x3F)
             start += 5
-    out[np.uintp(at)] = QUOTE
-    return at + 1
+    return put(out, at, QUOTE)
 
 
 @helper
@@ -196,14 +188,11 @@ def write_json(
                 return np.int64(row)
             if left == 0:
                 if way == ENTRIES and stack[top + BEGUN]:
-                    out[np.uintp(at)] = CLOSE
-                    at += 1
+                    at = put(out, at, CLOSE)
                 if way != UNTOLD:
-                    out[np.uintp(at)] = CLOSE_BRACE if way == DICT else CLOSE
-                    at += 1
+                    at = put(out, at, CLOSE_BRACE if way == DICT else CLOSE)
                 if stack[top + TAGGED]:
-                    out[np.uintp(at)] = CLOSE_BRACE
-                    at += 1
+                    at = put(out, at, CLOSE_BRACE)
                 depth -= 1
                 continue
             stack[top + LEFT] = left - 1
@@ -215,8 +204,7 @@ def write_json(
                 if begun:
                     at = _put2(out, _put2(out, at, CLOSE, COMMA), SPACE, OPEN)
                 else:
-                    out[np.uintp(at)] = OPEN
-                    at += 1
+                    at = put(out, at, OPEN)
             elif begun:
                 at = _put2(out, at, COMMA, SPACE)
             here, what = line, kind[line]
@@ -250,8 +238,7 @@ def write_json(
                 if depth > DEEPEST:
                     failed = True
                     break
-                out[np.uintp(at)] = OPEN_BRACE if form == DICT else OPEN
-                at += 1
+                at = put(out, at, OPEN_BRACE if form == DICT else OPEN)
                 top += LEVEL_WIDTH
                 depth += 1
                 stack[top + LEFT] = count if form == LIST else 2 * count
@@ -272,11 +259,9 @@ def write_json(
                 at = _put4(out, at, TRUE_TEXT)
             else:
                 at = _put4(out, at, FALS_TEXT)
-                out[np.uintp(at)] = 0x65
-                at += 1
+                at = put(out, at, 0x65)
             if tagged:
-                out[np.uintp(at)] = CLOSE_BRACE
-                at += 1
+                at = put(out, at, CLOSE_BRACE)
         ends[row] = ~begin if failed else at
         row += 1
     return np.int64(row)

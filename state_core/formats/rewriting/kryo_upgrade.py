@@ -14,7 +14,7 @@ Flink 2.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -58,7 +58,7 @@ from statelake.state_core.formats.rewriting.value_migration import (
 )
 from statelake.state_core.formats.writing.unified_encode import StateRows
 from statelake.state_core.kernels.encode import copy_pieces
-from statelake.state_core.kernels.kryo import NULL
+from statelake.state_core.kernels.kryo import NULL, WRITTEN
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.avro.schema_types import (
     AvroArray,
@@ -376,7 +376,8 @@ class _Writers:
         sizes, done = np.zeros(len(objects.roots), np.int64), objects.roots >= 0
         lines = objects.roots[done]
         if isinstance(target, PartSnapshot):
-            out, sizes[done], done[done] = objects.parts.written(lines, target.part.values.classes)
+            out, sizes[done], told = _written(target.part, objects.parts, lines)
+            done[done] = told == WRITTEN
             return out, sizes, done
         try:
             column = _column_of(target, objects.parts, lines)
@@ -543,10 +544,15 @@ def _column_of(
     return _leaf_column(target, parts, lines)
 
 
+def _written(part: KryoPart, parts: Parts, lines: I64Array) -> tuple[U8Array, I64Array, U8Array]:
+    """Return objects for Flink 2, as `Parts.written` does."""
+    return parts.written(lines, KryoVersion.FLINK_2, part.values.classes)
+
+
 def _written_column(part: KryoPart, parts: Parts, lines: I64Array) -> pa.Array:
     """Return the bytes of objects that stay Kryo's."""
-    out, sizes, done = parts.written(lines, part.values.classes)
-    if not done.all():
+    out, sizes, told = _written(part, parts, lines)
+    if (told != WRITTEN).any():
         raise EncodeError("an object that has to be written by itself")
     first = offsets_of(sizes)
     if first[-1] >> 31:
@@ -699,34 +705,42 @@ def upgrade_rows(
         places = parts.located(rows, stored)
         new = spliced(stored, places, [writers.write_all(each) for each in places])
     except StateError:  # say which row it is, or read each by itself
-        new = _upgraded_one_by_one(rows, stored, parts, writers)
+        new = _each_value(rows, stored, lambda source: _rewritten(source, parts, writers))
     return rewritten_rows(rows, serializer, new)
 
 
-def _upgraded_one_by_one(
+def _each_value(
     rows: StateRows | ElementRows,
     stored: pa.LargeBinaryArray,
-    parts: PartsOfKryo,
-    writers: _Writers,
+    rewritten: Callable[[DataInput], bytes],
 ) -> pa.LargeBinaryArray:
-    """Return the new bytes of the values.
+    """Return the values of some rows, each rewritten by itself, behind its time of last access."""
+    ttl = TTL_BYTES * (isinstance(rows, StateRows) and rows.layout.with_ttl)
+
+    def behind_ttl(source: DataInput) -> bytes:
+        return source.read_bytes(ttl) + rewritten(source)
+
+    return _each(rows, stored, lambda source: rewrite_entry(source, rows.layout.kind, behind_ttl))
+
+
+def _each(
+    rows: StateRows | ElementRows,
+    stored: pa.LargeBinaryArray,
+    rewritten: Callable[[DataInput], bytes],
+) -> pa.LargeBinaryArray:
+    """Return the bytes of rows, each rewritten by itself.
 
     Raises:
-        StateError: A value can't be parsed, or Flink 2 has no form for it.
+        StateError: They can't be parsed, or Flink 2 has no form for them: with the row's place.
     """
-    with_ttl = isinstance(rows, StateRows) and rows.layout.with_ttl
-
-    def upgraded(source: DataInput) -> bytes:
-        return source.read_bytes(TTL_BYTES * with_ttl) + _rewritten(source, parts, writers)
-
-    values = []
+    done = []
     for row, data in enumerate(stored.to_pylist()):
         place = _place_of(rows, row)
         try:
-            values.append(rewrite_entry(DataInput(data, place), rows.layout.kind, upgraded))
+            done.append(rewritten(DataInput(data, place)))
         except StateError as error:
             raise _at(error, place) from error
-    return pa.array(values, pa.large_binary())
+    return pa.array(done, pa.large_binary())
 
 
 def _rewritten(source: DataInput, parts: PartsOfKryo, writers: _Writers) -> bytes:
@@ -861,11 +875,7 @@ def _pieces(data: U8Array, starts: I64Array, ends: I64Array) -> pa.LargeBinaryAr
 def _with_namespaces_one_by_one(
     rows: StateRows, stored: pa.LargeBinaryArray, parts: KeyParts
 ) -> pa.LargeBinaryArray:
-    """Return the same, key by key.
-
-    Raises:
-        StateError: A key can't be parsed, or Flink 2 has no form for it.
-    """
+    """Return the same, key by key; errors as of `_each`."""
     layout = rows.layout
     timers, ambiguous = layout.kind is StateKind.TIMERS, layout.ambiguous
 
@@ -886,14 +896,7 @@ def _with_namespaces_one_by_one(
             raise source.fault(f"{source.remaining} bytes behind a key")
         return unchanged + namespace + user_key
 
-    keys = []
-    for row, data in enumerate(stored.to_pylist()):
-        place = _place_of(rows, row)
-        try:
-            keys.append(upgraded(DataInput(data, place)))
-        except StateError as error:
-            raise _at(error, place) from error
-    return pa.array(keys, pa.large_binary())
+    return _each(rows, stored, upgraded)
 
 
 def _read_length(source: DataInput, length: int) -> None:
@@ -970,34 +973,18 @@ def find_collections(
     try:
         places = parts.located(rows, stored)
     except StateError:  # say which row it is, or read each by itself
-        _find_one_by_one(rows, stored, parts, found)
+
+        def note(source: DataInput) -> bytes:
+            for _, _, path, item in parts.of(source):
+                if path in found:
+                    found[path].note(item)
+            return b""
+
+        _each_value(rows, stored, note)
         return
     for each in places:
         if each.path in found:
             found[each.path].note_all(each.objects)
-
-
-def _find_one_by_one(
-    rows: StateRows | ElementRows,
-    stored: pa.LargeBinaryArray,
-    parts: PartsOfKryo,
-    found: Mapping[str, ElementClasses],
-) -> None:
-    with_ttl = isinstance(rows, StateRows) and rows.layout.with_ttl
-
-    def note(source: DataInput) -> bytes:
-        source.read_bytes(TTL_BYTES * with_ttl)
-        for _, _, path, item in parts.of(source):
-            if path in found:
-                found[path].note(item)
-        return b""
-
-    for row, data in enumerate(stored.to_pylist()):
-        place = _place_of(rows, row)
-        try:
-            rewrite_entry(DataInput(data, place), rows.layout.kind, note)
-        except StateError as error:
-            raise _at(error, place) from error
 
 
 def _at(error: StateError, place: str) -> StateError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from statelake.state_core.errors import EncodeError
+from statelake.state_core.kernels import kryo as kernels
 from statelake.state_core.serializers.kryo.graph import (
     DECLARE,
     KEEP_ANOTHER,
@@ -47,20 +48,23 @@ class CollectionForm(Form):
     """A collection: its value is a list.
 
     Attributes:
+        kernel: The form as kernels know it.
         sorted: Whether a comparator precedes the elements, kept in `extra`.
         nulls: Whether Kryo 5 allows null.
-        asked: Whether a field's type arguments are used: chill's own serializers ignore them.
+        typed: Whether Kryo 2.24 uses a field's type arguments.
     """
 
+    kernel: tuple[int, int] = (kernels.COLLECTION, 0)
     sorted: bool = False
     nulls: bool = True
+    typed: bool = True
 
     def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Read the elements."""
         known = _known(reader, arguments, 0)
         inner = _inner(reader.version, arguments, -1)
         if reader.version is KryoVersion.FLINK_1:
-            self._read_older(reader, item, known)
+            self._read_older(reader, item, known if self.typed else "")
             return
         if known and not self.nulls:
             flag, count = False, reader.varint()
@@ -83,21 +87,14 @@ class CollectionForm(Form):
                 return
             can_be_null = reader.boolean() if self.nulls else False
         for _ in range(reader.length(ELEMENTS, count)):
-            if not known:
-                java_class = reader.read_class()
-                element = None if java_class is None else reader.known(java_class, inner)
-            elif can_be_null:
-                element = reader.known_or_null(known, inner)
-            else:
-                element = reader.known(known, inner)
-            item.value.append(element)
+            item.value.append(reader.part(known, inner, may_be_null=can_be_null))
 
     def _read_older(self, reader: ObjectReader, item: Item, known: str) -> None:
         if self.sorted:
             item.extra = reader.class_and_object()
         item.value = []
         for _ in range(reader.length(ELEMENTS)):
-            item.value.append(reader.known_or_null(known) if known else reader.class_and_object())
+            item.value.append(reader.part(known))
 
     def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Write the elements."""
@@ -105,7 +102,7 @@ class CollectionForm(Form):
         known = _known(writer, arguments, 0)
         inner = _inner(writer.version, arguments, -1)
         if writer.version is KryoVersion.FLINK_1:
-            self._write_older(writer, item, known)
+            self._write_older(writer, item, known if self.typed else "")
             return
         null = None in elements
         if null and not self.nulls:
@@ -133,24 +130,14 @@ class CollectionForm(Form):
             if self.nulls:
                 writer.out.write_boolean(null)
         for element in elements:
-            if not known:
-                writer.write_class(None if element is None else element.java_class)
-                if element is not None:
-                    writer.known(element, inner)
-            elif can_be_null:
-                writer.known_or_null(element, inner)
-            elif element is not None:
-                writer.known(element, inner)
+            writer.part(element, known, inner, may_be_null=can_be_null)
 
     def _write_older(self, writer: ObjectWriter, item: Item, known: str) -> None:
         if self.sorted:
             writer.class_and_object(item.extra)
         writer.varint(len(item.value))
         for element in item.value:
-            if known:
-                writer.known_or_null(element)
-            else:
-                writer.class_and_object(element)
+            writer.part(element, known)
 
 
 @dataclass(frozen=True)
@@ -158,10 +145,12 @@ class MapForm(Form):
     """A map: its value is a list of pairs.
 
     Attributes:
+        kernel: The form as kernels know it.
         sorted: Whether a comparator precedes the entries, kept in `extra`: in Kryo 5, in both.
         nulls: Whether Kryo 5 allows null.
     """
 
+    kernel: tuple[int, int] = (kernels.MAP, 0)
     sorted: tuple[bool, bool] = (False, False)
     nulls: bool = True
 
@@ -186,12 +175,8 @@ class MapForm(Form):
         self, reader: ObjectReader, arguments: tuple[JavaType, ...], at: int
     ) -> Item | None:
         known, inner = _known(reader, arguments, at), _inner(reader.version, arguments, at)
-        if not known:
-            java_class = reader.read_class()
-            return None if java_class is None else reader.known(java_class, inner)
-        if self.nulls or reader.version is KryoVersion.FLINK_1:
-            return reader.known_or_null(known, inner)
-        return reader.known(known, inner)
+        nulls = self.nulls or reader.version is KryoVersion.FLINK_1
+        return reader.part(known, inner, may_be_null=nulls)
 
     def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Write the entries."""
@@ -206,14 +191,7 @@ class MapForm(Form):
         for pair in item.value:
             for at, part in enumerate(pair):
                 known, inner = _known(writer, arguments, at), _inner(writer.version, arguments, at)
-                if not known:
-                    writer.write_class(None if part is None else part.java_class)
-                    if part is not None:
-                        writer.known(part, inner)
-                elif self.nulls or older:
-                    writer.known_or_null(part, inner)
-                else:
-                    writer.known(part, inner)
+                writer.part(part, known, inner, may_be_null=self.nulls or older)
 
 
 def _null_in(item: Item) -> EncodeError:
@@ -236,17 +214,14 @@ class ArrayForm(Form):
             raise reader.source.fault("null for an array")
         item.value = []
         for _ in range(reader.length(ELEMENTS, count - 1)):
-            item.value.append(reader.known_or_null(final) if final else reader.class_and_object())
+            item.value.append(reader.part(final))
 
     def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Write the elements."""
         final = _final_component(writer, item)
         writer.varint(len(item.value) + 1)
         for element in item.value:
-            if final:
-                writer.known_or_null(element)
-            else:
-                writer.class_and_object(element)
+            writer.part(element, final)
 
 
 def _final_component(reader: ObjectReader | ObjectWriter, item: Item) -> str:
@@ -270,21 +245,16 @@ class _AsList(CollectionForm):
             writer.class_and_object(element)
 
 
-class _PriorityQueue(CollectionForm):
-    """`PriorityQueue`: Flink 1's serializer ignores type arguments."""
-
-    def _read_older(self, reader: ObjectReader, item: Item, _: str) -> None:
-        super()._read_older(reader, item, "")
-
-    def _write_older(self, writer: ObjectWriter, item: Item, _: str) -> None:
-        super()._write_older(writer, item, "")
-
-
 @dataclass(frozen=True)
 class _FixedObjects(Form):
     """A class that contains a fixed number of objects, each with its class; its value is a list."""
 
     count: int
+
+    @property
+    def kernel(self) -> tuple[int, int]:  # type: ignore[override] - of most forms it is fixed
+        """So many objects."""
+        return kernels.SINGLE, self.count
 
     def read(self, reader: ObjectReader, item: Item, _types: tuple[JavaType, ...]) -> None:
         """Read the objects."""
@@ -306,20 +276,12 @@ class _Optional(_FixedObjects):
         """Read the object."""
         if reader.version is KryoVersion.FLINK_1:
             reader.note_types(item.java_class, arguments)
-        known = _known_older(reader, arguments)
-        if known:
-            item.value = [reader.known_or_null(known)]
-        else:
-            super().read(reader, item, arguments)
+        item.value = [reader.part(_known_older(reader, arguments))]
 
     def write(self, writer: ObjectWriter, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Write the object."""
-        known = _known_older(writer, arguments)
-        if known:
-            _check_parts(item, 1)
-            writer.known_or_null(item.value[0])
-        else:
-            super().write(writer, item, arguments)
+        _check_parts(item, 1)
+        writer.part(item.value[0], _known_older(writer, arguments))
 
 
 def _known_older(coder: ObjectReader | ObjectWriter, arguments: tuple[JavaType, ...]) -> str:
@@ -379,6 +341,8 @@ class EnumSetForm(Form):
 class _Empty(Form):
     """A class without content, which takes no bytes; its value is an empty list."""
 
+    kernel = (kernels.EMPTY, 0)
+
     def read(self, _reader: ObjectReader, item: Item, _types: tuple[JavaType, ...]) -> None:
         """Read nothing."""
         item.value = []
@@ -395,7 +359,8 @@ def _check_parts(item: Item, count: int) -> None:
 
 
 _COLLECTION, _MAP = CollectionForm(), MapForm()
-_FIXED, _FIXED_MAP = CollectionForm(nulls=False), MapForm(nulls=False)
+_FIXED = CollectionForm((kernels.IMMUTABLE, 0), nulls=False)
+_FIXED_MAP = MapForm((kernels.IMMUTABLE_MAP, 0), nulls=False)
 _UTIL = "java.util."
 _IMMUTABLE = f"{_UTIL}ImmutableCollections$"
 CONTAINER_FORMS: dict[str, Form] = {
@@ -418,11 +383,13 @@ CONTAINER_FORMS: dict[str, Form] = {
             "WeakHashMap", "concurrent.ConcurrentHashMap",
         )
     },
-    f"{_UTIL}TreeSet": CollectionForm(sorted=True),
-    f"{_UTIL}TreeMap": MapForm(sorted=(True, True)),
-    f"{_UTIL}concurrent.ConcurrentSkipListMap": MapForm(sorted=(False, True)),
-    f"{_UTIL}Arrays$ArrayList": _AsList(),
-    f"{_UTIL}PriorityQueue": _PriorityQueue(sorted=True),
+    f"{_UTIL}TreeSet": CollectionForm((kernels.SORTED, 0), sorted=True),
+    f"{_UTIL}TreeMap": MapForm((kernels.SORTED_MAP, 0), sorted=(True, True)),
+    f"{_UTIL}concurrent.ConcurrentSkipListMap": MapForm(
+        (kernels.UNKNOWN, 0), sorted=(False, True)
+    ),
+    f"{_UTIL}Arrays$ArrayList": _AsList((kernels.AS_LIST, 0)),
+    f"{_UTIL}PriorityQueue": CollectionForm((kernels.QUEUE, 0), sorted=True, typed=False),
     f"{_UTIL}Collections$EmptyList": _Empty(),
     f"{_UTIL}Collections$EmptySet": _Empty(),
     f"{_UTIL}Collections$EmptyMap": _Empty(),

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import uuid
 from calendar import isleap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from statelake.state_core.errors import EncodeError
+from statelake.state_core.kernels import kryo as kernels
 from statelake.state_core.serializers.kryo.graph import (
     BOXES,
     KEEP_ANOTHER,
+    LONG_LIMITS,
+    ContentStep,
     Form,
     Item,
     ObjectReader,
@@ -29,7 +32,7 @@ OFFSET_ELSEWHERE = 127  # an offset that is not a multiple of a quarter of an ho
 QUARTER = 900
 # the least and the most of the numbers of times, as Java has them
 _MONTH, _DAY, _NANO = (1, 12), (1, 31), (0, 999_999_999)
-_INT, _LONG = (-(1 << 31), (1 << 31) - 1), (-(1 << 63), (1 << 63) - 1)
+_INT, _BIT = (-(1 << 31), (1 << 31) - 1), (0, 1)
 _YEAR = (-999_999_999, 999_999_999)
 _DATE_LIMITS = (_YEAR, _MONTH, _DAY)
 _TIME_LIMITS = ((0, 23), (0, 59), (0, 59), _NANO)
@@ -40,10 +43,37 @@ _MONTH_DAY_LIMITS, LEAP_YEAR = (_MONTH, _DAY), 2000
 
 @dataclass(frozen=True)
 class Simple(Form):
-    """A value that two functions read and write."""
+    """A value that two functions read and write.
+
+    Attributes:
+        get: Returns the value.
+        put: Writes it.
+        codecs: The steps in Kryo 2.24 and in Kryo 5, as letters of `PARTS` or names of arrays;
+            empty if kernels do not know them.
+        limits: The least and the most of each number.
+    """
 
     get: Callable[[ObjectReader], Any]
     put: Callable[[ObjectWriter, Any], None]
+    codecs: tuple[Sequence[str], Sequence[str]] = ("", "")
+    limits: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def kernel(self) -> tuple[int, int]:  # type: ignore[override] - of most forms it is fixed
+        """A leaf, if kernels know the steps."""
+        known = all(self.codecs) and "u" not in self.codecs[0]
+        return (kernels.LEAF if known else kernels.UNKNOWN), 0
+
+    def steps(self, version: KryoVersion) -> tuple[ContentStep, ...]:
+        """Return the steps: text and bytes are none of the numbers."""
+        codecs = self.codecs[version - 1]
+        limits = (*self.limits, *[LONG_LIMITS] * len(codecs))
+        steps: list[ContentStep] = []
+        place = 0
+        for codec in codecs:
+            steps.append(ContentStep(codec, place, limits[place]))
+            place += codec not in WITH_BYTES
+        return tuple(steps)
 
     def read(self, reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
         """Read the value."""
@@ -52,48 +82,6 @@ class Simple(Form):
     def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
         """Write the value."""
         self.put(writer, item.value)
-
-
-def _fixed(form: str) -> Simple:
-    return Simple(lambda r: r.fixed(form), lambda w, value: w.fixed(form, value))
-
-
-def _zigzag(bits: int) -> Simple:
-    return Simple(lambda r: r.zigzag(bits), lambda w, value: w.zigzag(value, bits))
-
-
-_TEXT = Simple(lambda r: r.string(), lambda w, value: w.string(value))
-_MILLIS = Simple(lambda r: r.varlong(), lambda w, value: w.varlong(value))
-_BOOLEAN = Simple(lambda r: r.boolean(), lambda w, value: w.out.write_boolean(value))
-_CHARACTER = Simple(lambda r: chr(int(r.fixed("H"))), lambda w, value: w.fixed("H", ord(value)))
-_PRIMITIVE_FORMS = {
-    "boolean": _BOOLEAN,
-    "byte": _fixed("b"),
-    "char": _CHARACTER,
-    "short": _fixed("h"),
-    "int": _zigzag(32),
-    "long": _zigzag(64),
-    "float": _fixed("f"),
-    "double": _fixed("d"),
-}
-
-
-def primitive(name: str) -> Simple:
-    """Return the form of a primitive type, which is also that of its box."""
-    return _PRIMITIVE_FORMS[name]
-
-
-def _array(element: Simple) -> Simple:
-    def get(reader: ObjectReader) -> list[Any]:
-        count = _less_one(reader, "elements of an array")
-        return [element.get(reader) for _ in range(count)]
-
-    def put(writer: ObjectWriter, value: list[Any]) -> None:
-        writer.varint(len(value) + 1)
-        for part in value:
-            element.put(writer, part)
-
-    return Simple(get, put)
 
 
 def _less_one(reader: ObjectReader, what: str) -> int:
@@ -126,36 +114,94 @@ def integer_bytes(value: int) -> bytes:
     return value.to_bytes(bits // 8 + 1, "big", signed=True)
 
 
-def _put_big(writer: ObjectWriter, value: int) -> None:
-    _put_bytes(writer, integer_bytes(value))
+WITH_BYTES = frozenset("snyS")  # parts that are bytes of their own
+# the parts of values: fixed numbers, by the letters of `struct`; `i` and `j` signed ones, `+` and
+# `l` rarely negative ones of 32 and 64 bits; `u` numbers of values that kernels do not read; text,
+# large numbers, and bytes
+_WAYS: dict[str, tuple[Callable[[ObjectReader], Any], Callable[[ObjectWriter, Any], None]]] = {
+    "z": (lambda r: r.boolean(), lambda w, value: w.out.write_boolean(value)),
+    "c": (lambda r: chr(int(r.fixed("H"))), lambda w, value: w.fixed("H", ord(value))),
+    "b": (lambda r: r.fixed("b"), lambda w, value: w.fixed("b", value)),
+    "h": (lambda r: r.fixed("h"), lambda w, value: w.fixed("h", value)),
+    "f": (lambda r: r.fixed("f"), lambda w, value: w.fixed("f", value)),
+    "d": (lambda r: r.fixed("d"), lambda w, value: w.fixed("d", value)),
+    "q": (lambda r: r.fixed("q"), lambda w, value: w.fixed("q", value)),
+    "i": (lambda r: r.zigzag(32), lambda w, value: w.zigzag(value, 32)),
+    "j": (lambda r: r.zigzag(64), lambda w, value: w.zigzag(value, 64)),
+    "+": (lambda r: r.signed_varint(), lambda w, value: w.varint(value)),
+    "u": (lambda r: r.varint(), lambda w, value: w.varint(value)),
+    "l": (lambda r: r.varlong(), lambda w, value: w.varlong(value)),
+    "s": (lambda r: r.string(), lambda w, value: w.string(value)),
+    "n": (_get_big, lambda w, value: _put_bytes(w, integer_bytes(value))),
+    "y": (_get_bytes, _put_bytes),
+}
+PARTS = {
+    codec: Simple(*way, (codec, codec), (_BIT,) if codec == "z" else ())
+    for codec, way in _WAYS.items()
+}
+_OF_PRIMITIVES = {
+    "boolean": "z", "byte": "b", "char": "c", "short": "h", "int": "i", "long": "j", "float": "f",
+    "double": "d",
+}  # fmt: skip
+_TEXT, _MILLIS = PARTS["s"], PARTS["l"]
 
 
-def _get_decimal(reader: ObjectReader) -> tuple[int, int]:
-    return _get_big(reader), reader.zigzag(32)
+def _parts(
+    older: str,
+    newer: str = "",
+    show: Callable[[tuple[Any, ...]], Any] = tuple,
+    keep: Callable[[Any], tuple[Any, ...]] = tuple,
+) -> Simple:
+    """Return the form of several parts.
+
+    Args:
+        older: How Kryo 2.24 writes them.
+        newer: How Kryo 5 does; empty for likewise.
+        show: Returns the value of the parts.
+        keep: Returns the parts of a value.
+    """
+    codecs = older, newer or older
+    forms = [[PARTS[codec] for codec in each] for each in codecs]
+
+    def put(writer: ObjectWriter, value: Any) -> None:
+        for form, part in zip(forms[writer.version - 1], keep(value), strict=True):
+            form.put(writer, part)
+
+    return Simple(
+        lambda reader: show(tuple(form.get(reader) for form in forms[reader.version - 1])),
+        put,
+        codecs,
+    )
 
 
-def _put_decimal(writer: ObjectWriter, value: tuple[int, int]) -> None:
-    _put_big(writer, value[0])
-    writer.zigzag(value[1], 32)
+def primitive(name: str) -> Simple:
+    """Return the form of a primitive type, which is also that of its box."""
+    return PARTS[_OF_PRIMITIVES[name]]
 
 
-def _get_uuid(reader: ObjectReader) -> str:
-    if reader.version is KryoVersion.FLINK_1:
-        halves = [reader.zigzag(64), reader.zigzag(64)]
-    else:
-        halves = [int(reader.fixed("q")), int(reader.fixed("q"))]
+def _array(element: Simple) -> Simple:
+    codecs = ("[" + element.codecs[0][0],)
+
+    def get(reader: ObjectReader) -> list[Any]:
+        count = _less_one(reader, "elements of an array")
+        return [element.get(reader) for _ in range(count)]
+
+    def put(writer: ObjectWriter, value: list[Any]) -> None:
+        writer.varint(len(value) + 1)
+        for part in value:
+            element.put(writer, part)
+
+    return Simple(get, put, (codecs, codecs))
+
+
+def _uuid_text(halves: tuple[int, ...]) -> str:
     high, low = (half & (1 << 64) - 1 for half in halves)
     return str(uuid.UUID(int=high << 64 | low))
 
 
-def _put_uuid(writer: ObjectWriter, value: str) -> None:
-    number = uuid.UUID(value).int
-    for half in (number >> 64, number & (1 << 64) - 1):
-        signed = half - (1 << 64) if half >> 63 else half
-        if writer.version is KryoVersion.FLINK_1:
-            writer.zigzag(signed, 64)
-        else:
-            writer.fixed("q", signed)
+def _uuid_halves(text: str) -> tuple[int, int]:
+    high, low = divmod(uuid.UUID(text).int, 1 << 64)
+    return high - (high >> 63 << 64), low - (low >> 63 << 64)
 
 
 def _get_timestamp(reader: ObjectReader) -> tuple[int, int]:
@@ -166,7 +212,7 @@ def _get_timestamp(reader: ObjectReader) -> tuple[int, int]:
 
 def _put_timestamp(writer: ObjectWriter, value: tuple[int, int]) -> None:
     millis, nanos = value
-    if not 0 <= nanos <= _NANO[1] or not _LONG[0] <= millis <= _LONG[1]:
+    if not 0 <= nanos <= _NANO[1] or not LONG_LIMITS[0] <= millis <= LONG_LIMITS[1]:
         raise EncodeError(f"{value!r} is no java.sql.Timestamp")
     whole = nanos // 1_000_000 if writer.version is KryoVersion.FLINK_1 else 0
     writer.varlong(millis + whole)
@@ -239,31 +285,6 @@ def _put_locale(writer: ObjectWriter, value: tuple[str, ...]) -> None:
     writer.out.write_byte(_END)
 
 
-def _get_calendar(reader: ObjectReader) -> tuple[Any, ...]:
-    """Return zone, milliseconds, leniency, first day of a week, its least days, and the change."""
-    zone, millis, lenient = reader.string(), reader.varlong(), reader.boolean()
-    return zone, millis, lenient, reader.varint(), reader.varint(), reader.zigzag(64)
-
-
-def _put_calendar(writer: ObjectWriter, value: tuple[Any, ...]) -> None:
-    zone, millis, lenient, first, least, change = value
-    writer.string(zone)
-    writer.varlong(millis)
-    writer.out.write_boolean(lenient)
-    writer.varint(first)
-    writer.varint(least)
-    writer.zigzag(change, 64)
-
-
-def _get_address(reader: ObjectReader) -> tuple[str | None, int]:
-    return reader.string(), reader.varint()
-
-
-def _put_address(writer: ObjectWriter, value: tuple[str | None, int]) -> None:
-    writer.string(value[0])
-    writer.varint(value[1])
-
-
 def _get_class(reader: ObjectReader) -> tuple[str, bool]:
     """Return a class's name, a box's of a primitive type, and whether it is that type."""
     name = reader.read_class()
@@ -302,16 +323,6 @@ def _put_bits(writer: ObjectWriter, value: list[int]) -> None:
     writer.varint(len(value))
     for word in value:
         writer.fixed("q", word)
-
-
-def _get_date(reader: ObjectReader) -> tuple[int, ...]:
-    return reader.signed_varint(), reader.source.read_byte(), reader.source.read_byte()
-
-
-def _put_date(writer: ObjectWriter, value: tuple[int, ...]) -> None:
-    writer.varint(value[0])
-    writer.out.write_byte(value[1])
-    writer.out.write_byte(value[2])
 
 
 def _get_time(reader: ObjectReader) -> tuple[int, ...]:
@@ -353,28 +364,6 @@ def _put_offset(writer: ObjectWriter, value: tuple[int, ...]) -> None:
     writer.out.write_byte(seconds // QUARTER)
 
 
-def _numbers(*kinds: str) -> Simple:
-    """Return the form of numbers: `+` rarely negative, `b` a byte, `L` fixed, `l` short longs."""
-    gets: dict[str, Callable[[ObjectReader], int]] = {
-        "+": lambda r: r.signed_varint(),
-        "b": lambda r: r.source.read_byte(),
-        "L": lambda r: int(r.fixed("q")),
-        "l": lambda r: r.varlong(),
-    }
-    puts: dict[str, Callable[[ObjectWriter, int], None]] = {
-        "+": lambda w, value: w.varint(value),
-        "b": lambda w, value: w.out.write_byte(value),
-        "L": lambda w, value: w.fixed("q", value),
-        "l": lambda w, value: w.varlong(value),
-    }
-
-    def put(writer: ObjectWriter, value: tuple[int, ...]) -> None:
-        for kind, part in zip(kinds, value, strict=True):
-            puts[kind](writer, part)
-
-    return Simple(lambda r: tuple(gets[kind](r) for kind in kinds), put)
-
-
 def _joined(*parts: tuple[Simple, int]) -> Simple:
     """Return the form of times that are composed of others, each with a number of numbers."""
 
@@ -393,7 +382,7 @@ def _days(year: int, month: int) -> int:
     return 30 if month in (4, 6, 9, 11) else 31
 
 
-_DATE, _TIME = Simple(_get_date, _put_date), Simple(_get_time, _put_time)
+_DATE, _TIME = _parts("+bb"), Simple(_get_time, _put_time, ("", "t"))
 _OFFSET = Simple(_get_offset, _put_offset)
 
 
@@ -414,6 +403,24 @@ class _Time(Form):
     older: tuple[str, ...]
     places: tuple[int, ...]
     limits: tuple[tuple[int, int], ...]
+
+    @property
+    def kernel(self) -> tuple[int, int]:  # type: ignore[override] - of most forms it is fixed
+        """A leaf, if kernels know the steps: not of days of any year, or of other classes."""
+        simple = all(kind in PRIMITIVES for kind in self.older) and all(self.newer.codecs[1:])
+        if not simple or self.limits == _MONTH_DAY_LIMITS:
+            return kernels.UNKNOWN, 0
+        return kernels.LEAF, kernels.DATED if self.limits == _DATE_LIMITS else 0
+
+    def steps(self, version: KryoVersion) -> tuple[ContentStep, ...]:
+        """Return the steps."""
+        older = "".join(_OF_PRIMITIVES.get(kind, "") for kind in self.older)
+        codecs: Sequence[str] = older if version is KryoVersion.FLINK_1 else self.newer.codecs[1]
+        places = self.places if version is KryoVersion.FLINK_1 else range(len(self.limits))
+        return tuple(
+            ContentStep(codec, place, self.limits[place])
+            for codec, place in zip(codecs, places, strict=False)  # a clock is all of them
+        )
 
     def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
         """Read the value."""
@@ -489,14 +496,12 @@ _TIME_FORMS = {
         tuple(range(8)),
         _DATE_LIMITS + _TIME_LIMITS + _OFFSET_LIMITS,
     ),
-    "java.time.Instant": _Time(_numbers("l", "+"), ("int", "long"), (1, 0), (_SECONDS, _NANO)),
-    "java.time.Duration": _Time(_numbers("L", "+"), ("int", "long"), (1, 0), (_LONG, _NANO)),
-    "java.time.Period": _Time(
-        _numbers("+", "+", "+"), ("int", "int", "int"), (2, 1, 0), (_INT, _INT, _INT)
-    ),
-    "java.time.Year": _Time(_numbers("+"), ("int",), (0,), (_YEAR,)),
-    "java.time.YearMonth": _Time(_numbers("+", "b"), ("int", "int"), (1, 0), (_YEAR, _MONTH)),
-    "java.time.MonthDay": _Time(_numbers("b", "b"), ("int", "int"), (1, 0), _MONTH_DAY_LIMITS),
+    "java.time.Instant": _Time(_parts("l+"), ("int", "long"), (1, 0), (_SECONDS, _NANO)),
+    "java.time.Duration": _Time(_parts("q+"), ("int", "long"), (1, 0), (LONG_LIMITS, _NANO)),
+    "java.time.Period": _Time(_parts("+++"), ("int", "int", "int"), (2, 1, 0), (_INT, _INT, _INT)),
+    "java.time.Year": _Time(_parts("+"), ("int",), (0,), (_YEAR,)),
+    "java.time.YearMonth": _Time(_parts("+b"), ("int", "int"), (1, 0), (_YEAR, _MONTH)),
+    "java.time.MonthDay": _Time(_parts("bb"), ("int", "int"), (1, 0), _MONTH_DAY_LIMITS),
 }
 # by class, the number of numbers in its value
 TIMES = {name: len(form.places) for name, form in _TIME_FORMS.items()}
@@ -505,24 +510,26 @@ SIMPLE_FORMS: dict[str, Form] = {
     **{box: primitive(name) for name, (box, _) in PRIMITIVES.items()},
     **{f"[{letter}": _array(primitive(name)) for name, (_, letter) in PRIMITIVES.items()},
     **_TIME_FORMS,
-    "[B": Simple(_get_bytes, _put_bytes),
+    "[B": PARTS["y"],
     "java.lang.Class": Simple(_get_class, _put_class),
     "java.lang.String": _TEXT,
-    "java.lang.StringBuilder": Simple(_TEXT.get, _put_built),
-    "java.lang.StringBuffer": Simple(_TEXT.get, _put_built),
-    "java.math.BigInteger": Simple(_get_big, _put_big),
-    "java.math.BigDecimal": Simple(_get_decimal, _put_decimal),
-    "java.net.InetSocketAddress": Simple(_get_address, _put_address),
+    "java.lang.StringBuilder": Simple(_TEXT.get, _put_built, ("S", "s")),
+    "java.lang.StringBuffer": Simple(_TEXT.get, _put_built, ("S", "s")),
+    "java.math.BigInteger": PARTS["n"],
+    "java.math.BigDecimal": _parts("ni"),
+    "java.net.InetSocketAddress": _parts("su"),
     "java.net.URI": _TEXT,
     "java.sql.Date": _MILLIS,
     "java.sql.Time": _MILLIS,
-    "java.sql.Timestamp": Simple(_get_timestamp, _put_timestamp),
+    "java.sql.Timestamp": Simple(
+        _get_timestamp, _put_timestamp, ("m+", "m+"), (LONG_LIMITS, _NANO)
+    ),
     "java.util.BitSet": Simple(_get_bits, _put_bits),
     "java.util.Currency": _TEXT,
     "java.util.Date": _MILLIS,
-    "java.util.GregorianCalendar": Simple(_get_calendar, _put_calendar),
+    "java.util.GregorianCalendar": _parts("slzuuj"),
     "java.util.Locale": Simple(_get_locale, _put_locale),
-    "java.util.UUID": Simple(_get_uuid, _put_uuid),
+    "java.util.UUID": _parts("jj", "qq", _uuid_text, _uuid_halves),
     "java.util.regex.Pattern": Simple(_get_pattern, _put_pattern),
     "sun.util.calendar.ZoneInfo": _TEXT,
 }

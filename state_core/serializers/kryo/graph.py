@@ -14,11 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from statelake.state_core.bounds import EMPTY_ELEMENTS
 from statelake.state_core.errors import EncodeError, UnsupportedFormatError
 from statelake.state_core.files.wire import DataInput
+from statelake.state_core.kernels import kryo as kernels
 from statelake.state_core.serializers.kryo.java_types import (
     PRIMITIVES,
     JavaType,
@@ -36,6 +37,7 @@ DEEPEST = 100
 BOXES = frozenset(box for box, _ in PRIMITIVES.values())
 # limits for shared objects, counted at each reference: values, and their characters and bytes
 MOST_OF_A_BYTE, MOST_AT_ALL = 32, 10_000
+LONG_LIMITS = (-(1 << 63), (1 << 63) - 1)
 NUMBER_BITS = 14_000  # Python converts at most 4,300 digits to text
 CLASS_NAME = 512
 # classes with type parameters, each with the types of fields that may hold it besides its own
@@ -57,6 +59,20 @@ JDK = ("java.", "javax.", "jdk.", "sun.")
 EMPTY, ZONE_OFFSET, QUARTER = "java.util.Collections$Empty", "java.time.ZoneOffset", 900
 
 
+class ContentStep(NamedTuple):
+    """A part of content without objects, as one of the versions writes it.
+
+    Attributes:
+        codec: How it is written: a letter of `forms`.
+        place: Its place among the numbers of the value.
+        limits: The least and the most that it may be.
+    """
+
+    codec: str
+    place: int = 0
+    limits: tuple[int, int] = LONG_LIMITS
+
+
 @dataclass(eq=False)
 class Item:
     """An object.
@@ -74,7 +90,17 @@ class Item:
 
 
 class Form(ABC):
-    """The bytes of a class's values, behind their class and reference."""
+    """The bytes of a class's values, behind their class and reference.
+
+    Attributes:
+        kernel: The form as kernels know it, with its operand.
+    """
+
+    kernel: tuple[int, int] = (kernels.UNKNOWN, 0)
+
+    def steps(self, version: KryoVersion) -> tuple[ContentStep, ...]:
+        """Return the steps of content without objects; empty if kernels do not know them."""
+        return ()
 
     @abstractmethod
     def read(self, reader: ObjectReader, item: Item, arguments: tuple[JavaType, ...]) -> None:
@@ -270,10 +296,22 @@ class ObjectReader(KryoInput):
             raise self.source.fault(f"class name {number}, of {len(self.names)} read")
         return self.names[number]
 
-    def class_and_object(self) -> Item | None:
+    def class_and_object(self, arguments: tuple[JavaType, ...] = ()) -> Item | None:
         """Read an object of any class, or null."""
         java_class = self.read_class()
-        return None if java_class is None else self.known(java_class)
+        return None if java_class is None else self.known(java_class, arguments)
+
+    def part(
+        self, java_class: str, arguments: tuple[JavaType, ...] = (), *, may_be_null: bool = True
+    ) -> Item | None:
+        """Read a part of an object: with its class, unless that is known from a type."""
+        if not java_class:
+            return self.class_and_object(arguments)
+        return (
+            self._object(java_class, arguments, may_be_null=True)
+            if may_be_null
+            else self.known(java_class, arguments)
+        )
 
     def known_or_null(self, java_class: str, arguments: tuple[JavaType, ...] = ()) -> Item | None:
         """Read an object of a known class, or null."""
@@ -355,11 +393,27 @@ class ObjectWriter(KryoOutput):
         self.varint(self.names[java_class])
         self.string(java_class, always=self.version is KryoVersion.FLINK_2)
 
-    def class_and_object(self, item: Item | None) -> None:
+    def class_and_object(self, item: Item | None, arguments: tuple[JavaType, ...] = ()) -> None:
         """Write an object of any class, or null."""
         self.write_class(None if item is None else item.java_class)
         if item is not None:
-            self.known(item)
+            self.known(item, arguments)
+
+    def part(
+        self,
+        item: Item | None,
+        java_class: str,
+        arguments: tuple[JavaType, ...] = (),
+        *,
+        may_be_null: bool = True,
+    ) -> None:
+        """Write a part of an object: with its class, unless that is known from a type."""
+        if not java_class:
+            self.class_and_object(item, arguments)
+        elif may_be_null or item is None:
+            self.known_or_null(item, arguments)
+        else:
+            self.known(item, arguments)
 
     def known_or_null(self, item: Item | None, arguments: tuple[JavaType, ...] = ()) -> None:
         """Write an object whose class is known, or null."""

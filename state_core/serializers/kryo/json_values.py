@@ -26,6 +26,7 @@ from statelake.state_core.serializers.framework.columns import (
     variable_values,
 )
 from statelake.state_core.serializers.kryo.containers import (
+    CONTAINER_FORMS,
     ArrayForm,
     CollectionForm,
     EnumSetForm,
@@ -37,7 +38,6 @@ from statelake.state_core.serializers.kryo.java_types import PRIMITIVES
 from statelake.state_core.serializers.kryo.objects import FieldForm
 from statelake.state_core.serializers.kryo.scalars import present_mask
 from statelake.state_core.serializers.kryo.tables import (
-    KNOWN,
     MOST_TEXT,
     ClassNames,
     ClassTable,
@@ -198,7 +198,7 @@ _WAYS = {
 
 def _way(name: str) -> int:
     """Return the way of a class of the JDK."""
-    form = KNOWN.get(name, (UNKNOWN, 0))[0]
+    form = CONTAINER_FORMS[name].kernel[0] if name in CONTAINER_FORMS else UNKNOWN
     way = {COLLECTION: kernels.LIST, MAP: kernels.ENTRIES}.get(form, kernels.UNTOLD)
     return _WAYS.get(name, way)
 
@@ -247,7 +247,11 @@ def json_of(table: MarkedTable, lines: I64Array) -> pa.Array:
 
 
 # the classes of JSON that kernels read, and of each its way and the bits of a whole number
-_NAMES = (BARE[float], *_WAYS, *(name for name in KNOWN if name not in _WAYS and _way(name)))
+_NAMES = (
+    BARE[float],
+    *_WAYS,
+    *(name for name in CONTAINER_FORMS if name not in _WAYS and _way(name)),
+)
 _BY_NAME = ClassNames.of(_NAMES)
 _READ_WAYS = np.array([_way(name) for name in _NAMES], np.int64)
 _BITS = np.array([_WHOLE_BITS.get(name, 64) for name in _NAMES], np.int64)

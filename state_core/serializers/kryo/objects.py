@@ -19,6 +19,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from statelake.state_core.errors import EncodeError
+from statelake.state_core.kernels import kryo as kernels
 from statelake.state_core.serializers.kryo.containers import CONTAINER_FORMS
 from statelake.state_core.serializers.kryo.forms import SIMPLE_FORMS, TIMES, primitive
 from statelake.state_core.serializers.kryo.graph import (
@@ -26,6 +27,7 @@ from statelake.state_core.serializers.kryo.graph import (
     GENERIC,
     ZONE_OFFSET,
     Classes,
+    ContentStep,
     Form,
     Item,
     ObjectReader,
@@ -94,6 +96,11 @@ class EnumForm(Form):
     """
 
     constants: tuple[str, ...]
+    kernel = (kernels.ENUM, 0)
+
+    def steps(self, _: KryoVersion) -> tuple[ContentStep, ...]:
+        """Return the only one."""
+        return (ContentStep("+", 0, (1, len(self.constants))),)
 
     def read(self, reader: ObjectReader, item: Item, _: tuple[JavaType, ...]) -> None:
         """Read the constant."""
@@ -138,14 +145,11 @@ class FieldForm(Form):
         for name, kind in self.in_order:
             if kind.name in PRIMITIVES:
                 item.value[name] = primitive(kind.name).get(reader)
-            elif reader.classes.is_final(kind.name):
-                if kind.arguments and kind.name in GENERIC:  # also of null
-                    reader.note_types(kind.name, kind.arguments)
-                item.value[name] = reader.known_or_null(kind.name, kind.arguments)
-            else:
-                java_class = reader.read_class()
-                if java_class is not None:
-                    item.value[name] = reader.known(java_class, kind.arguments)
+                continue
+            final = reader.classes.is_final(kind.name)
+            if final and kind.arguments and kind.name in GENERIC:  # also of null
+                reader.note_types(kind.name, kind.arguments)
+            item.value[name] = reader.part(kind.name if final else "", kind.arguments)
 
     def write(self, writer: ObjectWriter, item: Item, _: tuple[JavaType, ...]) -> None:
         """Write the fields."""
@@ -153,12 +157,9 @@ class FieldForm(Form):
             value = item.value[name]
             if kind.name in PRIMITIVES:
                 primitive(kind.name).put(writer, value)
-            elif writer.classes.is_final(kind.name):
-                writer.known_or_null(value, kind.arguments)
             else:
-                writer.write_class(None if value is None else value.java_class)
-                if value is not None:
-                    writer.known(value, kind.arguments)
+                final = writer.classes.is_final(kind.name)
+                writer.part(value, kind.name if final else "", kind.arguments)
 
 
 @dataclass(frozen=True)

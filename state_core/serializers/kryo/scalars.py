@@ -1,7 +1,7 @@
 """Columns of objects without others within them: numbers, text, dates and times.
 
-Each class has the type of its column, how a value is shown and kept, and how many are: `_MANY`
-makes columns of a table of parts, and `_PLACED` the parts of columns.
+Each class is a line of `SCALARS`: the type of its column, how a value is shown and kept, how a
+column is made of a table of parts, and how parts are made of a column.
 """
 
 from __future__ import annotations
@@ -104,12 +104,23 @@ class ScalarColumn(ABC):
 
 @dataclass(frozen=True)
 class Scalar(ScalarColumn):
-    """Values that one function shows, and another converts back."""
+    """Values that one function shows, and another converts back.
+
+    Attributes:
+        java_class: Their class.
+        arrow_type: The column's type.
+        show: Returns a value as the column has it.
+        keep: Returns the value for it.
+        made: Makes the column of some lines of a table; None if they are read one by one.
+        placed: Fills lines of a table from a column; None if they are written one by one.
+    """
 
     java_class: str
     arrow_type: pa.DataType
     show: Callable[[Any], Any]
     keep: Callable[[Any], Any]
+    made: Callable[[MarkedTable, I64Array, Scalar], pa.Array] | None = None
+    placed: Callable[[PlacedTable, I64Array, pa.Array], None] | None = None
 
     def to_arrow(self, value: Any) -> Any:
         """Show the value, if it is of the class."""
@@ -125,17 +136,16 @@ class Scalar(ScalarColumn):
 
     def many(self, table: MarkedTable, lines: I64Array) -> pa.Array:
         """Return the column of many objects."""
-        made = _MANY.get(self.java_class)
-        if made is None:
+        if self.made is None:
             return super().many(table, lines)
         right = table.of_class(lines, self.java_class)
-        return made(table, np.where(right, lines, table.a_null), self)
+        return self.made(table, np.where(right, lines, table.a_null), self)
 
     def plan(self, values: pa.Array) -> TablePlan:
         """Return the plan by which many values are written."""
         if self.java_class == _LOCAL_DATE_TIME:
             return _plan_date_times(values)
-        placed = _PLACED.get(self.java_class)
+        placed = self.placed
         if placed is None:
             return super().plan(values)
         rows, held = not_null(values)
@@ -261,64 +271,6 @@ def _parts(*names: str) -> tuple[pa.DataType, Callable[[Any], Any], Callable[[An
         lambda value: dict(zip(names, value, strict=True)),
         lambda value: tuple(value[name] for name in names),
     )
-
-
-def _boxes() -> dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any]]]:
-    types = {"Boolean": pa.bool_(), "Byte": pa.int8(), "Short": pa.int16(), "Integer": pa.int32(),
-             "Long": pa.int64(), "Float": pa.float32(), "Double": pa.float64(),
-             "Character": pa.string(), "String": pa.string(), "StringBuilder": pa.string(),
-             "StringBuffer": pa.string()}  # fmt: skip
-    return {f"java.lang.{name}": (kind, _same, _same) for name, kind in types.items()}
-
-
-SCALARS: dict[str, tuple[pa.DataType, Callable[[Any], Any], Callable[[Any], Any]]] = {
-    **_boxes(),
-    "[B": (pa.binary(), _same, _same),
-    "java.math.BigInteger": (pa.decimal128(DECIMAL_DIGITS, 0), _big, int),
-    "java.math.BigDecimal": (pa.string(), lambda parts: decimal_text(*parts), decimal_parts),
-    "java.net.URI": (pa.string(), _same, _same),
-    "java.util.Currency": (pa.string(), _same, _same),
-    "java.util.UUID": (pa.string(), _same, _same),
-    "java.util.BitSet": (pa.list_(pa.int64()), _same, _same),
-    "java.util.Locale": (
-        pa.struct({name: pa.string() for name in ("language", "country", "variant")}),
-        *_parts("language", "country", "variant")[1:],
-    ),
-    "java.util.regex.Pattern": (pa.string(), lambda parts: parts[0], lambda text: (text, 0)),
-    **{
-        name: (UTC_MICROS, lambda millis: EPOCH + timedelta(milliseconds=millis), _millis)
-        for name in _MILLIS_ONLY
-    },
-    "java.sql.Timestamp": (
-        UTC_MICROS,
-        lambda parts: _instant(parts[0] // 1000, parts[1]),
-        lambda instant: (_since(instant)[0] * 1000, _since(instant)[1]),
-    ),
-    "java.time.Instant": (UTC_MICROS, lambda parts: _instant(*parts), _since),
-    "java.time.LocalDate": (
-        pa.date32(),
-        lambda parts: date(*parts),
-        lambda day: (day.year, day.month, day.day),
-    ),
-    "java.time.LocalTime": (pa.string(), _clock, _clock_parts),
-    _LOCAL_DATE_TIME: (MICROS, _local, _local_parts),
-    "java.time.OffsetDateTime": (
-        pa.struct({"local": MICROS, "offset_seconds": pa.int64()}),
-        lambda parts: {"local": _local(parts[:7]), "offset_seconds": parts[7]},
-        lambda row: (*_local_parts(row["local"]), row["offset_seconds"]),
-    ),
-    "java.time.OffsetTime": (
-        pa.struct({"local": pa.string(), "offset_seconds": pa.int64()}),
-        lambda parts: {"local": _clock(parts[:4]), "offset_seconds": parts[4]},
-        lambda row: (*_clock_parts(row["local"]), row["offset_seconds"]),
-    ),
-    "java.time.Duration": _parts("seconds", "nanos"),
-    "java.time.Period": _parts("years", "months", "days"),
-    "java.time.YearMonth": _parts("year", "month"),
-    "java.time.MonthDay": _parts("month", "day"),
-    "java.time.Year": (pa.int32(), lambda parts: parts[0], lambda number: (number,)),
-    "java.time.ZoneOffset": (pa.int32(), lambda parts: parts[0], lambda number: (number,)),
-}
 
 
 _LEAST_MICROS, _MOST_MICROS = (
@@ -451,12 +403,12 @@ def _marked_moments(
 
 def _days(table: MarkedTable, lines: I64Array) -> tuple[I64Array, BoolArray]:
     """Return the days since 1970 of dates, and which of them are dates of Python."""
-    year, rest = table.parts.number[lines], table.parts.start[lines]
+    year, month = table.parts.number[lines], table.parts.start[lines]
     fits = (year >= 1) & (year <= 9999)
-    months = (np.where(fits, year, 1970) - 1970) * 12 + (rest >> 8) - 1
+    months = (np.where(fits, year, 1970) - 1970) * 12 + month - 1
     months = np.where(fits & (table.parts.kind[lines] != NULL), months, 0)
     first = months.astype("M8[M]").astype("M8[D]").astype(np.int64)
-    days = first + np.where(fits, rest & 0xFF, 1) - 1
+    days = first + np.where(fits, table.parts.end[lines], 1) - 1
     fits &= days.astype("M8[D]").astype("M8[M]").astype(np.int64) == months
     return np.where(fits, days, 0), fits
 
@@ -590,7 +542,7 @@ def _put_days(table: PlacedTable, lines: I64Array, days: I64Array) -> None:
     count = months.astype(np.int64)
     day = days - months.astype("M8[D]").astype(np.int64) + 1
     table.number[lines] = count // 12 + 1970
-    table.start[lines] = (count % 12 + 1) << 8 | day
+    table.start[lines], table.end[lines] = count % 12 + 1, day
 
 
 def _place_dates(table: PlacedTable, lines: I64Array, values: pa.Array) -> None:
@@ -635,32 +587,66 @@ def _plan_date_times(values: pa.Array) -> TablePlan:
     return TablePlan(sizes, place)
 
 
-_PLACED: dict[str, Callable[[PlacedTable, I64Array, pa.Array], None]] = {
-    **dict.fromkeys(NUMBERS, _place_numbers),
-    **dict.fromkeys(_TEXTS, _place_texts),
-    "java.lang.Character": _place_characters,
-    "[B": _place_bytes,
-    "java.math.BigInteger": _place_integers,
-    "java.math.BigDecimal": _place_decimals,
-    "java.util.UUID": _place_uuids,
-    **dict.fromkeys(_MILLIS_ONLY, _place_millis),
-    "java.sql.Timestamp": _place_timestamps,
-    "java.time.Instant": _place_instants,
-    "java.time.LocalDate": _place_dates,
-    "java.time.LocalTime": _place_clocks,
-    "java.time.Duration": _place_durations,
-}  # fmt: skip
-_MANY: dict[str, Callable[[MarkedTable, I64Array, Scalar], pa.Array]] = {
-    **dict.fromkeys(NUMBERS, _many_numbers),
-    **dict.fromkeys(_TEXTS, _many_texts),
-    "java.lang.Character": _many_characters,
-    "[B": _many_bytes,
-    "java.math.BigInteger": _many_integers,
-    "java.math.BigDecimal": _many_decimals,
-    "java.util.UUID": _many_uuids,
-    **dict.fromkeys((*_MILLIS_ONLY, "java.sql.Timestamp", "java.time.Instant"), _many_moments),
-    "java.time.LocalDate": _many_dates,
-    "java.time.LocalTime": _many_clocks,
-    _LOCAL_DATE_TIME: _many_date_times,
-    "java.time.Duration": _many_durations,
+# by class, what a `Scalar` has besides
+SCALARS: dict[str, tuple[Any, ...]] = {
+    **{
+        name: (kind, _same, _same, _many_numbers, _place_numbers) for name, kind in NUMBERS.items()
+    },
+    **dict.fromkeys(_TEXTS, (pa.string(), _same, _same, _many_texts, _place_texts)),
+    "java.lang.Character": (pa.string(), _same, _same, _many_characters, _place_characters),
+    "[B": (pa.binary(), _same, _same, _many_bytes, _place_bytes),
+    "java.math.BigInteger": (
+        pa.decimal128(DECIMAL_DIGITS, 0), _big, int, _many_integers, _place_integers
+    ),
+    "java.math.BigDecimal": (
+        pa.string(), lambda parts: decimal_text(*parts), decimal_parts, _many_decimals,
+        _place_decimals,
+    ),
+    "java.util.UUID": (pa.string(), _same, _same, _many_uuids, _place_uuids),
+    "java.util.BitSet": (pa.list_(pa.int64()), _same, _same),
+    "java.util.Locale": (
+        pa.struct({name: pa.string() for name in ("language", "country", "variant")}),
+        *_parts("language", "country", "variant")[1:],
+    ),
+    "java.util.regex.Pattern": (pa.string(), lambda parts: parts[0], lambda text: (text, 0)),
+    **{
+        name: (
+            UTC_MICROS, lambda millis: EPOCH + timedelta(milliseconds=millis), _millis,
+            _many_moments, _place_millis,
+        )
+        for name in _MILLIS_ONLY
+    },
+    "java.sql.Timestamp": (
+        UTC_MICROS,
+        lambda parts: _instant(parts[0] // 1000, parts[1]),
+        lambda instant: (_since(instant)[0] * 1000, _since(instant)[1]),
+        _many_moments, _place_timestamps,
+    ),
+    "java.time.Instant": (
+        UTC_MICROS, lambda parts: _instant(*parts), _since, _many_moments, _place_instants
+    ),
+    "java.time.LocalDate": (
+        pa.date32(),
+        lambda parts: date(*parts),
+        lambda day: (day.year, day.month, day.day),
+        _many_dates, _place_dates,
+    ),
+    "java.time.LocalTime": (pa.string(), _clock, _clock_parts, _many_clocks, _place_clocks),
+    _LOCAL_DATE_TIME: (MICROS, _local, _local_parts, _many_date_times),
+    "java.time.OffsetDateTime": (
+        pa.struct({"local": MICROS, "offset_seconds": pa.int64()}),
+        lambda parts: {"local": _local(parts[:7]), "offset_seconds": parts[7]},
+        lambda row: (*_local_parts(row["local"]), row["offset_seconds"]),
+    ),
+    "java.time.OffsetTime": (
+        pa.struct({"local": pa.string(), "offset_seconds": pa.int64()}),
+        lambda parts: {"local": _clock(parts[:4]), "offset_seconds": parts[4]},
+        lambda row: (*_clock_parts(row["local"]), row["offset_seconds"]),
+    ),
+    "java.time.Duration": (*_parts("seconds", "nanos"), _many_durations, _place_durations),
+    "java.time.Period": _parts("years", "months", "days"),
+    "java.time.YearMonth": _parts("year", "month"),
+    "java.time.MonthDay": _parts("month", "day"),
+    "java.time.Year": (pa.int32(), lambda parts: parts[0], lambda number: (number,)),
+    "java.time.ZoneOffset": (pa.int32(), lambda parts: parts[0], lambda number: (number,)),
 }  # fmt: skip

@@ -119,8 +119,10 @@ class KryoSerializer(DecodedSerializer):
         return written[0], spread
 
     def _uuid_bytes(self, values: pa.Array) -> tuple[U8Array, I64Array] | None:
-        """Return the bytes and sizes of UUIDs; None if not all values are UUIDs."""
+        """Return the bytes and sizes of UUIDs by Kryo 5.6; None if not all values are UUIDs."""
         if self.java_class != UUID or not self._uuids.head or not pa.types.is_string(values.type):
+            return None
+        if self._uuids.older:  # kernels write them faster
             return None
         halves = uuid_halves(values)
         return None if halves is None else self._uuids.write(halves)

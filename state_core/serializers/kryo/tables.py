@@ -25,8 +25,6 @@ from statelake.state_core.serializers.framework.columns import (
     validity,
     variable_values,
 )
-from statelake.state_core.serializers.kryo.containers import CONTAINER_FORMS
-from statelake.state_core.serializers.kryo.forms import SIMPLE_FORMS
 from statelake.state_core.serializers.kryo.graph import Classes, Item
 from statelake.state_core.serializers.kryo.java_types import PRIMITIVES, JavaType
 from statelake.state_core.serializers.kryo.objects import EnumForm, FieldForm
@@ -49,55 +47,17 @@ COLLECTIONS = frozenset({kernels.COLLECTION, kernels.SORTED, kernels.QUEUE, kern
 LISTS = COLLECTIONS - {kernels.AS_LIST} | {kernels.ARRAY, kernels.SINGLE}
 MAPS = frozenset({kernels.MAP, kernels.SORTED_MAP, kernels.IMMUTABLE_MAP, kernels.EMPTY})
 _OBJECTS, _TEXTS = "[Ljava.lang.Object;", "[Ljava.lang.String;"
-_UTIL = "java.util."
-# kernels' forms of classes of the JDK, each with its operand
-KNOWN: dict[str, tuple[int, int]] = {
-    "java.lang.Boolean": (kernels.BOOLEAN, 1),
-    "java.lang.Byte": (kernels.FIXED, 1),
-    "java.lang.Character": (kernels.FIXED, 2),
-    "java.lang.Short": (kernels.FIXED, 2),
-    "java.lang.Float": (kernels.FIXED, 4),
-    "java.lang.Double": (kernels.FIXED, 8),
-    "java.lang.Integer": (kernels.INT, 0),
-    "java.lang.Long": (kernels.LONG, 0),
-    **dict.fromkeys(("java.lang.String", "java.net.URI", "java.util.Currency"), (kernels.TEXT, 0)),
-    **dict.fromkeys(("java.lang.StringBuilder", "java.lang.StringBuffer"), (kernels.TEXT, 1)),
-    "[Z": (kernels.FIXED_ARRAY, 1),
-    "[C": (kernels.FIXED_ARRAY, 2),
-    "[S": (kernels.FIXED_ARRAY, 2),
-    "[F": (kernels.FIXED_ARRAY, 4),
-    "[D": (kernels.FIXED_ARRAY, 8),
-    "[I": (kernels.INT_ARRAY, 0),
-    "[J": (kernels.LONG_ARRAY, 0),
-    "[B": (kernels.BYTES, 0),
-    "java.math.BigInteger": (kernels.BIG, 0),
-    "java.math.BigDecimal": (kernels.DECIMAL, 0),
-    "java.sql.Date": (kernels.MILLIS, 0),
-    "java.sql.Time": (kernels.MILLIS, 0),
-    "java.util.Date": (kernels.MILLIS, 0),
-    "java.sql.Timestamp": (kernels.TIMESTAMP, 0),
-    "java.util.UUID": (kernels.UUID, 0),
-    "java.time.Instant": (kernels.INSTANT, 0),
-    "java.time.Duration": (kernels.DURATION, 0),
-    "java.time.LocalDate": (kernels.DATE, 0),
-    "java.time.LocalTime": (kernels.TIME, 0),
-    **{name: (kernels.COLLECTION, 0) for name, form in CONTAINER_FORMS.items()
-       if form is CONTAINER_FORMS["java.util.ArrayList"]},
-    **{name: (kernels.MAP, 0) for name, form in CONTAINER_FORMS.items()
-       if form is CONTAINER_FORMS["java.util.HashMap"]},
-    "java.util.TreeSet": (kernels.SORTED, 0),
-    "java.util.TreeMap": (kernels.SORTED_MAP, 0),
-    "java.util.PriorityQueue": (kernels.QUEUE, 0),
-    "java.util.Arrays$ArrayList": (kernels.AS_LIST, 0),
-    **{f"{_UTIL}ImmutableCollections${name}": (kernels.IMMUTABLE, 0)
-       for name in ("ListN", "List12", "SetN", "Set12")},
-    **{f"{_UTIL}ImmutableCollections${name}": (kernels.IMMUTABLE_MAP, 0)
-       for name in ("MapN", "Map1")},
-    **{f"{_UTIL}Collections$Empty{name}": (kernels.EMPTY, 0) for name in ("List", "Set", "Map")},
-    **{f"{_UTIL}Collections$Singleton{name}": (kernels.SINGLE, count)
-       for name, count in (("List", 1), ("Set", 1), ("Map", 2))},
-    "java.util.Optional": (kernels.SINGLE, 1),
+# the codecs of steps, by their letters in `forms`
+_CODECS = {
+    "z": 1, "b": 1, "h": 2, "c": 2, "f": 4, "d": 8, "q": 8, "+": kernels.VARINT, "i": kernels.INT,
+    "l": kernels.VARLONG, "j": kernels.LONG, "m": kernels.MILLIS, "t": kernels.CLOCK,
+    "s": kernels.TEXT, "S": kernels.SIZED_TEXT, "y": kernels.BYTES, "n": kernels.BIG,
+    "[i": kernels.INTS, "[j": kernels.LONGS,
 }  # fmt: skip
+_CODECS |= {f"[{letter}": kernels.ARRAY_OF + _CODECS[letter] for letter in "zchfd"}
+# where a line has the numbers of a value, by how many these are
+_PLACES = ((0,), (0, kernels.IN_START), (0, kernels.IN_START, kernels.IN_END),
+           (16, 8, 0, kernels.IN_START))  # fmt: skip
 # the columns of numbers, by their class
 NUMBERS = {
     "java.lang.Boolean": pa.bool_(),
@@ -109,7 +69,6 @@ NUMBERS = {
     "java.lang.Double": pa.float64(),
 }
 _DATE_TIME = ("java.time.LocalDate", "java.time.LocalTime")
-_JDK = SIMPLE_FORMS | CONTAINER_FORMS
 
 
 class ClassTable:
@@ -134,6 +93,10 @@ class ClassTable:
         self._targets: dict[int, tuple[Classes, I64Array]] = {}
         self._types(())
         self.forms = [self._form(name) for name in self.names]
+        self.steps = [
+            self._steps(name) if form in (kernels.LEAF, kernels.ENUM) else [0, 0]
+            for name, (form, _) in zip(self.names, self.forms, strict=True)
+        ]
         self.fields = np.array(self._fields or [0], np.int64)
         self.arguments = np.array(self._argument_lines, np.int64)
         self.by_name = ClassNames.of(self.names[:-1])
@@ -154,11 +117,9 @@ class ClassTable:
             component = name[2:-1]
             final = self.number_of(component) if self.classes.is_final(component) else -1
             return kernels.ARRAY, final
-        if isinstance(form, EnumForm):
-            return kernels.ENUM, len(form.constants)
         if type(form) is FieldForm:
             return kernels.OBJECT, self._laid_out(form)
-        if form is None or form is not _JDK.get(name) or name in self.classes.typed:
+        if form is None or name in self.classes.typed:
             return kernels.UNKNOWN, 0
         if name == "java.time.LocalDateTime":
             place = len(self._fields)
@@ -166,7 +127,18 @@ class ClassTable:
             for each in _DATE_TIME:
                 self._fields += [kernels.OR_NULL, self.number_of(each), 0]
             return kernels.DATE_TIME, place
-        return KNOWN.get(name, (kernels.UNKNOWN, 0))
+        return form.kernel
+
+    def _steps(self, name: str) -> list[int]:
+        """Return the places of the steps of Kryo 2.24 and of Kryo 5.6."""
+        places: list[int] = []
+        for steps in map(self.classes.forms[name].steps, KryoVersion):
+            parts = _PLACES[max(step.place for step in steps)]
+            places.append(len(self._fields))
+            self._fields.append(len(steps))
+            for codec, place, limits in steps:
+                self._fields += [_CODECS[codec], parts[place], *limits]
+        return places
 
     def _laid_out(self, form: FieldForm) -> int:
         place = len(self._fields)
@@ -211,10 +183,11 @@ class ClassTable:
 
     def _lines_for(self, target: Classes) -> I64Array:
         lines: list[int] = []
-        for name, form in zip(self.names, self.forms, strict=True):
+        for name, form, steps in zip(self.names, self.forms, self.steps, strict=True):
             lines += form if self._same(name, target) else (kernels.UNKNOWN, 0)
             lines += [int(self.classes.has_references(name, version)) for version in KryoVersion]
-            lines += [each.numbers.get(name, -1) for each in (target, self.classes)]
+            lines += [each.numbers.get(name, -1) for each in (self.classes, target)]
+            lines += steps
         return np.array(lines, np.int64)
 
     def _same(self, name: str, target: Classes) -> bool:
@@ -301,39 +274,15 @@ class Parts:
         return told != kernels.UNTOLD, same != 0
 
     def written_back(self, lines: I64Array, size: int) -> tuple[U8Array, I64Array, U8Array]:
-        """Return objects as the same Kryo writes them, one behind the other.
+        """Return objects of about so many bytes as the same Kryo writes them, as `written` does.
 
-        Args:
-            lines: Their lines; no two parts of an object are one.
-            size: About so many bytes.
-
-        Returns:
-            The bytes, the size of each object, and what became of it, as in `write_objects_2`.
+        Those within which two parts are one are untold.
         """
-        if self.version is KryoVersion.FLINK_1:
-            return self._written_as_before(lines, size)
-        out, sizes, done = self.written(lines, self.classes.classes)
-        done &= ~self.has_within(self.kind == kernels.REFERENCE, lines)
-        return out, sizes, np.where(done, kernels.WRITTEN, kernels.UNTOLD).astype(np.uint8)
-
-    def _written_as_before(self, lines: I64Array, size: int) -> tuple[U8Array, I64Array, U8Array]:
-        table = self.classes
-        ends, told = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.uint8)
-        out = np.empty(kernels.ROOM * 4 + size, np.uint8)
-        names, alone = np.empty((2, len(table.names)), np.int64)
-        stack = np.empty(kernels.DEEPEST * kernels.STACK_WIDTH, np.int64)
-        row = 0
-        while True:
-            row = kernels.write_objects_2(
-                row, lines, self.data, self.kind, self.start, self.end, self.number,
-                table.lines, table.fields, table.arguments,
-                table.by_name.offsets, table.by_name.bytes, out, ends, told, names, alone, stack,
-            )  # fmt: skip
-            if row == len(lines):
-                break
-            out = np.concatenate((out, np.empty_like(out)))
-        sizes = np.diff(ends, prepend=0)
-        return out[: int(sizes.sum())], sizes, told
+        out, sizes, told = self.written(lines, self.version, self.classes.classes, size)
+        references = self.kind == kernels.REFERENCE
+        if references.any():
+            told[self.has_within(references, lines)] = kernels.UNTOLD
+        return out, sizes, told
 
     def within(self, lines: I64Array, counts: I64Array) -> I64Array:
         """Return the lines of the parts right within some lines, of which each has so many."""
@@ -471,36 +420,41 @@ class Parts:
         each = self.within(lines, np.full(len(lines), len(names))).reshape(len(lines), len(names))
         return {name: each[:, place].copy() for place, name in enumerate(names)}
 
-    def written(self, lines: I64Array, target: Classes) -> tuple[U8Array, I64Array, BoolArray]:
-        """Return objects as Kryo 5.6 writes them, each by itself, one behind the other.
+    def written(
+        self, lines: I64Array, version: KryoVersion, target: Classes, size: int = 0
+    ) -> tuple[U8Array, I64Array, U8Array]:
+        """Return objects as a Kryo writes them, each by itself, one behind the other.
 
         Args:
             lines: Their lines, with references followed.
+            version: The version.
             target: The classes of the job that reads them.
+            size: About so many bytes, if that is known.
 
         Returns:
-            The bytes, the size of each object, and whether it was written.
+            The bytes, the size of each object, and what became of it: `WRITTEN`, or why it has no
+            bytes.
         """
         table = self.classes
-        ends = np.zeros(len(lines), np.int64)
-        sizes = (self.behind[lines] - lines).sum()
-        out = np.empty(kernels.ROOM * 2 + int(sizes) * 8, np.uint8)
+        ends, told = np.zeros(len(lines), np.int64), np.zeros(len(lines), np.uint8)
+        size = size or WORD * int((self.behind[lines] - lines).sum())
+        out = np.empty(kernels.ROOM * 4 + size, np.uint8)
         names, alone = np.empty((2, len(table.names)), np.int64)
         stack = np.empty(kernels.DEEPEST * kernels.STACK_WIDTH, np.int64)
+        numbered = len(self.kind) if (self.kind == kernels.REFERENCE).any() else 0
         row = 0
         while True:
-            numbers = np.full(len(self.kind), -1, np.int64)
             row = kernels.write_objects(
-                row, lines, self.data, self.kind, self.start, self.end, self.number, self.behind,
-                table.lines_for(target), table.fields, table.arguments,
-                table.by_name.offsets, table.by_name.bytes, out, ends, numbers, names, alone, stack,
+                version - 1, row, lines, self.data, self.kind, self.start, self.end, self.number,
+                self.behind, table.lines_for(target), table.fields, table.arguments,
+                table.by_name.offsets, table.by_name.bytes, out, ends, told,
+                np.full(numbered, -1), names, alone, stack,
             )  # fmt: skip
             if row == len(lines):
                 break
             out = np.concatenate((out, np.empty_like(out)))
-        done = ends >= 0
-        sizes = np.diff(np.where(done, ends, ~ends), prepend=0)
-        return out[: int(sizes.sum())], sizes, done
+        sizes = np.diff(ends, prepend=0)
+        return out[: int(sizes.sum())], sizes, told
 
 
 @dataclass
@@ -734,13 +688,12 @@ def _tabled(
 ) -> tuple[Parts, I64Array, I64Array]:
     """Return a table of objects, the line of each, and where each ends."""
     table = values.table
-    newer = kernels.OLDER if values.version is KryoVersion.FLINK_1 else kernels.NEWER
     lines = int((limit - first).sum()) + len(first) + 1
     kind, start, end, number, behind, scratch = np.empty((6, lines), np.int64)
     roots, ends = np.full((2, len(first)), kernels.FAILED, np.int64)
     if len(first) >= FEW:
         kernels.read_objects(
-            newer, data, first, limit, table.lines, table.fields, table.arguments,
+            values.version - 1, data, first, limit, table.lines, table.fields, table.arguments,
             table.ids, *table.by_name,
             kind, start, end, number, behind, roots, ends, scratch,
             np.empty(kernels.MOST_NAMES, np.int64),

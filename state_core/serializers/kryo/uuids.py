@@ -77,20 +77,11 @@ class KryoUuids:
         return np.stack(halves, 1), at
 
     def write(self, halves: U64Array) -> tuple[U8Array, I64Array]:
-        """Return the bytes of UUIDs, one behind the other, and the size of each."""
+        """Return the bytes of UUIDs as Kryo 5.6 writes them, one behind the other, and sizes."""
         head = np.broadcast_to(np.frombuffer(self.head, np.uint8), (len(halves), len(self.head)))
-        if not self.older:
-            longs = np.ascontiguousarray(halves.astype("<u8")).view(np.uint8)
-            rows = np.concatenate((head, longs.reshape(len(halves), 16)), 1)
-            return rows.reshape(-1), np.full(len(halves), rows.shape[1], np.int64)
-        zigzags = halves << np.uint64(1) ^ -(halves >> np.uint64(63))
-        parts, used = [head], [np.ones(head.shape, np.bool_)]
-        for column in (0, 1):
-            part, mask = _variable(zigzags[:, column])
-            parts.append(part)
-            used.append(mask)
-        kept = np.concatenate(used, 1)
-        return np.concatenate(parts, 1)[kept], kept.sum(1)
+        longs = np.ascontiguousarray(halves.astype("<u8")).view(np.uint8)
+        rows = np.concatenate((head, longs.reshape(len(halves), 16)), 1)
+        return rows.reshape(-1), np.full(len(halves), rows.shape[1], np.int64)
 
 
 def uuid_texts(halves: U64Array, present: U8Array) -> pa.Array:
@@ -160,15 +151,3 @@ def _zigzags(data: U8Array, at: I64Array, end: I64Array) -> tuple[U64Array, I64A
     if ((last == 0) & (behind > at + 1)).any():  # longer than it need be
         return value[:0], at
     return value >> np.uint64(1) ^ -(value & np.uint64(1)), behind
-
-
-def _variable(values: U64Array) -> tuple[U8Array, npt.NDArray[np.bool_]]:
-    """Return numbers of variable length, each in `LONGEST` bytes, and which bytes are used."""
-    shifts = np.arange(LONGEST, dtype=np.uint64) * np.uint64(7)
-    parts = values[:, None] >> shifts
-    used = parts != 0
-    used[:, 0] = True
-    more = np.zeros(parts.shape, np.bool_)
-    more[:, :-1] = used[:, 1:]
-    parts[:, :-1] &= np.uint64(LAST - 1)
-    return parts.astype(np.uint8) | more.astype(np.uint8) << np.uint8(7), used

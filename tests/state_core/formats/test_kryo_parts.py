@@ -38,6 +38,7 @@ from statelake.state_core.formats.rewriting.kryo_upgrade import (
 )
 from statelake.state_core.formats.rewriting.value_migration import rewritten_rows
 from statelake.state_core.formats.writing.unified_encode import StateRows
+from statelake.state_core.kernels.kryo import WRITTEN
 from statelake.state_core.model.snapshot import StateKind
 from statelake.state_core.serializers.basic.numbers import LongSerializer
 from statelake.state_core.serializers.basic.text import StringSerializer
@@ -476,13 +477,14 @@ def test_objects_are_rewritten_as_one_by_one(items: list[Item | None]) -> None:
         assert objects.ends.tolist() == ends.tolist()
         for item in objects.others.values():
             assert {"java.time.Period", "java.util.regex.Pattern"} & classes_in(item)
-        out, sizes, done = objects.parts.written(objects.roots[objects.roots >= 0], values.classes)
+        roots = objects.roots[objects.roots >= 0]
+        out, sizes, told = objects.parts.written(roots, FLINK_2, values.classes)
         wanted = [
             values.write(values.read(each), FLINK_2)
             for each, root in zip(stored, objects.roots.tolist(), strict=True)
             if root >= 0
         ]
-        assert done.all()
+        assert (told == WRITTEN).all()
         assert sizes.tolist() == list(map(len, wanted))
         assert out.tobytes() == b"".join(wanted)
 
@@ -498,7 +500,7 @@ def test_elements_are_written_each_by_itself(items: list[Item | None], order: li
     for objects in read_objects(values, data, ends - list(map(len, stored)), ends, str):
         roots = objects.roots[objects.roots >= 0]
         members = objects.parts.elements(roots)[1]
-        out, sizes, done = objects.parts.written(members, values.classes)
+        out, sizes, told = objects.parts.written(members, FLINK_2, values.classes)
         wanted = [
             values.write(member, FLINK_2)
             for each, root in zip(stored, objects.roots.tolist(), strict=True)
@@ -506,8 +508,8 @@ def test_elements_are_written_each_by_itself(items: list[Item | None], order: li
             for member in getattr(values.read(each), "value", ())
         ]
         pieces = np.split(out, np.cumsum(sizes))
-        for piece, right, is_written in zip(pieces, wanted, done.tolist(), strict=False):
-            assert not is_written or piece.tobytes() == right
+        for piece, right, why in zip(pieces, wanted, told.tolist(), strict=False):
+            assert why != WRITTEN or piece.tobytes() == right
 
 
 OF_COLUMNS = {"com.acme.Shop": "com.acme.Shop", "com.acme.Kind": "com.acme.Kind",
