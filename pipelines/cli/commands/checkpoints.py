@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from statelake.pipelines.api import Checkpoints, Lake
@@ -81,7 +79,7 @@ def show(log: Checkpoints, task: str, identifier: str | None, version: int | Non
       statelake checkpoints show --log checkpoints --task "Partition 3" \\
           --checkpoint 1700000000000-42 | jq .checkpoint
     """
-    as_json(log.show(task, identifier, version=version).to_json())
+    as_json(log.show(task, identifier, version=version))
 
 
 @checkpoints.command()
@@ -139,7 +137,7 @@ def drop(log: Checkpoints, blobs: str | None, keep: int, as_json_: bool) -> None
     """
     done = log.drop(keep, blobs=blobs)
     if as_json_:
-        as_json(asdict(done))
+        as_json(done)
         return
     freed = f"; {done.blobs} blobs removed, {done.blobs_kept} kept" if blobs else ""
     tell(f"{done.records} records removed, {done.records_kept} kept{freed}")
