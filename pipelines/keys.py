@@ -37,12 +37,12 @@ from statelake.state_core.model.snapshot import (
     Snapshot,
     StateKind,
 )
-from statelake.state_core.printable import Table
+from statelake.state_core.printable import Table, json_value
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.whole_values import whole_values
 
 if TYPE_CHECKING:
-    from statelake.state_core.formats.key_weights import HeavyKey, LongCollection, StateWeights
+    from statelake.state_core.formats.key_weights import StateWeights
 
 _BEGINS_ODD = re.compile(r'\s*["{\[]|\s*[-+]?\d')  # a number, a time, or a row with one
 KEY_LINES = "give a text file with a key a line"
@@ -168,28 +168,14 @@ def weights_json(name: str, weights: StateWeights, lives: Iterable[str] = ()) ->
         "keys": weights.keys,
         "entries": weights.entries,
         "bytes": weights.size,
-        "heaviest": [_key_as_dict(key) for key in weights.heaviest()],
-        "busiest": [_key_as_dict(key) for key in weights.busiest()],
-        "longest": [_long_as_dict(long) for long in weights.longest()],
+        "heaviest": json_value(weights.heaviest()),
+        "busiest": json_value(weights.busiest()),
+        "longest": json_value(weights.longest()),
         "ttl": [
             {"time_to_live": text, "gone_entries": gone.entries, "gone_bytes": gone.size}
             for text, gone in zip(lives, weights.expiries, strict=False)
         ],
     }
-
-
-def _key_as_dict(key: HeavyKey) -> dict[str, Any]:
-    return {
-        "key": plain(key.key), "key_group": key.key_group, "entries": key.entries,
-        "bytes": key.size,
-    }  # fmt: skip
-
-
-def _long_as_dict(long: LongCollection) -> dict[str, Any]:
-    return {
-        "key": plain(long.key), "namespace": plain(long.namespace), "key_group": long.key_group,
-        "length": long.length, "bytes": long.size,
-    }  # fmt: skip
 
 
 def lines_of(content: Callable[[], bytes], place: str, remedy: str) -> list[tuple[str, str]]:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from operator import attrgetter
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 _UNPRINTABLE = re.compile(
@@ -149,7 +153,26 @@ def _one_line(cell: str | list[str]) -> str:
     return cell if isinstance(cell, str) else "; ".join(cell)
 
 
-class Printed:
+class JsonFields:
+    """A struct, or a list of structs, that JSON shows by its fields.
+
+    Attributes:
+        JSON: What JSON shows of a struct, in this order; any dataclass can have it. Each is the
+            name of a field or a property, also of one within (`record.job`). `a=b` shows `b` under
+            the name `a`, `a?` leaves out what is empty, `*a` shows the fields of `a` in its place,
+            and `*` all fields that its `repr` shows.
+    """
+
+    JSON: ClassVar[tuple[str, ...]] = ("*",)
+
+    def to_json(self) -> Any:
+        """Return it as JSON can hold it."""
+        if isinstance(self, list):
+            return [json_value(each) for each in self]
+        return _fields_json(self, self.JSON)
+
+
+class Printed(JsonFields):
     """A result that prints itself, in Python as by the command."""
 
     def lines(self) -> Iterable[str | Table]:
@@ -158,6 +181,38 @@ class Printed:
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.lines()))
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON can hold it: a struct by its fields, times as text."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if is_dataclass(value):
+        return _fields_json(value, getattr(value, "JSON", JsonFields.JSON))
+    if isinstance(value, list | tuple):  # pairs of a map stay pairs
+        listed = ((each, json_value(each)) for each in value)
+        return [tuple(shown) if isinstance(each, tuple) else shown for each, shown in listed]
+    if isinstance(value, Mapping):
+        return {name: json_value(each) for name, each in value.items()}
+    if isinstance(value, Enum):
+        return value.value
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _fields_json(struct: Any, names: Iterable[str]) -> dict[str, Any]:
+    described: dict[str, Any] = {}
+    for entry in names:
+        shown, _, name = entry.rpartition("=")
+        if entry == "*":
+            listed = (field.name for field in fields(struct) if field.repr)
+            described |= {each: json_value(getattr(struct, each)) for each in listed}
+            continue
+        value = attrgetter(name.strip("*?"))(struct)
+        if name.startswith("*"):
+            described |= json_value(value)
+        elif value or not name.endswith("?"):
+            described[shown or name.strip("?")] = json_value(value)
+    return described
 
 
 def brief(name: str, longest: int = LONGEST_NAME) -> str:

@@ -127,10 +127,6 @@ class CopiedSnapshot(Printed):
     seconds: float
     was_complete: bool
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return dict(vars(self))
-
     def lines(self) -> Iterator[str]:
         """Yield what people read."""
         was = ", which was complete" if self.was_complete else ""
@@ -181,10 +177,6 @@ class CopiedCheckpoints(Printed):
     copied: tuple[CopiedSnapshot, ...]
     complete: int
     gone: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return vars(self) | {"copied": [each.to_json() for each in self.copied]}
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,7 +28,14 @@ from statelake.state_core.formats.description import (
 )
 from statelake.state_core.formats.key_weights import HeavyKey
 from statelake.state_core.model.handles import IncrementalHandle
-from statelake.state_core.printable import Printed, Table, brief, bytes_text, change_text
+from statelake.state_core.printable import (
+    Printed,
+    Table,
+    brief,
+    bytes_text,
+    change_text,
+    json_value,
+)
 
 if TYPE_CHECKING:
     from statelake.state_core.formats.key_weights import StateWeights
@@ -57,6 +64,8 @@ class Size:
         entries: The entries.
         size: The bytes of their keys and values.
     """
+
+    JSON = ("entries", "bytes=size")
 
     entries: int
     size: int
@@ -110,6 +119,11 @@ class MeasuredSnapshot:
         compacts: Whether all its keyed state is in files of RocksDB.
         taken_from: Where `taken_at` is from, as in a snapshot's record.
     """
+
+    JSON = (
+        "snapshot", "taken_at", "entries=total.entries", "bytes=total.size",
+        "stored_bytes=stored", "taken_from",
+    )  # fmt: skip
 
     snapshot: str
     taken_at: datetime
@@ -198,6 +212,11 @@ class StateGrowth:
         expired: What is that long without an access in the last snapshot, for each time.
         heaviest: The heaviest key of the last snapshot, if its keys were read.
     """
+
+    JSON = (
+        "operator", "state", "kind", "ttl=with_ttl", "cause", "because", "hint", "trend", "first",
+        "last", "keys", "changes", "expired", "heaviest",
+    )  # fmt: skip
 
     operator: str
     state: str
@@ -346,16 +365,9 @@ class Growth(Printed):
             "forecast": None if forecast is None else {
                 "days": self.ahead, "bytes": round(forecast[0]), "error": round(forecast[1]),
             },
-            "snapshots": [
-                {
-                    "snapshot": step.snapshot, "taken_at": step.taken_at.isoformat(),
-                    "entries": step.total.entries, "bytes": step.total.size,
-                    "stored_bytes": step.stored, "taken_from": step.taken_from,
-                }
-                for step in self.steps
-            ],
+            "snapshots": json_value(self.steps),
             "states": [self._state_json(state) for state in self.states],
-            "key_groups": [asdict(group) for group in self.groups],
+            "key_groups": json_value(self.groups),
             "skew": list(self.skew),
         }  # fmt: skip
 
@@ -368,23 +380,12 @@ class Growth(Printed):
         }  # fmt: skip
 
     def _state_json(self, state: StateGrowth) -> dict[str, Any]:
-        return {
-            "operator": state.operator, "state": state.state, "kind": state.kind,
-            "ttl": state.with_ttl, "cause": state.cause, "because": state.because,
-            "hint": state.hint, "trend": self._trend_json(state.trend),
-            "first": {"entries": state.first.entries, "bytes": state.first.size},
-            "last": {"entries": state.last.entries, "bytes": state.last.size},
-            "keys": None if state.keys is None else list(state.keys),
-            "changes": None if state.changes is None else asdict(state.changes),
-            "expired": [
-                {"unused_for": time, "entries": entries, "bytes": size}
-                for time, entries, size in state.expired
-            ],
-            "heaviest": state.heaviest and {
-                "key": plain(state.heaviest.key), "key_group": state.heaviest.key_group,
-                "entries": state.heaviest.entries, "bytes": state.heaviest.size,
-            },
-        }  # fmt: skip
+        expired = [
+            {"unused_for": time, "entries": entries, "bytes": size}
+            for time, entries, size in state.expired
+        ]
+        trend = self._trend_json(state.trend)
+        return {**json_value(state), "trend": trend, "expired": expired}
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""

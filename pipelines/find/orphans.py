@@ -95,11 +95,18 @@ class Orphan:
         job: The directory of its job, below the directory; empty if unknown.
     """
 
+    JSON = ("path", "bytes=size", "class=kind", "job", "time=written_at")
+
     path: str
     size: int
     time: float
     kind: str
     job: str
+
+    @property
+    def written_at(self) -> datetime:
+        """Return when it was written."""
+        return datetime.fromtimestamp(self.time, timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,8 @@ class KeptFiles:
         files: The number of files.
         size: Their bytes.
     """
+
+    JSON = ("job", "reason", "files", "bytes=size")
 
     job: str
     reason: str
@@ -133,6 +142,10 @@ class Orphans(Printed):
         went_on: Of how many files an earlier deletion had been stopped.
     """
 
+    JSON = (
+        "location", "snapshots", "named", "files", "bytes=size", "kept", "deleted", "went_on",
+    )  # fmt: skip
+
     location: str
     files: tuple[Orphan, ...]
     kept: tuple[KeptFiles, ...]
@@ -145,28 +158,6 @@ class Orphans(Printed):
     def size(self) -> int:
         """Return the bytes of the orphans."""
         return sum(file.size for file in self.files)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "location": self.location,
-            "snapshots": self.snapshots,
-            "named": self.named,
-            "files": [
-                {
-                    "path": file.path, "bytes": file.size, "class": file.kind, "job": file.job,
-                    "time": datetime.fromtimestamp(file.time, timezone.utc).isoformat(),
-                }
-                for file in self.files
-            ],
-            "bytes": self.size,
-            "kept": [
-                {"job": kept.job, "reason": kept.reason, "files": kept.files, "bytes": kept.size}
-                for kept in self.kept
-            ],
-            "deleted": self.deleted,
-            "went_on": self.went_on,
-        }  # fmt: skip
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
@@ -188,7 +179,7 @@ class Orphans(Printed):
             largest = sorted(self.files, key=lambda each: (-each.size, each.path))[:SHOWN]
             shown = [
                 (each.path, bytes_text(each.size),
-                 f"{datetime.fromtimestamp(each.time, timezone.utc):%Y-%m-%d %H:%M}")
+                 f"{each.written_at:%Y-%m-%d %H:%M}")
                 for each in largest
             ]  # fmt: skip
             left = len(self.files) - len(shown)

@@ -26,7 +26,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cached_property
 from itertools import accumulate, islice
-from typing import Any
 
 import numpy as np
 
@@ -67,6 +66,7 @@ from statelake.state_core.model.handles import (
     keyed_bytes,
 )
 from statelake.state_core.printable import (
+    JsonFields,
     Printed,
     Table,
     bytes_text,
@@ -177,7 +177,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class FoundSnapshot:
+class FoundSnapshot(JsonFields):
     """A savepoint or checkpoint of a scan.
 
     Attributes:
@@ -236,15 +236,6 @@ class FoundSnapshot:
         shown = "; ".join(self.problems)
         return f"{shown}; and {self.more_problems:,} more" if self.more_problems else shown
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        shown = {name: value for name, value in vars(self).items() if name != "named"}
-        return shown | {
-            "problems": list(self.problems),
-            "traits": list(self.traits),
-            "time": self.time.isoformat(),
-        }
-
 
 @dataclass(frozen=True)
 class Scan(Printed):
@@ -265,14 +256,6 @@ class Scan(Printed):
     def newest(self) -> FoundSnapshot | None:
         """Return the newest of them; None without any."""
         return self.snapshots[0] if self.snapshots else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "location": self.location,
-            "snapshots": [found.to_json() for found in self.snapshots],
-            "skipped": [found.to_json() for found in self.skipped],
-        }
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""

@@ -140,10 +140,6 @@ class DrillResult(Printed):
         """Whether it restores, in words."""
         return "was restored" if self.restores else "was not restored"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return vars(self) | {"taken": self.taken.isoformat()}
-
     def lines(self) -> Iterator[str]:
         """Yield what people read."""
         yield f"{self.snapshot} {self.verdict} ({bytes_text(self.bytes)})"

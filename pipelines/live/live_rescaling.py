@@ -66,10 +66,6 @@ class RescaleResult(Printed):
     snapshot: str
     steps: tuple[dict[str, str], ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return asdict(self)
-
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""
         rows = [(step["step"], step["at"], step["did"]) for step in self.steps]

@@ -370,7 +370,7 @@ def _migrated_logs(job: StateJob) -> dg.AssetsDefinition:
         named = [f"{store}={place}" for store, place in config.changelogs.items()]
         log = Checkpoints(job.places(context).checkpoint_log(context.partition_key))
         done = log.migrate(named, rollback=config.rollback)
-        metadata = log_migration_metadata(done.tasks)
+        metadata = log_migration_metadata(done)
         if done.refused:
             raise dg.Failure(
                 f"{done.refused} of {len(done.tasks)} tasks were refused", metadata=metadata

@@ -28,7 +28,7 @@ from statelake.pipelines.shown import (
 )
 from statelake.state_core.formats.operator_state.operator_reader import parse_operator_state
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.printable import printable, public_location
+from statelake.state_core.printable import Table, printable, public_location
 
 if TYPE_CHECKING:
     from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from statelake.pipelines.lake.verify.verified_savepoints import Verification
     from statelake.pipelines.runtime import RunResult
     from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
-    from statelake.state_core.formats.layout.state_compatibility import StateVerdict
+    from statelake.state_core.formats.layout.state_compatibility import Verdicts
     from statelake.state_core.formats.reader import Snapshot
     from statelake.state_core.formats.rewriting.recompression import Recompression
-    from statelake.state_core.runtime.commit.logs.checkpoint_migrating import TaskMigration
+    from statelake.state_core.runtime.commit.logs.checkpoint_migrating import MigratedLog
     from statelake.state_core.runtime.declarations.findings import Finding
 
 PREVIEW_ROWS = 5
@@ -217,13 +217,12 @@ def _column_lineage(
 
 def compression_metadata(done: Recompression) -> Metadata:
     """Return the metadata of a savepoint that was compressed or decompressed."""
-    columns = [column[1:] for column in done.table.columns]
     return {
         "savepoint": dg.MetadataValue.path(public_location(done.path)),
         "compression": done.compression,
         "content (bytes)": int(sum(state.content_bytes for state in done.states)),
         "stored (bytes)": int(sum(state.after_bytes for state in done.states)),
-        "states": dg.MetadataValue.md(markdown_table(columns, done.table.rows)),
+        "states": printed_table(done.table),
     }
 
 
@@ -351,15 +350,9 @@ def spark_metadata() -> Metadata:
     return {"Spark UI": dg.MetadataValue.url(address)} if address else {}
 
 
-def verdicts_metadata(verdicts: Iterable[StateVerdict]) -> Metadata:
+def verdicts_metadata(verdicts: Verdicts) -> Metadata:
     """Return the metadata of a compatibility check."""
-    rows = [
-        (verdict.operator, verdict.state or "(key)", verdict.result.verdict.text,
-         [str(reason) for reason in verdict.result.reasons])
-        for verdict in verdicts
-    ]  # fmt: skip
-    columns = ("operator", "state", "verdict", "why")
-    return {"verdicts": dg.MetadataValue.md(markdown_table(columns, rows))}
+    return {"verdicts": printed_table(verdicts.table(""))}
 
 
 def verification_metadata(done: Verification) -> Metadata:
@@ -382,16 +375,9 @@ def prune_metadata(done: DropResult) -> Metadata:
     }
 
 
-def log_migration_metadata(done: Iterable[TaskMigration]) -> Metadata:
+def log_migration_metadata(done: MigratedLog) -> Metadata:
     """Return the metadata of a checkpoint log's migration."""
-    listed = list(done)
-    counts = Counter(migration.outcome for migration in listed)
-    rows = [
-        (migration.task, migration.outcome, migration.checkpoint, migration.why)
-        for migration in listed
-    ]
-    columns = ("task", "outcome", "checkpoint", "why")
-    return {**counts, "tasks": dg.MetadataValue.md(markdown_table(columns, rows))}
+    return {**Counter(task.outcome for task in done.tasks), "tasks": printed_table(done.table)}
 
 
 def commits_metadata(reports: Iterable[CommitReport], now: int) -> Metadata:
@@ -478,6 +464,11 @@ def faults_list(faults: Iterable[object]) -> dg.MetadataValue:
     """Return faults as a list."""
     lines = [f"- {as_markdown(str(fault))}" for fault in faults]
     return dg.MetadataValue.md("\n".join(lines) or "none")
+
+
+def printed_table(table: Table) -> dg.MetadataValue:
+    """Return a table of a result."""
+    return dg.MetadataValue.md(markdown_table([column[1:] for column in table.columns], table.rows))
 
 
 def markdown_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

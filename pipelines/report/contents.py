@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from statelake.state_core.formats.description import OperatorDescription
 from statelake.state_core.printable import Printed, bytes_text, public_location
@@ -103,10 +103,6 @@ class ReportResult(Printed):
     operators: int
     faults: int | None
     problems: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return dict(vars(self))
 
     def lines(self) -> Iterator[str]:
         """Yield what people read."""

@@ -260,10 +260,6 @@ class NotebookResult(Printed):
     job: str
     snapshot: str
 
-    def to_json(self) -> dict[str, str]:
-        """Return it as JSON can hold it."""
-        return dict(vars(self))
-
     def lines(self) -> list[str]:
         """Return what people read."""
         return [f"{self.path} opens {self.location}: run `marimo edit` with it"]

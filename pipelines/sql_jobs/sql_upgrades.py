@@ -7,8 +7,7 @@ itself. Nothing is made of what is lost, unknown or ambiguous, unless each is ac
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from statelake.pipelines.engine import Engine, Progress
 from statelake.pipelines.lake.catalog.catalog import Catalog
@@ -95,6 +94,8 @@ class SqlUpgrade(Printed):
         before: Whether it was made before, by the same upgrade.
     """
 
+    JSON = ("snapshot", "made", "operators", "refused")
+
     snapshot: str
     made: str
     operators: list[OperatorVerdict]
@@ -112,15 +113,6 @@ class SqlUpgrade(Printed):
     def right(self) -> bool:
         """Whether nothing is lost, and Flink by itself gives no wrong results in silence."""
         return self.keeps and not any(each.flink_wrong for each in self.operators)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "snapshot": self.snapshot,
-            "made": self.made,
-            "operators": [asdict(each) for each in self.operators],
-            "refused": self.refused,
-        }
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from statelake.state_core.connectors.committables import (
@@ -77,6 +77,8 @@ class Sink(Printed):
         problems: Why not all of its state can be read.
     """
 
+    JSON = ("operator_id", "operator", "writers", "to_commit", "problems?")
+
     operator_id: str
     operator: str
     writers: tuple[Row, ...]
@@ -100,12 +102,6 @@ class Sink(Printed):
             for row in self.to_commit
         )
         return replace(self, to_commit=rows)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        described = asdict(self)
-        del described["problems"]
-        return described | ({"problems": list(self.problems)} if self.problems else {})
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read: the table of what is to be committed."""

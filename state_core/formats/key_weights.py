@@ -66,6 +66,8 @@ class HeavyKey:
         size: The bytes of their keys and values.
     """
 
+    JSON = ("key", "key_group", "entries", "bytes=size")
+
     key: Any
     key_group: int
     entries: int
@@ -83,6 +85,8 @@ class LongCollection:
         length: Elements of the list, entries of the map.
         size: Its bytes, including the key's.
     """
+
+    JSON = ("key", "namespace", "key_group", "length", "bytes=size")
 
     key: Any
     namespace: Any

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
 
 from statelake.state_core.errors import CorruptSnapshotError, StateError
 from statelake.state_core.files.filesystem import Directory
@@ -60,6 +59,8 @@ class IntegrityReport(Printed):
         checked: The amount that was checked.
     """
 
+    JSON = ("location", "faults", "not_checked=unchecked", "checked")
+
     location: str
     faults: tuple[Fault, ...]
     unchecked: tuple[Unchecked, ...]
@@ -75,15 +76,6 @@ class IntegrityReport(Printed):
         """The number of faults in words, or `sound`, as far as entries were found."""
         unread = any(each.unread for each in self.unchecked)
         return f"{count_text(len(self.faults))}{' as far as it can be read' if unread else ''}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "location": self.location,
-            "faults": [fault.to_json() for fault in self.faults],
-            "not_checked": [each.where.to_json() | {"why": each.why} for each in self.unchecked],
-            "checked": vars(self.checked),
-        }
 
     def lines(self) -> Iterator[str]:
         """Yield what people read."""

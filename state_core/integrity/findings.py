@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from statelake.state_core.errors import StateError, UnreachableFileError
 from statelake.state_core.model.handles import KeyGroupRange
-from statelake.state_core.printable import bytes_text
+from statelake.state_core.printable import JsonFields, bytes_text
 
 Said = TypeVar("Said")
 
@@ -77,7 +77,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Fault:
+class Fault(JsonFields):
     """A fault of a snapshot.
 
     Attributes:
@@ -91,6 +91,8 @@ class Fault:
             does not answer.
     """
 
+    JSON = ("kind", "*where", "place", "problem", "remedy", "entries")
+
     kind: FaultKind
     where: Place
     place: str
@@ -103,13 +105,6 @@ class Fault:
         error = StateError(self.problem, place=self.place, remedy=self.remedy)
         return str(error.within(str(self.where)) if str(self.where) else error)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "kind": self.kind.value, **self.where.to_json(), "place": self.place,
-            "problem": self.problem, "remedy": self.remedy, "entries": self.entries,
-        }  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Unchecked:
@@ -121,6 +116,8 @@ class Unchecked:
         unread: Whether entries in it were not even found.
     """
 
+    JSON = ("*where", "why")
+
     where: Place
     why: str
     unread: bool = False
@@ -130,7 +127,7 @@ class Unchecked:
 
 
 @dataclass(frozen=True)
-class Loss:
+class Loss(JsonFields):
     """A part that a salvage did not write.
 
     Attributes:
@@ -139,6 +136,8 @@ class Loss:
         entries: The number of entries or elements, if known.
         size: The largest possible number of bytes, as stored, if known.
     """
+
+    JSON = ("*where", "why", "entries", "bytes=size")
 
     where: Place
     why: str
@@ -150,11 +149,6 @@ class Loss:
         parts += [] if self.size is None else [f"at most {bytes_text(self.size)}"]
         amount = ", ".join(parts) or "an unknown amount"
         return f"{self.where or 'the snapshot'}: {amount} ({self.why})"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        amount = {"why": self.why, "entries": self.entries, "bytes": self.size}
-        return self.where.to_json() | amount
 
 
 @dataclass

@@ -10,7 +10,6 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -66,18 +65,13 @@ class SalvageReport(Printed):
             as one.
     """
 
+    JSON = ("path", "entries", "elements", "lost")
+
     integrity: IntegrityReport
     path: str | None
     lost: tuple[Loss, ...] = ()
     entries: int = 0
     elements: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "path": self.path, "entries": self.entries, "elements": self.elements,
-            "lost": [loss.to_json() for loss in self.lost],
-        }  # fmt: skip
 
     def lines(self) -> Iterator[str]:
         """Yield what people read."""

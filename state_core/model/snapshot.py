@@ -50,7 +50,7 @@ from statelake.state_core.model.handles import (
     ranges_of,
 )
 from statelake.state_core.model.key_groups import EncodedKey
-from statelake.state_core.printable import LONGEST, Table, brief, kind_text
+from statelake.state_core.printable import LONGEST, JsonFields, Table, brief, kind_text
 
 if TYPE_CHECKING:
     pass
@@ -301,7 +301,7 @@ class StateSlice:
 
 
 @dataclass(frozen=True)
-class RowNames:
+class RowNames(JsonFields):
     """What no snapshot tells of a state: the names of its rows' fields, and what its texts hold.
 
     Attributes:
@@ -314,19 +314,13 @@ class RowNames:
             `distinctAcc_0`.
     """
 
+    JSON = ("key?", "user_key?", "value?", "content?", "alias?")
+
     key: tuple[str, ...] = ()
     user_key: tuple[str, ...] = ()
     value: tuple[str, ...] = ()
     content: str = ""
     alias: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return those that there are."""
-        return {
-            part: names if isinstance(names, str) else list(names)
-            for part, names in vars(self).items()
-            if names
-        }
 
 
 NO_NAMES = RowNames()

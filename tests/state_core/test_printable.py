@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from enum import Enum
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelake.state_core.printable import printable, printable_json
+from statelake.state_core.printable import JsonFields, json_value, printable, printable_json
 
 SEEN = ["", "größe", "键😀", "a b", "עברית", "👍🏽", "\u00a0", "❤\ufe0f"]
 UNSEEN = [
@@ -64,3 +68,67 @@ def test_json_is_of_the_same_value(text: str) -> None:
 
 def _json(text: str) -> str:
     return printable_json(json.dumps(text, ensure_ascii=False))
+
+
+class Colour(Enum):
+    """An enum."""
+
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A struct that another one has."""
+
+    JSON = ("name", "bytes=size")
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True)
+class Result(JsonFields):
+    """A result with all that JSON can show of it."""
+
+    JSON = ("*", "count", "first=parts.name?", "*more", "problem?", "colour=shade")
+
+    parts: Part
+    rows: tuple[Any, ...] = ()
+    at: datetime | None = None
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+    problem: str = field(default="", repr=False)
+    shade: Colour = field(default=Colour.RED, repr=False)
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.rows)
+
+
+class Results(JsonFields, list[Result]):
+    """A list of them."""
+
+
+def test_a_struct_is_shown_by_its_fields() -> None:
+    """Those that are named, in that order, under the names that they have in JSON."""
+    plain = Result(Part("", 3))
+    assert list(plain.to_json().items()) == [
+        ("parts", {"name": "", "bytes": 3}), ("rows", []), ("at", None), ("count", 0),
+        ("colour", "red"),
+    ]  # fmt: skip
+    full = Result(Part("a", 3), (Part("b", 4),), datetime(2026, 1, 2, tzinfo=timezone.utc),
+                  {"x": [Part("c", 5)]}, "late")  # fmt: skip
+    shown = full.to_json()
+    assert shown["rows"] == [{"name": "b", "bytes": 4}]
+    assert shown["at"] == "2026-01-02T00:00:00+00:00"
+    assert (shown["first"], shown["x"], shown["problem"]) == (
+        "a", [{"name": "c", "bytes": 5}], "late",
+    )  # fmt: skip
+    assert Results([full]).to_json() == [shown]
+
+
+def test_pairs_stay_pairs() -> None:
+    """The entries of a map, as Arrow gives them to Python: faces show these as a map."""
+    assert json_value({"map": (("a", Part("b", 1)),)}) == {
+        "map": [("a", {"name": "b", "bytes": 1})]
+    }

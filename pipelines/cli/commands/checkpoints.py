@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from statelake.pipelines.api import Checkpoints, Lake
@@ -84,7 +82,7 @@ def show(log: Checkpoints, request: ShowRecord) -> None:
       statelake checkpoints show --log checkpoints --task "Partition 3" \\
           --checkpoint 1700000000000-42 | jq .checkpoint
     """
-    as_json(log.show(**vars(request)).to_json())
+    as_json(log.show(**vars(request)))
 
 
 @checkpoints.command()
@@ -128,7 +126,7 @@ def drop(log: Checkpoints, request: DropRecords, as_json_: bool) -> None:
     """
     done = log.drop(**vars(request))
     if as_json_:
-        as_json(asdict(done))
+        as_json(done)
         return
     freed = f"; {done.blobs} blobs removed, {done.blobs_kept} kept" if request.blobs else ""
     tell(f"{done.records} records removed, {done.records_kept} kept{freed}")

@@ -174,7 +174,7 @@ def plan_rescale(
     snapshot = opened[snapshot_named(opened, snapshot_id)]
     plans = snapshot.plan_rescale(parallelism, max_parallelism)
     if as_json_:
-        as_json([plan.to_json() for plan in plans])
+        as_json(plans)
         return
     for plan in plans:
         show(plan, as_json_=False, marked="")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import click
 
@@ -79,7 +79,7 @@ def export(
         snapshot = LakeSnapshot(replace(opened.job, progress=progress), opened.record)
         done = snapshot.export(**vars(request))
     if as_json_:
-        as_json(asdict(done))
+        as_json(done)
         return
     name = opened.name if source.in_lake else public_location(source.savepoint)
     tell(

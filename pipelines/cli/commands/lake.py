@@ -136,7 +136,7 @@ def snapshots(lake: str, job: str | None, as_json_: bool) -> None:
     errors: list[StateError] = []
     records = Lake(lake).snapshots(job or None, errors=errors)
     if as_json_:
-        as_json([record.to_json() for record in records])
+        as_json(records)
     else:
         _print_snapshots(records)
     refuse_all(errors)
@@ -177,7 +177,7 @@ def drop(
     plan = opened.plan_drop(*snapshot_ids, keep=keep)
     done = opened.drop(*snapshot_ids, keep=keep) if yes else None
     if as_json_:
-        as_json(plan.to_json() | {"dropped": None if done is None else done.to_json()})
+        as_json(plan.to_json() | {"dropped": done})
     else:
         show(done or plan, marked="")
 

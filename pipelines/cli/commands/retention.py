@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from statelake.pipelines.api import Lake
@@ -37,7 +35,7 @@ def hold(lake: str, job: str, snapshot: str, reason: str, as_json_: bool) -> Non
     """
     holds = Lake(lake).job(job)[snapshot].hold(reason)
     if as_json_:
-        as_json({"job": job, "snapshot": snapshot, "holds": [asdict(note) for note in holds]})
+        as_json({"job": job, "snapshot": snapshot, "holds": holds})
         return
     tell(f"{snapshot} of {job} is held", marked=snapshot)
     print_table("", ("<since", "<reason"),
@@ -98,8 +96,7 @@ def retain(lake: str, job: str, policy: str, yes: bool, as_json_: bool) -> None:
     plan = opened.plan_retain(policy)
     dropped = opened.retain(policy) if yes and plan.going else None
     if as_json_:
-        done = None if dropped is None else dropped.to_json()
-        as_json({"policy": policy, **plan.to_json(), "dropped": done})
+        as_json({"policy": policy, **plan.to_json(), "dropped": dropped})
         return
     show(plan)
     if dropped is not None:

@@ -17,7 +17,7 @@ from rich.text import Text
 from statelake.pipelines.shown import bytes_text, json_text, plain
 from statelake.pipelines.times import Times
 from statelake.state_core.printable import Table as PrintedTable
-from statelake.state_core.printable import printable
+from statelake.state_core.printable import json_value, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -128,8 +128,8 @@ def _cell(shown: str | list[str]) -> Text:
 
 
 def as_json(value: Any) -> None:
-    """Print a value as JSON."""
-    click.echo(json_text(plain(value), indent=2))
+    """Print a value as JSON: results in it by their fields."""
+    click.echo(json_text(plain(json_value(value)), indent=2))
 
 
 def show(
@@ -144,7 +144,7 @@ def show(
         style: The style of the mark.
     """
     if as_json_:
-        as_json(result.to_json())
+        as_json(result)
         return
     for number, line in enumerate(result.lines()):
         if isinstance(line, str):

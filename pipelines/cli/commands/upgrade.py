@@ -85,7 +85,7 @@ def upgrade(
                     if job.lake.catalog.has(job.name, name):  # not dropped meanwhile
                         failed.append(error)
     if as_json_:
-        as_json([each.to_json() for each in done])
+        as_json(done)
     for each in () if as_json_ else done:
         show(each, as_json_=False)
     refuse_all(failed)

@@ -13,9 +13,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from statelake.pipelines.lake.catalog.attempts import (
     refuse_during_erasure,
@@ -83,10 +82,6 @@ class DropPlan(Printed):
     frees: int
     held: list[str]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return asdict(self)
-
     def lines(self) -> Iterator[str]:
         """Yield what people read."""
         if self.going:
@@ -115,10 +110,6 @@ class DropResult(Printed):
     files: int
     freed_bytes: int
     held: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return asdict(self)
 
     def lines(self) -> Iterator[str]:
         """Yield what people read."""

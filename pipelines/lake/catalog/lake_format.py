@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import pyarrow as pa
 from msgspec import Meta
@@ -117,10 +117,6 @@ class LakeUpgrade(Printed):
     columns: list[str]
     readers: dict[str, str]
     upgraded: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return asdict(self)
 
     def lines(self) -> Iterator[str]:
         """Yield what people read."""

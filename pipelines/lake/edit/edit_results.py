@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from statelake.pipelines.lake.tables.records import OperatorRecord, SnapshotRecord
 from statelake.state_core.connectors.offsets import DroppedPartition, MovedOffset
@@ -46,6 +45,13 @@ class EditResult(Printed):
         dry_run: Whether no snapshot was made.
     """
 
+    JSON = (
+        "snapshot_id=record.snapshot_id", "parent=record.parent", "entries=record.entries",
+        "state_bytes=record.state_bytes", "written_bytes=record.written_bytes", "saved_bytes",
+        "operators", "changes", "offsets", "expired_at?", "dropped_partitions?", "positions?",
+        "dropped_sinks?", "planned=dry_run?",
+    )  # fmt: skip
+
     record: SnapshotRecord
     changes: list[StateChange]
     offsets: Sequence[MovedOffset] = ()
@@ -56,35 +62,14 @@ class EditResult(Printed):
     dry_run: bool = False
 
     @property
+    def operators(self) -> list[str]:
+        """The labels of the new snapshot's operators."""
+        return [operator.label for operator in self.record.operators]
+
+    @property
     def saved_bytes(self) -> int:
         """The bytes of keys and values that the new snapshot lacks."""
         return sum(change.state_bytes[0] - change.state_bytes[1] for change in self.changes)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        record = self.record
-        asked: dict[str, Any] = {} if self.expired_at is None else {"expired_at": self.expired_at}
-        if self.dropped_partitions:
-            asked["dropped_partitions"] = [asdict(each) for each in self.dropped_partitions]
-        if self.positions:
-            asked["positions"] = [asdict(each) for each in self.positions]
-        if self.dropped_sinks:
-            asked["dropped_sinks"] = [sink.to_json() for sink in self.dropped_sinks]
-        return (
-            {
-                "snapshot_id": record.snapshot_id,
-                "parent": record.parent,
-                "entries": record.entries,
-                "state_bytes": record.state_bytes,
-                "written_bytes": record.written_bytes,
-                "saved_bytes": self.saved_bytes,
-                "operators": [operator.label for operator in record.operators],
-                "changes": [asdict(change) for change in self.changes],
-                "offsets": [asdict(moved) for moved in self.offsets],
-            }
-            | asked
-            | ({"planned": True} if self.dry_run else {})
-        )
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""

@@ -94,6 +94,8 @@ class AuditResult(Printed):
         only: The only snapshots of the erasure; empty if it was all.
     """
 
+    JSON = ("*", "clean")
+
     request: str
     files: int
     file_bytes: int
@@ -112,10 +114,6 @@ class AuditResult(Printed):
     def clean(self) -> bool:
         """Return whether nothing was found, and everything could be searched."""
         return not (self.hits or self.rows or self.not_unpacked or self.unread)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return asdict(self) | {"clean": self.clean, "record": self.record.to_json()}
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read: what was searched, and what was found."""

@@ -105,6 +105,13 @@ class ErasurePlan(Printed):
         whole: Whether a predicate may be true of every row of a state.
     """
 
+    JSON = (
+        "request", "planned", "jobs", "snapshots", "states", "rows", "files", "file_bytes",
+        "snapshots_found", "notes", "opaque", "whole=emptied_states", "elsewhere", "kept_for",
+        "mentions=partial_matches", "left=leftover_runs", "holding=key_in_leftovers",
+    )  # fmt: skip
+    planned = True
+
     request: str
     jobs: list[str]
     snapshots: int
@@ -139,25 +146,10 @@ class ErasurePlan(Printed):
         """Return whether nothing was found, nor is state dropped that can't be searched."""
         return self.empty and not (self.carried == "drop" and self.opaque)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON, under the names of its record."""
-        recorded = {
-            "emptied_states": "whole", "partial_matches": "mentions", "leftover_runs": "left",
-            "key_in_leftovers": "holding",
-        }  # fmt: skip
-        content = asdict(self)
-        for given in ("carried", "whole"):  # it is asked for, and not found
-            del content[given]
-        head = {"request": content.pop("request"), "planned": True}
-        return head | {recorded.get(name, name): value for name, value in content.items()}
-
-    def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
-        becomes = {
-            "drop": "would be dropped (--carried drop)", "keep": "would be kept (--carried keep)"
-        }.get(self.carried, "give --carried drop or --carried keep")  # fmt: skip
-        intended = "which --all allows" if self.whole else "if that is intended, give --all"
-        yield Table(
+    @property
+    def table(self) -> Table:
+        """The states with rows to erase, as people read them."""
+        return Table(
             f"{self.request} would erase {self.rows:,} rows in {self.files} files"
             f" ({bytes_text(self.file_bytes)}), from {len(self.snapshots_found)} of"
             f" {self.snapshots} snapshots",
@@ -168,6 +160,14 @@ class ErasurePlan(Printed):
                 for each in self.states
             ],
         )  # fmt: skip
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        becomes = {
+            "drop": "would be dropped (--carried drop)", "keep": "would be kept (--carried keep)"
+        }.get(self.carried, "give --carried drop or --carried keep")  # fmt: skip
+        intended = "which --all allows" if self.whole else "if that is intended, give --all"
+        yield self.table
         for job, snapshot_id in self.notes:
             yield f"the note of {snapshot_id} of {job} names it"
         if self.opaque:

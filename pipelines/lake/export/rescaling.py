@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -47,10 +46,6 @@ class OperatorPlan(Printed):
     skew: float
     subtasks: list[SubtaskPlan]
     operator_states: dict[str, list[int]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return asdict(self)
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read: the first subtasks, and the elements of operator state."""

@@ -20,7 +20,7 @@ from statelake.pipelines.lake.tables.records import DataFile, OperatorRecord, Sn
 from statelake.pipelines.lake.tables.table_rows import TableRows
 from statelake.pipelines.shown import cell_text, json_text, plain_rows, state_head, state_title
 from statelake.state_core.errors import EncodeError, NotFoundError, StateError
-from statelake.state_core.printable import Printed, Table
+from statelake.state_core.printable import Printed, Table, json_value
 
 # the entries at one place, each with value and time of last access as in `statelake dump`
 _Held: TypeAlias = "dict[str, list[dict[str, Any]]]"
@@ -43,6 +43,8 @@ class KeyChange:
         after: Its value (and `ttl`) in this snapshot.
     """
 
+    JSON = ("change", "*entry", "before", "after")
+
     change: str
     entry: dict[str, Any]
     before: dict[str, Any] | None
@@ -59,6 +61,8 @@ class KeySnapshot:
         entries: The number of entries of the key.
         changes: The changes since the snapshot before.
     """
+
+    JSON = ("snapshot=snapshot_id", "taken=taken_at", "entries", "changes")
 
     snapshot_id: str
     taken_at: datetime
@@ -85,21 +89,9 @@ class KeyHistory(Printed):
         """Whether a snapshot holds anything for the key."""
         return any(each.entries for each in self.snapshots)
 
-    def to_json(self) -> list[dict[str, Any]]:
+    def to_json(self) -> Any:
         """Return it as JSON can hold it."""
-        return [
-            {
-                "snapshot": each.snapshot_id,
-                "taken": each.taken_at,
-                "entries": each.entries,
-                "changes": [
-                    {"change": change.change} | change.entry
-                    | {"before": change.before, "after": change.after}
-                    for change in each.changes
-                ],
-            }
-            for each in self.snapshots
-        ]  # fmt: skip
+        return json_value(self.snapshots)
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +55,8 @@ class StateDifference:
         bytes_after: Those in the later one.
         examples: A few of each, as rows.
     """
+
+    JSON = ("*", "bytes_change")
 
     operator: str
     state: str
@@ -109,10 +111,6 @@ class Differences(Printed, list[StateDifference]):
             f"{len(self.unread):,} files ({bytes_text(sum(self.unread.values()))}) were not read,"
             " as the catalog says that they are equal; `statelake lake check` compares their bytes"
         )
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return it as JSON can hold it."""
-        return [{**asdict(each), "bytes_change": each.bytes_change} for each in self]
 
     def lines(self) -> Iterator[str | Table]:
         """Yield what people read."""

@@ -16,7 +16,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,8 @@ class LakeReport(Printed):
         damaged: The damaged and missing files.
     """
 
+    JSON = ("sound", "files", "bytes=size", "without_digest", "damaged")
+
     files: int
     size: int
     without_digest: int
@@ -93,14 +95,6 @@ class LakeReport(Printed):
     def sound(self) -> bool:
         """Whether nothing is damaged."""
         return not self.damaged
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "sound": self.sound, "files": self.files, "bytes": self.size,
-            "without_digest": self.without_digest,
-            "damaged": [asdict(file) for file in self.damaged],
-        }  # fmt: skip
 
     @property
     def verdict(self) -> str:

@@ -9,7 +9,7 @@ import dagster as dg
 
 from statelake.pipelines.orchestration.erasure.redaction import Redaction
 from statelake.pipelines.orchestration.erasure.request_files import RequestFile
-from statelake.pipelines.orchestration.metadata import faults_list, markdown_table
+from statelake.pipelines.orchestration.metadata import faults_list, markdown_table, printed_table
 from statelake.state_core.printable import printable
 
 if TYPE_CHECKING:
@@ -31,17 +31,12 @@ def plan_metadata(
         secret: The key of hashes.
     """
     hidden = Redaction(request.asked).text
-    columns = ("job", "operator", "state", "rows", "files", "snapshots")
-    rows = [
-        (state.job, state.operator, state.state, f"{state.rows:,}", state.files, state.snapshots)
-        for state in plan.states
-    ]
     return {
         "rows": plan.rows,
         "files": plan.files,
         "file bytes": plan.file_bytes,
         "snapshots": f"{len(plan.snapshots_found)} of {plan.snapshots}",
-        "states": dg.MetadataValue.md(markdown_table(columns, rows)),
+        "states": printed_table(plan.table),
         "not erased from here": faults_list(map(hidden, plan.elsewhere)),
         "stands against it": faults_list(map(hidden, against)),
         "asked": dg.MetadataValue.timestamp(request.asked_at),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from statelake.state_core.formats.layout.keyed_states import as_key_value
@@ -34,7 +34,7 @@ from statelake.state_core.formats.layout.meta_info import (
 )
 from statelake.state_core.model.key_groups import operator_id_of_uid
 from statelake.state_core.model.snapshot import Snapshot
-from statelake.state_core.printable import Printed, Table
+from statelake.state_core.printable import JsonFields, Printed, Table
 from statelake.state_core.serializers.composite.collections import (
     ListSerializerSnapshot,
     MapSerializerSnapshot,
@@ -92,7 +92,7 @@ class OperatorSchema:
 
 
 @dataclass(frozen=True)
-class StateVerdict:
+class StateVerdict(JsonFields):
     """One line of the report.
 
     Attributes:
@@ -100,6 +100,8 @@ class StateVerdict:
         state: The state's name; empty for the operator as a whole and its key.
         result: The verdict and its reason.
     """
+
+    JSON = ("operator", "state", "verdict=result.verdict.text", "reasons=result.reasons")
 
     operator: str
     state: str
@@ -109,15 +111,6 @@ class StateVerdict:
     def fault(self) -> bool:
         """Return whether Flink would refuse, or lose the state."""
         return self.result.verdict is Verdict.INCOMPATIBLE
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        return {
-            "operator": self.operator,
-            "state": self.state,
-            "verdict": self.result.verdict.text,
-            "reasons": [asdict(reason) for reason in self.result.reasons],
-        }
 
 
 class Verdicts(Printed, list[StateVerdict]):

@@ -127,18 +127,10 @@ class StateTypes(Printed):
         problems: Why the types of other state are not known.
     """
 
+    JSON = ("operators", "problems?")
+
     operators: tuple[OperatorTypes, ...] = field(default=())
     problems: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
-        described: dict[str, Any] = {
-            "operators": [
-                {**asdict(each), "states": [asdict(state) for state in each.states]}
-                for each in self.operators
-            ]
-        }
-        return described | ({"problems": list(self.problems)} if self.problems else {})
 
     def content(self) -> dict[str, Any]:
         """Return what the YAML has, without its comments."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from statelake.state_core.printable import Printed, Table
+from statelake.state_core.printable import JsonFields, Printed, Table
 
 
 class Severity(Enum):
@@ -18,7 +18,7 @@ class Severity(Enum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(JsonFields):
     """One finding about a job.
 
     Attributes:
@@ -52,10 +52,6 @@ class Finding:
         function = f" ({self.function})" if self.function else ""
         state = f", state {self.state!r}" if self.state else ""
         return f"operator {self.operator!r}{function}{state}"
-
-    def to_json(self) -> dict[str, str]:
-        """Return the finding for JSON."""
-        return {**asdict(self), "severity": self.severity.value}
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}{self.remedy and '; ' + self.remedy}"

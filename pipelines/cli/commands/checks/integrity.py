@@ -90,7 +90,7 @@ def integrity(
         if not as_json_:
             show(report, marked=report.verdict, style=STYLE[report.sound])
         if salvage:
-            content["salvage"] = salvaged.to_json()
+            content["salvage"] = salvaged
             if not as_json_:
                 show(salvaged, marked=salvaged.path or "")
     if lake and job and snapshot_id:

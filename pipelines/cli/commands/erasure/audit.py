@@ -75,12 +75,7 @@ def records(lake: str, as_json_: bool) -> None:
     opened = Lake(lake)
     listed, broken = opened.audit_records(), opened.broken_record()
     if as_json_:
-        as_json(
-            {
-                "records": [record.to_json() for record in listed],
-                "broken": None if broken is None else broken.number,
-            }
-        )
+        as_json({"records": listed, "broken": None if broken is None else broken.number})
     else:
         rows = [
             (str(record.number), record.kind, record.request, record.recorded_at,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import timedelta
 
 import click
@@ -39,7 +38,7 @@ def jobs(flink: str, every: bool, as_json_: bool) -> None:
     with connected(flink) as cluster:
         listed = [job for job in cluster.jobs() if every or not job.ended]
     if as_json_:
-        as_json([asdict(job) for job in listed])
+        as_json(listed)
         return
     rows = [
         (job.id, job.name, job.state, f"{job.running_tasks}/{job.tasks}",
@@ -69,7 +68,7 @@ def checkpoints(flink: str, flink_job: str, as_json_: bool) -> None:
     with connected(flink) as cluster:
         summary = cluster.checkpoints(cluster.find_job(flink_job).id)
     if as_json_:
-        as_json(asdict(summary))
+        as_json(summary)
         return
     rows = [
         (str(checkpoint.number), "savepoint" if checkpoint.is_savepoint else "checkpoint",

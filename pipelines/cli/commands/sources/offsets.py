@@ -68,12 +68,7 @@ def offsets(source: NamedSnapshot, operator: str | None, look: str | None, as_js
     problems = [problem for each in sources for problem in each.problems]
     problems += [problem for each in sinks for problem in each.problems]
     if as_json_:
-        as_json(
-            {
-                "sources": [each.to_json() for each in sources],
-                "sinks": [each.to_json() for each in sinks],
-            }
-        )
+        as_json({"sources": sources, "sinks": sinks})
         refuse_problems(problems)
         return
     if not sources and not sinks:

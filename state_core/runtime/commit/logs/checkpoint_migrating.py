@@ -78,12 +78,17 @@ class MigratedLog(Printed):
         """Return it as JSON can hold it."""
         return [asdict(task) for task in self.tasks]
 
-    def lines(self) -> Iterator[str | Table]:
-        """Yield what people read."""
+    @property
+    def table(self) -> Table:
+        """The tasks, as people read them."""
         title = f"{len(self.tasks)} tasks, {self.refused} refused"
         title += ", nothing appended" if self.dry_run else ""
         rows = [(task.task, task.outcome, task.checkpoint, task.why) for task in self.tasks]
-        yield Table(title, ("<task", "<outcome", "<checkpoint", "<why"), rows)
+        return Table(title, ("<task", "<outcome", "<checkpoint", "<why"), rows)
+
+    def lines(self) -> Iterator[str | Table]:
+        """Yield what people read."""
+        yield self.table
 
 
 def migrate_records(
