@@ -6,6 +6,8 @@
 `states`       the states of each node, and the meaning of each column in them
 `data_views`   the columns of an accumulator row that stand for a view, or have one
 `matching`     which operator of the new plan goes on from which of the old one, and its columns
+`around`       what the nodes around an operator make of what it keeps
+`matches`      what comes of that: the fate of each operator, state and column
 `folds`        from what state below a new column of an aggregate is computed in full
 `expressions`  what of a plan can be computed from columns, and its values
 `topology`     ids of operators without uids, in jobs that run without a plan

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
+from functools import reduce
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -219,7 +220,8 @@ def evaluated(
         return pa.scalar(value.value, _arrow(value.type))
     operands = [evaluated(each, column) for each in value.operands]
     if value.function in LOGIC:
-        return LOGIC[value.function](*operands) if len(operands) < 3 else _all(value, operands)
+        logic = LOGIC[value.function]
+        return logic(*operands) if len(operands) < 2 else reduce(logic, operands)
     if value.function in COMPARISONS:
         roots = {each.type.root for each in value.operands}
         if "DECIMAL" in roots:
@@ -239,11 +241,3 @@ def _arrow(kind: LogicalType) -> pa.DataType:
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     return _ARROW.get(kind.root, pa.bool_() if kind.root == "BOOLEAN" else pa.string())
-
-
-def _all(value: Computed, operands: Sequence[pa.Array | pa.Scalar]) -> pa.Array | pa.Scalar:
-    """Return AND or OR of many."""
-    made = operands[0]
-    for each in operands[1:]:
-        made = LOGIC[value.function](made, each)
-    return made

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from statelake.state_core.errors import IncompatibleError
 from statelake.state_core.plans.expressions import Emits, Expression, StoredColumn, expression_of
@@ -21,14 +21,18 @@ from statelake.state_core.plans.lineage import (
     aggregated,
     function_name,
 )
+from statelake.state_core.plans.matches import (
+    ColumnMatch,
+    Fold,
+    FoldSide,
+    OperatorMatch,
+    StateMatch,
+)
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import StateColumn, ValuePlace, emitted_columns
 from statelake.state_core.plans.versions import UNFILTERED
 from statelake.state_core.serializers.sql.binary.projected import reserved_bytes
 from statelake.state_core.serializers.sql.types.logical_types import LogicalType
-
-if TYPE_CHECKING:
-    from statelake.state_core.plans.matching import ColumnMatch, OperatorMatch, StateMatch
 
 PASSED = ("exchange", "mini-batch-assigner", "watermark-assigner")
 LOCAL = "local-group-aggregate"
@@ -37,46 +41,6 @@ COMPARED = (
     *SUMMED, "FLOAT", "DOUBLE", "CHAR", "VARCHAR", "DATE", "TIME_WITHOUT_TIME_ZONE",
     "TIMESTAMP_WITHOUT_TIME_ZONE", "TIMESTAMP_WITH_LOCAL_TIME_ZONE",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class FoldSide:
-    """A state whose rows are emitted, or joined.
-
-    Attributes:
-        state: Its name.
-        counted: Whether a row is there as often as the value says; its row is the map's key.
-    """
-
-    state: str
-    counted: bool = False
-
-
-@dataclass(frozen=True)
-class Fold:
-    """From what new columns of an aggregate are computed.
-
-    Attributes:
-        node: The number of the node of the old plan that holds the rows.
-        label: What it is called.
-        sides: Its states: one, or those of both sides of a join.
-        not_null: The columns of a join's key that are equal to nothing where they are NULL.
-        keys: The columns by which the aggregate groups.
-        arguments: Those that it adds up, by their index in its input.
-        conditions: The conditions that rows pass on the way to it.
-    """
-
-    node: int
-    label: str
-    sides: tuple[FoldSide, ...]
-    not_null: tuple[int, ...]
-    keys: tuple[Expression, ...]
-    arguments: Mapping[int, Expression]
-    conditions: tuple[Expression, ...]
-
-    def with_arguments(self, more: Mapping[int, Expression]) -> Fold:
-        """Return the same with more columns that are added up."""
-        return replace(self, arguments={**self.arguments, **more})
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from typing_extensions import Self
+
 from statelake.state_core.errors import DeclarationError, StateError
 from statelake.state_core.plans.plan import Column, Plan, PlanNode, plan_type
 from statelake.state_core.serializers.sql.types.logical_types import (
@@ -30,9 +32,6 @@ from statelake.state_core.serializers.sql.types.logical_types import (
 MAX_TEXT = 1 << 20  # nested expressions repeat what they read: the text of a field can explode
 MAX_DEPTH = 200
 WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
-_WIDENED = re.compile(
-    r"(.*) AS (SMALLINT|INT|BIGINT|DECIMAL\(\d+, \d+\)|VARCHAR\(\d+\))", re.DOTALL
-)
 _PLAIN = re.compile(r"[A-Za-z_][\w.$-]*")
 DIGITS = 12  # of the digest of a node of which no more is known
 _DIGEST = re.compile(rf"<[0-9a-f]{{{DIGITS}}}>")
@@ -54,6 +53,10 @@ THROUGH = ("calc", "union", "join", "correlate")
 INCREMENTAL = "incremental-group-aggregate"
 RANKS = ("rank", "sort-limit", "limit")
 LOCAL = ("local-group-aggregate", "local-window-aggregate")
+AGGREGATES = (
+    "group-aggregate", "global-group-aggregate", "window-aggregate", "global-window-aggregate",
+    "group-window-aggregate",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -142,10 +145,28 @@ def widens(old: LogicalType, new: LogicalType) -> bool:
     return False
 
 
+class Widened(str):
+    """The text of a column that is cast to a wider type, in which it has the same values.
+
+    Attributes:
+        column: The text of the column.
+        to: That of the type.
+    """
+
+    __slots__ = ("column", "to")
+    column: str
+    to: str
+
+    def __new__(cls, column: str, to: str) -> Self:
+        """Return the text of both."""
+        made = super().__new__(cls, f"{column} AS {to}")
+        made.column, made.to = column, to
+        return made
+
+
 def bare(text: str) -> str:
     """Return the text of a column without the wider type that it is cast to."""
-    widened = _WIDENED.fullmatch(text)
-    return text if widened is None else widened[1]
+    return text.column if isinstance(text, Widened) else text
 
 
 def lineage_of(plan: Plan) -> dict[int, Relation]:
@@ -311,9 +332,14 @@ def _only_inserts(options: Mapping[str, Any]) -> bool:
 def _calc(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     (read,) = inputs
     fields = tuple(_bounded(_field(each, read)) for each in node.spec["projection"])
-    condition = node.spec.get("condition")
-    filters = read.filters if condition is None else read.filters | conjuncts(condition, read)
-    return replace(read, fields=fields, filters=filters, sets=None)
+    return replace(_filtered(read, node.spec.get("condition")), fields=fields, sets=None)
+
+
+def _filtered(read: Relation, condition: Mapping[str, Any] | None) -> Relation:
+    """Return the rows that pass a condition, if there is one."""
+    if condition is None:
+        return read
+    return replace(read, filters=read.filters | conjuncts(condition, read))
 
 
 def _expand(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
@@ -328,10 +354,10 @@ def _expand(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
         frozenset(index for index, each in enumerate(projected) if _is_null(each))
         for projected in projects
     ]
-    found = [
-        " or ".join(dict.fromkeys(_field(each, read) for each in column if not _is_null(each)))
-        for column in columns
-    ]
+    found = []
+    for column in columns:
+        texts = list(dict.fromkeys(_field(each, read) for each in column if not _is_null(each)))
+        found.append(texts[0] if len(texts) == 1 else " or ".join(texts))
     numbers = [[each.get("value") for each in column] for column in columns]
     at = next(
         (index for index in reversed(range(len(columns))) if _are_numbers(numbers[index])), -1
@@ -343,7 +369,7 @@ def _expand(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
     text = _bounded(f"{SETS} {'; '.join(sorted(shown))}")
     # a field that is NULL in some of them is another field than the one that never is
     fields = tuple(
-        _bounded(_marked(each, f" in {text}"))
+        _bounded(marked(each, f" in {text}"))
         if index == at or any(index in none for none in absent)
         else _bounded(each)
         for index, each in enumerate(found)
@@ -374,24 +400,23 @@ def _grouped(node: PlanNode, read: Relation) -> tuple[str, ...]:
 
 def normalized(node: PlanNode, read: Relation) -> Relation:
     """Return the rows of a table that changes, of which a filter may be left to its node."""
-    condition = node.spec.get("filterCondition")
-    if condition is None:
-        return read
-    return replace(read, filters=read.filters | conjuncts(condition, read))
+    return _filtered(read, node.spec.get("filterCondition"))
 
 
 def _field(projected: Mapping[str, Any], read: Relation) -> str:
     """Return the text of a projected field; without a cast that only drops a time attribute."""
+    index: int
     if projected.get("kind") == "INPUT_REF":
-        return str(read.fields[projected["inputIndex"]])
+        index = projected["inputIndex"]
+        return read.fields[index]
     if projected.get("internalName") == "$CAST$1":
         (operand,) = projected["operands"]
         if operand.get("kind") == "INPUT_REF":
             index, to = operand["inputIndex"], plan_type(projected["type"])
             if read.columns[index].type.text == to.text:
-                return str(read.fields[index])
+                return read.fields[index]
             if widens(read.columns[index].type, to):
-                return f"{bare(read.fields[index])} AS {to.text}"
+                return Widened(bare(read.fields[index]), to.text)
     return expression(projected, read.fields)
 
 
@@ -491,6 +516,12 @@ def function_name(call: Mapping[str, Any]) -> str:
     return _words({name: each for name, each in call.items() if name not in ("operands", "type")})
 
 
+def join_spec(node: PlanNode) -> Mapping[str, Any]:
+    """Return what is joined by a join of two inputs."""
+    join: Mapping[str, Any] = node.spec.get("intervalJoinSpec", node.spec)["joinSpec"]
+    return join
+
+
 def join_keys(spec: Mapping[str, Any], inputs: Sequence[Relation]) -> tuple[str, ...]:
     """Return the texts of a join's keys, a pair of both sides each."""
     left, right = told_apart(inputs)
@@ -515,21 +546,20 @@ def told_apart(inputs: Sequence[Relation]) -> tuple[Relation, Relation]:
     # as many as the left has: joins in each side have numbered theirs with less
     mark = f" #{len(left.tables) + 1}"
     return left, replace(
-        right, fields=tuple(_marked(text, mark) for text in right.fields),
+        right, fields=tuple(marked(text, mark) for text in right.fields),
         filters=frozenset(f"{text}{mark}" for text in right.filters),
     )  # fmt: skip
 
 
-def _marked(text: str, mark: str) -> str:
+def marked(text: str, mark: str) -> str:
     """Return the text of a column with a mark, before the wider type that it is cast to."""
-    column = bare(text)
-    return f"{column}{mark}{text.removeprefix(column)}"
+    if isinstance(text, Widened):
+        return Widened(f"{text.column}{mark}", text.to)
+    return f"{text}{mark}"
 
 
 def _join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
-    spec = node.spec
-    interval = spec.get("intervalJoinSpec")
-    join = spec["joinSpec"] if interval is None else interval["joinSpec"]
+    join = join_spec(node)
     left, right = told_apart(inputs)
     text = f"{node.kind} {join_text(join, inputs)}{bounds_text(node, inputs)}"
     rows = _bounded(f"({left.rows}) {text} ({right.rows})")
@@ -540,9 +570,9 @@ def _join(node: PlanNode, inputs: Sequence[Relation]) -> Relation:
             f" OR NULL BY {text}" if kind in (side, "FULL") else "" for side in ("RIGHT", "LEFT")
         ]
         pairs = [(left, sides[0]), (right, sides[1])]
-        fields = tuple(_marked(text, side) for read, side in pairs for text in read.fields)
+        fields = tuple(marked(text, side) for read, side in pairs for text in read.fields)
     updates = left.updates or right.updates or kind not in ("INNER", "SEMI")
-    if interval is not None or node.kind in ("window-join", "temporal-join", "lookup-join"):
+    if node.kind in ("interval-join", "window-join", "temporal-join"):
         updates = left.updates
     filters = left.filters | right.filters
     return Relation(rows, filters, tuple(map(_bounded, fields)), node.columns, updates)
@@ -701,11 +731,7 @@ RULES: Mapping[str, Callable[[PlanNode, Sequence[Relation]], Relation]] = {
     "expand": _expand,
     "union": _union,
     NORMALIZE: lambda node, inputs: normalized(node, inputs[0]),
-    "group-aggregate": _aggregate,
-    "global-group-aggregate": _aggregate,
-    "window-aggregate": _aggregate,
-    "global-window-aggregate": _aggregate,
-    "group-window-aggregate": _aggregate,
+    **dict.fromkeys(AGGREGATES, _aggregate),
     **dict.fromkeys(LOCAL, _local),
     "join": _join,
     "interval-join": _join,
@@ -741,9 +767,8 @@ def expression(value: Any, fields: Sequence[str], depth: int = 0) -> str:
         raise DeclarationError(f"an expression nested more than {MAX_DEPTH} deep")
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if kind == "INPUT_REF":
-        text = str(fields[value["inputIndex"]])
-        widened = _WIDENED.fullmatch(text)
-        return text if widened is None else f"CAST({widened[1]} AS {widened[2]})"
+        text = fields[value["inputIndex"]]
+        return f"CAST({text})" if isinstance(text, Widened) else text
     if kind == "LITERAL":
         return _ranges(value["sarg"]) if "sarg" in value else _constant(value.get("value"))
     if kind == "CALL":

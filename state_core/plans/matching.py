@@ -9,28 +9,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import Enum
-from typing import Any
+from dataclasses import replace
 
 from statelake.state_core.errors import (
     DeclarationError,
-    IncompatibleError,
     NotFoundError,
     did_you_mean,
 )
-from statelake.state_core.plans.folds import Fold, fold_of, passed_by
-from statelake.state_core.plans.lineage import (
-    PASSED,
-    Relation,
-    bare,
-    conjuncts,
-    function_name,
-    in_words,
-    lineage_of,
-    table_of,
-    understood,
-    widens,
+from statelake.state_core.plans.around import NodesAround, conditions_passed, shortened
+from statelake.state_core.plans.lineage import bare, lineage_of, widens
+from statelake.state_core.plans.matches import (
+    MISSED,
+    ColumnMatch,
+    Fate,
+    OperatorMatch,
+    PlanMatch,
+    StateMatch,
+    worst,
 )
 from statelake.state_core.plans.plan import Plan, PlanNode
 from statelake.state_core.plans.states import (
@@ -59,167 +54,7 @@ from statelake.state_core.serializers.sql.types.logical_types import (
     LogicalType,
 )
 
-MISSED = "it is new, and old rows that are retracted, or leave its window, would be taken from it"
 TALLIED = "its set of values has a count for each call of the column, and these are others"
-
-
-class Fate(Enum):
-    """What becomes of an operator's state, or of a column of it, from the best to the worst."""
-
-    KEEPS = "keeps"
-    FULL = "computed in full"
-    STARTS_NOW = "starts now"
-    NULL = "null in old rows"
-    FILTER = "counted by another filter"
-    UNKNOWN = "unknown"
-    LOST = "lost"
-
-    @property
-    def rank(self) -> int:
-        """Its place in the order."""
-        return list(Fate).index(self)
-
-
-def worst(fates: Iterable[Fate]) -> Fate:
-    """Return the worst of some fates; `KEEPS` without any."""
-    return max(fates, key=lambda fate: fate.rank, default=Fate.KEEPS)
-
-
-@dataclass(frozen=True)
-class ColumnMatch:
-    """A column of a new state.
-
-    Attributes:
-        column: The column.
-        old: The index of the old column that it continues; None if it is new.
-        fate: What becomes of it.
-        why: The reason, if it does not keep.
-        filled: Whether its initial value stands where the old one is null.
-        counted: The index of an old column: where it is 0, the new one is null.
-        bits: Of a set of distinct values, for each new bit the old ones that must all be set: what
-            calls from which its call goes on have counted. A bit without any begins as 0.
-    """
-
-    column: StateColumn
-    old: int | None
-    fate: Fate
-    why: str = ""
-    filled: bool = False
-    counted: int | None = None
-    bits: tuple[tuple[int, ...], ...] = ()
-
-
-@dataclass(frozen=True)
-class StateMatch:
-    """A state of the new job, and the one from which it goes on.
-
-    Attributes:
-        new: The new state.
-        old: The old one.
-        columns: The columns of each of its rows.
-        left_out: Columns of the old rows that no new one continues, by place.
-        marks: Whether the new one says of each key that the old one has it, and no more.
-    """
-
-    new: NodeState
-    old: NodeState
-    columns: Mapping[ValuePlace, tuple[ColumnMatch, ...]] = field(default_factory=dict)
-    left_out: tuple[StateColumn, ...] = ()
-    marks: bool = False
-
-    @property
-    def same(self) -> bool:
-        """Whether its rows have the same columns, in the same order and of the same types."""
-        return not self.left_out and not self.marks and all(
-            match.old == index and match.fate is Fate.KEEPS
-            and not match.filled and match.counted is None
-            and _same_type(match.column.type, self.old.rows[place][index].type)
-            for place, matches in self.columns.items()
-            for index, match in enumerate(matches)
-        )  # fmt: skip
-
-
-def _same_type(new: LogicalType | None, old: LogicalType | None) -> bool:
-    return new is None or old is None or new == old
-
-
-@dataclass(frozen=True)
-class OperatorMatch:
-    """An operator with state, of the old job, the new one, or both.
-
-    Attributes:
-        old: The old one; None if the operator is new.
-        new: The new one; None if no operator goes on from the old one.
-        states: The states that go on.
-        fate: What becomes of its state as a whole.
-        why: Reasons, each a sentence.
-        keys: The column of the old key that each of the new one is, or -1 for NULL; empty if keys
-            keep their bytes. If there are less of them, groups merge, unless they have sets.
-        sets: The new number of each grouping set that stays, by the old one; empty if there are
-            none, or all keep theirs. Groups of others are left out.
-        fold: From what columns are computed in full; None if none is.
-    """
-
-    old: NodeStates | None
-    new: NodeStates | None
-    states: tuple[StateMatch, ...] = ()
-    fate: Fate = Fate.KEEPS
-    why: tuple[str, ...] = ()
-    keys: tuple[int, ...] = ()
-    fold: Fold | None = None
-    sets: Mapping[int, int] = field(default_factory=dict)
-
-    @property
-    def merges(self) -> bool:
-        """Whether several old groups become one."""
-        less = self.keys and self.old and len(self.keys) < len(self.old.keys)
-        return bool(less and not self.sets)
-
-    @property
-    def misses(self) -> bool:
-        """Whether a new column would have to count rows that came before, and can't be computed."""
-        return any(each.why.startswith(MISSED) for each in self.column_matches)
-
-    @property
-    def node(self) -> PlanNode:
-        """The new operator's node, or the old one's."""
-        one = self.new or self.old
-        assert one is not None  # noqa: S101 - an operator is of one plan at least
-        return one.node
-
-    @property
-    def label(self) -> str:
-        """The new operator's label, or the old one's."""
-        return self.node.label
-
-    @property
-    def labels(self) -> set[str]:
-        """The labels of both, by which users name it."""
-        return {each.node.label for each in (self.old, self.new) if each is not None}
-
-    @property
-    def worst(self) -> Fate:
-        """The worst of the operator's fate and those of its columns."""
-        return worst([self.fate, *(each.fate for each in self.column_matches)])
-
-    @property
-    def column_matches(self) -> list[ColumnMatch]:
-        """The columns of all its states, the first of each meaning."""
-        seen: dict[str, ColumnMatch] = {}
-        for state in self.states:
-            for matches in state.columns.values():
-                for match in matches:
-                    seen.setdefault(match.column.text, match)
-        return list(seen.values())
-
-
-@dataclass(frozen=True)
-class PlanMatch:
-    """The match of two plans: every operator with state of both, the new ones first."""
-
-    old: Plan
-    new: Plan
-    operators: tuple[OperatorMatch, ...]
 
 
 def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> PlanMatch:
@@ -235,7 +70,8 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         NotFoundError: A given pair names no operator with state.
     """
     relations = lineage_of(new)
-    before, after = states_of(old, lineage_of(old)), states_of(new, relations)
+    before_relations = lineage_of(old)
+    before, after = states_of(old, before_relations), states_of(new, relations)
     pairs = dict(said or {})
     for number, count in Counter(pairs.values()).items():
         if count > 1:
@@ -260,13 +96,11 @@ def match_plans(old: Plan, new: Plan, said: Mapping[int, int] | None = None) -> 
         new_: _match(before[old_], after[new_]) for old_, new_ in pairs.items()
     }
     _pair(after, free, found)
+    around = NodesAround(new, relations, found)
     for number in after:  # each after those that it reads
-        folded = _folded(found[number], new, relations, found)
-        started = _unmixed(_of_new_columns(folded, new, found), new, relations)
-        found[number] = _passing(started, new, relations)
-    ordered = [_begun(found[number], new, relations, found) for number in after]
-    reached = _passed_to(old, lineage_of(old)), _passed_to(new, relations)
-    ordered = [_sent(each, *reached, relations) for each in ordered]
+        found[number] = around.judged(found[number])
+    reached = conditions_passed(old, before_relations), conditions_passed(new, relations)
+    ordered = [around.sent(around.begun(found[number]), *reached) for number in after]
     return PlanMatch(old, new, (*ordered, *(_gone(each) for each in free.values())))
 
 
@@ -335,331 +169,6 @@ def _pair(
         else:
             found[number] = match
         del free[ties[0]]
-
-
-def _folded(
-    match: OperatorMatch,
-    plan: Plan,
-    relations: Mapping[int, Relation],
-    found: Mapping[int, OperatorMatch],
-) -> OperatorMatch:
-    """Return the match of an aggregate, with what is computed from the rows that it reads."""
-    new = [each for each in match.column_matches if _is_missed(each)]
-    if not new or match.new is None or not any(state.new.updates for state in match.states):
-        return match
-    said: dict[str, ColumnMatch] = {}
-    fold: Fold | None = None
-    with understood(plan, match.new.node):
-        for each in new:  # each has its own reason
-            try:
-                made = fold_of(match, each.column, plan, relations, found)
-            except IncompatibleError as error:
-                why = f"{MISSED}, which never counted them. It can't be computed: {error.problem}"
-                said[each.column.text] = replace(each, why=why)
-                continue
-            fold = made if fold is None else fold.with_arguments(made.arguments)
-            why = f"from the rows that {made.label} keeps"
-            said[each.column.text] = replace(each, fate=Fate.FULL, why=why)
-    states = [
-        replace(
-            state,
-            columns={
-                place: tuple(
-                    replace(said[each.column.text], column=each.column)
-                    if _is_missed(each)
-                    else each
-                    for each in matches
-                )
-                for place, matches in state.columns.items()
-            },
-        )
-        for state in match.states
-    ]
-    return replace(match, states=tuple(states), fold=fold)
-
-
-def _is_missed(match: ColumnMatch) -> bool:
-    return match.why == MISSED
-
-
-def _of_new_columns(
-    match: OperatorMatch, plan: Plan, found: Mapping[int, OperatorMatch]
-) -> OperatorMatch:
-    """Return the match of an aggregate, whose new calls of what is new below it start now.
-
-    A SUM that starts now is NULL in every group that is there. What takes such a group back has
-    this NULL in it, which no SUM, AVG or COUNT of that column had counted.
-
-    Args:
-        match: The match of any operator.
-        plan: The new plan.
-        found: The operators of the new plan by number, those below it as they were matched.
-    """
-    if not match.misses or match.fate.rank or match.new is None or match.new.family != "groups":
-        return match
-    node = match.new.node
-    (number,) = node.inputs
-    if node.kind == "global-group-aggregate":  # whose calls read what the local one reads
-        (number,) = plan.nodes[passed_by(plan, number)].inputs
-    why = "it is new, and NULL in all rows that came: it counts from now on"
-
-    def begun(each: ColumnMatch) -> ColumnMatch:
-        if not each.why.startswith(MISSED) or each.column.initial is NO_INITIAL:
-            return each
-        call = node.spec["aggCalls"][each.column.call] if each.column.call >= 0 else {}
-        if each.column.adds is None or len(call.get("argList", ())) != 1:
-            return each
-        below = _is_null_before(plan, number, call["argList"][0], found)
-        return replace(each, fate=Fate.STARTS_NOW, why=why) if below else each
-
-    with understood(plan, node):
-        states = tuple(
-            replace(state, columns={
-                place: tuple(map(begun, row)) for place, row in state.columns.items()
-            })
-            for state in match.states
-        )  # fmt: skip
-    return replace(match, states=states)
-
-
-def _is_null_before(
-    plan: Plan, number: int, index: int, found: Mapping[int, OperatorMatch]
-) -> bool:
-    """Return whether a column is NULL in all rows that an aggregate below has emitted until now."""
-    while True:
-        number = passed_by(plan, number)
-        node = plan.nodes[number]
-        if node.kind != "calc":
-            break
-        projected = node.spec["projection"][index]
-        while projected.get("internalName") == "$CAST$1":
-            (projected,) = projected["operands"]
-        if projected.get("kind") != "INPUT_REF":
-            return False
-        index, (number,) = projected["inputIndex"], node.inputs
-    match = found.get(number)
-    if match is None or match.old is None or match.new is None or match.fate.rank or match.keys:
-        return False
-    at = index - len(node.spec.get("grouping", ()))
-    if match.new.family != "groups" or at < 0:
-        return False
-    if function_name(node.spec["aggCalls"][at]).removeprefix("$") in ("COUNT", "SUM0"):
-        return False  # which begin as 0
-    fates = {each.fate for each in match.column_matches if each.column.call == at}
-    return fates == {Fate.STARTS_NOW}
-
-
-def _unmixed(match: OperatorMatch, plan: Plan, relations: Mapping[int, Relation]) -> OperatorMatch:
-    """Return the match of an aggregate, without a call that starts now and is mixed with others.
-
-    The planner makes an average of a sum and a count that are calls of their own: where one of them
-    is new, it would be a sum of all rows by a count of those that come from now on. A job that
-    divides by a count which begins as 0 fails with its first row.
-
-    Args:
-        match: The match of any operator.
-        plan: The new plan.
-        relations: What each of its nodes emits.
-    """
-    if match.new is None or match.old is None:
-        return match
-    node = match.new.node
-    matches = [each for state in match.states for row in state.columns.values() for each in row]
-    calls = {each.column.call for each in matches} - {-1}
-    begun = {each.column.call for each in matches if each.fate is Fate.STARTS_NOW} & calls
-    if not begun or begun == calls:
-        return match
-    passed = len(node.spec["grouping"] if "grouping" in node.spec else
-                 relations[node.inputs[0]].columns)  # fmt: skip
-    said: dict[int, str] = {}
-    for projected in _computed(plan, node, {call + passed for call in begun}):
-        together = {index - passed for index in _referred(projected)} & calls
-        if together & begun and together - begun:
-            kept = {each.column.name for each in matches if each.column.call in together - begun}
-            of = f"of it and of {' and '.join(sorted(kept))}, which has all rows"
-            why = f"it is new, and the query has a column or condition {of}"
-            said |= dict.fromkeys(together & begun, why)
-        for divisor in _divisors(projected):
-            by = {index - passed for index in _referred(divisor)} & begun
-            said |= dict.fromkeys(by, "it is new, and the query divides by it, which fails at 0")
-    states = [
-        replace(state, columns={
-            place: tuple(
-                replace(each, fate=Fate.UNKNOWN, why=said[each.column.call])
-                if each.column.call in said else each
-                for each in row
-            )
-            for place, row in state.columns.items()
-        })
-        for state in match.states
-    ]  # fmt: skip
-    return replace(match, states=tuple(states))
-
-
-def _passing(match: OperatorMatch, plan: Plan, relations: Mapping[int, Relation]) -> OperatorMatch:
-    """Return the match of rows that are held, of which no new column is one that lets them pass.
-
-    It is NULL in those that are there, whatever it had been: a condition on it would leave them
-    out.
-
-    Args:
-        match: The match of any operator.
-        plan: The new plan.
-        relations: What each of its nodes emits.
-    """
-    if match.new is None or all(each.fate is not Fate.NULL for each in match.column_matches):
-        return match
-    node, emitted = match.new.node, list[str]()
-    for at, number in enumerate(node.inputs):
-        held = match.states if len(node.inputs) == 1 else match.states[at : at + 1]
-        rows = [row for state in held for row in state.columns.values()]
-        width = len(relations[number].columns)
-        row = next((each for each in rows if len(each) == width), ())
-        emitted += [
-            each.column.text if each.fate is Fate.NULL else "" for each in row
-        ] or [""] * width  # fmt: skip
-    told: set[str] = set()
-    for above in plan.nodes.values():
-        if above.kind == "calc" and node.id in above.inputs:
-            referred = _referred(above.spec.get("condition"))
-            told |= {emitted[index] for index in referred if index < len(emitted)}
-    told.discard("")
-    why = "it is new, and the query has a condition on it, which rows that are there would not pass"
-    states = [
-        replace(state, columns={
-            place: tuple(
-                replace(each, fate=Fate.UNKNOWN, why=why)
-                if each.fate is Fate.NULL and each.column.text in told else each
-                for each in row
-            )
-            for place, row in state.columns.items()
-        })
-        for state in match.states
-    ]  # fmt: skip
-    return replace(match, states=tuple(states)) if told else match
-
-
-def _computed(plan: Plan, node: PlanNode, begun: Collection[int]) -> Iterator[object]:
-    """Yield the expressions right above a node; with a condition on what is new all at once."""
-    for above in plan.nodes.values():
-        if above.kind == "calc" and node.id in above.inputs:
-            projection, condition = above.spec["projection"], above.spec.get("condition")
-            yield from projection
-            if not {*_referred(condition)}.isdisjoint(begun):
-                yield [condition, *projection]
-
-
-def _divisors(expression: object) -> Iterator[object]:
-    """Yield by what an expression divides where no NULL comes before a 0."""
-    for part in _parts(expression):
-        name = str(part.get("internalName", "")).strip("$").partition("$")[0]
-        if name in ("/", "MOD", "%") and str(part.get("type", "")).endswith(" NOT NULL"):
-            yield part["operands"][1]
-
-
-def _referred(expression: object) -> Iterator[int]:
-    """Yield the columns that an expression refers to."""
-    for part in _parts(expression):
-        if part.get("kind") == "INPUT_REF":
-            yield part["inputIndex"]
-
-
-def _parts(expression: object) -> Iterator[Mapping[str, Any]]:
-    """Yield an expression and all within it."""
-    pending = [expression]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, Mapping):
-            yield part
-            pending += part.values()
-        elif isinstance(part, list):
-            pending += part
-
-
-def _begun(
-    match: OperatorMatch,
-    plan: Plan,
-    relations: Mapping[int, Relation],
-    found: Mapping[int, OperatorMatch],
-) -> OperatorMatch:
-    """Return the match of a new operator, with what it misses of rows that came before it."""
-    new = match.new
-    if match.old is not None or new is None or not (new.states or new.identity):
-        return match
-    above = list(new.node.inputs)
-    for number in above:
-        above += [each for each in plan.nodes[number].inputs if each not in above]
-    if not any(found[each].old is not None for each in above if each in found):
-        return match
-    if any(relations[each].updates for each in new.node.inputs):
-        why = "it is new, and what it reads is updated: rows would be retracted that it never had"
-        return replace(match, fate=Fate.UNKNOWN, why=(why,))
-    return replace(match, why=("it is new, and has what comes from now on",))
-
-
-def _passed_to(
-    plan: Plan, relations: Mapping[int, Relation]
-) -> dict[int, dict[str, frozenset[str]]]:
-    """Return the conditions that rows of each node pass on the way to each table, by number.
-
-    Of nodes from which rows come as they are, or by their columns alone.
-    """
-    reached: dict[int, dict[str, frozenset[str]]] = {number: {} for number in plan.nodes}
-    for node in reversed(list(plan.nodes.values())):
-        to = reached[node.id]
-        if node.kind == "sink":
-            to = {table_of(node): frozenset[str]()}
-        elif node.kind not in ("calc", "union", *PASSED):
-            to = {}
-        for number in node.inputs:
-            condition = node.spec.get("condition") if node.kind == "calc" else None
-            more = frozenset() if condition is None else conjuncts(condition, relations[number])
-            for table, conditions in to.items():
-                # of several ways a row that passes one is there
-                known = reached[number].get(table)
-                passed = conditions | more
-                reached[number][table] = passed if known is None else known & passed
-    return reached
-
-
-def _sent(
-    match: OperatorMatch,
-    before: Mapping[int, Mapping[str, frozenset[str]]],
-    after: Mapping[int, Mapping[str, frozenset[str]]],
-    relations: Mapping[int, Relation],
-) -> OperatorMatch:
-    """Return a match with what becomes of rows that its tables have, or do not have.
-
-    No operator holds what a HAVING lets pass: what is sent is told by the group as it was and is.
-
-    Args:
-        match: The match of any operator.
-        before: To which tables rows of the old nodes come, and by which conditions.
-        after: The same of the new nodes.
-        relations: What each of the new nodes emits.
-    """
-    old, new = match.old, match.new
-    if old is None or new is None or not relations[new.node.id].updates or not new.states:
-        return match
-    why = []
-    for table, now in after[new.node.id].items():
-        was = before[old.node.id].get(table)
-        if was is None or was == now:
-            continue
-        name = table.rpartition(".")[2].strip("`")
-        if now - was:
-            only = ", ".join(map(_short, sorted(now - was)))
-            why.append(
-                f"{name} gets only {only} now: rows that it has and that do not pass stay there, as"
-                " nothing takes them back"
-            )
-        if was - now:
-            only = ", ".join(map(_short, sorted(was - now)))
-            why.append(
-                f"{name} gets no longer only {only}: rows that did not pass come as they change,"
-                " and a delete of one comes that never came before"
-            )
-    return replace(match, why=(*match.why, *why))
 
 
 def _exact(match: OperatorMatch) -> bool:
@@ -760,7 +269,7 @@ def _match(old: NodeStates, new: NodeStates) -> OperatorMatch:
         before_state = next((each for each in old.states if each.name == state.name), None)
         if before_state is None or before_state.form != state.form:
             had = "nothing like it" if before_state is None else before_state.form
-            holds, had = _short(state.form, 600), _short(had, 600)
+            holds, had = shortened(state.form, 600), shortened(had, 600)
             worse(Fate.UNKNOWN, f"its state {state.name!r} holds {holds}, and there was {had}")
             continue
         matched = _state_match(before_state, state)
@@ -782,7 +291,7 @@ def _changes(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
     for name, setting in new.settings.items():
         before = old.settings.get(name)
         if before != setting:
-            now, was = _short(setting, 600), _short(before or "none", 600)
+            now, was = shortened(setting, 600), shortened(before or "none", 600)
             yield Fate.LOST, f"its {name} is another: {now}, and it was {was}"
     if old.filters != new.filters:
         yield Fate.FILTER, _filters_text(old, new)
@@ -818,7 +327,7 @@ def _other_sets(old: NodeStates, new: NodeStates) -> Iterator[tuple[Fate, str]]:
 
 
 def _shown_sets(sets: Iterable[frozenset[str]]) -> str:
-    shown = sorted(f"({', '.join(map(_short, sorted(each)))})" for each in sets)
+    shown = sorted(f"({', '.join(map(shortened, sorted(each)))})" for each in sets)
     return f"the grouping set{'s' if len(shown) > 1 else ''} {' and '.join(shown)}"
 
 
@@ -832,9 +341,7 @@ def _moved_sets(old: NodeStates, new: NodeStates) -> tuple[tuple[int, ...], Fate
         return (), Fate.LOST, "it has other grouping sets"
     keys = tuple(old.keys.index(each) if each in old.keys else -1 for each in new.keys)
     pairs = [(old.key_types[at], new.key_types[i]) for i, at in enumerate(keys) if at >= 0]
-    if not all(_is_held(*each) for each in pairs):
-        was, now = (", ".join(str(pair[at]) for pair in pairs) for at in (0, 1))
-        why = f"its key was of the type {was}, and is {now}, which {_not_held(was)}"
+    if why := _not_held(pairs):
         return keys, Fate.LOST, why
     same = keys == tuple(range(len(old.keys))) and all(same_bytes(*each) for each in pairs)
     if same and len(kept) == len(old.sets) and all(one == other for one, other in kept.items()):
@@ -875,22 +382,14 @@ def _moved(old: NodeStates, new: NodeStates) -> tuple[tuple[int, ...], Fate, str
         return (), Fate.LOST, _keys_text(old, new)
     if not keys:
         return (), Fate.KEEPS, ""
-    types = [old.key_types[each] for each in keys]
-    if not all(map(_is_held, types, new.key_types)):
-        was, now = (", ".join(map(str, each)) for each in (types, new.key_types))
-        why = f"its key was of the type {was}, and is {now}, which {_not_held(was)}"
+    types = [old.key_types[at] for at in keys]
+    if why := _not_held([*zip(types, new.key_types, strict=True)]):
         return keys, Fate.LOST, why
     if len(keys) < len(old.keys):
         merged, why = _merged_groups(old, new)
         return keys, Fate.KEEPS if merged else Fate.LOST, why
-    return (
-        keys,
-        Fate.KEEPS,
-        (
-            f"its key moves: it was ({_shown_key(old)}), and is ({_shown_key(new)}); each entry and"
-            " timer goes to the key group of its new key"
-        ),
-    )
+    why = f"its key moves: it was ({_shown_key(old)}), and is ({_shown_key(new)}); each entry and"
+    return keys, Fate.KEEPS, f"{why} timer goes to the key group of its new key"
 
 
 def _moved_keys(old: NodeStates, new: NodeStates) -> tuple[int, ...] | None:
@@ -936,40 +435,37 @@ def merged_by(column: StateColumn) -> str:
 def _merged_state(match: StateMatch) -> StateMatch:
     """Return the match of a state whose groups merge, as far as its columns do."""
     why = "its groups merge, and what it holds of each does not tell what it is of all"
-    columns = {
-        place: tuple(
-            replace(each, fate=worst([each.fate, Fate.UNKNOWN]), why=each.why or why)
-            if each.old is not None and not merged_by(each.column)
-            else each
-            for each in matches
-        )
-        for place, matches in match.columns.items()
-    }
-    return replace(match, columns=columns)
+
+    def merged(each: ColumnMatch) -> ColumnMatch:
+        if each.old is None or merged_by(each.column):
+            return each
+        return replace(each, fate=worst([each.fate, Fate.UNKNOWN]), why=each.why or why)
+
+    return match.with_columns(merged)
 
 
 def _rounding(match: StateMatch) -> list[str]:
     """Return a sentence if sums are added up that depend on the order; none otherwise."""
-    matches = [each for row in match.columns.values() for each in row]
-    sums = [each.column for each in matches if merged_by(each.column) == "sum"]
+    sums = [each.column for each in match.matches if merged_by(each.column) == "sum"]
     if any(each.type is not None and each.type.root in ("FLOAT", "DOUBLE") for each in sums):
         return ["its sums of floating point are added in another order: last digits may differ"]
     return []
 
 
-def _is_held(old: LogicalType, new: LogicalType) -> bool:
-    return same_bytes(old, new) or widens(old, new)
-
-
-def _not_held(was: str) -> str:
+def _not_held(pairs: Sequence[tuple[LogicalType, LogicalType]]) -> str:
+    """Return why columns of a key have other values in new types; empty if they have the same."""
+    if all(same_bytes(*each) or widens(*each) for each in pairs):
+        return ""
+    was, now = (", ".join(str(pair[at]) for pair in pairs) for at in (0, 1))
+    why = "does not hold all values of the old type as they are"
     if "FLOAT" in was:
-        return "may be another number: 0.1 as FLOAT is not 0.1 as DOUBLE"
-    return "does not hold all values of the old type as they are"
+        why = "may be another number: 0.1 as FLOAT is not 0.1 as DOUBLE"
+    return f"its key was of the type {was}, and is {now}, which {why}"
 
 
 def _shown_key(states: NodeStates) -> str:
     pairs = zip(states.keys, states.key_types, strict=True)
-    return ", ".join(f"{_short(text)} {kind}" for text, kind in pairs)
+    return ", ".join(f"{shortened(text)} {kind}" for text, kind in pairs)
 
 
 # the message for a node whose state concerns that node alone, by its kind
@@ -995,8 +491,8 @@ def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:
     if old.reads != new.reads:
         yield _reads_text(old, new)
     if old.settings.get("key") != new.settings.get("key"):
-        now, was = (_short(each.settings.get("key") or "one for all rows") for each in (new, old))
-        yield f"its key is {now}, and it was {was}"
+        now, was = (each.settings.get("key") or "one for all rows" for each in (new, old))
+        yield f"its key is {shortened(now)}, and it was {shortened(was)}"
     if old.settings.get("time to live") != new.settings.get("time to live"):
         yield "its time to live is switched on or off"
     elif old.reads == new.reads and old.settings != new.settings:
@@ -1004,17 +500,14 @@ def _differences(old: NodeStates, new: NodeStates) -> Iterator[str]:
 
 
 def _keys_text(old: NodeStates, new: NodeStates) -> str:
-    return (
-        f"its key was {', '.join(map(_short, old.keys)) or 'one for all rows'}, and is"
-        f" {', '.join(map(_short, new.keys)) or 'one for all rows'}: what belongs to which key is"
-        " not known"
-    )
+    was, now = (", ".join(map(shortened, e.keys)) or "one for all rows" for e in (old, new))
+    return f"its key was {was}, and is {now}: what belongs to which key is not known"
 
 
 def _reads_text(old: NodeStates, new: NodeStates) -> str:
     for before, after in zip(old.reads, new.reads, strict=False):
         if before != after:
-            now, was = _short(after), _short(before)
+            now, was = shortened(after), shortened(before)
             if now == was:
                 return f"it reads other rows: {now}, of which something is not as it was"
             return f"it reads other rows: {now}, and it read {was}"
@@ -1030,16 +523,11 @@ def _materializes_text(new: NodeStates) -> str:
     return f"{text}. {RETRACTING_SINKS}" if retracts else text
 
 
-def _short(text: str, most: int = 160) -> str:
-    text = in_words(text).strip()
-    return text if len(text) <= most else f"{text[:most]}..."
-
-
 def _filters_text(old: NodeStates, new: NodeStates) -> str:
     added = sorted(new.filters - old.filters)
     gone = sorted(old.filters - new.filters)
-    parts = [f"now only {', '.join(map(_short, added))}"] if added else []
-    parts += [f"no longer only {', '.join(map(_short, gone))}"] if gone else []
+    parts = [f"now only {', '.join(map(shortened, added))}"] if added else []
+    parts += [f"no longer only {', '.join(map(shortened, gone))}"] if gone else []
     return f"another filter: {'; '.join(parts)}. What it holds was counted by the old one"
 
 

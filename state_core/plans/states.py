@@ -16,8 +16,9 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from statelake.state_core.plans.data_views import EMPTY_VIEW, map_view_type
+from statelake.state_core.plans.data_views import EMPTY_VIEW, map_view_type, with_nullable
 from statelake.state_core.plans.lineage import (
+    AGGREGATES,
     PASSED,
     RANKS,
     Relation,
@@ -30,6 +31,7 @@ from statelake.state_core.plans.lineage import (
     grouping_sets,
     in_words,
     join_keys,
+    join_spec,
     join_text,
     normalized,
     order_text,
@@ -405,18 +407,22 @@ def _table(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
     return NodeStates(node, node.kind, (), frozenset(), (), settings, ())
 
 
+def _schema(node: PlanNode) -> Mapping[str, Any]:
+    """Return the schema of a sink's table; empty if the plan has none."""
+    table = node.spec["dynamicTableSink"]["table"].get("resolvedTable") or {}
+    return table.get("schema") or {}
+
+
 def _primary_key(node: PlanNode) -> tuple[str, ...]:
     """Return the columns of the primary key of a sink's table; none if the plan has no schema."""
-    table = node.spec["dynamicTableSink"]["table"].get("resolvedTable") or {}
-    key = (table.get("schema") or {}).get("primaryKey") or {}
+    key = _schema(node).get("primaryKey") or {}
     return tuple(str(column) for column in key.get("columns") or ())
 
 
 def _physical(node: PlanNode) -> tuple[Column, ...]:
     """Return the physical columns of a sink's table; none if the plan has no schema."""
-    table = node.spec["dynamicTableSink"]["table"].get("resolvedTable") or {}
     found = []
-    for each in (table.get("schema") or {}).get("columns") or ():
+    for each in _schema(node).get("columns") or ():
         kind = each.get("dataType")
         if "kind" not in each and kind is not None:
             text = kind.get("logicalType", kind) if isinstance(kind, Mapping) else kind
@@ -445,26 +451,35 @@ def _aggregate(plan: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeSt
     windowed = bool(window)
     spec = node.spec
     retracts = bool(spec.get("needRetraction"))
-    needs = spec.get("aggCallNeedRetractions") or [retracts] * len(spec["aggCalls"])
     counted = retracts or _is_hopping(spec)
-    columns = accumulators(spec["aggCalls"], needs, source, hidden_count=counted)
+    columns = accumulators(spec["aggCalls"], _retractions(spec), source, hidden_count=counted)
     if plan.flink >= FIRST_FILTERS:
         columns = [replace(each, unfiltered=False) for each in columns]
     state = NodeState("window-aggs" if windowed else "accState", "accumulators",
                       {ValuePlace.VALUE: tuple(columns)}, updates=retracts)  # fmt: skip
     made = _made(
-        node, "windows" if node.kind.endswith("window-aggregate") else "groups", [source], None,
-        [state], {"window": window.removeprefix(" IN ")} if windowed else {},
+        node, _family(node), [source], None, [state],
+        {"window": window.removeprefix(" IN ")} if windowed else {},
     )  # fmt: skip
     sets = grouping_sets(node, inputs[0])
     own = {inputs[0].sets.text} if sets and inputs[0].sets else frozenset()
-    return NodeStates(
-        **{**vars(made), "keys": tuple(map(bare, keys)),
-           "key_types": _types(inputs[0], spec["grouping"]),
-           "key_names": _names(inputs[0], spec["grouping"]),
-           "family": "group windows" if node.kind == "group-window-aggregate" else made.family,
-           "sets": sets, "filters": made.filters - own},
+    return replace(
+        made, keys=tuple(map(bare, keys)), key_types=_types(inputs[0], spec["grouping"]),
+        key_names=_names(inputs[0], spec["grouping"]), sets=sets, filters=made.filters - own,
     )  # fmt: skip
+
+
+def _family(node: PlanNode) -> str:
+    """Return the family of an aggregate."""
+    if node.kind == "group-window-aggregate":
+        return "group windows"
+    return "windows" if node.kind.endswith("window-aggregate") else "groups"
+
+
+def _retractions(spec: Mapping[str, Any]) -> Sequence[bool]:
+    """Return whether each call of an aggregate must retract."""
+    retracts = bool(spec.get("needRetraction"))
+    return spec.get("aggCallNeedRetractions") or [retracts] * len(spec["aggCalls"])
 
 
 def _is_hopping(spec: Mapping[str, Any]) -> bool:
@@ -498,7 +513,7 @@ def accumulators(
         if call.get("filterArg", -1) == 0:
             made = [replace(column, unfiltered=True) for column in made]
         columns += made
-    if hidden_count and not any(_counts_rows(call) for call in calls):
+    if hidden_count and ALL_ROWS not in [call_text(call, source) for call in calls]:
         columns.append(
             StateColumn(ALL_ROWS, "COUNT(*)", BIGINT, 0, counts=True, column="count",
                         adds=Added("count", -1))
@@ -515,21 +530,13 @@ def emitted_columns(
         node: The aggregate.
         read: What its calls refer to.
     """
-    spec, found, at = node.spec, [], 0
-    retracts = bool(spec.get("needRetraction"))
-    needs = spec.get("aggCallNeedRetractions") or [retracts] * len(spec["aggCalls"])
-    for index, (call, retracted) in enumerate(zip(spec["aggCalls"], needs, strict=True)):
-        made = _accumulator(call, read, index, retracts=retracted)
+    calls, found, at = node.spec["aggCalls"], [], 0
+    pairs = zip(calls, _retractions(node.spec), strict=True)
+    for index, (call, retracts) in enumerate(pairs):
+        made = _accumulator(call, read, index, retracts=retracts)
         found.append((call, made, at))
         at += len(made)
     return found
-
-
-def _counts_rows(call: Mapping[str, Any]) -> bool:
-    return (
-        function_name(call) == "COUNT" and not call["argList"] and call.get("filterArg", -1) < 0
-        and not call.get("distinct")
-    )  # fmt: skip
 
 
 def _accumulator(
@@ -539,6 +546,7 @@ def _accumulator(
     name = _call_name(call, source)
     of = text.partition("(")[2]
     result = plan_type(call["type"])
+    value = with_nullable(result, nullable=True)
     argument = source.columns[call["argList"][0]].type if call["argList"] else result
     words = ["distinct"] if call.get("distinct") else []
     words += _names(source, call["argList"])
@@ -557,21 +565,21 @@ def _accumulator(
     if function == "COUNT":
         return [count]
     if function == "$SUM0":
-        return [counted("sum", f"SUM0({of}", _nullable(result), _zero(result))]
+        return [counted("sum", f"SUM0({of}", value, _zero(result))]
     if function == "SUM":
-        total = counted("sum", f"SUM({of}", _nullable(result), None)
+        total = counted("sum", f"SUM({of}", value, None)
         return [total, count] if retracts else [total]
     if function == "AVG":
         kind = _sum_type(argument)
         return [counted("sum", f"SUM0({of}", kind, _zero(kind) if kind else NO_INITIAL), count]
     if function in ("MIN", "MAX") and not retracts:
         # of text of any length Flink holds a STRING
-        kind = STRING if result.root in ("CHAR", "VARCHAR") else _nullable(result)
+        kind = STRING if result.root in ("CHAR", "VARCHAR") else value
         return [counted(function.lower(), text, kind, None)]
     if function in STRUCTURED and not retracts:
         first = function == "FIRST_VALUE"
         names = ("firstValue", "firstOrder") if first else ("lastValue", "lastOrder")
-        row = RowType((RowField(names[0], _nullable(result)), RowField(names[1], BIGINT)))
+        row = RowType((RowField(names[0], value), RowField(names[1], BIGINT)))
         begin = MOST_LONG if first else LEAST_LONG
         return [counted(function.lower(), text, row, {names[0]: None, names[1]: begin})]
     if function == "LISTAGG" and not retracts and len(call["argList"]) == 1:
@@ -639,11 +647,6 @@ def _call_name(call: Mapping[str, Any], source: Relation) -> str:
     return text if "$" in alias or not alias else f"{alias} = {text}"
 
 
-def _nullable(kind: LogicalType) -> LogicalType:
-    """Return the same type, whose values may be NULL."""
-    return kind if kind.nullable else type(kind)(**{**vars(kind), "nullable": True})
-
-
 def _sum_type(kind: LogicalType) -> LogicalType | None:
     """Return the type in which AVG adds values up; None if it has none."""
     if isinstance(kind, DecimalType):
@@ -701,12 +704,11 @@ def _join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
               node.spec.get(f"{side}UpsertKeys") or (), outer=outer[side], index=at)
         for at, side in enumerate(("left", "right"))
     ]  # fmt: skip
-    return _joined(node, inputs, states, spec)
+    return _joined(node, inputs, states)
 
 
-def _joined(
-    node: PlanNode, inputs: Sequence[Relation], states: Sequence[NodeState], spec: Mapping[str, Any]
-) -> NodeStates:
+def _joined(node: PlanNode, inputs: Sequence[Relation], states: Sequence[NodeState]) -> NodeStates:
+    spec = join_spec(node)
     settings = {"condition": join_text(spec, inputs) + bounds_text(node, inputs)}
     made = _made(node, node.kind, inputs, spec["leftKeys"], states, settings)
     return replace(made, keys=join_keys(spec, inputs))
@@ -737,30 +739,21 @@ def _side(
     )  # fmt: skip
 
 
-def _interval_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
-    spec = node.spec["intervalJoinSpec"]["joinSpec"]
-    states = [
-        NodeState(f"IntervalJoin{side}Cache", "lists of rows by time",
-                  {ValuePlace.VALUE: _columns(read)}, -1)
-        for side, read in zip(("Left", "Right"), inputs, strict=True)
-    ]  # fmt: skip
-    return _joined(node, inputs, states, spec)
+# the states of joins that hold all of both sides for some time, and how
+SIDES = {
+    "interval-join": ("IntervalJoinLeftCache", "IntervalJoinRightCache", "lists of rows by time"),
+    "window-join": ("left-records", "right-records", "list of rows"),
+    "temporal-join": ("left", "right", "rows by time"),
+}
 
 
-def _window_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+def _timed_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
+    *names, form = SIDES[node.kind]
     states = [
-        NodeState(f"{side}-records", "list of rows", {ValuePlace.VALUE: _columns(read)}, -1)
-        for side, read in zip(("left", "right"), inputs, strict=True)
+        NodeState(name, form, {ValuePlace.VALUE: _columns(read)}, -1)
+        for name, read in zip(names, inputs, strict=True)
     ]
-    return _joined(node, inputs, states, node.spec["joinSpec"])
-
-
-def _temporal_join(_: Plan, node: PlanNode, inputs: Sequence[Relation]) -> NodeStates:
-    states = [
-        NodeState(side, "rows by time", {ValuePlace.VALUE: _columns(read)}, -1)
-        for side, read in zip(("left", "right"), inputs, strict=True)
-    ]
-    return _joined(node, inputs, states, node.spec["joinSpec"])
+    return _joined(node, inputs, states)
 
 
 # --------------------------------------------------------------------------- ranks
@@ -883,15 +876,10 @@ Rule = Callable[[Plan, PlanNode, Sequence[Relation]], NodeStates]
 RULES: Mapping[str, Rule] = {
     "table-source-scan": _table,
     "sink": _table,
-    **dict.fromkeys(
-        ("group-aggregate", "global-group-aggregate", "window-aggregate",
-         "global-window-aggregate", "group-window-aggregate"), _aggregate,
-    ),
+    **dict.fromkeys(AGGREGATES, _aggregate),
     "over-aggregate": _over,
     "join": _join,
-    "interval-join": _interval_join,
-    "window-join": _window_join,
-    "temporal-join": _temporal_join,
+    **dict.fromkeys(SIDES, _timed_join),
     "deduplicate": _deduplicate,
     **dict.fromkeys(RANKS, _rank),
     "window-rank": _window_rank,

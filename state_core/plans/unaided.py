@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from statelake.state_core.plans.lineage import in_words
-from statelake.state_core.plans.matching import Fate, OperatorMatch, PlanMatch, limited
+from statelake.state_core.plans.matches import Fate, OperatorMatch, PlanMatch
+from statelake.state_core.plans.matching import limited
 from statelake.state_core.plans.states import NodeState, NodeStates, StateColumn
 
 CONNECTORS = ("table-source-scan", "sink")

@@ -27,7 +27,7 @@ from statelake.pipelines.lake.ingest.importing import import_snapshot
 from statelake.pipelines.requests.changes import UpgradeSql
 from statelake.pipelines.requests.imports import Import
 from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade, upgrade_sql_job
-from statelake.state_core.plans.matching import Fate
+from statelake.state_core.plans.matches import Fate
 from tests.integration.flink.generated_queries import (
     COLUMNS,
     FIRING,

@@ -15,15 +15,9 @@ from typing import Any
 import pytest
 
 from statelake.state_core.errors import StateError
-from statelake.state_core.plans.lineage import bare, lineage_of, widens
-from statelake.state_core.plans.matching import (
-    Fate,
-    PlanMatch,
-    match_plans,
-    same_bytes,
-    with_held,
-    worst,
-)
+from statelake.state_core.plans.lineage import Widened, bare, lineage_of, marked, widens
+from statelake.state_core.plans.matches import Fate, PlanMatch, worst
+from statelake.state_core.plans.matching import match_plans, same_bytes, with_held
 from statelake.state_core.plans.plan import Plan, parse_plan
 from statelake.state_core.plans.states import ValuePlace, states_of
 from statelake.state_core.plans.unaided import flink_unaided
@@ -181,10 +175,13 @@ def test_types_of_the_same_values(old: str, new: str, wider: bool) -> None:
 
 
 def test_a_column_that_is_cast_to_a_wider_type_is_that_column() -> None:
-    """Also through a cast of the cast; others that end alike are not."""
-    assert bare("o.a AS BIGINT") == "o.a"
-    assert bare("o.a OR NULL BY join LEFT ON o.b = p.b AS DECIMAL(24, 2)").endswith("p.b")
-    for text in ("o.a", "CAST(o.a AS BIGINT)", "+(o.a, 1 AS BIGINT)", "o.a AS OF o.ts"):
+    """Also where a join marks it; text that ends alike is not."""
+    assert bare(Widened("o.a", "BIGINT")) == "o.a"
+    wider = marked(Widened("o.a", "DECIMAL(24, 2)"), " OR NULL BY join LEFT ON o.b = p.b")
+    assert wider == "o.a OR NULL BY join LEFT ON o.b = p.b AS DECIMAL(24, 2)"
+    assert bare(wider).endswith("p.b")
+    texts = "o.a", "CAST(o.a AS BIGINT)", "+(o.a, 1 AS BIGINT)", "o.a AS OF o.ts", "'1 AS BIGINT"
+    for text in texts:
         assert bare(text) == text
 
 

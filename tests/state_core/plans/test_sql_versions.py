@@ -10,7 +10,8 @@ from itertools import combinations
 
 import pytest
 
-from statelake.state_core.plans.matching import Fate, PlanMatch, match_plans, worst
+from statelake.state_core.plans.matches import Fate, PlanMatch, worst
+from statelake.state_core.plans.matching import match_plans
 from statelake.state_core.plans.plan import Plan, parse_plan
 from statelake.state_core.plans.states import RULES
 from statelake.state_core.plans.unaided import flink_unaided
