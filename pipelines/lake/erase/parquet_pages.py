@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from statelake.pipelines.lake.tables.parquet_bounds import leaves_of, open_parquet
+from statelake.pipelines.lake.tables.parquet_bounds import open_parquet
 from statelake.state_core.errors import DamagedLakeError
+from statelake.state_core.nested import leaves
 
 DICTIONARY, DATA_V2 = 2, 3
 AS_THEY_ARE = {0, 2, 3, 4, 8}  # PLAIN, dictionaries, runs, bits
@@ -74,8 +75,8 @@ def _pages(data: pa.Buffer, file: Any, group: int, column: Any) -> Iterator[tupl
         at = behind
     if coded:
         whole = file.read_row_group(group, columns=[column.path_in_schema])
-        for leaf in (leaf for chunk in whole.column(0).chunks for leaf in leaves_of(chunk)):
-            yield f"{name}, values", _values(leaf)
+        for leaf in (leaf for chunk in whole.column(0).chunks for leaf in leaves(chunk)):
+            yield f"{name}, values", _values(leaf.values)
 
 
 def _values(leaf: pa.Array) -> pa.Buffer | bytes:

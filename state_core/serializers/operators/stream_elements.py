@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from statelake.state_core.errors import EncodeError
 from statelake.state_core.files.wire import DataInput, DataOutput
+from statelake.state_core.nested import struct_column
 from statelake.state_core.serializers.basic.numbers import (
     BooleanSerializer,
     IntSerializer,
@@ -28,7 +29,6 @@ from statelake.state_core.serializers.composite.evolution import (
     evolves,
     migrate_column,
     migrate_value,
-    struct_column,
 )
 from statelake.state_core.serializers.framework.base import TypeSerializer
 from statelake.state_core.serializers.framework.snapshots import composite_snapshot
