@@ -100,7 +100,6 @@ if TYPE_CHECKING:
     from statelake.pipelines.live.live_rescaling import RescalePreview, RescaleResult
     from statelake.pipelines.live.rescale_steps import RescalePlan
     from statelake.pipelines.report.contents import ReportResult
-    from statelake.pipelines.report.notebook import NotebookResult
     from statelake.pipelines.runtime import RunResult
     from statelake.pipelines.sql_jobs.sql_upgrades import SqlUpgrade
     from statelake.state_core.connectors.sinks import Sink
@@ -1756,58 +1755,6 @@ def report(
         allow_external=tuple(allow_external), plan=plan, progress=progress,
     )  # fmt: skip
     return write_report(gather, to, overwrite=overwrite)
-
-
-def notebook(
-    location: str | os.PathLike[str],
-    to: str | os.PathLike[str],
-    *,
-    job: str = "",
-    snapshot: str = "",
-    overwrite: bool = False,
-    allow_external: Iterable[str] = (),
-    uids: Iterable[str] = (),
-) -> NotebookResult:
-    """Write a notebook of marimo that opens a lake, a directory of snapshots or one snapshot.
-
-    Args:
-        location: The lake, the directory, or the snapshot.
-        to: The file, a path or URI; its directory must exist.
-        job: The job of a lake that is chosen at first.
-        snapshot: The snapshot that is chosen at first: its id, or its path below the directory.
-        overwrite: Whether to replace a file.
-        allow_external: Directories elsewhere to which handles may lead.
-        uids: Operator uids to recognise, for snapshots of before Flink 2.0.
-
-    Raises:
-        ConflictError: The file exists.
-        NotFoundError: There is no such job or snapshot.
-        SnapshotError: The directory can't be listed, or the file can't be written.
-    """
-    from statelake.pipelines.report.notebook import NotebookResult, notebook_text, write_notebook
-
-    lake = Lake(location)
-    in_lake = lake.catalog.exists()
-    if in_lake:
-        place = lake.catalog.directory.uri
-        if snapshot:
-            snapshot = lake.job(job)[snapshot].name
-        elif job and job not in lake.jobs():
-            raise NotFoundError(f"no job {job!r}", place=place)
-    else:
-        found = scan(location)
-        place = found.location
-        if job or snapshot not in ("", *(each.path or "." for each in found.snapshots)):
-            raise NotFoundError(
-                f"no snapshot {snapshot!r}" if snapshot else f"no job {job!r}", place=place,
-                remedy="a directory has no jobs; name a snapshot as `statelake scan` does",
-            )  # fmt: skip
-    text = notebook_text(
-        place, job, snapshot, in_lake=in_lake, allow_external=tuple(allow_external),
-        uids=tuple(uids),
-    )  # fmt: skip
-    write_notebook(text, to, overwrite=overwrite)
-    return NotebookResult(os.fspath(to), place, job, snapshot)
 
 
 def check_legality(

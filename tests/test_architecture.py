@@ -71,7 +71,6 @@ COMMAND_IMPORTS = {
     "pipelines.sql_jobs.sql_scripts": "plans and scripts are named as in Dagster's settings",
     "pipelines.shown": "values as text",
     "pipelines.times": "durations as text",
-    "pipelines.lake.query.statements": "a statement of an edit is checked when it is typed",
     "pipelines.yaml_lines": "the file of --kryo",
     "state_core.errors": "errors, which become exit codes",
     "state_core.printable": "names of untrusted files, escaped",

@@ -72,7 +72,6 @@ GROUPS = {
         ),
         "growth": ("compare:growth", "Show which state grows, and why"),
         "report": ("report:report", "Write a page of HTML that shows a snapshot"),
-        "notebook": ("notebook:notebook", "Write a notebook that opens a lake, a directory"),
         "ui": ("ui:ui", "Look at a lake, a directory of snapshots"),
         "mcp": ("ui:mcp", "Answer an assistant about a lake, a directory"),
     },

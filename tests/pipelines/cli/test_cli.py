@@ -60,7 +60,7 @@ def test_all_commands_are_there() -> None:
         "Look": [
             "inspect", "scan", "types", "dump", "get", "find", "expired", "top", "offsets",
             "channels", "growth",
-            "report", "notebook", "ui", "mcp",
+            "report", "ui", "mcp",
         ],
         "Archive": [
             "import", "snapshots", "sql", "shell", "history", "diff", "hold", "release", "retain",

@@ -92,7 +92,6 @@ METHODS: dict[str, tuple[tuple[Callable[..., Any] | type, ...], dict[str, str], 
         {},
         {"progress": "a savepoint has no `Job`"},
     ),
-    "notebook": ((sl.notebook,), {}, {}),
     "scan": ((sl.scan,), {"print_path": "how it is printed"}, {}),
     "orphans": (
         (sl.orphans,), {"flink": "given as `cluster`"}, {"cluster": "--flink"},
